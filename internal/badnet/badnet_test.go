@@ -61,8 +61,8 @@ func TestLinks(t *testing.T) {
 	require.ErrorContains(t, err, "what comes: netsim: Rate is 1000000000000000 bit/s")
 }
 
-// TestIncomingRate: a socket behind a slow downlink takes no more than its rate, keeps what waits in a queue of so many bytes, and drops what
-// does not fit there; what it sends leaves at once.
+// TestIncomingRate: a socket behind a slow downlink receives no more than its rate, queues that many bytes, and drops what does not fit;
+// what it sends is sent at once.
 func TestIncomingRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})

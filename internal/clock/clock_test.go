@@ -13,7 +13,7 @@ import (
 
 const ms = time.Millisecond
 
-// path says how long a message is under way each way, and the peer how fast its clock runs.
+// path is how long a message is in flight in each direction, and how fast the peer's clock runs.
 type path struct {
 	up, down         time.Duration
 	jitterUp, jitter time.Duration
@@ -86,8 +86,8 @@ func (k *talk) run(d, settle time.Duration) (worst, widest time.Duration) {
 	return worst, widest
 }
 
-// TestBoundHolds: the truth is never further off than the clock says, whatever the path, and after 2 s the clock is as good as
-// the least round trip allows: a bound of half of it, and what jitter is left of the quickest of ten ways.
+// TestBoundHolds: the truth is never further off than the clock reports, whatever the path, and after 2 s the clock is as good as the least
+// round trip allows: a bound of half of it, plus the jitter that is left in the quickest of ten exchanges.
 func TestBoundHolds(t *testing.T) {
 	for name, test := range map[string]struct {
 		path  path
@@ -195,7 +195,7 @@ func TestHostileTimes(t *testing.T) {
 	require.Zero(t, c.Steps(), "lies that do not agree with each other convince nobody")
 }
 
-// FuzzClock: no sequence of samples overflows, and what is told does not fall without a step.
+// FuzzClock: no sequence of samples overflows, and the result does not fall without a step.
 func FuzzClock(f *testing.F) {
 	f.Add(int64(0), int64(0), int64(1e9), int64(-1e9))
 	f.Add(int64(Farthest), int64(-Farthest), int64(math.MaxInt64), int64(5))

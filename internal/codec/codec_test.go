@@ -304,7 +304,7 @@ func TestGiantsAreNotPooled(t *testing.T) {
 	}
 }
 
-// Inside of another value some types travel in another form than by themselves.
+// Inside of another value some types are encoded in another form than by themselves.
 func TestInside(t *testing.T) {
 	raw, at, p := Raw("abc"), time.Unix(5, 0), &vector{X: 1}
 	for _, v := range []any{&raw, &at, &p, &vector{Y: 1}, new(string)} {

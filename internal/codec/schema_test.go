@@ -72,7 +72,7 @@ type (
 	}
 )
 
-// Structs of which nothing would travel, or less than nothing.
+// Structs of which nothing would be encoded, or less than nothing.
 type (
 	shut struct{ x, y int }
 	kept struct {
@@ -85,7 +85,7 @@ type (
 
 func (negative) MaxEncodedSize() int { return -1 }
 
-// msgpack takes the text, for it is a method of the value.
+// msgpack uses the text, because it is a method of the value.
 func (twoFaced) MarshalText() ([]byte, error)    { return nil, nil }
 func (*twoFaced) MarshalBinary() ([]byte, error) { return nil, nil }
 func (*twoFaced) UnmarshalBinary([]byte) error   { return nil }
@@ -177,7 +177,7 @@ func TestSchemaForms(t *testing.T) {
 	}
 }
 
-// A nil that stands for a value which writes itself arrives as nil.
+// A nil that encodes a value which encodes itself is decoded as nil.
 func TestOpaqueNil(t *testing.T) {
 	type address struct {
 		IP  net.IP

@@ -96,7 +96,7 @@ func TestControlRefuses(t *testing.T) {
 	}
 }
 
-// A shape that does not fit one message is cut. A client that could not parse what is left would not name the difference.
+// A shape that does not fit into one message is cut. A client that could not parse the rest would not name the difference.
 func TestShapeIsCut(t *testing.T) {
 	var lines []string
 	for i := range 10_000 {

@@ -58,7 +58,7 @@ func seconds(times []time.Duration) (s []time.Duration) {
 	return s
 }
 
-// TestMessagesOfInstances: of one that has passed is no error, of one to come, and ids that nobody asked for, are.
+// TestMessagesOfInstances: one of an instance that has ended is no error; one of an instance to come, and ids that were not asked for, are.
 func TestMessagesOfInstances(t *testing.T) {
 	var i Instances
 	i.Begin(time.Unix(1000, 0))
@@ -85,8 +85,8 @@ func TestMessagesOfInstances(t *testing.T) {
 	require.True(t, ok && !current)
 }
 
-// TestTwoEndsAgree: whatever ends a carrier at either end, and however long messages are under way, no honest end says what the other
-// takes for a violation, and when all has arrived both have the same instance.
+// TestTwoEndsAgree: whatever ends a carrier at either end, and however long messages are in flight, no honest end sends what the other
+// takes for a violation, and when all have arrived both have the same instance.
 func TestTwoEndsAgree(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 200 {

@@ -58,7 +58,7 @@ func TestCrewIsSmall(t *testing.T) {
 	require.Equal(t, runtime.GOMAXPROCS(0), most)
 }
 
-// TestTurnsAreBounded, and go on in the order in which they were asked for; who stops waiting gets none.
+// TestTurnsAreBounded: they are taken in the order in which they were asked for; a goroutine that stops waiting gets none.
 func TestTurnsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)

@@ -57,7 +57,7 @@ func newEntrance(t *testing.T, limits Limits) *entrance {
 	return &entrance{New(limits, NewFailures(-1), NewClaims[client](0, false)), t, time.Unix(1000, 0)}
 }
 
-// come begins handshakes of an address; silent ones may have to make room. It returns those that found a place.
+// come begins handshakes of an address; silent ones may have to make room. It returns those that have a place.
 func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed []*Visit[client]) {
 	for range n {
 		v, _, full := e.begin(from, proven, e.now)
@@ -180,7 +180,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	}
 }
 
-// TestOfEqualsTheFirstMakesRoom: whoever came last has hardly had time to answer, wherever it came from.
+// TestOfEqualsTheFirstMakesRoom: the newest client has hardly had time to answer, whatever its address.
 func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
 	e := newEntrance(t, Limits{Handshakes: 2})
 	first := e.come(1, ann, true, true)[0].conn
@@ -190,8 +190,8 @@ func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
 	require.Same(t, first, out)
 }
 
-// TestWhoIsWelcomeMakesRoomLast: its Join may be under way. Only an address that has more handshakes than others goes before those that were not
-// welcomed.
+// TestWhoIsWelcomeMakesRoomLast: its Join may be in flight. Only if its address has more handshakes than others does it make room before
+// those that were not welcomed.
 func TestWhoIsWelcomeMakesRoomLast(t *testing.T) {
 	e := newEntrance(t, Limits{Handshakes: 3, OfAddress: 2})
 	welcome := e.come(1, ann, true, false)[0]
@@ -266,7 +266,7 @@ func TestThoseInsideCount(t *testing.T) {
 	require.Empty(t, e.addresses, "who has nothing is forgotten")
 }
 
-// TestDoorScript: whatever happens in whatever order, no limit is passed, nothing is counted twice, and nothing is left over.
+// TestDoorScript: whatever happens in whatever order, no limit is exceeded, nothing is counted twice, and nothing is left over.
 func TestDoorScript(t *testing.T) {
 	r := testkit.Rand(t)
 	for range 50 {

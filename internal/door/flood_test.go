@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestDoorCountsEveryone: each who came is in the counts of what became of it, and no place is kept for who is gone.
+// TestDoorCountsEveryone: each client that arrives is counted by what happens to it, and no place is kept for one that is gone.
 func TestDoorCountsEveryone(t *testing.T) {
 	now := time.Unix(1000, 0)
 	from := netip.MustParsePrefix("192.0.2.1/32")
@@ -78,8 +78,8 @@ func TestDoorAsksOneAtATime(t *testing.T) {
 	require.Equal(t, Counts{Begun: 3, LoginsFailed: 1, LoginsSlowed: 1}, e.Counts)
 }
 
-// TestDoorUnderFloods: whoever comes from wherever, proves an address or not, logs in, joins, or is evicted, at random: no limit is
-// exceeded, all that is counted is there, and when all have gone nothing is left.
+// TestDoorUnderFloods: clients arrive from random addresses, prove them or not, log in, join, or are evicted. No limit is exceeded,
+// everything that is counted exists, and when all are gone nothing is left.
 func TestDoorUnderFloods(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 25 {
@@ -105,7 +105,7 @@ func testDoorUnderFlood(t *testing.T, random *rand.Rand) {
 	require.Empty(t, f.addresses)
 }
 
-// flood is who comes to a door.
+// flood is the clients that arrive at a door.
 type flood struct {
 	*testing.T
 	*Door[guest]
@@ -153,7 +153,7 @@ func (f *flood) act() {
 	}
 }
 
-// come has somebody arrive, by a packet or with a carrier.
+// come makes a client arrive, by a packet or with a carrier.
 func (f *flood) come() {
 	g := &guest{from: netip.MustParsePrefix([]string{"192.0.2.1/32", "192.0.2.2/32", "2001:db8::/64"}[f.random.IntN(3)])}
 	if f.random.IntN(8) == 0 {
@@ -170,7 +170,7 @@ func (f *flood) come() {
 	f.guests = append(f.guests, g)
 }
 
-// admit makes a connection of a guest, who is gone when there is no room.
+// admit makes a connection of a guest, which is gone if there is no room.
 func (f *flood) admit(g *guest) {
 	if g.admitted || g.visit != nil && g.visit.Left() {
 		return
@@ -219,7 +219,7 @@ func (f *flood) forget(g *guest) {
 	f.guests = slices.DeleteFunc(f.guests, func(o *guest) bool { return o == g })
 }
 
-// check counts who is there.
+// check compares the door's counts with the clients that there are.
 func (f *flood) check() {
 	conns, has := 0, make(map[netip.Prefix]presence)
 	count := func(from netip.Prefix, handshakes, inside int) {

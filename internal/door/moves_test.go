@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestCopiesFollowAClient: what goes to the address that is proven goes to where the client's packets come from, too, until they come from the
-// first again; and when a connection has moved, and its client somewhere else meanwhile, from the one to the other.
+// TestCopiesFollowAClient: packets for the proven address are also sent to where the client's packets arrive from, until they arrive from
+// the proven one again; and if a connection has moved, and its client to a third address meanwhile, from the one to the other.
 func TestCopiesFollowAClient(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	first, second, third := at("10.0.0.1", 7), at("10.0.0.2", 7), at("10.0.0.3", 7)
@@ -62,8 +62,8 @@ func TestCopiesFollowClientsThatSwap(t *testing.T) {
 	require.False(t, ok, "of the other one")
 }
 
-// TestCopiesAreBounded: copies are within what may be sent to an address that nobody has proven, and leave enough to prove it, whatever is sent
-// to the one that is. Nothing is remembered for each address that a client invents.
+// TestCopiesAreBounded: copies are within what may be sent to an unproven address, and leave enough to prove it, whatever is sent to the
+// proven one. No record is kept for each address that a client invents.
 func TestCopiesAreBounded(t *testing.T) {
 	random := testkit.Rand(t)
 	p, now := NewPaths(), time.Unix(1e9, 0)
@@ -120,7 +120,8 @@ func TestCopiesToManyAddressesAreBounded(t *testing.T) {
 	require.Empty(t, p.homes)
 }
 
-// TestNothingIsRememberedOfClientsThatAreGone: neither of those that were seen where they were, nor of those that came and went in between.
+// TestNothingIsRememberedOfClientsThatAreGone: neither of those that were seen at their address, nor of those that connected and left in
+// between.
 func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	for port := range uint16(1000) {

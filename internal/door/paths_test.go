@@ -18,7 +18,7 @@ func at(ip string, port uint16) netip.AddrPort {
 // answer is the size of a packet with a PATH_CHALLENGE.
 const answer = 1200
 
-// ask has a small packet come from an address, and reports whether it may be answered there.
+// ask makes a small packet arrive from an address, and reports whether it may be answered there.
 func ask(p *Paths, from netip.AddrPort, now time.Time) bool {
 	p.Came(from, ConnID{}, 40, now)
 	return p.MaySend(from, answer, now)
@@ -35,8 +35,8 @@ func connsAt(remotes ...netip.AddrPort) iter.Seq2[uint64, netip.AddrPort] {
 	}
 }
 
-// TestAnswersToUnprovenAddressesAreBounded: whatever comes from an address, from all of its ports together, QUIC may send at most three times as
-// much there, and a little more once in ten seconds.
+// TestAnswersToUnprovenAddressesAreBounded: whatever arrives from an address, over all of its ports together, QUIC may send at most three
+// times as much there, and a little more once in ten seconds.
 func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 	random := testkit.Rand(t)
 	p, now := NewPaths(), time.Unix(1e9, 0)
@@ -95,7 +95,8 @@ func TestMovedClientsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestMovesBackAndForthAreAnswered: who has proven an address has its allowance anew, as often as he moves there, and no more while he stays.
+// TestMovesBackAndForthAreAnswered: a client that has proven an address gets the allowance again, as often as it moves there, and no more
+// while it stays.
 func TestMovesBackAndForthAreAnswered(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	homes := []netip.AddrPort{at("10.0.0.1", 7), at("10.0.0.2", 7), at("10.0.0.1", 8)}
@@ -115,7 +116,7 @@ func TestMovesBackAndForthAreAnswered(t *testing.T) {
 	require.LessOrEqual(t, answers*answer, 3*40*1000+pathAllowance)
 }
 
-// TestForgettingAnAddressCostsMore: who has an address forgotten, by packets from many others, gains less than those took.
+// TestForgettingAnAddressCostsMore: an attacker that has an address forgotten, by packets from many others, gains less than those took.
 func TestForgettingAnAddressCostsMore(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	var in, out int

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDriver: one goroutine at a time has the seat, who drove last is inside, and signals that nobody waits for are one.
+// TestDriver: one goroutine at a time is between Enter and Exit, the one that drove last is inside, and signals that nothing waits for are
+// one.
 func TestDriver(t *testing.T) {
 	d := New()
 	require.False(t, d.Inside())

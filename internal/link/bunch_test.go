@@ -162,7 +162,7 @@ func TestBunchesBothWays(t *testing.T) {
 	}
 }
 
-// TestCloseDeliversWhatIsQueued closes right behind 100 messages, in the middle of a corked tick.
+// TestCloseDeliversWhatIsQueued closes right after 100 messages, in the middle of a corked tick.
 func TestCloseDeliversWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server, _ := sides(t)

@@ -175,7 +175,7 @@ func TestViolationClosesWithItsCode(t *testing.T) {
 	}
 }
 
-// TestEndedMayWaitForWhoUsesTheLink, even for one who wakes its owner.
+// TestEndedMayWaitForWhoUsesTheLink: also for a goroutine that wakes the link's owner.
 func TestEndedMayWaitForWhoUsesTheLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used, ended := make(chan struct{}), false

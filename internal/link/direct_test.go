@@ -34,7 +34,7 @@ func (q queue) allow(n int) {
 
 func (q queue) SendQueue() int { return q.size }
 
-// acked is a machine whose peer has acknowledged what came below a number.
+// acked is a machine whose peer has acknowledged the packets below a number.
 type acked struct {
 	*quietMachine
 	below uint64

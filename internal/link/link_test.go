@@ -61,7 +61,7 @@ func TestSendsInOrderOfPriority(t *testing.T) {
 	})
 }
 
-// TestDatagramsWaitInTheMachines: what the path cannot take yet is built late, behind what comes in the meantime.
+// TestDatagramsWaitInTheMachines: datagrams that the path cannot take yet are built late, after those that become ready in the meantime.
 func TestDatagramsWaitInTheMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()

@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// machine is a protocol that does what a test tells it. It is used under the link's lock.
+// machine is a protocol that does what a test sets. It is used under the link's lock.
 type machine struct {
 	first byte
 
@@ -42,7 +42,7 @@ type machine struct {
 	fates []fate
 }
 
-// fate is what a machine was told of a datagram.
+// fate is the arguments of a call of Fate.
 type fate struct {
 	number  uint64
 	arrived bool

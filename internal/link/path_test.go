@@ -65,7 +65,7 @@ func TestDatagramsAreBounded(t *testing.T) {
 	})
 }
 
-// TestCarrierThatTakesTooLittleEndsTheLink: before, a path of 256 to 1,162 bytes was used, and no bunch ever left on it.
+// TestCarrierThatTakesTooLittleEndsTheLink: before, a path of 256 to 1,162 bytes was used, and no bunch was ever sent on it.
 func TestCarrierThatTakesTooLittleEndsTheLink(t *testing.T) {
 	for _, limit := range []int{0, 100, 1162} {
 		synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ type flyer struct {
 
 func (m *flyer) InFlight() int { return m.flying }
 
-// overtaken notes what it is told of others.
+// overtaken records the calls of Overtaken.
 type overtaken struct {
 	*machine
 	times []time.Time
@@ -143,7 +143,7 @@ type overtaken struct {
 
 func (m *overtaken) Overtaken(_, sent time.Time) { m.times = append(m.times, sent) }
 
-// arriver is a machine whose peer has told of a datagram that left then.
+// arriver is a machine whose peer has acknowledged a datagram that was sent at that time.
 type arriver struct {
 	*machine
 	arrived time.Time

@@ -89,7 +89,8 @@ func (b *beside) sendBulk(t *testing.T, n int) (sent [2]int) {
 	return sent
 }
 
-// TestSealedCarries: nothing leaves by the first carrier, what arrives there is taken, and each fate finds its machine.
+// TestSealedCarries: nothing is sent over the first carrier, datagrams that arrive there are handled, and each fate is reported to its
+// machine.
 func TestSealedCarries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -129,8 +130,8 @@ func TestSealedCarries(t *testing.T) {
 	})
 }
 
-// TestBulkOfBothMachines: the sealed carrier has bulk of both machines leave, byte for byte. That of the second waited until the
-// first had none left.
+// TestBulkOfBothMachines: the sealed carrier sends bulk of both machines, byte for byte. That of the second waited until the first had none
+// left.
 func TestBulkOfBothMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &slow{machine: &machine{first: 1, size: 1200, bulk: true}}
@@ -151,8 +152,8 @@ func TestBulkOfBothMachines(t *testing.T) {
 	})
 }
 
-// TestBulkThatIsUnderWay waits for its acks, and slices of it may yet wait for more to leave. What the first machine sends meanwhile is not
-// counted against it: it stood still later until the others had sent as much.
+// TestBulkThatIsUnderWay: bulk in flight waits for its acks, and slices of it may wait until more can be sent. What the first machine sends
+// meanwhile is not counted against it. Before, it stood still later until the others had sent as much.
 func TestBulkThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &slow{machine: &machine{first: 1, size: 1200, bulk: true}}
@@ -170,7 +171,7 @@ func TestBulkThatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestChangeOfCarrierRaisesTheEpoch, for every machine, and says whether fates are told.
+// TestChangeOfCarrierRaisesTheEpoch: for every machine, with whether fates are reported.
 func TestChangeOfCarrierRaisesTheEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -198,7 +199,8 @@ func TestChangeOfCarrierRaisesTheEpoch(t *testing.T) {
 	})
 }
 
-// TestExpectTellsTheMachines: they hear when more bulk is to come and when no more is, on every path, and not what it comes to meanwhile.
+// TestExpectTellsTheMachines: they are informed when more bulk is expected and when no more is, on every path, and not of how much it is
+// meanwhile.
 func TestExpectTellsTheMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -287,7 +289,7 @@ func TestViolationOverTheSealedCarrier(t *testing.T) {
 	})
 }
 
-// TestDatagramByTheFirstCarrierWakesTheSealedOne, though it lets no packet leave: it may have moved a timer.
+// TestDatagramByTheFirstCarrierWakesTheSealedOne: even if it allows no packet, because it may have changed a timer.
 func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()
@@ -362,8 +364,8 @@ func TestSealedDatagramsAreLent(t *testing.T) {
 	})
 }
 
-// TestTurnsForgetWhatTheyHaveSeen: what the machines were given before a turn of the sealed carrier needs no other one. Else each packet that
-// came woke the carrier once more, when the owner took what was in it.
+// TestTurnsForgetWhatTheyHaveSeen: what the machines were given before a turn of the sealed carrier needs no other turn. Otherwise each
+// packet that arrived woke the carrier once more, when the owner fetched its content.
 func TestTurnsForgetWhatTheyHaveSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()
@@ -388,8 +390,8 @@ func TestTurnsForgetWhatTheyHaveSeen(t *testing.T) {
 	})
 }
 
-// TestTimerOfWhatCameSealed: what arrives by the sealed carrier sets timers that QUIC's writer keeps while that carries, for
-// the peer may have opened its end before we have.
+// TestTimerOfWhatCameSealed: datagrams that arrive over the sealed carrier set timers that QUIC's writer handles while QUIC carries,
+// because the peer may have opened its end before this end has.
 func TestTimerOfWhatCameSealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -406,8 +408,8 @@ func TestTimerOfWhatCameSealed(t *testing.T) {
 	})
 }
 
-// TestNobodyBlocksBehindPings: what waits in QUIC's queue beside the first machine's datagrams, and acks for what travelled
-// sealed, leave the queue's room unknown; then only the writer sends, which may block.
+// TestNobodyBlocksBehindPings: other datagrams in QUIC's queue than the first machine's, and acks for sealed datagrams, leave the room in
+// the queue unknown. Then only the writer sends, which may block.
 func TestNobodyBlocksBehindPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{size: 8, gate: make(chan struct{}, 100)}

@@ -90,7 +90,7 @@ func TestEmulatedReaderIsWoken(t *testing.T) {
 	require.ErrorIs(t, err, net.ErrClosed)
 }
 
-// signalled tells when a reader is about to wait in the socket.
+// signalled signals when a reader is about to wait in the socket.
 type signalled struct {
 	net.PacketConn
 	reads chan struct{}
@@ -101,7 +101,7 @@ func (s signalled) ReadFrom(p []byte) (int, net.Addr, error) {
 	return s.PacketConn.ReadFrom(p)
 }
 
-// TestEmulatedDeadlineKeepsPackets: a deadline that is set while a packet is under way does not delay the packet.
+// TestEmulatedDeadlineKeepsPackets: a deadline that is set while a packet is in flight does not delay the packet.
 func TestEmulatedDeadlineKeepsPackets(t *testing.T) {
 	e, plain := sockets(t, Config{}, Config{Delay: 100 * time.Millisecond})
 	reads := make(chan struct{}, 100)

@@ -142,7 +142,7 @@ func TestLinkBursts(t *testing.T) {
 	}
 }
 
-// A burst ends when nothing is sent, if it is told to.
+// With Idle, a burst ends when nothing is sent.
 func TestLinkBurstIdle(t *testing.T) {
 	for idle, lost := range map[time.Duration]uint64{0: 40, 10 * ms: 1} {
 		l := NewLink(Config{Burst: Burst{Enter: 1, Leave: 1e-9, Idle: idle}, Seed: testkit.Seed(t)})
@@ -155,7 +155,7 @@ func TestLinkBurstIdle(t *testing.T) {
 	}
 }
 
-// A burst need not lose every packet, and random loss goes on within and without.
+// A burst need not lose every packet, and random loss continues within and without.
 func TestLinkBurstPartial(t *testing.T) {
 	l := NewLink(Config{Loss: 0.1, Burst: Burst{Enter: 0.02, Leave: 0.08, Loss: 0.5}, Seed: testkit.Seed(t)})
 	const n = 2_000_000
@@ -303,7 +303,7 @@ func TestLinkDark(t *testing.T) {
 	require.Len(t, l.link.dark, 1, "past ones are forgotten")
 }
 
-// What waits in the queue when the path goes dark is lost as it leaves.
+// Packets that are in the queue when the path is interrupted are lost as they leave it.
 func TestLinkDarkBehindQueue(t *testing.T) {
 	l := newLinkTest(t, Config{Rate: 8e6, Overhead: -1}) // 1,000 B take 1 ms
 	l.link.Dark(Epoch.Add(2*ms), Epoch.Add(4*ms))
@@ -505,7 +505,7 @@ func TestSetConfig(t *testing.T) {
 	require.Len(t, drained(l), 2)
 }
 
-// A run of losses that is under way ends when bursts are switched off: nothing else would ever end it.
+// A run of losses ends when bursts are switched off, because nothing else would ever end it.
 func TestBurstsSwitchedOff(t *testing.T) {
 	bursts := Config{Burst: Burst{Enter: 1, Leave: 1e-9}}
 	l := NewLink(bursts)
@@ -516,7 +516,7 @@ func TestBurstsSwitchedOff(t *testing.T) {
 	require.Equal(t, Carried, l.Send(Epoch, nil))
 }
 
-// drained returns the first bytes of all that is under way, in the order of arrival.
+// drained returns the first bytes of all packets in flight, in the order of arrival.
 func drained(l *Link) (first []byte) {
 	for at, ok := l.NextTimeout(); ok; at, ok = l.NextTimeout() {
 		packet, _ := l.Deliver(at)

@@ -104,7 +104,7 @@ func TestPipeHoldsTheModel(t *testing.T) {
 	})
 }
 
-// A sender faster than the bottleneck fills the queue, and what arrives comes at the rate.
+// A sender faster than the bottleneck fills the queue, and packets arrive at the bottleneck's rate.
 func TestPipeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipe(t, Config{Delay: 25 * ms, Rate: 10e6}, Config{})

@@ -63,7 +63,7 @@ func TestAddressesInTurn(t *testing.T) {
 	}
 }
 
-// TestNoAddressBehindTheEnd: when the caller gives up, no further address is tried.
+// TestNoAddressBehindTheEnd: when the caller cancels, no further address is tried.
 func TestNoAddressBehindTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -79,7 +79,7 @@ func TestNoAddressBehindTheEnd(t *testing.T) {
 	})
 }
 
-// TestCanceledAmongAddresses: who gives up is told that, whatever an address has said before.
+// TestCanceledAmongAddresses: a caller that cancels gets that error, whatever an address has answered before.
 func TestCanceledAmongAddresses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	addrs := []net.Addr{&net.UDPAddr{Port: 1}, &net.UDPAddr{Port: 2}}

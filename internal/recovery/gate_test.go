@@ -102,8 +102,9 @@ func TestPauseBeginsAnew(t *testing.T) {
 	require.InDelta(t, 100_000, g.Rate(), 1)
 }
 
-// TestSmallQueueEndsTheStart when four round trips in a row show it: an eighth of the least, but 4 ms at least, or a LAN's every hiccup would
-// end it, and 16 ms at most, or play on a long path would wait behind what the start builds.
+// TestSmallQueueEndsTheStart: if four round trips in a row show a queue of an eighth of the least, but at least 4 ms, because otherwise
+// every hiccup of a LAN would end the start, and at most 16 ms, because otherwise play on a long path would wait behind what the start
+// builds.
 func TestSmallQueueEndsTheStart(t *testing.T) {
 	for _, c := range []struct{ least, queue time.Duration }{{8 * ms, 4 * ms}, {56 * ms, 7 * ms}, {400 * ms, 16 * ms}} {
 		var g gateTest
@@ -228,9 +229,9 @@ func TestMinimumRTTExpires(t *testing.T) {
 	require.Equal(t, 100*ms, g.Least)
 }
 
-// TestWhatADrainFinds: round trips that stay long are those of a longer path, unless four packets, which are always in flight, take as long: then
-// bulk would take its own queue for the path, and stand in front of play for good. On one that is more than twice as long the start begins
-// again, without the packets that a first start may queue: they would stand in the queue of others.
+// TestWhatADrainFinds: round trips that stay long are those of a longer path, unless four packets, which are always in flight, take as
+// long: then bulk would take its own queue for the path, and permanently stand in front of play. On a path that is more than twice as long
+// the start begins again, without the packets that a first start may queue, because those would stand in the queue of others.
 func TestWhatADrainFinds(t *testing.T) {
 	for _, c := range []struct {
 		bytes     int           // in a round
@@ -300,7 +301,7 @@ func TestDrainOfAQueueBelievesTheLatestRate(t *testing.T) {
 	}
 }
 
-// TestAPauseIsADrain: bulk that begins after one knows how long round trips are without it, and need not leave the path empty for 10 s.
+// TestAPauseIsADrain: bulk that begins after a pause knows the round trips without bulk, and needs no drain for 10 s.
 func TestAPauseIsADrain(t *testing.T) {
 	var g gateTest
 	g.round(10_000, 100*ms)

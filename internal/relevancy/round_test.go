@@ -29,7 +29,7 @@ func TestRoundDoesAllInItsPeriod(t *testing.T) {
 	require.Zero(t, s.Take(0, time.Hour, period))
 }
 
-// TestSweepMissesNone: each item is visited once a period, in turn, though others leave the list meanwhile.
+// TestSweepMissesNone: each item is visited once a period, in turn, even if others are removed from the list meanwhile.
 func TestSweepMissesNone(t *testing.T) {
 	const period = 100 * time.Millisecond
 	items := []string{"a", "b", "c", "d", "e"}

@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// port is a simulated socket with a reader that stands for quic-go.
+// port is a simulated socket with a reader in place of quic-go's.
 type port struct {
 	conn   *netsim.PacketConn
 	socket *Socket
@@ -323,7 +323,7 @@ func TestHushIsAskedAbout(t *testing.T) {
 	})
 }
 
-// runs reports whether somebody works.
+// runs reports whether a goroutine works for the carrier.
 func (w *worker) runs() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// bothDark has what is heard over the other carrier stand still, too: then a session never falls silent.
+// bothDark also stops what is received over the other carrier; then a session never becomes silent.
 func bothDark(c *SessionConfig) { c.Other = func() uint64 { return 7 } }
 
 // TestBulkGoesOnAfterALongDark: a path that was dark for longer than the controller hopes, with the end of a transfer in flight, carries
@@ -38,7 +38,8 @@ func TestBulkGoesOnAfterALongDark(t *testing.T) {
 	require.True(t, a.delivered(), "%d of 10", a.ackedN)
 }
 
-// TestRandomDarkness: whatever was dark, for however long and in whichever direction, a carrier that still is moves all in the end.
+// TestRandomDarkness: however long, and in whichever direction, the path was interrupted, a carrier that still exists delivers everything
+// in the end.
 func TestRandomDarkness(t *testing.T) {
 	seed := testkit.Seed(t)
 	for round := range uint64(60) {
@@ -76,8 +77,8 @@ func TestRandomDarkness(t *testing.T) {
 	}
 }
 
-// TestAckThatWasDarkForLongIsNoRoundTrip: what arrived before an outage is acked behind it, beside the probe that ended it. A
-// round trip of that length would make probes, and the pace of the first packets, wait for many seconds.
+// TestAckThatWasDarkForLongIsNoRoundTrip: packets that arrived before an outage are acked after it, together with the probe that ended it.
+// If that time counted as a round trip, probes, and the pace of the first packets, would wait for many seconds.
 func TestAckThatWasDarkForLongIsNoRoundTrip(t *testing.T) {
 	s := newStep(t, 6, bothDark).open()
 	s.up.total = 3

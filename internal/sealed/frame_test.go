@@ -86,7 +86,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// What a report tells is what the sender understands.
+// The sender decodes what the report has encoded.
 func TestReportSpans(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -119,8 +119,8 @@ func TestReportSpans(t *testing.T) {
 	require.Error(t, err, "below packet 0")
 }
 
-// TestReportKeepsTheNewestArrival: a packet that comes late by as many numbers as there are places takes not the newest's, whose time is
-// the feedback's clock.
+// TestReportKeepsTheNewestArrival: a packet that is late by as many numbers as there are slots does not replace the newest arrival, whose
+// time is the feedback's clock.
 func TestReportKeepsTheNewestArrival(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -134,8 +134,8 @@ func TestReportKeepsTheNewestArrival(t *testing.T) {
 	require.Equal(t, 6*ms, f.delay, "since the newest came")
 }
 
-// TestReportCoversWhatItTells: the peer's ack for a report says that it knows what that told, and nothing else: of reports
-// that are lost eight in a row, or had no room, it knows nothing.
+// TestReportCoversWhatItTells: the peer's ack for a report shows that it knows what was in that report, and nothing else: it knows nothing
+// of reports that were lost, eight in a row, or that had no room.
 func TestReportCoversWhatItTells(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -164,7 +164,8 @@ func TestReportCoversWhatItTells(t *testing.T) {
 	require.EqualValues(t, 100, r.fill(0, &f, &w, leastFeedback))
 }
 
-// TestReportReachesBelowWhatIsLate: 25 ms of 100 Mbit/s are 208 packets. While 3 in 10 of them are late, what came late before them is told.
+// TestReportReachesBelowWhatIsLate: 25 ms of 100 Mbit/s are 208 packets. While 3 in 10 of them are late, earlier late packets are reported,
+// too.
 func TestReportReachesBelowWhatIsLate(t *testing.T) {
 	rng := testkit.Rand(t)
 	r := newReport(0)
@@ -179,7 +180,8 @@ func TestReportReachesBelowWhatIsLate(t *testing.T) {
 	require.EqualValues(t, 2000, r.fill(0, &f, &w, SafePacket))
 }
 
-// TestReportTellsOfTheLate: every other packet is late by 40 ms of 250 Mbit/s, below 250 gaps at any time. All are told of soon after they came.
+// TestReportTellsOfTheLate: every other packet is late by 40 ms of 250 Mbit/s, below 250 gaps at any time. All are reported soon after they
+// arrived.
 func TestReportTellsOfTheLate(t *testing.T) {
 	const late, each = 500, 4
 	r := newReport(0)
@@ -212,8 +214,8 @@ func TestReportTellsOfTheLate(t *testing.T) {
 	}
 }
 
-// TestReportTurnsToOlderAgain: what was left once the peer may know by now, from a report that had room for all. What a later one leaves is
-// told as well.
+// TestReportTurnsToOlderAgain: numbers that had no room are not repeated once the peer may know them from a report that had room for all.
+// Those for which a later report has no room are reported as well.
 func TestReportTurnsToOlderAgain(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -243,8 +245,8 @@ func TestReportTurnsToOlderAgain(t *testing.T) {
 	require.LessOrEqual(t, low, uint64(1000))
 }
 
-// TestReportTellsOfWhatCameBelowItsFloor: who acked a report knows of those that were received then. What comes behind that is told all the
-// same, and soon, or it would count as lost.
+// TestReportTellsOfWhatCameBelowItsFloor: a peer that acked a report knows which packets were received then. Packets below them that arrive
+// later are reported as well, and soon, because they would otherwise count as lost.
 func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -265,7 +267,7 @@ func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 	require.EqualValues(t, []uint64{7}, f.runs[:f.nruns])
 }
 
-// TestReportTellsOfTheLateAtOnce: a report reaches back over the last eight, but what came below them is in the next one.
+// TestReportTellsOfTheLateAtOnce: a report covers the last eight, but a packet that arrived below them is in the next one.
 func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -289,7 +291,8 @@ func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 	require.Less(t, take(30)[0], uint64(10), "once")
 }
 
-// TestEverySecondReportIsOfTheNewest: however much of the older numbers is left to tell, what comes meanwhile does not wait behind that.
+// TestEverySecondReportIsOfTheNewest: however many older numbers are still to be reported, packets that arrive meanwhile do not wait for
+// that.
 func TestEverySecondReportIsOfTheNewest(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -308,7 +311,8 @@ func TestEverySecondReportIsOfTheNewest(t *testing.T) {
 	}
 }
 
-// TestTimesOfNumbersThatLeap: whatever numbers a peer leaves out, a report has the times of those that came since the one before the last.
+// TestTimesOfNumbersThatLeap: whatever numbers a peer skips, a report has the times of the packets that arrived since the report before the
+// last.
 func TestTimesOfNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)
 	r := newReport(0)

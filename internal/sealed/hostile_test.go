@@ -20,8 +20,8 @@ import (
 // wait, half for what it is to be told.
 const allowance = 512 << 10
 
-// TestHostileFlood: packets come faster than they are opened. What waits and what is being opened stays bounded, with the
-// memory that lies behind it, and goes when there is peace.
+// TestHostileFlood: packets arrive faster than they are opened. The packets that wait or are being opened are bounded, and so is their
+// memory, which is freed after the flood.
 func TestHostileFlood(t *testing.T) {
 	r := testkit.Rand(t)
 	for _, size := range []int{Overhead + 1, 200, MaxPacket, blockBytes / 2, JumboPacket, 0} {
@@ -53,7 +53,7 @@ func TestHostileFlood(t *testing.T) {
 	}
 }
 
-// TestNoInboxBorrowsAll: one that is flooded leaves room for others.
+// TestNoInboxBorrowsAll: an inbox that is flooded leaves room for others.
 func TestNoInboxBorrowsAll(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	flood := func(id ID) (b *inbox, taken uint64) {
@@ -81,8 +81,7 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 	runtime.KeepAlive(second)
 }
 
-// TestGuessedIDs: of what names no id that was issued the newest packets are kept, for a moment: a socket's worth, whoever
-// sends them.
+// TestGuessedIDs: of packets with unknown ids the newest are kept for a moment: a limited number for each socket, whoever sends them.
 func TestGuessedIDs(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	p := append([]byte(sealedFor(ID{}, "x")), make([]byte, MaxPacket-Overhead)...)
@@ -160,8 +159,8 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestAbsurdTimes: feedback about packets that are under way, with clocks, delays and distances drawn from all there are.
-// Nothing panics or becomes infinite, and an honest peer after it is served.
+// TestAbsurdTimes: feedback on packets in flight, with random clocks, delays and distances of the whole range. Nothing panics or becomes
+// infinite, and afterwards an honest peer is served.
 func TestAbsurdTimes(t *testing.T) {
 	r := testkit.Rand(t)
 	for range 20 {
@@ -192,8 +191,9 @@ func absurd(r *rand.Rand, largest uint64) *feedback {
 	return f
 }
 
-// TestClockAtItsEnd: a peer may take its clock to the end of a time.Duration, half of what 48 bits tell at a time, and then name an arrival beyond
-// it. The time for which it then seems to have held the ack back overflowed, and behind the next change of paths a probe was due at each turn.
+// TestClockAtItsEnd: a peer may advance its clock to the end of a time.Duration, by half of the range of 48 bits at a time, and then send
+// an arrival beyond it. The time for which it then seemed to have held the ack back overflowed, and after the next change of paths a probe
+// was due at each turn.
 func TestClockAtItsEnd(t *testing.T) {
 	h := newHostile(t)
 	f := &feedback{largest: uint32(h.a.records.Next - 1), nruns: 1}
@@ -243,13 +243,13 @@ func TestHugeAckRanges(t *testing.T) {
 	require.NoError(t, h.forge(last, last-1), "and takes no time")
 }
 
-// deafPieces sends and takes whatever comes.
+// deafPieces is a source that sends, and accepts every payload.
 type deafPieces struct{ *pieces }
 
 func (deafPieces) Receive(time.Time, []byte) {}
 
-// FuzzHostile has a peer with the keys send packets of the fuzzer's frames while payloads are under way: at worst it is told
-// why the session ends.
+// FuzzHostile has a peer with the keys send packets of the fuzzer's frames while payloads are in flight. At worst the session ends with an
+// error that says why.
 func FuzzHostile(f *testing.F) {
 	fb := feedback{nruns: 1}
 	fb.runs[0] = 1
@@ -335,8 +335,8 @@ func TestEightPayloadsAPacket(t *testing.T) {
 	require.True(t, ended.Violation)
 }
 
-// TestClockThatRunsAway: a peer whose clock goes as far ahead with each feedback as the 48 bits of it can tell passes the end of int64 in 65 of
-// them. Nothing becomes infinite, and what is sent stays within what the peer acks.
+// TestClockThatRunsAway: a peer whose clock advances with each feedback by as much as its 48 bits allow passes the end of int64 in 65 of
+// them. Nothing becomes infinite, and no more is sent than the peer acks.
 func TestClockThatRunsAway(t *testing.T) {
 	for name, step := range map[string]uint64{"ahead": 1<<47 - 1, "back": 1<<47 + 1} {
 		h, clock := newHostile(t), uint64(0)
@@ -363,7 +363,8 @@ func TestClockThatRunsAway(t *testing.T) {
 	}
 }
 
-// TestOptimistsAreSoonFound: a peer that acks all that has left, whether it comes or not, meets a skipped number within the next thousand.
+// TestOptimistsAreSoonFound: a peer that acks every packet that was sent, whether it arrives or not, acks a skipped number within the next
+// thousand.
 func TestOptimistsAreSoonFound(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 20 {

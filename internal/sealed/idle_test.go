@@ -29,7 +29,8 @@ func (s *step) send(n int) {
 	require.Equal(s, Open, s.b.State())
 }
 
-// TestIdleSessionGivesUpItsMemory about single packets, and goes on when there is something to send again.
+// TestIdleSessionGivesUpItsMemory: an idle session frees its memory about single packets, and continues when there is something to send
+// again.
 func TestIdleSessionGivesUpItsMemory(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(300)
@@ -48,8 +49,8 @@ func TestIdleSessionGivesUpItsMemory(t *testing.T) {
 	s.send(300)
 }
 
-// TestIdleForWeeks: a report whose packets lie further apart than it can say leaves the older time out. The peer took it
-// for malformed and closed the connection.
+// TestIdleForWeeks: if the packets of a report arrived further apart than it can encode, it leaves out the older time. Before, the peer
+// took it for malformed and closed the connection.
 func TestIdleForWeeks(t *testing.T) {
 	for _, idle := range []time.Duration{time.Hour, 2 * time.Hour, 12 * day, 13 * day, 400 * day, 4 * 365 * day} {
 		s := newStep(t, 0, nil).open()
@@ -91,7 +92,7 @@ func TestUnwrap(t *testing.T) {
 	}
 }
 
-// at has the packets of from to s to go on at a number, as after as many packets.
+// at makes the packets from from to to continue at a number, as after that many packets.
 func (s *step) at(from, to *Session, number uint64) {
 	from.records = records{Ring: recovery.Ring[record]{Oldest: number, Next: number}, first: number}
 	from.skips.draw(number)
@@ -118,7 +119,7 @@ func TestNumbersComeRound(t *testing.T) {
 	require.Zero(t, s.a.Stats().Lost)
 }
 
-// TestClockThatRunsBack stands still for a session until it is where it was.
+// TestClockThatRunsBack: a clock that runs back stands still for a session until it is where it was.
 func TestClockThatRunsBack(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(10)

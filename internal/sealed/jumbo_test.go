@@ -32,7 +32,7 @@ func newJumboBed(t *testing.T, link netsim.Config, mebibytes int) *jumboBed {
 	return d
 }
 
-// whole runs until all pieces have come, and returns how long that took.
+// whole runs until all pieces have arrived, and returns how long that took.
 func (d *jumboBed) whole(t *testing.T) time.Duration {
 	require.NoError(t, d.Run(10*time.Minute, d.up.delivered))
 	require.Empty(t, d.up.faults)
@@ -104,7 +104,7 @@ func (playOnly) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint6
 	return append(buf, make([]byte, min(400, room.Max))...), playToken, Content{Play: true}, true
 }
 
-// TestPlayFillsNoJumboPacket when the pacer would let bulk leave, and there is play alone.
+// TestPlayFillsNoJumboPacket: not even if the pacer would allow bulk, and there is play alone.
 func TestPlayFillsNoJumboPacket(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.source = playOnly{}
@@ -137,7 +137,8 @@ func TestJumboPathFlaps(t *testing.T) {
 	require.Less(t, with.Seconds(), 5*without.Seconds(), "usually both are as fast; it was 16 times as long")
 }
 
-// TestJumboPathIsLeft in a transfer: acks that still come for packets on the old path do not show that the new one takes such packets.
+// TestJumboPathIsLeft: the path changes in a transfer. Acks that still arrive for packets on the old path do not show that the new one
+// takes such packets.
 func TestJumboPathIsLeft(t *testing.T) {
 	d := newJumboBed(t, netsim.Config{Delay: 10 * ms, Rate: 500e6, MTU: JumboPacket}, 64)
 	require.NoError(t, d.RunFor(500*ms))
@@ -149,7 +150,7 @@ func TestJumboPathIsLeft(t *testing.T) {
 	require.LessOrEqual(t, d.jumbos-before, jumboTries)
 }
 
-// TestPlayIsNeverJumbo: what waits behind a packet of play waits as long as before.
+// TestPlayIsNeverJumbo: packets behind one of play wait no longer than before.
 func TestPlayIsNeverJumbo(t *testing.T) {
 	var j jumbo
 	s := &Session{}
@@ -210,7 +211,7 @@ func (s wide) AppendPayload(_ time.Time, b []byte, room Room) ([]byte, uint64, C
 	return append(b, make([]byte, s.size)...), 0, Content{Play: true}, true
 }
 
-// TestFeedbackMakesPlayNoJumboPacket: it gets what room play has left of one that is none.
+// TestFeedbackMakesPlayNoJumboPacket: feedback gets the room that play has left in an ordinary packet.
 func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.source = wide{size: 1300}
@@ -271,7 +272,7 @@ func TestJumboSearchesAgain(t *testing.T) {
 	}
 }
 
-// TestJumboIsOfOnePath: a jumbo packet that left before the path changed, and is acked after that, shows nothing of the new one.
+// TestJumboIsOfOnePath: a jumbo packet that was sent before the path changed, and is acked after that, shows nothing about the new one.
 func TestJumboIsOfOnePath(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	before := s.a.records.Next
@@ -301,8 +302,9 @@ func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	require.False(t, s.wantsAckSoon())
 }
 
-// TestJumboPathGoesDark in a transfer: it goes on as soon as one without jumbo packets. The pacer charged those that left in the dark, one each
-// probe timeout, at a rate of a small one each probe timeout, and waited for that when the path was back: for 3 s after 1 s.
+// TestJumboPathGoesDark: after an interruption a transfer continues as soon as one without jumbo packets. Before, the pacer charged those
+// sent during the interruption, one each probe timeout, at a rate of one small packet each probe timeout, and waited for that when the path
+// worked again: for 3 s after 1 s.
 func TestJumboPathGoesDark(t *testing.T) {
 	took := func(most int, dark time.Duration) time.Duration {
 		link := netsim.Config{Delay: 5 * ms, Rate: 200e6, MTU: JumboPacket, Seed: testkit.Seed(t)}
@@ -320,7 +322,8 @@ func TestJumboPathGoesDark(t *testing.T) {
 	}
 }
 
-// TestJumboPathLosesThem, a third of them and no others: that costs little, for they stop. With half as the bound it took up to 3.7 times as long.
+// TestJumboPathLosesThem: a path loses a third of the jumbo packets and no others. That costs little, because their use ends. With half as
+// the bound it took up to 3.7 times as long.
 func TestJumboPathLosesThem(t *testing.T) {
 	took := func(most int) time.Duration {
 		link := netsim.Config{Delay: 10 * ms, Rate: 200e6, MTU: JumboPacket, LossMin: 2000, Loss: 0.33, Seed: testkit.Seed(t)}

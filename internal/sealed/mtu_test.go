@@ -19,7 +19,7 @@ func shrunken(seed uint64, loss float64) netsim.Config {
 // half is a piece of which a large packet has two and a safe one has one.
 const half = 700
 
-// TestOpensOnAPathThatShrank after QUIC had found its MTU. Opening probes of that size never came through.
+// TestOpensOnAPathThatShrank: a path that shrank after QUIC had found its MTU. Opening probes of that size never arrived.
 func TestOpensOnAPathThatShrank(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, loss := range []float64{0, 0.02, 0.1} {
@@ -116,8 +116,8 @@ func TestPathShrinksAndGrows(t *testing.T) {
 	}
 }
 
-// TestOutageIsNoHole: at its end a small probe comes through first, and all that was lost was large. One large packet clears
-// that up.
+// TestOutageIsNoHole: at the end of an outage a small probe is the first packet to arrive, and all lost packets were large. One large
+// packet shows that the path takes them.
 func TestOutageIsNoHole(t *testing.T) {
 	link := shrunken(testkit.Seed(t), 0)
 	link.MTU = 0
@@ -133,7 +133,7 @@ func TestOutageIsNoHole(t *testing.T) {
 	}
 }
 
-// TestMovedForgetsTheHole: another path takes what QUIC says, whatever becomes of packets that left before.
+// TestMovedForgetsTheHole: on another path packets are as large as QUIC allows, whatever happens to packets sent before.
 func TestMovedForgetsTheHole(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.mtu = mtu{shrunk: 1, retry: time.Hour}

@@ -91,7 +91,7 @@ func (d *talk) say(n int) {
 // left returns how many packets a has sent.
 func (d *talk) left() uint64 { return d.near.conn.To(d.far.conn).Stats().Packets }
 
-// TestPlayLeavesAtOnce, on the goroutine that brings it; bulk has one of its own, for as long as it is in flight.
+// TestPlayLeavesAtOnce: play is sent on the goroutine that brings it; bulk has a goroutine of its own, for as long as it is in flight.
 func TestPlayLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
@@ -113,7 +113,7 @@ func TestPlayLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestReaderTakesPlay: what comes while the socket's reader has time to wait needs no other goroutine.
+// TestReaderTakesPlay: packets that arrive while the socket's reader has time to wait need no other goroutine.
 func TestReaderTakesPlay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
@@ -154,7 +154,7 @@ func TestReaderWaitsForNoLock(t *testing.T) {
 	})
 }
 
-// TestTickDoesNotWaitForTheSocket: the goroutine is inside a write that blocks. Whoever locks the carrier goes on.
+// TestTickDoesNotWaitForTheSocket: while the goroutine is in a write that blocks, another one can lock and unlock the carrier.
 func TestTickDoesNotWaitForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)

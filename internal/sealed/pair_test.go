@@ -92,8 +92,8 @@ func TestTrainMeasuresThePath(t *testing.T) {
 	measure(late, late, Silent)
 }
 
-// How near transfers over an open carrier come to the ideal, with a source that only sends again what was lost: bytes over
-// the rate that is left by loss, and half a round trip.
+// How close transfers over an open carrier are to the ideal, with a source that only sends lost data again: the bytes at the rate that loss
+// leaves, and half a round trip.
 func TestPairRatios(t *testing.T) {
 	for _, c := range []struct {
 		rate  int64

@@ -39,8 +39,8 @@ func TestClientsPing(t *testing.T) {
 	require.True(t, server.due(s.now, s.b))
 }
 
-// TestPingsWhileQUICSearches: while bulk is under way QUIC gets a ping each five round trips, of a server too, until eight in a row have found
-// no larger packets. Play alone needs none.
+// TestPingsWhileQUICSearches: while bulk is in flight QUIC gets a ping each five round trips, at a server, too, until eight in a row have
+// found no larger packets. Play alone needs none.
 func TestPingsWhileQUICSearches(t *testing.T) {
 	s := newStep(t, 20, nil).open()
 	p := pinger{every: time.Second}

@@ -12,7 +12,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// ticks is a source of play: a message of 100 bytes at each tick, which leaves once, beside pieces of bulk.
+// ticks is a source of play: a message of 100 bytes at each tick, which is sent once, beside pieces of bulk.
 type ticks struct {
 	*pieces
 	each   time.Duration
@@ -80,7 +80,7 @@ func (p *ticks) Advance(now time.Time) {
 
 func (p *ticks) NextTimeout() (time.Time, bool) { return p.next, true }
 
-// TestFeedbackRidesOnPlay: at 30 Hz both ways a packet a message is enough, whoever speaks first.
+// TestFeedbackRidesOnPlay: at 30 Hz in both directions one packet for each message is enough, whichever side sends first.
 func TestFeedbackRidesOnPlay(t *testing.T) {
 	for _, phase := range []time.Duration{0, 8 * ms, 16 * ms, 30 * ms} {
 		a, b := newTicks(time.Second/30, 0, 0), newTicks(time.Second/30, 0, 0)
@@ -189,7 +189,7 @@ func TestPlayKeepsTheRate(t *testing.T) {
 	require.Greater(t, parts[len(parts)/2], 0.7, "parts of the link: %.2f", parts)
 }
 
-// afterPlay returns the part of the link that bulk gets, which comes after bulk and much play.
+// afterPlay returns the part of the link that bulk gets if it is sent after bulk and much play.
 func afterPlay(t *testing.T) float64 {
 	const first, second = 1_500, 2_000
 	a, b := newTicks(time.Second/30, first+second, 0), newTicks(time.Second/30, 0, first+second)
@@ -208,7 +208,7 @@ func afterPlay(t *testing.T) float64 {
 	return float64(ideal) / float64(pair.Now().Sub(begun))
 }
 
-// TestTrainAfterPlay: a train that was lost whole leaves again, and is believed though play has told of a rate, its own.
+// TestTrainAfterPlay: a train that was lost as a whole is sent again, and its rate is believed although play has shown a rate, its own.
 func TestTrainAfterPlay(t *testing.T) {
 	a, b := newTicks(time.Second/30, 0, 0), newTicks(time.Second/30, 0, 0)
 	client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 40 * ms })

@@ -66,8 +66,8 @@ func TestAckedRecordsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLostPacketIsNotRememberedLongerThanASkippedOne: else an ack made up for both would be taken when the number that was
-// left out beside it is forgotten.
+// TestLostPacketIsNotRememberedLongerThanASkippedOne: otherwise a forged ack for both would be accepted after the skipped number beside it
+// is forgotten.
 func TestLostPacketIsNotRememberedLongerThanASkippedOne(t *testing.T) {
 	s := newStep(t, 40, nil).open()
 	s.a.skips.next = s.a.records.Next + 1
@@ -100,8 +100,8 @@ func BenchmarkRepeatedFeedback(b *testing.B) {
 	}
 }
 
-// TestLossesEndAtTheFirstThatIsNotLost: each feedback with news had all packets in flight looked at, 86 µs for 16,000 of them and one of 60 bytes,
-// under the link's lock. What left after a packet that is not lost yet is not either.
+// TestLossesEndAtTheFirstThatIsNotLost: before, each feedback with news looked at all packets in flight, under the link's lock, which took
+// 86 µs for 16,000 of them and a feedback of 60 bytes. Packets sent after one that is not lost yet are not lost either.
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	s, _ := ends(t, sinkOnly{}, sinkOnly{}, nil)
 	s.tick(netsim.Epoch)

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// A machine is busy when packets usually wait for long. One that waits alone, behind a collection of garbage say, does not make it busy.
+// A machine is busy if packets usually wait for long. A single one that waits, because of a garbage collection for example, does not make
+// it busy.
 func TestBusy(t *testing.T) {
 	var r runner
 	require.False(t, r.busy())
@@ -100,7 +101,8 @@ func TestTurnIsShortForJumboPackets(t *testing.T) {
 	})
 }
 
-// TestBlocksThatAreReadAreKept: those of packets that a turn has left for the next one are not given back, for others would write into them.
+// TestBlocksThatAreReadAreKept: blocks of packets that a turn has left for the next one are not given back, because others would write into
+// them.
 func TestBlocksThatAreReadAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
@@ -119,7 +121,7 @@ func TestBlocksThatAreReadAreKept(t *testing.T) {
 	})
 }
 
-// TestEndGivesAllBack: the packets that a turn has left, too, and what was borrowed for them.
+// TestEndGivesAllBack: also the packets that a turn has left, and what was borrowed for them.
 func TestEndGivesAllBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
@@ -153,7 +155,7 @@ func (m *hooked) Lock() {
 	m.Mutex.Lock()
 }
 
-// TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen: it came after the turn had looked into the inbox, and nobody is told of it again.
+// TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen: it arrived after the turn had looked into the inbox, and there is no second wake for it.
 func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
@@ -173,8 +175,8 @@ func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
 	})
 }
 
-// TestOnlyBulkWaitsForTheSocket: play does not, whoever takes its turns. In those of a timer it waited behind QUIC's write, which may wait for
-// room in the send buffer.
+// TestOnlyBulkWaitsForTheSocket: play does not, whichever goroutine takes its turns. In those of a timer it waited behind QUIC's write,
+// which may wait for room in the send buffer.
 func TestOnlyBulkWaitsForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 10 * ms, Rate: 20e6}, 1000)

@@ -82,8 +82,8 @@ func TestVector(t *testing.T) {
 	}
 }
 
-// TestNumbersAreMasked: nothing of the order of packets shows. An observer who sees two addresses, or two ids, cannot tell by
-// numbers that go on from one to the other that both are of one connection.
+// TestNumbersAreMasked: the order of packets does not show. An observer of two addresses, or two ids, cannot conclude from consecutive
+// numbers that both are of one connection.
 func TestNumbersAreMasked(t *testing.T) {
 	const count, near = 20_000, 1 << 12
 	tb := newTube(t)
@@ -124,7 +124,7 @@ func TestSealAndOpen(t *testing.T) {
 	require.Zero(t, tb.forged)
 }
 
-// TestCopiesOpenedAtOnce: packets are opened without the lock, before those that came first are marked. Of two copies one counts.
+// TestCopiesOpenedAtOnce: packets are opened without the lock, before earlier ones are marked. Of two copies one counts.
 func TestCopiesOpenedAtOnce(t *testing.T) {
 	tb := newTube(t)
 	p := tb.packet(3, "once")
@@ -219,7 +219,7 @@ func TestNumbersEnd(t *testing.T) {
 	require.ErrorContains(t, ended, "numbers are used up")
 }
 
-// What does not open leaves nothing behind.
+// A packet that does not open changes nothing.
 func TestDropsDoNotAllocate(t *testing.T) {
 	tb := newTube(t)
 	good := tb.packet(0, "good")

@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestCollectKnowsWhenThatIsAll: behind as many packets as one call sends it looks whether there are more, so that no turn is in vain.
+// TestCollectKnowsWhenThatIsAll: after as many packets as one call sends, collect looks whether there are more, so that no turn is in vain.
 func TestCollectKnowsWhenThatIsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 10 * ms}, 0).start()

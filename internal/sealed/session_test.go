@@ -201,7 +201,7 @@ func TestSilence(t *testing.T) {
 	require.Empty(t, s.up.faults)
 }
 
-// A packet that was counted as lost and comes after all is acked after it was lost.
+// A packet that counted as lost and arrives after all is acked after it was lost.
 func TestSpuriousLoss(t *testing.T) {
 	s := newStep(t, 8, nil).open()
 	before, p := s.a.Stats().Acked, s.collect(8)
@@ -244,7 +244,7 @@ func TestTimeThreshold(t *testing.T) {
 	require.Equal(t, []int{0}, s.up.again)
 }
 
-// TestLossByTimerIsSentAgain: no packet comes that would have the source asked again.
+// TestLossByTimerIsSentAgain: no packet arrives after which the source would be asked again.
 func TestLossByTimerIsSentAgain(t *testing.T) {
 	s := overtaken(t)
 	s.now, _ = s.a.NextTimeout()
@@ -252,7 +252,7 @@ func TestLossByTimerIsSentAgain(t *testing.T) {
 	require.Empty(t, s.up.again)
 }
 
-// TestTimersOfASourceCount before anything may leave, too. One that has passed by then waits with the source.
+// TestTimersOfASourceCount before anything may be sent, too. A timer that has passed by then waits with the source.
 func TestTimersOfASourceCount(t *testing.T) {
 	s := newStep(t, 0, nil)
 	s.up.refuseTil = s.now.Add(time.Second)
@@ -286,7 +286,7 @@ func TestLateByOne(t *testing.T) {
 	require.True(t, s.b.report.late)
 }
 
-// TestUnknownArrivalIsNoGuess: of a probe that came behind a later packet nobody knows how long its ack was held back.
+// TestUnknownArrivalIsNoGuess: if a probe arrived after a later packet, it is not known how long its ack was held back.
 func TestUnknownArrivalIsNoGuess(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	before, r := s.a.guess, record{sent: s.a.now}
@@ -483,7 +483,7 @@ func TestMoved(t *testing.T) {
 	require.NotEmpty(t, s.build(s.a), "a probe of the new path")
 }
 
-// TestMovedForgetsProbes: what is told of a probe that left over the path before is no round trip of the new one.
+// TestMovedForgetsProbes: the ack of a probe that was sent over the previous path gives no round trip of the new one.
 func TestMovedForgetsProbes(t *testing.T) {
 	for ptos := range 2 { // the second counts as the end of an outage
 		s := newStep(t, 0, nil).open()
@@ -547,7 +547,7 @@ func TestNothingLeaves(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestFeedbackWakes: who receives a packet, and has nothing to send, waits no longer than feedback may.
+// TestFeedbackWakes: a session that receives a packet, and has nothing to send, waits no longer than feedback may.
 func TestFeedbackWakes(t *testing.T) {
 	s := newStep(t, 1, nil).open()
 	s.deliver(s.b, s.collect(1)...)
@@ -559,7 +559,7 @@ func TestFeedbackWakes(t *testing.T) {
 	require.Len(t, s.build(s.b), 1)
 }
 
-// The train alone tells the rate.
+// Only the train shows the rate.
 func TestTrain(t *testing.T) {
 	c := pace.New(pace.Config{})
 	a, b := newPieces(1024, 0, 0), newPieces(1024, 0, 0)
@@ -674,8 +674,8 @@ func TestCopiesAreTakenOnce(t *testing.T) {
 	require.Equal(t, map[int]int{0: 1}, s.down.got)
 }
 
-// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds feedback that has waited in its socket. Its age is no round trip, whether it
-// or the timers come first.
+// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds feedback that has waited in its socket. Its age is no round trip,
+// whether it is handled before or after the timers.
 func TestOwnPauseIsNoRoundTrip(t *testing.T) {
 	for _, timerFirst := range []bool{false, true} {
 		s := newStep(t, 1000, bothDark).open()

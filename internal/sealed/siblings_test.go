@@ -60,8 +60,8 @@ type busy struct{ *ticks }
 
 func (b busy) Waiting() int { return (b.pieces.total - b.pieces.next) * b.size }
 
-// TestWhoPlaysIsNoStarterForEver: a few packets of bulk do not end a start, and play beside them is never without any in flight. A hundred
-// players who had once taken some KB let every later transfer of their server begin with a hundredth.
+// TestWhoPlaysIsNoStarterForEver: a few packets of bulk do not end a start, and there is always play in flight beside them. A hundred
+// players who had once received a few KB made every later transfer of their server begin with a hundredth.
 func TestWhoPlaysIsNoStarterForEver(t *testing.T) {
 	var siblings Siblings
 	a, b := newTicks(time.Second/60, 20, 0), newTicks(time.Second/60, 0, 20)

@@ -70,7 +70,7 @@ func sealedFor(id ID, fill string) string {
 	return string(appendHeader(nil, id, 1)) + strings.Repeat(fill, tagBytes)
 }
 
-// TestPacketsThatCameEarly: the first packets of a peer may come before the carrier that they are for.
+// TestPacketsThatCameEarly: the first packets of a peer may arrive before their carrier is made.
 func TestPacketsThatCameEarly(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	at := time.Now()
@@ -173,8 +173,8 @@ func TestReadFromKeepsOurs(t *testing.T) {
 	})
 }
 
-// TestLinkLocalAddressWithoutAZone: who dials such an address, and has one network, reaches the server. What comes from there has the zone of
-// the interface, and is not from elsewhere; what comes from another zone than the one that was dialed is.
+// TestLinkLocalAddressWithoutAZone: a client that dials such an address, and has one network, reaches the server. Packets from there have
+// the zone of the interface, and do not count as from another address; packets from another zone than the one that was dialed do.
 func TestLinkLocalAddressWithoutAZone(t *testing.T) {
 	b := newInbox(func(bool) {})
 	for _, row := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// stormy is a session beside which somebody on the path has each packet come ten times, and ten older ones besides.
+// stormy is a session for which an attacker on the path repeats each packet ten times, and adds ten older ones.
 type stormy struct {
 	*Session
 	random *rand.Rand
@@ -39,8 +39,8 @@ func (s *stormy) Receive(now time.Time, packet []byte) error {
 	return nil
 }
 
-// TestStormOfCopies: a transfer over reordering links whose packet numbers go over to new keys, each packet of which comes ten times besides ten
-// replays of any age, is as fast as without them. The copies are dropped, and have nothing sent.
+// TestStormOfCopies: a transfer over reordering links whose packet numbers change to new keys, in which each packet arrives ten times
+// together with ten replays of any age, is as fast as without them. The copies are dropped, and cause nothing to be sent.
 func TestStormOfCopies(t *testing.T) {
 	seed := testkit.Seed(t)
 	const count = 30_000

@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestTrainThatCameWhole: only a train of which nothing is lost shows how many packets may leave together.
+// TestTrainThatCameWhole: only a train without a loss shows how many packets may be sent together.
 func TestTrainThatCameWhole(t *testing.T) {
 	for _, lost := range []int{0, 1} {
 		tr := train{open: trainPackets, sent: true}
@@ -33,7 +33,8 @@ func TestTrainThatCameWhole(t *testing.T) {
 	}
 }
 
-// TestTrainOfWhichHalfIsLate: packets that counted as lost and arrive show that the path has carried them, too, and the train is told again.
+// TestTrainOfWhichHalfIsLate: packets that counted as lost and arrive show that the path has carried them, too, and the train's result is
+// reported again.
 func TestTrainOfWhichHalfIsLate(t *testing.T) {
 	tr, r := train{open: trainPackets, sent: true}, &record{size: 1200}
 	_, ok := tr.late(r, 0)
@@ -76,8 +77,8 @@ func (s *step) arrive(packets ...[]byte) {
 	}
 }
 
-// TestTrainOfAnotherPath: what a train has shown of a path counts for no other one, also when it comes late, and one that was under way leaves
-// again.
+// TestTrainOfAnotherPath: what a train has shown of a path does not count for another one, even if it arrives late, and a train in flight
+// is sent again.
 func TestTrainOfAnotherPath(t *testing.T) {
 	s, train := onTheWay(t)
 	s.a.Moved(s.now)
@@ -106,7 +107,7 @@ func TestTrainOfAnotherPath(t *testing.T) {
 	require.Zero(t, s.a.control.Estimate())
 }
 
-// TestTrainThatWasRepeated: what comes late of the first train is not of the second.
+// TestTrainThatWasRepeated: late packets of the first train do not count for the second.
 func TestTrainThatWasRepeated(t *testing.T) {
 	tr, r := train{open: trainPackets, sent: true}, &record{size: 1200}
 	for range trainPackets {
@@ -125,7 +126,7 @@ func TestTrainThatWasRepeated(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestTrainInterruptedByAMove: a train of which a part has left when the path changes begins anew, however little of it is left.
+// TestTrainInterruptedByAMove: a train of which a part was sent when the path changes begins again, however little of it was left to send.
 func TestTrainInterruptedByAMove(t *testing.T) {
 	for left := 1; left < trainPackets; left++ {
 		tr := train{left: left, open: trainPackets - left, sent: true}
@@ -184,7 +185,7 @@ func TestThinTrain(t *testing.T) {
 	}
 }
 
-// TestFullTrainBehindAThinOne: payloads wait for it only if the thin one has come too fast to show a rate, or the path has changed.
+// TestFullTrainBehindAThinOne: payloads wait for it only if the thin one arrived too fast to show a rate, or the path has changed.
 func TestFullTrainBehindAThinOne(t *testing.T) {
 	thin := func(gap time.Duration) *train {
 		tr := &train{open: trainPackets, sent: true, thin: true}

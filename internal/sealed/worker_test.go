@@ -19,8 +19,8 @@ func setAwake(t *testing.T, crowd int) {
 	t.Cleanup(func() { awake.Store(before) })
 }
 
-// TestWaitsOfACrowd: threads that sleep in the kernel keep processors from everybody else. With 200 carriers that sent, a server did nothing
-// half of the time.
+// TestWaitsOfACrowd: threads that sleep in the kernel keep processors from all other goroutines. With 200 carriers that sent, a server did
+// nothing half of the time.
 func TestWaitsOfACrowd(t *testing.T) {
 	const short = crowdWait / 4
 	procs := runtime.GOMAXPROCS(0)
@@ -105,7 +105,7 @@ func TestSleepLingers(t *testing.T) {
 	})
 }
 
-// TestTimersThatAreOvertaken: play puts off what is due in each turn. The timer is not told so, and looks again when it fires.
+// TestTimersThatAreOvertaken: play postpones the next work in each turn. The timer is not changed then, and looks again when it fires.
 func TestTimersThatAreOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var worked []time.Duration

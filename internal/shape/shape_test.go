@@ -16,7 +16,7 @@ func TestDifferenceIsClipped(t *testing.T) {
 	require.NotContains(t, d, "\n")
 }
 
-// In a shape that was cut the difference is found in what is left, or said to be beyond it.
+// If a shape was cut, the difference is found in what is left, or reported to be beyond it.
 func TestDifferenceInACutShape(t *testing.T) {
 	var lines []string
 	for i := range 10_000 {
@@ -28,7 +28,7 @@ func TestDifferenceInACutShape(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%q is missing at the client", lines[5]), Difference(lines[:5], cut, true))
 }
 
-// TestMismatchCountsClasses: how many each end has tells a forgotten Bind from an end that is older.
+// TestMismatchCountsClasses: the number of classes of each end distinguishes a forgotten Bind from an end that is older.
 func TestMismatchCountsClasses(t *testing.T) {
 	var client, server Shape
 	client.Class(0, "Player", "")

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCrowd holds who counts in a crowd, and what the crowd says of the queue that its paces meet.
+// TestCrowd checks which paces count in a crowd, and what the crowd concludes about the queue that they meet.
 func TestCrowd(t *testing.T) {
 	const now = time.Minute
 	none := Pace{rate: leastRate, called: now}
@@ -81,8 +81,8 @@ func newShared(b bottleneck, holds float64, paces int) *shared {
 	return &shared{bottleneck: b, holds: holds, paces: make([]Pace, paces), given: make([]int, paces), held: make([]bool, paces), lost: make([]float64, paces)}
 }
 
-// run has updates of so many bytes wait on each connection at each tick, and returns the bytes a second of all that left, the share that was
-// dropped of these and the calls, and the longest round trip.
+// run has bytes of updates wait on each connection at each tick. It returns the bytes sent a second over all connections, the share of
+// these and of the calls that was dropped, and the longest round trip.
 func (s *shared) run(from, to time.Duration, wants int) (rate, dropped float64, longest time.Duration) {
 	const tick = time.Second / 30
 	left := 0
@@ -131,8 +131,9 @@ func (s *shared) flush(i int, now, rtt time.Duration, wants int, crowd Crowd) in
 	return s.given[i]
 }
 
-// TestCrowdEmptiesItsQueue: connections before one link, of which calls take more than half, find out that the queue is theirs. Each cut its rate by
-// three quarters, which did not empty the queue, and took it for somebody else's: eight in ten packets were dropped from then on.
+// TestCrowdEmptiesItsQueue: connections on one link, of which calls take more than half, find out that the queue is theirs. Before, each
+// cut its rate by three quarters, which did not empty the queue, and took it for that of others: from then on eight in ten packets were
+// dropped.
 func TestCrowdEmptiesItsQueue(t *testing.T) {
 	for _, holds := range []float64{16_000, 64_000, 1e6} {
 		s := newShared(bottleneck{rate: 250_000, others: 140_000, delay: 40 * time.Millisecond}, holds, 32)
@@ -145,8 +146,8 @@ func TestCrowdEmptiesItsQueue(t *testing.T) {
 	}
 }
 
-// TestCrowdInSomebodysQueue: where all connections meet a queue that they do not cause, as before an upload in TCP on the way back, they take some
-// seconds longer than one does until all their updates leave again.
+// TestCrowdInSomebodysQueue: if all connections meet a queue that they do not cause, such as that of a TCP upload on the return path, it
+// takes some seconds longer than with one connection until all their updates are sent again.
 func TestCrowdInSomebodysQueue(t *testing.T) {
 	for _, sway := range []time.Duration{0, 50 * time.Millisecond, 100 * time.Millisecond} {
 		const step = 300 * time.Millisecond
@@ -169,8 +170,8 @@ func TestCrowdInSomebodysQueue(t *testing.T) {
 	}
 }
 
-// TestLiarsInACrowd: a few clients that acknowledge next to nothing, or whose paths lose much, do not keep the others from taking a queue that they
-// do not cause for somebody else's. While the mean alone counted, one of nine sufficed: the others' updates left at the least rate meanwhile.
+// TestLiarsInACrowd: a few clients that acknowledge next to nothing, or whose paths lose much, do not keep the others from recognising a
+// queue that they do not cause. While only the mean counted, one of nine was enough to make the others' updates continue at the least rate.
 func TestLiarsInACrowd(t *testing.T) {
 	for _, row := range []struct{ paces, lie int }{{2, 1}, {4, 1}, {9, 2}, {16, 4}} {
 		s := newShared(bottleneck{rate: 10e6, delay: 50 * time.Millisecond}, 1e9, row.paces)
@@ -190,8 +191,8 @@ func TestLiarsInACrowd(t *testing.T) {
 	}
 }
 
-// TestOthersWithQueuesOfTheirOwn: beside two on narrow links, whose updates keep meeting queues there, one whose path has become longer has all its
-// updates again. It waited for the others to slow down, at the least rate, for ever.
+// TestOthersWithQueuesOfTheirOwn: beside two on narrow links, whose updates keep meeting queues there, a connection whose path has become
+// longer sends all its updates again. Before, it waited forever, at the least rate, for the others to slow down.
 func TestOthersWithQueuesOfTheirOwn(t *testing.T) {
 	const tick = time.Second / 30
 	narrow := bottleneck{rate: 9000, others: 5000, delay: 80 * time.Millisecond}

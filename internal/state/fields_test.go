@@ -108,7 +108,7 @@ func TestComparable(t *testing.T) {
 	}](t).Comparable())
 }
 
-// TestReadSharesNothing changes the bytes and the value that a second value came from.
+// TestReadSharesNothing changes the bytes and the value from which a second value was made.
 func TestReadSharesNothing(t *testing.T) {
 	type shared struct {
 		Name  string   `quiver:"max=9"`

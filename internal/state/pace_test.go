@@ -10,7 +10,7 @@ import (
 // inFlight is what the machine lets be under way of all that is no bulk.
 const inFlight = 12_000
 
-// bottleneck is a link that holds what comes too fast.
+// bottleneck is a link that queues what arrives too fast.
 type bottleneck struct {
 	rate   float64 // bytes a second
 	queue  float64 // bytes
@@ -23,8 +23,8 @@ func (b *bottleneck) tick(sent int, tick time.Duration) (rtt time.Duration) {
 	return b.delay + time.Duration(b.queue/b.rate*float64(time.Second))
 }
 
-// run has updates of so many bytes wait at each tick for a time, and returns the bytes a second that left and the longest round
-// trip of the second half.
+// run has bytes of updates wait at each tick for a time. It returns the bytes sent a second and the longest round trip, both of the second
+// half.
 func (b *bottleneck) run(p *Pace, from, to time.Duration, wants int) (rate float64, longest time.Duration) {
 	const tick = time.Second / 30
 	bytes, given, held := 0, 0, false
@@ -65,7 +65,7 @@ func TestPaceKeepsNoQueue(t *testing.T) {
 	}
 }
 
-// A queue that stays whatever is held back is somebody else's, or the way has become longer.
+// A queue that stays whatever is held back is that of others, or the path has become longer.
 func TestPaceGivesUpInVain(t *testing.T) {
 	b, p := bottleneck{rate: 1e6, delay: 50 * time.Millisecond}, Pace{}
 	b.run(&p, time.Second, 10*time.Second, 3000)
@@ -75,8 +75,8 @@ func TestPaceGivesUpInVain(t *testing.T) {
 	require.InDelta(t, 90_000, rate, 9000)
 }
 
-// A queue on the way back that sways, as before somebody's upload in TCP, is nothing that updates cause: they had the least rate for as long as
-// it swayed, and sixteen players saw each other half a second late over a way there that was idle.
+// A queue on the return path that varies, as that of a TCP upload does, is not caused by updates. Before, they had the least rate for as
+// long as it varied, and sixteen players saw each other half a second late although the path to them was idle.
 func TestPaceBesideAQueueThatSways(t *testing.T) {
 	const step, steps = 300 * time.Millisecond, 200
 	for _, sway := range []time.Duration{50 * time.Millisecond, 75 * time.Millisecond, 100 * time.Millisecond} {
@@ -107,8 +107,9 @@ func TestPaceOfLongTicks(t *testing.T) {
 	require.InDelta(t, 10*firstRate, left, firstRate/2)
 }
 
-// TestPaceLeavesBulkAPart: updates that never rest leave bulk that waits behind them some of the path, and take all when none waits. Bulk had nothing
-// for as long as they filled the path. What takes nothing of its part costs updates little, or half at worst.
+// TestPaceLeavesBulkAPart: updates that never pause leave some of the path to bulk that waits behind them, and take all of it if none
+// waits. Before, bulk had nothing for as long as they filled the path. Bulk that does not use its part costs updates little, or half at
+// worst.
 func TestPaceLeavesBulkAPart(t *testing.T) {
 	const tick, perTick = time.Second / 30, 100_000 / 30
 	for _, row := range []struct {

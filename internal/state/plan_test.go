@@ -160,7 +160,7 @@ type (
 	}
 )
 
-// TestRefusals holds what Compile says about each type that cannot travel.
+// TestRefusals checks what Compile returns for each type that cannot be replicated.
 func TestRefusals(t *testing.T) {
 	_ = inside{hidden: 1}
 	for _, c := range []struct {

@@ -89,7 +89,7 @@ func TestFurthestQuanta(t *testing.T) {
 	}
 }
 
-// TestRangesOfFloats sends values in and around ranges; what is outside comes back as an end.
+// TestRangesOfFloats encodes values in and around ranges; values outside are decoded as an end of the range.
 func TestRangesOfFloats(t *testing.T) {
 	p, v := floats(t, "quant=0.01,range=-1000:999.99")
 	for _, c := range []struct{ sent, got float64 }{
@@ -163,7 +163,7 @@ func TestUnitPoints(t *testing.T) {
 	}
 }
 
-// TestMostIsWhatTheLargestTakes: who is told that a value takes less makes messages that fit nowhere.
+// TestMostIsWhatTheLargestTakes: with a smaller result the caller would build messages that fit nowhere.
 func TestMostIsWhatTheLargestTakes(t *testing.T) {
 	type large struct {
 		Double float64

@@ -83,7 +83,7 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// TestSlicesThatOverlap go to tracks of the same name; what comes beyond those is an instant, with its flow.
+// TestSlicesThatOverlap are on tracks of the same name; further ones are instants, with their flows.
 func TestSlicesThatOverlap(t *testing.T) {
 	events := []Event{{Kind: Begun, Name: "conn"}}
 	for i := range maxLanes + 10 {
@@ -103,7 +103,7 @@ func TestSlicesThatOverlap(t *testing.T) {
 	require.Len(t, trace.Named(tracetest.Begin, "B"), 1, "on a lane that is free again")
 }
 
-// TestTheEncoderIsBounded, whatever it is told and never told the end of.
+// TestTheEncoderIsBounded: whatever events it gets, and if their ends never arrive.
 func TestTheEncoderIsBounded(t *testing.T) {
 	e := newEncoder("server")
 	e.header()
@@ -124,8 +124,8 @@ func TestTheEncoderIsBounded(t *testing.T) {
 	require.LessOrEqual(t, len(c.channels), 2*maxPending)
 }
 
-// TestEndsThatAreLost: connections that come and go while the writer cannot keep up are not remembered for ever, and those that stay keep their
-// tracks.
+// TestEndsThatAreLost: connections that begin and end while the writer cannot keep up are not remembered forever, and those that continue
+// keep their tracks.
 func TestEndsThatAreLost(t *testing.T) {
 	e := newEncoder("server")
 	file := bytes.Clone(e.header())

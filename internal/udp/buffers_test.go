@@ -21,7 +21,7 @@ func TestAskBuffers(t *testing.T) {
 	require.ErrorIs(t, udp.AskBuffers(struct{ net.PacketConn }{socket}, 4096), udp.ErrBuffers)
 }
 
-// TestBuffersBehindLinks: who asks an emulated socket for buffers reaches the kernel's.
+// TestBuffersBehindLinks: asking an emulated socket for buffers reaches the kernel's.
 func TestBuffersBehindLinks(t *testing.T) {
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ func reading(t *testing.T, addr string) (r *Reader, from *net.UDPConn, to *Socke
 	return NewReader(to), sender.(*net.UDPConn), to
 }
 
-// TestReaderReads what came while it did not wait and while it did, from addresses of either family, in the form of AddrPort.
+// TestReaderReads packets that arrived while it did not wait and while it did, from addresses of either family, in the form of AddrPort.
 func TestReaderReads(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
 		r, sender, _ := reading(t, addr)
@@ -48,7 +48,7 @@ func TestReaderReads(t *testing.T) {
 	}
 }
 
-// TestReaderTellsSizes: what left as one batch comes as one message that says where to cut it, or, where the kernel joins nothing, as packets.
+// TestReaderTellsSizes: a batch arrives as one message with the size of its packets or, if the kernel joins nothing, as packets.
 func TestReaderTellsSizes(t *testing.T) {
 	r, sender, s := reading(t, "127.0.0.1:0")
 	w := NewWriter(New(sender, true))

@@ -18,7 +18,7 @@ func TestSegmentSize(t *testing.T) {
 // TestTunnelWithoutAPeer: a tunnel that knows nobody at an address may do so in a moment.
 func TestTunnelWithoutAPeer(t *testing.T) { require.True(t, IsLoss(unix.ENOKEY)) }
 
-// A send buffer that is full is told from other errors, and what was not sent is known.
+// A full send buffer is distinguished from other errors, and what was not sent is known.
 func TestWriterErrors(t *testing.T) {
 	var w systemWriter
 	w.finish(10, nil)

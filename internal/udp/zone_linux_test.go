@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestZonesThatAreNumbers: package net takes "fe80::1%1" for interface 1, and tells what comes from there by the interface's name. So do we.
+// TestZonesThatAreNumbers: package net accepts "fe80::1%1" for interface 1, and reports packets from there with the interface's name. So
+// does package udp.
 func TestZonesThatAreNumbers(t *testing.T) {
 	loopback, err := net.InterfaceByIndex(1)
 	require.NoError(t, err)
