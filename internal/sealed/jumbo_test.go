@@ -104,7 +104,7 @@ func (playOnly) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint6
 	return append(buf, make([]byte, min(400, room.Max))...), playToken, Content{Play: true}, true
 }
 
-// TestPlayFillsNoJumboPacket: not even if the pacer would allow bulk, and there is play alone.
+// TestPlayFillsNoJumboPacket: play alone makes no jumbo packet, even if the pacer would allow bulk.
 func TestPlayFillsNoJumboPacket(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.source = playOnly{}

@@ -219,7 +219,7 @@ func TestNumbersEnd(t *testing.T) {
 	require.ErrorContains(t, ended, "numbers are used up")
 }
 
-// A packet that does not open changes nothing.
+// A packet that does not open allocates nothing and changes nothing.
 func TestDropsDoNotAllocate(t *testing.T) {
 	tb := newTube(t)
 	good := tb.packet(0, "good")
