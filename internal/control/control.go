@@ -15,8 +15,8 @@ import (
 //
 //	client                     server
 //	Hello, Login          →
-//	                      ←    Hello, or Shape when the classes differ and Config.ExplainMismatch: the client names the difference and closes
-//	                      ←    Welcome, when Authenticate agrees
+//	                      ←    Hello, or Shape if the classes differ and Config.ExplainMismatch is set: the client names the difference and closes
+//	                      ←    Welcome, if Authenticate accepts the token
 //	Join                  →
 //
 // The ids are Unreal's; Shape has the id of Unreal's Upgrade. After Join channel 0 carries the messages listed in sealed.go, if both Hellos

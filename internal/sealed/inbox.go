@@ -52,7 +52,7 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 }
 
 // An inbox holds the packets that have arrived for one carrier. The socket's reader puts packets into it. The carrier takes all of
-// them at once, while the reader goes on with other blocks.
+// them at once, while the reader continues with other blocks.
 type inbox struct {
 	look   func(atOnce bool)              // called after put into an empty inbox: makes the owner take packets, on this goroutine if atOnce
 	base   time.Time                      // the origin of the arrival times in records

@@ -307,8 +307,8 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	at, ok := s.source.NextTimeout()
-	if ok && !s.asks() && !at.After(s.time(s.now)) { // the source waits, but may not send now; it is asked again after an ack, or when the pacer allows it
-		ok = false // the source waits for what it may not send; it is asked again after an ack, or when the pacer lets it
+	if ok && !s.asks() && !at.After(s.time(s.now)) {
+		ok = false // the source waits, but may not send now; it is asked again after an ack, or when the pacer allows it
 	}
 	var first recovery.Earliest
 	first.Add(at, ok)
