@@ -24,6 +24,7 @@ type calm struct {
 	samples          int           // batches in this stretch
 	fates            tally         // of packets decided in this stretch
 	least            minimum       // of the greatest delays of stretches
+	lows             minimum       // of their lowest ones
 	bottom           time.Duration // lowest of the usual stretch, near the least of the last ones
 }
 
@@ -46,6 +47,7 @@ func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 	}
 	if crashed := c.fates.count() >= trainPackets && c.fates.share() > maxRandomLoss; c.least.known || !crashed || !even {
 		c.follow(rival)
+		c.lows.add(t, c.lowest)
 		c.least.add(t, c.greatest-c.standing(rival))
 	}
 	c.samples, c.fates = 0, tally{}
@@ -63,13 +65,13 @@ func (c *calm) follow(rival bool) {
 	}
 }
 
-// standing returns how much of the delays of this stretch is a rival's standing queue, which is not jitter. While it counted as jitter, it seemed
+// standing returns how much of the delays of all stretches is a rival's standing queue, which is not jitter. While it counted as jitter, it seemed
 // to be gone after 10 s, and the controller stopped competing with a New Reno that still filled a queue of four products.
 func (c *calm) standing(rival bool) time.Duration {
 	if !rival {
 		return 0
 	}
-	return max(c.lowest-c.bottom, 0)
+	return max(c.lows.least-c.bottom, 0)
 }
 
 // above returns how far the calm delay lies above the least delay.
