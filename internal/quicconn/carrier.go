@@ -29,6 +29,9 @@ const (
 	// them, and 14 without any.
 	provokePings = 3
 	provokeTime  = 5 * time.Millisecond
+	// provokeAfter is how old a connection must be for that: a younger one is in its handshake, in which the peer sends anyway. A listener that
+	// refuses a crowd closes one connection after the other, and must not wait for each.
+	provokeAfter = time.Second
 )
 
 // oversized is the datagram that probe passes to quic-go. It is never written to and never sent.
@@ -37,6 +40,7 @@ var oversized [probeSize]byte
 // A Carrier is a QUIC connection as a carrier of package link. Its methods may be called concurrently.
 type Carrier struct {
 	Conn   *quic.Conn
+	began  time.Time
 	socket *sealed.Socket // nil without Config.Sealed
 	local  net.PacketConn // of the transport that Dial made for Conn; nil on a server, whose connections share one
 	free   chan struct{}  // closed when that transport is closed; nil on a server
@@ -50,7 +54,7 @@ type Carrier struct {
 
 // NewCarrier returns the carrier of a connection. socket is shared with sealed packets; nil = there are none.
 func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
-	return &Carrier{Conn: conn, socket: socket}
+	return &Carrier{Conn: conn, began: time.Now(), socket: socket}
 }
 
 // SendDatagram implements link.Carrier. quic-go copies p.
@@ -74,7 +78,9 @@ func (c *Carrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 
 // CloseWithError implements link.Carrier.
 func (c *Carrier) CloseWithError(code uint64, reason string) error {
-	c.provoke()
+	if time.Since(c.began) >= provokeAfter {
+		c.provoke()
+	}
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
