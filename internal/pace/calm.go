@@ -8,27 +8,27 @@ import (
 // calmSamples is how many batches a stretch must have for its greatest delay to show what jitter does.
 const calmSamples = 8
 
-// bottomFall and bottomRise are the parts of the way to a lower and to a higher stretch that the bottom goes. Strong jitter leaves few packets of a
-// round undelayed, and in some rounds none: the bottom is to be near the lowest of some thirty stretches.
+// The bottom moves by 1/bottomFall of the way to a lower stretch, and by 1/bottomRise of the way to a higher one. Strong jitter leaves few
+// packets of a round undelayed, and in some rounds none, so the bottom is meant to be near the lowest of about thirty stretches.
 const bottomFall, bottomRise = 4, 32
 
-// swingRounds is how many rounds must swing one after another for jitter to have begun. One look makes a queue and empties it, but three do not
-// follow each other round by round.
+// swingRounds is how many rounds must swing one after another to show that jitter has begun. One look makes a queue and empties it, but three
+// looks do not follow each other round by round.
 const swingRounds = 3
 
-// calm finds how high delays rise without a queue: it is the least, over the last 10 s, of the greatest delays in stretches of one round or more.
-// Jitter, and deliveries in clumps, raise the greatest delay of every stretch; a queue of ours does not stand in all of them. A crowd's does: but it
-// raises the least delays of stretches as well, which jitter does not.
+// A calm finds how high delays rise without a queue. It is the least, over the last 10 s, of the greatest delays in stretches of one round or
+// more. Jitter, and deliveries in clumps, raise the greatest delay of every stretch, while a queue of our own does not stand in all of them. The
+// queue of many controllers does, but it also raises the least delays of stretches, which jitter does not.
 type calm struct {
-	lowest, greatest time.Duration // delay of a batch in this stretch
+	lowest, greatest time.Duration // the least and the greatest delay of a batch in this stretch
 	samples          int           // batches in this stretch
-	fates            tally         // of packets decided in this stretch
-	least            minimum       // of the greatest delays of stretches
-	lows             minimum       // of their lowest ones
-	bottom           time.Duration // lowest of the usual stretch, near the least of the last ones
+	fates            tally         // fates of the packets decided in this stretch
+	least            minimum       // the least of the greatest delays of stretches
+	lows             minimum       // the least of their lowest ones
+	bottom           time.Duration // the usual lowest delay of a stretch, near the least of the last stretches
 }
 
-// note takes the least delay of a batch.
+// note adds the least delay of a batch.
 func (c *calm) note(d time.Duration) {
 	if c.samples == 0 {
 		c.lowest, c.greatest = d, d
@@ -37,9 +37,9 @@ func (c *calm) note(d time.Duration) {
 	c.samples++
 }
 
-// roundOver ends the stretch when it has enough batches. A first stretch does not count when it has lost more than random loss explains
-// although the train came evenly: its delays are those of a full queue, and not of jitter. Eight controllers that began at once took the
-// whole queue for jitter, and kept it full. rival says that somebody else fills the queue: that shows nothing of the bottom.
+// roundOver ends the stretch if it has enough batches. A first stretch does not count if it has lost more than random loss explains although the
+// train arrived evenly: its delays are those of a full queue, and not of jitter. Eight controllers that began at once took the whole queue for
+// jitter, and kept it full. If rival is true, somebody else fills the queue, so a higher stretch shows nothing about the bottom.
 func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 	c.fates.add(fates)
 	if c.samples < calmSamples {
@@ -74,7 +74,7 @@ func (c *calm) standing(rival bool) time.Duration {
 	return max(c.lows.least-c.bottom, 0)
 }
 
-// above returns how far the calm delay lies above the least delay.
+// above returns how far the calm delay exceeds the least delay.
 func (c *calm) above(least time.Duration) time.Duration {
 	if !c.least.known {
 		return 0
@@ -82,15 +82,16 @@ func (c *calm) above(least time.Duration) time.Duration {
 	return max(c.least.least-least, 0)
 }
 
-// swings finds jitter and clumps that have just begun, which calm shows when it has forgotten the time before, up to 10 s later. It keeps the
-// greatest delays of the last rounds in which the queue ran empty: zero, unless a packet waited longer than the target. A round that swings like
-// this meets no queue of our own, for a paced sender does not make and empty one in a round trip. Rounds in which a queue stands say nothing.
+// A swings detects jitter and clumps that have just begun. A calm shows them only once it has forgotten the time before, up to 10 s later. swings
+// keeps the greatest delays of the last rounds in which the queue ran empty: zero, unless a packet waited longer than the target. A round that
+// swings like this meets no queue of our own, because a paced sender does not make and empty one in a round trip. Rounds in which a queue stands
+// are ignored.
 type swings struct {
-	trips [swingRounds]time.Duration // round trips
-	waits [swingRounds]time.Duration // beyond the least one-way delay
+	trips [swingRounds]time.Duration // greatest round trips
+	waits [swingRounds]time.Duration // greatest waits beyond the least one-way delay
 }
 
-// roundOver ends a round.
+// roundOver adds a round, unless a queue stood in it.
 func (s *swings) roundOver(r *round, d *delay) {
 	if !r.ranEmpty(d) {
 		return
@@ -103,6 +104,8 @@ func (s *swings) roundOver(r *round, d *delay) {
 	}
 }
 
-// trip returns the round trip that every one of the last rounds has reached, and wait how long a packet waited in each; 0 = they do not swing.
+// trip returns the round trip that every one of the last rounds has reached; 0 = they do not swing.
 func (s *swings) trip() time.Duration { return slices.Min(s.trips[:]) }
+
+// wait returns how long a packet waited in every one of the last rounds; 0 = they do not swing.
 func (s *swings) wait() time.Duration { return slices.Min(s.waits[:]) }

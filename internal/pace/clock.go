@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// instant is a time, as a duration since an epoch: in a packet's record it takes 8 bytes instead of 24.
+// An instant is a time, as a duration since an epoch. In a packet's record it takes 8 bytes instead of 24.
 type instant = time.Duration
 
 // furthest bounds instants, so that differences between a peer's times do not overflow.
 const furthest instant = 1 << 60
 
-// bounded returns i, or what furthest leaves of it.
+// bounded returns i, limited to ±furthest.
 func bounded(i instant) instant { return min(max(i, -furthest), furthest) }
 
-// clock turns times of one clock into instants. They begin at 1, so that 0 can mean never.
+// A clock turns times of one clock into instants. The first instant is 1, so 0 can mean never.
 type clock struct{ epoch time.Time }
 
+// at returns the instant of t. The first call sets the epoch.
 func (c *clock) at(t time.Time) instant {
 	if c.epoch.IsZero() {
 		c.epoch = t.Add(-1)
@@ -24,45 +25,48 @@ func (c *clock) at(t time.Time) instant {
 	return bounded(t.Sub(c.epoch))
 }
 
+// time returns the time of an instant.
 func (c *clock) time(i instant) time.Time { return c.epoch.Add(i) }
 
 const (
-	// leastLag is how far a peer's clock must have gone wrong before it is set right. By a right clock the least delays of two windows differ by
-	// less.
+	// leastLag is by how much a peer's clock must be wrong before it is corrected. With a clock that is right, the least delays of two windows
+	// differ by less.
 	leastLag = 8 * time.Millisecond
-	// A window takes at least windowTime, and has at least windowPackets packets.
+	// A window lasts at least windowTime, and has at least windowPackets packets.
 	windowTime, windowPackets = time.Second / 2, 32
-	// earlierLife is how long a window is compared with later ones. In a minute a clock that is wrong by 133 millionths goes wrong by leastLag;
-	// the crystals of two machines differ by less, as a rule.
+	// earlierLife is how long a window is compared with later ones. In a minute a clock that is off by 133 millionths goes wrong by leastLag; the
+	// crystals of two machines usually differ by less.
 	earlierLife = time.Minute
 	// mostHidden bounds the part of a lag that our own queue may hide: see drift.
 	mostHidden = 4
-	// mostSpeed bounds how far a clock is corrected; who tells more than that lies.
+	// mostSpeed bounds the factor by which a clock is corrected. A peer that reports more than that lies.
 	mostSpeed = 16
 )
 
-// peerClock turns the receiver's times into instants of a clock that goes as fast as ours. A clock that its own machine is setting right goes wrong
-// by up to a twelfth of the time (chrony's maxslewrate). By one that is slow by a hundredth, the way there seems to become shorter by 10 ms each
-// second, so no queue is seen: on 10 Mbit/s a queue of 60 ms stood, and somebody else's transfer had a twentieth of the link. By one that is fast
-// there always seems to be a queue: of a link that loses a hundredth, a quarter was used.
+// A peerClock turns the receiver's times into instants of a clock that runs as fast as ours.
+//
+// A clock that its own machine is correcting is wrong by up to a twelfth of the time (chrony's maxslewrate). With a clock that is slow by a
+// hundredth, the one-way delay seems to shrink by 10 ms each second, so no queue is seen: on 10 Mbit/s a queue of 60 ms stood, and somebody
+// else's transfer had a twentieth of the link. With a clock that is fast there always seems to be a queue: of a link that loses a hundredth, a
+// quarter was used.
 type peerClock struct {
-	clock                   // of the receiver's times as they come: raw instants
-	speed     float64       // factor for raw time since set; 0 = the clock was never set right
-	set       instant       // the raw instant at which it was last set right
-	counts    instant       // the corrected instant that set stands for
-	wrong     time.Duration // the lag that was corrected then; below 0 = the clock went fast
-	window    ways          // the newest, not yet complete
-	reference ways          // an earlier one, with which that is compared
+	clock                   // turns the receiver's times as reported into raw instants
+	speed     float64       // factor for raw time since set; 0 = the clock was never corrected
+	set       instant       // the raw instant at which the clock was last corrected
+	counts    instant       // the corrected instant of set
+	wrong     time.Duration // the lag that was corrected then; negative = the clock was fast
+	window    ways          // the newest window, not yet complete
+	reference ways          // an earlier window, with which the newest one is compared
 }
 
-// ways are the least delays on both ways, and the least round trip, in a window of time.
+// ways holds the least delays on both ways, and the least round trip, in a window of time.
 type ways struct {
 	began             instant
 	packets           int
 	there, back, trip least
 }
 
-// note notes a packet that left at sent, arrived at a, and was acked at t.
+// note adds a packet that was sent at sent, arrived at a, and was acked at t.
 func (w *ways) note(sent, a, t instant) {
 	if w.packets++; w.packets == 1 {
 		w.began = t
@@ -72,8 +76,8 @@ func (w *ways) note(sent, a, t instant) {
 	w.trip.note(t - sent)
 }
 
-// lag returns by how much the peer's clock has gone slow since an earlier window: by as much as the way there seems to be shorter, and the way back
-// longer. One that goes fast does the contrary, and has a lag below 0. A queue does neither: it makes one way longer, or both.
+// lag returns by how much the peer's clock has fallen behind since an earlier window: by as much as the way there seems to be shorter, and the
+// way back longer. For a clock that runs fast both are reversed, and the lag is negative. A queue does neither: it makes one way longer, or both.
 func (w *ways) lag(earlier *ways) time.Duration {
 	there, back := earlier.there.value-w.there.value, w.back.value-earlier.back.value
 	if there > 0 {
@@ -82,8 +86,9 @@ func (w *ways) lag(earlier *ways) time.Duration {
 	return min(max(there, back), 0)
 }
 
-// drift is the lag of a clock that has gone wrong in that direction before: as much as the way back shows, for on the way there our own queue hides a
-// part of it. It is at most mostHidden times what both ways show: more is somebody's upload, which makes a queue on the way back.
+// drift returns the lag of a clock that has gone wrong in that direction before. It is what the way back shows, because on the way there our own
+// queue hides a part of the lag. It is at most mostHidden times what both ways show: more is due to somebody's upload, which makes a queue on the
+// way back.
 func (w *ways) drift(earlier *ways) time.Duration {
 	lag, back := w.lag(earlier), w.back.value-earlier.back.value
 	if back.Abs()/mostHidden > lag.Abs() {
@@ -92,8 +97,8 @@ func (w *ways) drift(earlier *ways) time.Duration {
 	return back
 }
 
-// arrival returns when a packet arrived that left at sent and was acked at t; told is that time by the receiver's clock. When this call has set the
-// clock right, floor is the least delay on the way there, as the reference has it: what was measured since is wrong.
+// arrival returns when a packet arrived that was sent at sent and acked at t; told is that time by the receiver's clock. If this call has
+// corrected the clock, floor is the least delay on the way there from the reference, because delays measured since are wrong.
 func (p *peerClock) arrival(t, sent instant, told time.Time) (a instant, floor least) {
 	raw := p.at(told)
 	if p.window.packets >= windowPackets && t-p.window.began >= windowTime {
@@ -104,7 +109,7 @@ func (p *peerClock) arrival(t, sent instant, told time.Time) (a instant, floor l
 	return a, floor
 }
 
-// corrected returns the instant that a raw one stands for.
+// corrected returns the instant of a raw one.
 func (p *peerClock) corrected(raw instant) instant {
 	if p.speed == 0 {
 		return raw
@@ -113,9 +118,9 @@ func (p *peerClock) corrected(raw instant) instant {
 	return bounded(p.counts + instant(since))
 }
 
-// compare ends a window, and sets the clock right if it has gone wrong since the reference: then it returns the reference's least delay on the way
-// there. The reference is the window with the shortest round trips, or the newest one when that is older than earlierLife. The clock's speed is
-// corrected only when it is wrong in the same direction once more: the first time it may have jumped.
+// compare ends a window, and corrects the clock if it has gone wrong since the reference: then it returns the reference's least delay on the way
+// there. The reference is the window with the shortest round trips, or the newest window if that one is older than earlierLife. The clock's speed
+// is corrected only if the clock goes wrong in the same direction again: the first time it may have jumped.
 func (p *peerClock) compare(raw instant) (floor least) {
 	w, r := p.window, p.reference
 	p.window = ways{}

@@ -7,19 +7,18 @@ import (
 
 const (
 	minimumSlots = 4
-	// maximumSlots is over how many rounds the estimate is the greatest rate. One round with losses or too little data must not lower
-	// it; but it must soon follow what cruising corrects, and give back what a look took from others. BBR's 10 rounds would keep that
-	// until the next look.
+	// maximumSlots is how many rounds the estimate is the greatest rate of. One round with losses or too little data must not lower it, but it must
+	// soon follow what cruising corrects, and return what a look took from others. BBR's 10 rounds would keep that until the next look.
 	maximumSlots = 3
 )
 
-// minimum is the least of the durations that were added in the last 10 s. It keeps one for each quarter of that time, so it forgets them
-// when they are 7.5 to 10 s old; but it keeps the last ones when none is added.
+// A minimum is the least of the durations that were added in the last 10 s. It keeps one for each quarter of that time, so it forgets them when
+// they are 7.5 to 10 s old. If none is added it keeps the last ones.
 type minimum struct {
-	slots [minimumSlots]least // of each quarter
-	index int64               // of the newest slot, counted from the epoch
-	least time.Duration       // of slots
-	known bool                // something was added
+	slots [minimumSlots]least // the least of each quarter
+	index int64               // number of the newest slot, counted from the epoch
+	least time.Duration       // the least of all slots
+	known bool                // a duration was added
 }
 
 func (m *minimum) add(now instant, d time.Duration) {
@@ -37,7 +36,7 @@ func (m *minimum) add(now instant, d time.Duration) {
 	}
 }
 
-// maximum is the greatest of the rates added in the last rounds.
+// A maximum is the greatest of the rates added in the last maximumSlots rounds.
 type maximum struct {
 	slots [maximumSlots]float64
 	round int64
@@ -52,7 +51,7 @@ func (m *maximum) add(round int64, rate float64) {
 	m.slots[at] = max(m.slots[at], rate)
 }
 
-// set forgets all rounds but this one, which becomes the rate.
+// set forgets all rounds but this one, which gets this rate.
 func (m *maximum) set(round int64, rate float64) {
 	*m = maximum{round: round}
 	m.slots[round%maximumSlots] = rate
@@ -60,7 +59,7 @@ func (m *maximum) set(round int64, rate float64) {
 
 func (m *maximum) value() float64 { return slices.Max(m.slots[:]) }
 
-// least is the least of some durations.
+// A least is the least of some durations.
 type least struct {
 	value time.Duration
 	known bool
@@ -75,14 +74,14 @@ func (l *least) note(d time.Duration) {
 const (
 	// kept is how many values a latest keeps: points of the curve, and neighbours of lost packets.
 	kept = 256
-	// leastPlaces is how many places it begins with.
+	// leastPlaces is how many places a latest begins with.
 	leastPlaces = 16
 )
 
-// latest keeps the last kept values of a sequence, numbered from 0. Its memory grows with their number: each connection has a controller,
-// and most carry little.
+// A latest keeps the last kept values of a sequence, numbered from 0. Its memory grows with their number, because each connection has a
+// controller, and most of them carry little.
 type latest[T any] struct {
-	places []T // its length is a power of two, or 0
+	places []T // the length is a power of two, or 0
 	next   int // number of the next value
 }
 
@@ -103,9 +102,9 @@ func (l *latest[T]) at(i int) *T { return &l.places[i&(len(l.places)-1)] }
 // secondsSlot is how long a slot of lastSeconds lasts.
 const secondsSlot = time.Second
 
-// lastSeconds is the least and the greatest of the durations of the last one to two seconds.
+// lastSeconds holds the least and the greatest of the durations of the last one to two seconds.
 type lastSeconds struct {
-	slot        int64 // number of the second of now
+	slot        int64 // number of the second that now is about
 	now, before struct {
 		least least
 		most  time.Duration
@@ -130,5 +129,5 @@ func (l *lastSeconds) note(t instant, d time.Duration) (lowest bool) {
 	return before.known && d < before.value
 }
 
-// most returns the greatest.
+// most returns the greatest duration.
 func (l *lastSeconds) most() time.Duration { return max(l.now.most, l.before.most) }

@@ -2,12 +2,12 @@ package pace
 
 import "time"
 
-// Train says what a train has shown. In Start its rate becomes the hint, unless more than an eighth of that was measured already: play alone
-// shows less. The rate of a train that jitter has spread is a hint only if it is more than an unknown path begins at: in jitter of half a round trip
-// a start at less took minutes.
+// Train reports what a train has shown. In Start its rate becomes the hint, unless more than an eighth of that was measured already, because play
+// alone shows less. If jitter has spread the train, its rate is a hint only if it is more than that at which an unknown path begins: in jitter of
+// half a round trip a start at less took minutes.
 //
-// Only the peer knows when a train arrived. One that has closed a carrier of which much was lost, and opens the next, gets no rate for what its train
-// says: each time a first flight, and what the lie made of that, would leave for a path that may be slow.
+// Only the peer knows when a train arrived. So if the peer has closed a carrier on which much was lost, and opens the next, the train of that one
+// gives no rate: otherwise each carrier would have a first flight, and what the lie made of it, sent over a path that may be slow.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {
@@ -29,10 +29,10 @@ func (c *Controller) Train(t Train) {
 	c.start.hint, c.start.careful = rate, true
 }
 
-// Blocked says that the socket's buffer is full: there is a queue on this host.
+// Blocked reports that the socket's buffer is full: there is a queue on this host.
 func (c *Controller) Blocked(now time.Time) { c.yield(c.tick(now)) }
 
-// yield answers a queue at once, without waiting for acks, as the state demands.
+// yield answers a queue at once, without waiting for acks, in the way of the state.
 func (c *Controller) yield(t instant) {
 	switch c.state {
 	case Start:

@@ -5,12 +5,12 @@ import "time"
 const (
 	// lookGain is the gain of a look, as in BBR: in a round trip it makes a queue of a quarter of a round trip, which is the target.
 	lookGain = 1.25
-	// mostGain bounds the gain when the path is shared.
+	// mostGain limits the gain when the path is shared.
 	mostGain = 2
-	// swiftGain is the gain of a swift look, which lasts swiftPart of a round trip.
+	// swiftGain is the gain of a swift look, which lasts the part swiftPart of a round trip.
 	swiftGain, swiftPart = 2, 0.2
-	// leastLook is how many packets of a look must have arrived or be lost to show a rate. With fewer, two lost ones that count as passed
-	// add a fifth to it by chance.
+	// leastLook is how many packets of a look must have arrived or be lost to show a rate. With fewer, two lost packets that count as passed add a
+	// fifth to the rate by chance.
 	leastLook = 8
 	// paid is the part of the rate added by a look that must arrive for the look to have found more. Of two controllers that share a full
 	// bottleneck, the one that looks gets half of what it adds, at the other's cost.
@@ -19,15 +19,14 @@ const (
 	lookRounds = 4
 )
 
-// look is a trial of more rate, the newest one. A swift look sends at twice the rate for a fifth of a round trip. In all it sends about as much
-// beyond the rate as another look does in a whole round trip, and shows sooner whether there is room; it is for paths of whose other users
-// nothing is known.
+// A look is a trial of more rate. A swift look sends at twice the rate for a fifth of a round trip. In all it sends about as much beyond the rate
+// as another look does in a whole round trip, and shows sooner whether there is room. It is for paths of whose other users nothing is known.
 type look struct {
 	number  uint16        // counts looks; 0 = there was none
-	swift   bool          // it is a swift one
-	least   float64       // the least that its gain lies above 1
-	most    float64       // the most that its gain lies above 1, for a short queue to hold what the look adds; 0 = no bound
-	fits    bool          // its most is so small that it loses nothing by itself: see fitting.fits
+	swift   bool          // it is a swift look
+	least   float64       // by how much its gain exceeds 1 at least
+	most    float64       // by how much its gain may exceed 1, so that a short queue holds what the look adds; 0 = no limit
+	fits    bool          // most is so small that the look loses nothing by itself: see fitting.fits
 	from    float64       // the estimate when it began, in bytes a second
 	until   int64         // number of the round in which it is closed at the latest; 0 = it is closed
 	outcome tally         // fates of its packets
@@ -35,8 +34,8 @@ type look struct {
 	peak    time.Duration // the greatest queue since then
 }
 
-// drops reports whether losses of a full queue count as the look's own: while it is open they do, for it has filled the queue itself. But when others
-// have lately filled that queue, and the look fits into it, the losses are theirs, and the controller yields.
+// drops reports whether losses of a full queue count as the look's own. While the look is open they do, because it has filled the queue itself.
+// But if others have lately filled that queue, and the look fits into it, the losses are theirs, and the controller yields.
 func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
 
 // open begins a look.
@@ -49,8 +48,8 @@ func (c *Controller) open(t instant, swift bool) {
 	}
 }
 
-// lookTime returns how long a look sends faster: as long as a sample of the rate takes, which would otherwise show only a part of it. A swift
-// look has shorter samples; it outlasts the jitter, and sends leastLook packets at least.
+// lookTime returns how long a look sends faster: as long as a sample of the rate takes, which would otherwise show only a part of the look. A
+// swift look has shorter samples; it lasts longer than the jitter, and sends at least leastLook packets.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
@@ -75,14 +74,14 @@ func (c *Controller) push() float64 {
 // payback returns the gain after a look: as far below 1 as the look's was above it, but not below emptyGain.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
-// stepUp ends the look early when the queue has grown.
+// stepUp ends the look early if the queue has grown.
 func (c *Controller) stepUp(t instant, b batch) {
 	if target := c.delay.target(); c.queue > target || b.lost > 0 && c.queue > target/2 {
 		c.endLook(t)
 	}
 }
 
-// lapse ends a look, and the drain that pays it back, when their time is over, even if no ack comes.
+// lapse ends a look, and the drain that pays it back, once their time is over, even if no ack arrives.
 func (c *Controller) lapse(t instant) {
 	switch {
 	case c.state == Up && t-c.since > c.lookTime():
@@ -92,20 +91,21 @@ func (c *Controller) lapse(t instant) {
 	}
 }
 
-// paybackTime returns how long payback takes to undo what the look has sent too much.
+// paybackTime returns how long payback takes to compensate for what the look has sent too much.
 func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }
 
-// endLook ends the faster sending of a look. The look stays open: its packets are decided during the drain that follows. On a narrow path that drain
-// lasts until the queue is gone.
+// endLook ends the faster sending of a look. The look stays open: its packets are decided during the drain that follows. On a narrow path that
+// drain lasts until the queue is gone.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
 	c.looks.payingBack = !c.delay.narrow()
 }
 
-// afterLook makes the drain last until the queue is gone, and trims the estimate, if the look has made more than twice the target of queue. Otherwise
-// the drain ends after paybackTime: the queue is seen a round trip late, and the bottleneck would be idle while the controller waits to see it gone.
+// afterLook makes the drain last until the queue is gone, and trims the estimate, if the look has made a queue of more than twice the target.
+// Otherwise the drain ends after paybackTime: the queue is seen a round trip late, and the bottleneck would be idle while the controller waits to
+// see it gone.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
 		c.looks.payingBack = false
@@ -131,20 +131,23 @@ func (c *Controller) judge(t instant) (found bool) {
 	return false
 }
 
-// hasFound reports whether the look has found more rate. It has not if there was a queue above the target: then the rate is somebody else's, who
-// drains. It has not right after a start met losses: behind a policer more rate lasts only as long as the bucket. And it has not if more was lost
-// than random loss explains; losses in a run count as one.
+// hasFound reports whether the look has found more rate. It has not if there was a queue above the target: then the rate is that of somebody
+// else, who drains. It has not right after a start met losses: behind a policer more rate lasts only as long as the bucket. And it has not if
+// more was lost than random loss explains; losses in a run count as one.
 func (c *Controller) hasFound(t instant) bool {
 	l, target := &c.look, c.delay.target()
 	more := l.outcome.count() >= leastLook && l.outcome.events().share() <= blind && c.Estimate() > l.from*(1+paid*(c.push()-1))
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
-// close closes a look that has found nothing. If it saw a queue, the look took rate from others, and close gives that back. It sets the gain of the
-// next look by the queue that this one made: the next is to make one of look.least round trips, but adds at most twice as much, and at least half;
-// after losses it adds the least. The path is shallow when the look lost packets, and the rate has hardly grown. A look with too few packets to
-// find anything counts as one in vain, which puts the next one off, only if no start has met losses: otherwise an outage may have swallowed the
-// start's packets, and left a rate of two packets a round trip.
+// close closes a look that has found nothing. If the look saw a queue, it took rate from others, and close returns that.
+//
+// close sets the gain of the next look by the queue that this one made: the next is to make a queue of look.least round trips, but adds at most
+// twice as much as this one, and at least half; after losses it adds the least. The path is shallow if the look lost packets, and the rate has
+// hardly grown.
+//
+// A look in vain delays the next one. A look with too few packets to find anything counts as one in vain only if no start has met losses:
+// otherwise an outage may have swallowed the start's packets, and left a rate of two packets a round trip.
 func (c *Controller) close() {
 	l := &c.look
 	l.until, c.looks.inVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0
@@ -160,27 +163,27 @@ func (c *Controller) close() {
 		}
 		return
 	}
-	wanted := l.least * c.delay.base().Seconds()                                // rise of the queue, in seconds
-	rise := max(l.peak-l.queue, 1).Seconds()                                    // what it was
-	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds() // in round trips at the rate
+	wanted := l.least * c.delay.base().Seconds()                                // the rise of the queue that is wanted, in seconds
+	rise := max(l.peak-l.queue, 1).Seconds()                                    // the rise that was seen, in seconds
+	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds() // what the look added, in round trips at the rate
 	c.looks.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)
 }
 
 const (
-	// leastPause and mostPause are how many rounds lie between two looks: BBR looks in one round of 8. The number varies, so that two
-	// controllers do not look at the same time for long.
+	// leastPause and mostPause are how many rounds lie between two looks: BBR looks in one round of 8. The number varies, so that two controllers do
+	// not look at the same time for long.
 	leastPause, mostPause = 6, 9
-	// shallowPause is how many times as long the pause is when a look costs losses: then they are 1 % of the packets.
+	// shallowPause is the factor by which the pause is longer if a look costs losses: then they are 1 % of the packets.
 	shallowPause = 3
 )
 
-// looks is what the looks so far have shown of the path, and what follows for the next one.
+// looks holds what the looks so far have shown about the path, and what follows for the next one.
 type looks struct {
-	pause      int     // how many rounds of Cruise lie before the next look
-	extra      float64 // by how much the next look's gain is to lie above 1; look.least and look.most bound it
-	inVain     bool    // the last look found nothing, and since then no round had a queue: a new look need not hurry
-	shallow    bool    // the last look met loss in place of a queue: the path drops what exceeds its rate
-	payingBack bool    // Drain follows a look, which has made no queue above twice the target
+	pause      int     // how many rounds of Cruise precede the next look
+	extra      float64 // by how much the next look's gain is to exceed 1, within look.least and look.most
+	inVain     bool    // the last look found nothing, and every round since had a queue of next to nothing: a new look need not hurry
+	shallow    bool    // the last look met loss instead of a queue: the path drops what exceeds its rate
+	payingBack bool    // the present Drain follows a look that has made no queue above twice the target
 	fitting    fitting
 	play       play
 }
@@ -194,5 +197,5 @@ func (l *looks) distance(t instant) int {
 	return pause
 }
 
-// scatter returns a number that depends on the time as if by chance.
+// scatter returns a hash of the time, in place of a random number.
 func scatter(t instant) uint64 { return uint64(t) / 1024 * 0x9E3779B97F4A7C15 >> 32 }

@@ -2,10 +2,10 @@ package pace
 
 import "math"
 
-// memory is over how many packets losses are averaged: enough to tell 1 % from 3 %.
+// memory is how many packets losses are averaged over: enough to tell 1 % from 3 %.
 const memory = 256
 
-// share is a smoothed share of packets lost.
+// A share is a smoothed share of packets lost.
 type share struct {
 	value float64
 	count float64
@@ -21,10 +21,10 @@ func (s *share) note(lost, acked int) {
 	s.value = min(max(s.value, 0), 1)
 }
 
-// tally counts the packets of a round or of a look.
+// A tally counts packets whose fates are known, such as those of a round or of a look.
 type tally struct {
 	lost, acked int
-	consecutive int // lost packets directly behind another lost one, while the queue had room
+	consecutive int // lost packets sent directly after another lost one, while the queue had room
 }
 
 func (t *tally) add(more tally) {
@@ -41,7 +41,7 @@ func (t *tally) addLost(consecutive bool) {
 	}
 }
 
-// takeBack takes back a lost packet, which has arrived.
+// takeBack removes a lost packet, because it has arrived.
 func (t *tally) takeBack() {
 	t.lost, t.consecutive = max(t.lost-1, 0), max(t.consecutive-1, 0)
 }
@@ -72,26 +72,27 @@ func (t tally) beyond(share float64) bool {
 	return float64(t.lost) > expected+4*math.Sqrt(expected*t.spread())
 }
 
-// spread is by how much the number of lost packets varies more than if each were lost by itself: by 2 n - 1 when they are lost in runs of n on
-// average, as a radio does that fades. A run is one event, however long it is.
+// spread returns the factor by which the variance of the number of lost packets is greater than if each were lost independently: 2 n - 1 if they
+// are lost in runs of n on average, as on a radio that fades. A run is one event, however long it is.
 func (t tally) spread() float64 { return 2*float64(t.lost)/float64(max(t.lost-t.consecutive, 1)) - 1 }
 
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }
 
-// flood gathers the fates of the last packets over many rounds. In a crowd a flow has two or three packets in a round, too few to show anything. A
-// round of trainPackets shows a flood by itself, and ends the gathering. Before it did, losses of one moment, at a stall or a policer, lowered the
-// rate again and again, and kept a transfer competing that was alone.
+// A flood gathers the fates of the last packets over many rounds. Among many controllers, each has two or three packets in a round, too few to
+// show anything. A round of trainPackets shows a flood by itself, and ends the gathering: when it did not, losses of one moment, at a stall or a
+// policer, lowered the rate again and again, and kept a transfer competing that was alone.
 type flood struct {
 	fates tally
-	from  int64 // number of the round in which it began to gather
+	from  int64 // number of the round in which the gathering began
 }
 
-// begin begins anew, with packets that leave after this round: those of a start, and of the time before a competition, are answered.
+// begin discards what was gathered, and continues with packets sent after this round: the losses of a start, and of the time before a
+// competition, are answered.
 func (f *flood) begin(r *round) { *f = flood{from: r.number} }
 
-// roundOver adds the packets that left three rounds ago, whose fates are known by now. It halves what has grown beyond memory, so that the newest
-// packets count most.
+// roundOver adds the packets that were sent three rounds ago, whose fates are known by now. Once there are more than memory it halves the counts,
+// so that the newest packets count most.
 func (f *flood) roundOver(r *round) {
 	left := r.number - int64(len(r.sent)) + 1
 	if left <= f.from {
@@ -107,19 +108,19 @@ func (f *flood) roundOver(r *round) {
 	}
 }
 
-// shows reports whether more was lost than any random loss explains. Less than a quarter of memory shows nothing: three of three packets are lost by
-// chance now and then.
+// shows reports whether more was lost than any random loss explains. Less than a quarter of memory shows nothing: three of three packets are lost
+// by chance now and then.
 func (f *flood) shows() bool { return f.fates.count() >= memory/4 && f.fates.floods() }
 
 // creditPackets is by how many packets random loss may exceed its share for a while: three standard deviations of 5 % of 500 packets.
 const creditPackets = 16
 
-// usual is the share of random loss that the path usually has.
+// usual returns the share of random loss that the path usually has.
 func (c *Controller) usual() float64 { return c.congestion.usual(c.now) }
 
-// countAsPassed counts a lost packet as delivered, because random loss behind the bottleneck should neither lower nor blur the estimate of its
-// rate. It counts no more than usual loss explains, and none on a path that drops in place of queueing: there losses show that the rate
-// is too high.
+// countAsPassed counts a lost packet as delivered, because random loss after the bottleneck should neither lower nor blur the estimate of its
+// rate. It counts no more than usual loss explains, and nothing on a path that drops instead of queueing: there losses show that the rate is too
+// high.
 func (c *Controller) countAsPassed(size int) {
 	if c.looks.shallow || c.queue > c.delay.target() || c.credit < float64(size) {
 		return
@@ -128,14 +129,15 @@ func (c *Controller) countAsPassed(size int) {
 	c.delivery.total += int64(size)
 }
 
-// apart is how many packets must pass between two runs of lost ones, on average, for these to be outages: what exceeds the rate of a policer, or
-// of a short queue, is lost in runs as well, between which few pass. A radio that fades often spares few, too, but not each time.
+// apart is how many packets must pass between two runs of lost ones, on average, for each run to count as one outage. What exceeds the rate of a
+// policer, or of a short queue, is lost in runs as well, between which few packets pass. A radio that fades often spares few too, but not each
+// time.
 const apart = 8
 
-// run is the newest run of lost packets, of which each left directly behind the one before.
+// A run is the newest run of lost packets, each of which was sent directly after the one before.
 type run struct {
-	newest uint16  // low bits of the newest one's number
-	missed float64 // by how much fewer than 2 apart packets have passed before each of the last runs, on average
+	newest uint16  // low bits of the number of its newest packet
+	missed float64 // by how many fewer than 2 apart packets have passed before each of the last runs, on average
 }
 
 // add adds a lost packet, and reports whether it continues a run that counts as one event.
@@ -149,14 +151,14 @@ func (r *run) add(number uint16) (goesOn bool) {
 	return false
 }
 
-// losses are packets that counted as lost, one after another in the order in which they left.
+// losses is a range of packets that counted as lost, in sending order.
 type losses struct {
-	first, newest uint16 // low bits of their numbers
-	count         int    // of those that have not arrived since
-	passed        bool   // others were lost since the newest one, which do not count
+	first, newest uint16 // low bits of the numbers of its first and its newest packet
+	count         int    // how many of them have not arrived since
+	passed        bool   // packets that do not count were lost since the newest one
 }
 
-// add adds a lost packet. Those before one that does not count cannot be told from it any more, and stay lost.
+// add adds a lost packet. Those before a packet that does not count can no longer be told from it, and stay lost.
 func (l *losses) add(number uint16) {
 	if l.count == 0 || l.passed {
 		l.first, l.passed = number, false
@@ -165,7 +167,7 @@ func (l *losses) add(number uint16) {
 	l.count++
 }
 
-// pass notes a lost packet that does not count.
+// pass records a lost packet that does not count.
 func (l *losses) pass() { l.passed = true }
 
 // has reports whether a packet that counted as lost is one of these.
@@ -173,5 +175,5 @@ func (l *losses) has(number uint16) bool {
 	return l.count > 0 && !before(number, l.first) && !before(l.newest, number)
 }
 
-// before reports whether a packet left before another one, by the low bits of their numbers.
+// before reports whether a packet was sent before another one, by the low bits of their numbers.
 func before(number, other uint16) bool { return int16(number-other) < 0 }

@@ -2,53 +2,53 @@ package pace
 
 import "time"
 
-// Controller paces the bulk packets of one path. It has no lock: the owner calls it on one goroutine at a time.
+// A Controller paces the bulk packets of one path. It has no lock: the owner must not call it from several goroutines at once.
 type Controller struct {
 	cfg    Config
-	local  clock     // the sender's; instants are its own unless they say otherwise
-	remote peerClock // the receiver's
+	local  clock     // the sender's clock; instants are its own unless their comment says otherwise
+	remote peerClock // the receiver's clock
 	now    instant
 
-	// The path, as measured by acks.
+	// The path, as acks have shown it.
 	delay    delay
 	delivery delivery
 	rates    maximum       // rates of arrival in the last rounds in which the sender tried to fill the path
 	carried  maximum       // bytes a second that arrived in each of those rounds, by our own clock
 	filling  int64         // number of such rounds; other rounds do not age the estimate
-	fastest  float64       // the greatest estimate of this path so far
-	smallest int           // bytes of the smallest packet that arrived
+	fastest  float64       // the greatest estimate of this path so far; 0 = none yet
+	smallest int           // bytes of the smallest packet that has arrived; 0 = none has
 	limited  bool          // the newest sample is of limited packets: see Sample
-	sparse   bool          // the newest sample is of packets that left at less than a quarter of the estimate
-	recent   float64       // rate of arrival in the newest sample
-	gap      time.Duration // usual time between two feedbacks while data is in flight
+	sparse   bool          // the newest sample is of packets that were sent at less than a quarter of the estimate
+	recent   float64       // rate of arrival in the newest sample, in bytes a second; 0 = unknown
+	gap      time.Duration // usual time between two feedbacks while data is in flight; 0 = unknown
 	queue    time.Duration // the shortest queue that a packet of the newest batch met
 
-	// Lost packets: how many, and what they mean.
-	loss       share      // of all packets
-	congestion congestion // tells those of a full queue
+	// Losses: how many packets were lost, and what that means.
+	loss       share      // share of all packets
+	congestion congestion // tells losses of a full queue from random ones
 	brake      brake
 	undo       undo
-	regain     regain  // what a flood took away
-	credit     float64 // bytes of lost packets that may count as passed; Acked adds to it, countAsPassed takes from it
+	regain     regain  // the rate that a flood took away
+	credit     float64 // bytes of lost packets that may still count as passed; Acked adds to it, countAsPassed takes from it
 
-	waiting  int      // bytes of bulk that wait; the owner sets it by Waiting
-	starters starters // how many controllers start, this one included: the most while something has been in flight; set by Starters
+	waiting  int      // bytes of bulk that wait to be sent; set by Waiting
+	starters starters // how many controllers start, including this one; does not fall while something is in flight; set by Starters
 
-	batch     batch // gathers fates until Feedback
-	round     round // the current one
-	lostRound uint8 // round in which the newest lost packet left
+	batch     batch // collects fates until the next Feedback
+	round     round // the present round
+	lostRound uint8 // low bits of the number of the round in which the newest lost packet was sent
 	flood     flood
 	run       run
-	number    uint16 // of the newest packet that left
+	number    uint16 // low bits of the number of the newest packet that was sent
 
-	// The state, and what the states share.
+	// The state, and what several states use.
 	state  State
-	since  instant // when the state began
-	before int64   // delivery.total when the state began
-	rounds int     // rounds that have ended since the state began
+	since  instant // when the state was entered
+	before int64   // delivery.total at that time
+	rounds int     // rounds that have ended since then
 
 	start       start
-	look        look // the newest one
+	look        look // the newest look
 	looks       looks
 	competition competition
 	dips        dips
@@ -56,35 +56,35 @@ type Controller struct {
 	queueing    queueing
 	silence     silence
 
-	pathSince instant // when the path changed; acks of packets that left before count for nothing
-	hurried   bool    // the path before had changed as well, less than leastStay earlier
-	history   history // of all paths
-	inFlight  int     // bytes, at the last Feedback
+	pathSince instant // when Reset was last called; 0 = never. Acks and losses of packets sent before do not count
+	hurried   bool    // the path before this one was in use for less than leastStay
+	history   history // bytes sent and arrived on all paths
+	inFlight  int     // bytes in flight at the last Feedback
 
 	pacer pacer
 	burst burst
 }
 
-// batch collects the fates between two calls of Feedback.
+// A batch collects the fates of packets between two calls of Feedback.
 type batch struct {
 	tally
 	newest   Sample
-	rtt      time.Duration // the least of the batch
-	ackDelay time.Duration // how long the receiver held back the acks
-	way      least         // how far the one-way delays lie above the least of the path
-	queue    least         // the same, of packets that no stand of the path has held up
-	full     bool          // a packet was lost because a queue is full; judgeLosses sets it
-	lately   bool          // a packet was lost that left after the last cut of competition
+	rtt      time.Duration // the least round trip; 0 = no packet was acked
+	ackDelay time.Duration // how long the receiver held back the acks; set by AckDelay
+	way      least         // how far the one-way delays exceed the least one of the path
+	queue    least         // the same, for packets that no stand of the path has held up
+	full     bool          // a packet was lost because a queue was full; set by judgeLosses
+	lately   bool          // a packet was lost that was sent after the last cut of competition
 }
 
-// New returns a controller that knows nothing of its path.
+// New returns a Controller that knows nothing about its path.
 func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 
-// leastStay is how long a path must have been in use for the next one to begin with a full first window. A peer whose address changed with each round
-// trip had four times the rate of a slow link sent, for ever: each path was left before it could show what it lost.
+// leastStay is how long a path must have been in use for the next one to begin with a full first window. Without it, a peer whose address changed
+// with each round trip was sent four times the rate of a slow link, permanently: each path was abandoned before its losses could show.
 const leastStay = time.Second
 
-// Reset forgets the path, which has changed. Packets that left before may still be reported.
+// Reset forgets what is known about the path. The owner calls it when the path has changed. It may still report packets that were sent before.
 func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
 	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now}
@@ -98,7 +98,7 @@ func (c *Controller) Reset(now time.Time) {
 	*c = fresh
 }
 
-// unknown returns how many packets may leave in the first round trip of an unknown path.
+// unknown returns how many packets may be sent in the first round trip of an unknown path.
 func (c *Controller) unknown() float64 {
 	if c.hurried {
 		return minWindow
@@ -106,22 +106,23 @@ func (c *Controller) unknown() float64 {
 	return c.starters.unknown()
 }
 
-// history counts the bytes that have left since New, over all paths, and those of them that have arrived.
+// A history counts the bytes that were sent since New, over all paths, and how many of them have arrived.
 type history struct{ left, arrived int64 }
 
-// wasteful reports whether more of what has left did not arrive than random loss explains. What is under way does not count as arrived.
+// wasteful reports whether more bytes did not arrive than random loss explains. Bytes in flight count as not arrived.
 func (h history) wasteful() bool {
 	return float64(h.left-h.arrived) > max(blind*float64(h.left), unknownWindow*defaultPacket)
 }
 
-// Rest gives up the memory of single packets, after a silence in which nothing was in flight. What was learnt from them stays.
+// Rest frees the records of single packets. The owner calls it after a silence in which nothing was in flight. What was learned from the records
+// stays.
 func (c *Controller) Rest() {
 	c.delivery.curve, c.delivery.begin = latest[point]{}, 0
 	c.congestion.neighbours.places = latest[neighbour]{}
 }
 
-// Sent records that a packet of size bytes on the wire left while inFlight others were under way, and returns what to
-// keep of it.
+// Sent records that a packet of size bytes on the wire was sent while inFlight bytes of others were in flight. It returns the Sample that the
+// owner must keep until it reports the packet's fate.
 func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	t := c.tick(now)
 	if inFlight == 0 {
@@ -148,14 +149,14 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
-// Played says that play leaves. While it goes on looks are smaller, because play waits in the queue that a look makes.
+// Played records that play was sent. While play is sent looks are smaller, because play waits in the queue that a look makes.
 func (c *Controller) Played(now time.Time) { c.looks.play.last = c.tick(now) }
 
-// AckDelay says how long the receiver has held back the acks that follow, up to Feedback. It is taken off their round trips, but not
-// below the least that was seen (RFC 9002, section 5.3). Nothing is taken off the first: a receiver may lie.
+// AckDelay sets how long the receiver has held back the acks that follow, up to Feedback. This time is subtracted from their round trips, but not
+// below the least round trip seen so far (RFC 9002, section 5.3). It is not subtracted from the first round trip, because the receiver may lie.
 func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 
-// Acked says that a packet arrived, at a time of the receiver's clock; zero = unknown.
+// Acked reports that a packet of size bytes has arrived. arrival is when, by the receiver's clock; zero = unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
 	c.history.arrived += int64(size)
@@ -197,8 +198,8 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
 }
 
-// RoundTrip takes a round trip; of a batch the least counts. Acked calls it. The owner calls it for the probe whose ack ends an outage, because
-// probes are not reported by Sent. It must not call it for every probe: crowds then share a path less fairly.
+// RoundTrip reports a round trip; the least one of a batch counts. Acked calls it. The owner calls it for the probe whose ack ends an outage,
+// because probes are not reported by Sent. It must not call it for every probe: then many controllers share a path less fairly.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
@@ -209,7 +210,7 @@ func (c *Controller) RoundTrip(rtt time.Duration) {
 	}
 }
 
-// noteSize notes the smallest size and the fastest rate, for ownTime.
+// noteSize records the smallest size of a packet and the fastest rate, for ownTime.
 func (c *Controller) noteSize(size int) {
 	if c.smallest == 0 || size < c.smallest {
 		c.smallest = size
@@ -217,7 +218,7 @@ func (c *Controller) noteSize(size int) {
 	c.fastest = max(c.fastest, c.Estimate())
 }
 
-// sight returns what rates and round trips show of the bottleneck now.
+// sight returns what rates and round trips show about the bottleneck now.
 func (c *Controller) sight() sight {
 	s := sight{step: c.delivery.grain, long: c.delay.long(max(c.delay.latest, c.batch.rtt)), stands: c.delay.stands()}
 	if c.fastest > 0 {
@@ -227,9 +228,10 @@ func (c *Controller) sight() sight {
 }
 
 // ownTime returns how much longer a packet of size bytes takes at the bottleneck than the smallest one. The least delay may be that of a small
-// packet of play; compared with it each full packet would seem to meet a queue. ownTime counts with the greatest rate that was ever believed
-// of the path, not with the present one, which may be a small share of it: with that, sixteen controllers over a queue of an eighth of the
-// product took the queue for no queue, and lost 12 %.
+// packet of play, and compared with it each full packet would seem to have met a queue.
+//
+// ownTime uses the greatest rate that was ever believed of the path. The present rate may be a small part of that: when ownTime used it, sixteen
+// controllers over a queue of an eighth of the product did not recognize that queue, and lost 12 %.
 func (c *Controller) ownTime(size int) time.Duration {
 	if c.fastest == 0 {
 		return 0
@@ -237,7 +239,7 @@ func (c *Controller) ownTime(size int) time.Duration {
 	return over(size-c.smallest, c.fastest)
 }
 
-// Lost says that a packet counts as lost. It may still be Acked later.
+// Lost reports that a packet of size bytes counts as lost. If the packet arrives later, the owner calls Spurious and Acked for it.
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
 	if s.sent < c.silence.lightSince {
@@ -265,7 +267,7 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	}
 }
 
-// Feedback closes a batch of Acked and Lost and decides what to do next.
+// Feedback ends a batch of calls of Acked and Lost, and decides what to do next. inFlight is how many bytes are still in flight.
 func (c *Controller) Feedback(now time.Time, inFlight int) {
 	t := c.tick(now)
 	b := c.batch
@@ -289,8 +291,8 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 	}
 }
 
-// judgeLosses finds out whether a batch has losses of a full queue. While there is little to send, a full queue is not ours: such losses
-// are learnt from, and cost no rate. In a start losses show the depth of the queue only when they are more than random ones.
+// judgeLosses sets b.full if the batch has losses of a full queue. If the sender has little to send, a full queue is not its own: its losses are
+// learned from, but do not lower the rate. In Start, losses show the depth of the queue only if there are more than random loss explains.
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
@@ -301,7 +303,7 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.delay.forget(t)
 }
 
-// endRound ends a round: it asks the brake, and passes the round's numbers to what counts in rounds.
+// endRound ends a round. It halves the rate if the brake demands it, and gives the round's figures to everything that counts in rounds.
 func (c *Controller) endRound(t instant) {
 	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
 		c.halveAll(t, most)
@@ -321,7 +323,8 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(t, c.delivery.total, c.queue)
 }
 
-// regainRate ends a round. What is known goes when a queue shows, or a Yield that losses are ours: there nothing is to be regained.
+// regainRate adds a round to regain, and begins a trial if it is time for one. It forgets the rate that a flood took away if a queue is seen, or
+// if a Yield has shown that the losses are our own: then there is nothing to regain.
 func (c *Controller) regainRate(t instant) {
 	if c.lacksData() {
 		return
@@ -339,7 +342,7 @@ func (c *Controller) regainRate(t instant) {
 	}
 }
 
-// proven returns the estimate. While that is only a hint, it returns no more than the arrivals of this round bear out.
+// proven returns the estimate. If that is only a hint, it returns at most the rate that the arrivals of this round support.
 func (c *Controller) proven() float64 {
 	if c.rates.value() > 0 {
 		return c.Estimate()
@@ -347,8 +350,8 @@ func (c *Controller) proven() float64 {
 	return min(c.Estimate(), c.mostAfter(c.round.arrived(c.delivery.total)))
 }
 
-// borneOut returns the greatest rate that the arrivals of the last rounds bear out, by our own clock: twice what came in a round trip, or as much
-// as a first flight may prove.
+// borneOut returns the greatest rate that the arrivals of the last rounds support, by our own clock: twice what arrived in a round trip, or as
+// much as a first flight may prove.
 func (c *Controller) borneOut() float64 {
 	if most := c.carried.value(); most > 0 {
 		return 2 * most
@@ -356,13 +359,13 @@ func (c *Controller) borneOut() float64 {
 	return c.mostAfter(c.round.arrived(c.delivery.total))
 }
 
-// passed returns how many of so many bytes get through, by the share that was lost since the state began.
+// passed returns how many of these bytes will arrive, by the share that was lost since the state was entered.
 func (c *Controller) passed(bytes int) int {
 	arrived := int(c.delivery.total - c.before)
 	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.start.lost, 1)))
 }
 
-// halveAll answers the brake: it halves the rate, whatever is believed of the path, and bounds it by twice the most that came in a round trip.
+// halveAll answers the brake. It halves the rate, whatever is believed of the path, and limits it to twice the most that arrived in a round trip.
 func (c *Controller) halveAll(t instant, most int) {
 	c.remember(t, brakeRounds)
 	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(most)))
@@ -376,7 +379,7 @@ func (c *Controller) halveAll(t instant, most int) {
 	}
 }
 
-// goLonger begins anew on a path that has become longer: it forgets the least delays, and starts at the rate from before.
+// goLonger starts again on a path that has become longer. It forgets the least delays, and starts at the rate from before the queue.
 func (c *Controller) goLonger(t instant) {
 	c.delay.forgetLeast(t, c.round.leastQueue)
 	c.remote.forgetPath()
@@ -384,9 +387,9 @@ func (c *Controller) goLonger(t instant) {
 	c.begin(t, c.queueing.rateBefore)
 }
 
-// endByLoss ends a start that meets losses. If it has measured a rate, it reduces that once, as for any loss: then others on the path have
-// room again, and one that is alone finds the rest by a few looks. If it has not, the first flight was sent at a rate that was only
-// believed, and its losses show how much of that is left.
+// endByLoss ends a start that meets losses. If the start has measured a rate, endByLoss reduces that once, as for any loss: then others on the
+// path have room again, and a controller that is alone finds the rest by a few looks. Otherwise the first flight was sent at a rate that was only
+// believed, and its losses show which part of that rate is left.
 func (c *Controller) endByLoss(t instant) {
 	c.remember(t, 1)
 	if c.queue <= c.delay.startFull() {
@@ -404,7 +407,7 @@ func (c *Controller) endByLoss(t instant) {
 	c.enter(Drain, t)
 }
 
-// believeLess sets the rate when none was measured: to the part of the supposed one that the losses of this round leave.
+// believeLess sets the rate of a start that has measured none: to the part of the supposed rate that the losses of this round leave.
 func (c *Controller) believeLess() {
 	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
 	c.rates.set(c.filling, rate)
@@ -412,8 +415,8 @@ func (c *Controller) believeLess() {
 	c.doubt()
 }
 
-// doubt answers a start that has lost much of its first flight: it lowers the rate to that at which the later half of the flight arrived, because
-// a token bucket lets the earlier half pass. The losses so far are answered by that, and count no more.
+// doubt answers a start that has lost much of its first flight. It lowers the rate to that at which the later half of the flight arrived, because
+// a token bucket lets the earlier half pass. That answers the losses so far, so they no longer count.
 func (c *Controller) doubt() {
 	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
@@ -422,26 +425,28 @@ func (c *Controller) doubt() {
 	}
 }
 
-// Limited says that there is nothing to send although the path would take more. The inFlight bytes will show too low a rate, which then does not
-// lower the estimate.
+// Limited records that there is nothing to send although the path could carry more. The inFlight bytes will show too low a rate, which then does
+// not lower the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
 
-// Bursts says whether the owner wants packets to leave in bursts, as long as the path passes on at once. Otherwise the pacer spaces all of them.
+// Bursts sets whether the owner wants to send packets in bursts of as many as the path passes on at once. If it does not, the pacer spaces all
+// packets.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
-// Together returns how many packets that left together have arrived within a millisecond; 0 = not known.
+// Together returns how many packets that were sent together have arrived within a millisecond; 0 = unknown.
 func (c *Controller) Together() int { return c.burst.passed }
 
-// Waiting says about how many bytes wait to be sent, before the first packets of a transfer leave.
+// Waiting sets about how many bytes wait to be sent. The owner calls it before it sends the first packets of a transfer.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters says how many controllers whose paths may share a link start now, this one included, and how many bytes of bulk this one has in
-// flight. Each begins with its part of the rate that its train has promised: if all began at the whole rate, most would be lost, and a
-// controller sees nothing of the others for a round trip. While this one has something in flight the number only grows, because a controller
-// whose start has ended keeps the rate that it found.
+// Starters sets how many controllers whose paths may share a link start now, including this one, and how many bytes of bulk this one has in
+// flight. Each begins with its part of the rate that its train has promised. If all began at the whole rate, most packets would be lost, and a
+// controller sees nothing of the others for a round trip.
+//
+// While this controller has something in flight the number only grows, because a controller whose start has ended keeps the rate that it found.
 func (c *Controller) Starters(n, inFlight int) {
 	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
 		c.starters = starters(n)
@@ -449,21 +454,23 @@ func (c *Controller) Starters(n, inFlight int) {
 }
 
 // partOf returns the part of a hint at which each of those that start together sends its first flight. However many they are, the shortest flight
-// leaves within a round trip: most often they share no more than an uplink that is fast, and of 64 over links of 5 to 100 Mbit/s each took seven
-// times as long for 256 KiB as alone. Where they do share a link they lose half of what as many New Renos lose, which begin with 32 packets.
+// is sent within a round trip, because most often they share no more than a fast uplink: when it was not, each of 64 transfers over links of 5 to
+// 100 Mbit/s took seven times as long for 256 KiB as alone. If they do share a link, they lose half of what as many New Renos lose, which begin
+// with 32 packets.
 func (c *Controller) partOf(hint float64) float64 {
 	return min(hint, max(c.starters.part(hint), c.cfg.shortestFlight()/c.delay.base().Seconds()))
 }
 
-// Guess gives a round trip of other packets, QUIC's or those that open the carrier. The least one counts, until Acked gives the first of our own.
+// Guess reports a round trip of other packets: those of QUIC, or those that open the carrier. The least one counts, until Acked reports the first
+// packet of our own.
 func (c *Controller) Guess(rtt time.Duration) {
 	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
 		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
 	}
 }
 
-// lacksData reports whether the sender has lately had too little to send for its window. A window that nobody fills shows nothing (RFC 7661): else
-// one surge after another would raise it to any size, and the next bulk would leave at that.
+// lacksData reports whether the sender has lately had too little to send to fill its window. A window that is not filled shows nothing (RFC
+// 7661). Otherwise one surge after another would raise it to any size, and the next bulk would be sent at that.
 func (c *Controller) lacksData() bool { return c.delivery.limited > c.delivery.total }
 
 // markLimited marks the inFlight bytes as limited: the path might have carried more.
@@ -472,24 +479,25 @@ func (c *Controller) markLimited(inFlight int) {
 	c.delivery.ranDry = true
 }
 
-// State returns the state.
+// State returns what the controller is doing.
 func (c *Controller) State() State { return c.state }
 
-// Estimate returns the estimated rate of the bottleneck in bytes a second, or of our share of it.
+// Estimate returns the estimated rate of the bottleneck in bytes a second, or of our share of it; 0 = unknown.
 func (c *Controller) Estimate() float64 {
 	return max(c.start.hint, c.rates.value())
 }
 
-// Delivered returns the rate in bytes a second at which packets have arrived; unlike Estimate it leaves out what a train promised. 0 = unknown.
+// Delivered returns the rate in bytes a second at which packets have arrived; 0 = unknown. Unlike Estimate it does not include what a train has
+// promised.
 func (c *Controller) Delivered() float64 { return c.rates.value() }
 
-// Queue returns how long the latest packets have waited in a queue.
+// Queue returns how long the packets acked last have waited in a queue.
 func (c *Controller) Queue() time.Duration { return c.queue }
 
-// Loss returns the smoothed share of packets lost.
+// Loss returns the smoothed share of packets that were lost, 0 to 1.
 func (c *Controller) Loss() float64 { return c.loss.value }
 
-// RTT returns round trips; zero = unknown.
+// RTT returns the latest, the smoothed and the least round trip; 0 = unknown.
 func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 	return c.delay.latest, c.delay.smoothed, c.delay.rtt.least
 }
@@ -497,13 +505,13 @@ func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 // PTO returns the probe timeout (RFC 9002, section 6.2.1).
 func (c *Controller) PTO() time.Duration { return c.delay.pto(c.cfg.AckDelay) }
 
-// tick returns now as an instant. A time that runs back counts as the latest one.
+// tick returns now as an instant. If now is before the latest time, tick returns the latest time.
 func (c *Controller) tick(now time.Time) instant {
 	c.now = max(c.now, c.local.at(now))
 	return c.now
 }
 
-// learn learns from the acked packets of a batch: round trips, queue and rate.
+// learn updates round trips, queue and rate from the acked packets of a batch.
 func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
 	c.round.noteTrip(b.rtt)
@@ -527,8 +535,8 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	// A held sample shows too low a rate, but may be all that is ever known. A start waits for some rounds, because sixteen that began
-	// together shared less fairly otherwise.
+	// A held sample shows too low a rate, but may be all that is ever known. A start waits for some rounds before it uses one: otherwise sixteen
+	// that began together shared less fairly.
 	unknown := c.Estimate() == 0 && (c.state != Start || c.rounds >= flatRounds) && !s.limited && !s.stood
 	if b.newest.sent >= c.start.gaveUp && (!c.limited || unknown || rate > c.supposed()) {
 		c.rates.add(c.filling, rate)
@@ -541,8 +549,9 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 }
 
-// leastStand returns how late an arrival must be to show a stand; 0 = no arrival does. In a path's first start gaps may also come from the trains
-// and bursts of others that begin: when they counted as stands, they hid the queue, and sixteen that began within 100 ms lost 6 % instead of 3.
+// leastStand returns how late an arrival must be to show a stand; 0 = no arrival does. In a path's first start, gaps may also be due to the
+// trains and bursts of others that begin. When these counted as stands, they hid the queue, and sixteen controllers that began within 100 ms lost
+// 6 % instead of 3 %.
 func (c *Controller) leastStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {
 		return 0
@@ -550,10 +559,10 @@ func (c *Controller) leastStand() time.Duration {
 	return c.delay.still()
 }
 
-// sample returns the rate that the latest arrivals show. Over less than a round trip that is noise, with two exceptions: a swift look is
-// shorter, and in the first rounds of a start a few packets must do. They must be at least minWindow, since of two packets of play jitter
-// makes any rate, which would replace that of the train. When others start as well, a few packets show the bottleneck's rate and not ours,
-// for the queue lets them through in clumps.
+// sample returns the rate that the latest arrivals show. Over less than a round trip a rate is mostly noise, with two exceptions. A swift look is
+// shorter. And in the first rounds of a start a few packets must do: at least minWindow, because with two packets of play jitter makes any rate,
+// which would replace that of the train. If others start as well, a few packets show the bottleneck's rate and not our share, because the queue
+// lets them through in clumps.
 func (c *Controller) sample(newest Sample) (slope, bool) {
 	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {

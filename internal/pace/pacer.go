@@ -3,22 +3,23 @@ package pace
 import "time"
 
 const (
-	// burstTime is how far a sender that had nothing to send, or whose window was closed, may fall behind the rate and still catch up: what
-	// the rate allows in this time then leaves at once.
+	// burstTime is how far a sender may fall behind the rate and still catch up, if it had nothing to send or its window was closed: what the rate
+	// allows in this time is then sent at once.
 	burstTime = time.Millisecond
-	// lateTime is the same for a sender that only waited for the pacer and that a timer woke late. It may catch up on more, but on no more than
+	// lateTime is the same for a sender that has only waited for the pacer, and whose timer fired late. It may catch up on more, but on no more than
 	// makes a queue that the controller ignores (minStanding).
 	lateTime = minStanding
 )
 
-// pacer spaces packets: each packet makes the next one due after the time that its bytes take at the rate. It is a leaky bucket of burstTime,
-// or of lateTime, kept as a time in place of a level.
+// A pacer spaces packets: after each packet the next one is due once the time has passed that the packet's bytes take at the rate. It is a leaky
+// bucket of burstTime, or of lateTime, kept as a time instead of a level.
 type pacer struct {
 	next   instant // when the next packet is due
-	waited bool    // the pacer has made the sender wait; Next clears it when the window is closed, Limited when there is nothing to send
+	waited bool    // the pacer has made the sender wait; cleared by Next if the window is closed, by Limited if there is nothing to send
 }
 
-// sent makes the next packet due after one of size bytes leaves at t. It reports whether the sender woke so late that it cannot catch up.
+// sent makes the next packet due after one of size bytes is sent at t. It reports whether the timer fired so late that the sender cannot catch
+// up.
 func (p *pacer) sent(t instant, size int, rate float64) (late bool) {
 	burst := burstTime
 	if p.waited {
@@ -29,7 +30,7 @@ func (p *pacer) sent(t instant, size int, rate float64) (late bool) {
 	return late
 }
 
-// over returns how long bytes take at a rate in bytes a second, rounded up.
+// over returns how long bytes take at a rate in bytes a second, rounded up. If the rate is 0 it returns defaultRTT.
 func over(bytes int, rate float64) time.Duration {
 	if rate <= 0 {
 		return defaultRTT

@@ -2,12 +2,12 @@ package pace
 
 import "time"
 
-// queueing counts how many rounds in a row a queue has stood on the path, or has been nearly empty.
+// A queueing counts how many rounds in a row a queue has stood on the path, or has been nearly empty.
 type queueing struct {
-	rounds       int           // with a queue of more than half the target
+	rounds       int           // rounds with a standing queue of more than half the target
 	rateBefore   float64       // the estimate when these rounds began
 	randomBefore float64       // the usual share of random loss at that time
-	quietRounds  int           // with next to no queue
+	quietRounds  int           // rounds with next to no queue
 	drained      time.Duration // the largest queue of the round in which the last drain began
 	unmoved      unmoved       // the queue, while draining and competing
 	stay         stay          // the queue of these rounds
@@ -15,7 +15,7 @@ type queueing struct {
 }
 
 // roundOver is called at the end of each round. When a queue begins to stand, it saves the estimate and the random loss from before. part is the
-// estimate as a share of the highest rate seen on the path.
+// estimate as a part of the highest rate seen on the path.
 func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64) {
 	if q.quietRounds++; r.mostQueue > max(d.aim()/2, d.jitter()/4) {
 		q.quietRounds = 0

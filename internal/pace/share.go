@@ -6,51 +6,52 @@ import (
 )
 
 const (
-	// sharingGain is by how much packets leave faster than the window in a round trip. Where there is no queue, lookGain would lose packets of
-	// four fifths of the rate.
+	// sharingGain is the factor by which packets are sent faster than a window in each round trip. Where there is no queue, lookGain would lose
+	// packets at four fifths of the rate.
 	sharingGain = 1.02
-	// surgeGain is by how much a surge raises the window at most at a time, and leastGoal how many times the window is raised at least before losses
-	// count as random: that much more of a full path loses more than anybody could overlook.
+	// surgeGain is the factor by which a surge raises the window at most at a time. leastGoal is the factor by which the window must at least have
+	// been raised before losses count as random: that much more of a full path loses more than anybody could overlook.
 	surgeGain, leastGoal = 2, 2.5
-	// leastSurge and surgeTrips bound how long a window is kept that has reached the goal: others who have answered a loss take their part again.
+	// leastSurge, and surgeTrips round trips, are how long a window is kept at least that has reached the goal: others who have answered a loss take
+	// their part again.
 	leastSurge, surgeTrips = time.Second, 40
-	// leastLosses is how many losses tell how much is lost when no surge is on. Where fewer come in mostYield, it is little.
+	// leastLosses is how many losses show how much is lost while no surge is on. If there are fewer in mostYield, little is lost.
 	leastLosses = 4
-	// leastRest and restTrips are how long it takes at least from one surge to the next. The rest doubles with each surge that fails, up to mostRest:
-	// a surge makes others lose packets.
+	// leastRest, and restTrips round trips, are the least time from one surge to the next. The rest doubles with each surge that fails, up to
+	// mostRest, because a surge makes others lose packets.
 	leastRest, restTrips, mostRest = time.Second / 2, 16, 32 * time.Second
-	// randomLosses is how many losses a surge that reaches its goal must meet to show that they are random. When there are fewer, the path has room.
+	// randomLosses is how many losses a surge that reaches its goal must meet to show that they are random. If there are fewer, the path has room.
 	randomLosses = 6
-	// mostProofs is how many surges in a row must show that. One may do so by chance, when others leave the path just then.
+	// mostProofs is how many surges in a row must show that. One may do so by chance, if others leave the path just then.
 	mostProofs = 2
 )
 
-// sharing is a competition on a path that drops in place of queueing. Its window grows and is cut as in New Reno, whoever else may be there, because
-// neither a queue nor a loss shows that nobody is. Random losses would keep that window small for ever, so now and then a surge doubles it, again and
-// again: losses that others or we ourselves make become more then, and random ones do not.
+// A sharing is the state of a competition on a path that drops instead of queueing. Its window grows and is cut as in New Reno, whoever else may
+// be there, because neither the lack of a queue nor the lack of a loss shows that nobody is. Random losses would keep that window small forever,
+// so now and then a surge doubles it, again and again: losses that others or we ourselves cause increase then, and random ones do not.
 type sharing struct {
 	on      bool
-	byFlood bool          // a flood began it, and no Yield has shown that the path is such: a queue that is seen ends it
+	byFlood bool          // a flood began it, and no Yield has shown that the path drops instead of queueing: a queue that is seen ends it
 	first   float64       // the window when it began
 	next    instant       // when the next surge may begin
-	rest    time.Duration // from the last surge to the next
+	rest    time.Duration // time from the last surge to the next
 	proofs  int           // surges in a row that have shown random losses
 
 	surges bool    // a surge is on
 	base   float64 // the window when it began
 	before float64 // the window before it was last doubled
-	goal   float64 // the window at which it shows something
-	usual  tally   // what was lost before the surge
+	goal   float64 // the window at which the surge shows something
+	usual  tally   // fates before the surge
 }
 
-// exceeds reports whether more was lost than the usual, which is known by few losses itself, would let expect: by three standard deviations.
+// exceeds reports whether more was lost than the usual share explains, which is itself known by few losses: by three standard deviations.
 func (s *sharing) exceeds(now tally) bool {
 	before := float64(s.usual.lost + 1)
 	expected := before * float64(now.count()) / float64(s.usual.count())
 	return float64(now.lost) > expected+3*math.Sqrt(expected+expected*expected/before)
 }
 
-// share competes on a path that drops in place of queueing.
+// share enters Compete on a path that drops instead of queueing.
 func (c *Controller) share(t instant) {
 	c.congestion.forget()
 	c.queueing.rateBefore = c.Estimate()
@@ -59,13 +60,13 @@ func (c *Controller) share(t instant) {
 	c.cutWindow(t)
 }
 
-// beginSharing makes a competition that begins one on such a path. byFlood says that no Yield has shown that it is one.
+// beginSharing makes the competition that has just begun one on such a path. byFlood is true if no Yield has shown that it is.
 func (c *Controller) beginSharing(t instant, byFlood bool) {
 	c.competition.sharing = sharing{on: true, byFlood: byFlood, first: c.competition.window}
 	c.rest(t, 0)
 }
 
-// rest puts the next surge off.
+// rest delays the next surge, by d or the least rest if that is longer.
 func (c *Controller) rest(t instant, d time.Duration) {
 	s := &c.competition.sharing
 	s.surges, s.rest = false, max(d, leastRest, restTrips*c.delay.base())
@@ -120,7 +121,7 @@ func (c *Controller) surge(t instant, window float64) {
 	c.yielding.begin(t, c.round.number)
 }
 
-// stepSurge ends a surge when more is lost than before, and raises the window when it is not.
+// stepSurge ends a surge if more is lost than before, and raises the window if not.
 func (c *Controller) stepSurge(t instant) {
 	s, now := &c.competition.sharing, c.yielding.now()
 	switch {
@@ -145,8 +146,8 @@ func (c *Controller) surgeIsOver(t instant) bool {
 	return held >= max(leastSurge, surgeTrips*c.delay.base()) && (c.yielding.expected() >= yieldLosses || held >= mostYield)
 }
 
-// endSurge ends a surge that has reached its goal. When fewer packets were lost than before, the path has room, and the window stays. When as many
-// were, they are random. When two surges have shown that, the controller goes on as before it shared.
+// endSurge ends a surge that has reached its goal. If fewer packets were lost than before, the path has room, and the window stays. If as many
+// were lost, the losses are random. Once mostProofs surges have shown that, the controller continues as before it shared.
 func (c *Controller) endSurge(t instant) {
 	s := &c.competition.sharing
 	if lost := c.yielding.now().lost; lost < randomLosses || float64(lost) < yieldGone*c.yielding.expected() {

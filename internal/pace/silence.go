@@ -3,26 +3,27 @@ package pace
 import "time"
 
 const (
-	// darkPTOs is the number of PTOs without an ack that make the path dark.
+	// darkPTOs is the number of PTOs without an ack after which the path is dark.
 	darkPTOs = 3
-	// deadline is how long sending goes on without an ack; then the state is Stopped.
+	// deadline is how long sending continues without an ack; then the state is Stopped.
 	deadline = 10 * time.Second
-	// heldTrips is how many round trips a packet that left before the end of a silence counts for at most, as in package recovery.
+	// heldTrips is how many round trips the round trip of a packet that was sent before the end of a silence counts for at most, as in package
+	// recovery.
 	heldTrips = 4
 )
 
-// silence holds the times by which the controller notices that nothing comes back any more, and goes on afterwards.
+// A silence holds the times by which the controller notices that no acks arrive any more, and continues afterwards.
 type silence struct {
-	lastAck    instant // when the last ack came; or, if later, when a packet left while none was in flight
-	lastSent   instant // when the last packet left
-	lightSince instant // when the packet left that ended the last outage; losses of packets that left before count for nothing
+	lastAck    instant // when the last ack arrived; or, if later, when a packet was sent while none was in flight
+	lastSent   instant // when the last packet was sent
+	lightSince instant // when the packet was sent that ended the last outage; losses of packets sent before do not count
 
 	ended    instant       // when an ack ended the last silence
-	mostHeld time.Duration // what round trips of packets that left before then count for at most; 0 = there was none
+	mostHeld time.Duration // what round trips of packets sent before then count for at most; 0 = there was no silence
 }
 
-// trip returns what a round trip that ends at t counts for. Through a silence packets or their acks have waited somewhere, perhaps in the socket of
-// this process, which was stopped. That wait is no round trip: behind a pause of 12 s the probe timeout was 30 s.
+// trip returns what a round trip that ends at t counts for. During a silence packets or their acks have waited somewhere, perhaps in the socket
+// of this process, which was stopped. That wait is no round trip: after a pause of 12 s the probe timeout was 30 s.
 func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	if s.mostHeld > 0 && t-rtt < s.ended {
 		return min(rtt, s.mostHeld)
@@ -30,7 +31,7 @@ func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	return rtt
 }
 
-// noteSilence enters Dark or Stopped when no ack has come for long.
+// noteSilence enters Dark or Stopped if no ack has arrived for long.
 func (c *Controller) noteSilence(t instant, inFlight int) {
 	switch silence := t - c.silence.lastAck; {
 	case inFlight == 0 || c.state == Stopped:
@@ -41,10 +42,10 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 	}
 }
 
-// noteAck notes an ack, and reports whether it ends a silence; then the losses of its batch do not count.
+// noteAck records an ack, and reports whether it ends an outage; then the losses of its batch do not count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.silence.lastAck
-	if since > darkPTOs*c.PTO() { // also when the state is not Dark: a process that was stopped has not looked
+	if since > darkPTOs*c.PTO() { // also if the state is not Dark: a process that was stopped has not called Next
 		c.silence.ended, c.silence.mostHeld = t, heldTrips*c.delay.smoothed
 	}
 	c.silence.lastAck = t
@@ -63,12 +64,12 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	return false
 }
 
-// wake goes on after a silence. When the first packet to arrive had left before the silence, the path only stood still, and is the same as before.
-// Otherwise it may be another path: the controller starts anew, at half of its old rate. The losses before a silence do not count. A peer may use
-// that by being silent on purpose, so the rate is no more than the earlier arrivals bear out.
+// wake continues after a silence. If the first packet to arrive had been sent before the silence, the path only stood still, and is the same as
+// before. Otherwise it may be another path: the controller starts again, at half of its old rate. The losses before a silence do not count. A
+// peer may use that by being silent on purpose, so the rate is no more than the earlier arrivals support.
 //
-// A path that drops in place of queueing is shared as before: where others leave little of it, most silences are no more than a few packets that
-// all were lost.
+// A path that drops instead of queueing is shared as before: if others leave little of it, most silences are only a few packets that were all
+// lost.
 func (c *Controller) wake(t instant, newest Sample) {
 	rate := min(c.Estimate(), c.borneOut())
 	switch {
@@ -84,7 +85,7 @@ func (c *Controller) wake(t instant, newest Sample) {
 	}
 }
 
-// resume is called when a packet leaves while none is in flight. After minimumLife without one it starts anew.
+// resume is called when a packet is sent while none is in flight. If none was sent for minimumLife it starts again.
 func (c *Controller) resume(t instant) {
 	c.silence.lastAck = t
 	if c.round.arrived(c.delivery.total) == 0 {

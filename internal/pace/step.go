@@ -1,6 +1,6 @@
 package pace
 
-// State names what the controller is doing.
+// A State names what the controller is doing.
 type State uint8
 
 const (
@@ -10,16 +10,16 @@ const (
 	Up                   // looks for more rate
 	Dip                  // leaves the path half empty for a round trip, to see its least delay
 	Compete              // shares a queue that others fill
-	Yield                // leaves a part of the path, to see whether its losses go with it
-	Dark                 // no ack comes: sends one packet each PTO
-	Stopped              // no ack has come for 10 s: sends nothing
+	Yield                // leaves a part of the path to others, to see whether its losses go with that
+	Dark                 // no ack arrives: sends one packet each PTO
+	Stopped              // no ack has arrived for 10 s: sends nothing
 )
 
 func (s State) String() string {
 	return [...]string{"start", "drain", "cruise", "up", "dip", "compete", "yield", "dark", "stopped"}[s]
 }
 
-// step moves the state machine after a feedback.
+// step moves the state machine after a feedback. ended is true if the feedback has ended a round.
 func (c *Controller) step(t instant, b batch, ended bool) {
 	if ended {
 		c.rounds++
@@ -51,8 +51,8 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn looks for still more after a look has found more rate, or a first flight was only a part of the hint: by a start, or, over a short
-// queue, which would drop a third of a start's packets, by one look after another.
+// goOn looks for still more after a look has found more rate, or a first flight was only a part of the hint. It does so by a start or, over a
+// short queue, which would drop a third of a start's packets, by one look after another.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
@@ -63,8 +63,8 @@ func (c *Controller) goOn(t instant) {
 	c.start.grew(c.Estimate())
 }
 
-// enter changes the state. In the dark one packet leaves each PTO, however large, so the pacer, which counts bytes, may be seconds ahead: behind
-// the dark nothing waits for that.
+// enter changes the state. In Dark one packet is sent each PTO, however large, so the pacer, which counts bytes, may be seconds ahead: after Dark
+// nothing waits for that.
 func (c *Controller) enter(s State, t instant) {
 	if c.state == Dark || c.state == Stopped {
 		c.pacer.next = min(c.pacer.next, t)
@@ -99,8 +99,8 @@ func (c *Controller) countRounds() {
 	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
 }
 
-// countEmptyRounds counts, while competing, the rounds in a row in which no packet met a queue that jitter does not explain. The greatest
-// jitter in a round is taken to be one and a half times the least of such greatest ones, which spread returns.
+// countEmptyRounds counts, while competing, the rounds in a row in which no packet met a queue that jitter does not explain. The greatest jitter
+// in a round is taken to be one and a half times the least of such greatest ones, which spread returns.
 func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
 	if c.state != Compete || c.round.mostQueue > jitter+max(c.delay.depth/4, shallow/2) {

@@ -1,20 +1,20 @@
 package pace
 
-// undo keeps what a reaction to losses took away. When all of those packets were only late, it is given back (as Linux does by D-SACKs, and
-// RFC 4015 by timestamps). It knows which packets those are: a peer that acks some packets late on purpose must not have others, which were
-// lost, forgotten.
+// An undo keeps what a reaction to losses took away. If all of those packets were only late, that is restored (as Linux does by D-SACKs, and RFC
+// 4015 by timestamps). undo knows which packets those are: if a peer acks some packets late on purpose, others that were lost must not be
+// forgotten.
 type undo struct {
 	first       uint16  // low bits of the number of the first lost packet of the reaction
-	before      instant // when the reaction was: lost packets that left before belong to it
-	open        int     // how many of those are not known to be spurious; 0 = there is nothing to give back
-	later       int     // the same, of lost packets that left after it
+	before      instant // when the reaction was: lost packets sent before belong to it
+	open        int     // how many of those are not known to be spurious; 0 = there is nothing to restore
+	later       int     // the same, for lost packets sent after it
 	estimate    float64
 	state       State
 	competition competition
 }
 
-// remember keeps what a reaction to the losses of the last rounds is about to take away. When it follows another one within a round trip, undo
-// keeps the state before the first, which comes back when the losses of both were none.
+// remember keeps what a reaction to the losses of the last rounds is about to take away. If it follows another reaction within a round trip, undo
+// keeps the state before the first, which is restored if all losses of both were spurious.
 func (c *Controller) remember(t instant, rounds int64) {
 	u := &c.undo
 	if u.open > 0 && t-u.before <= c.delay.smoothed {
@@ -25,7 +25,7 @@ func (c *Controller) remember(t instant, rounds int64) {
 	c.undo = undo{first: first, before: t, open: max(lost, 1), estimate: c.proven(), state: c.state, competition: c.competition}
 }
 
-// noteLost notes a lost packet.
+// noteLost records a lost packet.
 func (u *undo) noteLost(s Sample) {
 	switch {
 	case u.open == 0:
@@ -36,7 +36,7 @@ func (u *undo) noteLost(s Sample) {
 	}
 }
 
-// noteSpurious notes that a lost packet has arrived, and reports whether it was the last one of the reaction.
+// noteSpurious records that a lost packet has arrived, and reports whether it was the last one of the reaction.
 func (u *undo) noteSpurious(s Sample) (all bool) {
 	switch {
 	case u.open == 0 || before(s.number, u.first):
@@ -49,7 +49,7 @@ func (u *undo) noteSpurious(s Sample) (all bool) {
 	return false
 }
 
-// Spurious says that a packet which counted as lost has arrived. The owner calls it before the packet's Acked.
+// Spurious reports that a packet which counted as lost has arrived. The owner calls it before it calls Acked for the packet.
 func (c *Controller) Spurious(s Sample) {
 	if s.sent < c.silence.lightSince {
 		return
