@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// A receiver acks every ackEvery-th packet, each packet within ackDelay, and a gap at once (RFC 9000, section 13.2).
+	// A receiver acks every ackEvery-th packet at once, each packet within ackDelay, and a gap at once (RFC 9000, section 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
-	// ackNumbers is the most packet numbers that an ack lists; they are the newest.
+	// ackNumbers is how many packet numbers an ack lists at most; they are the newest.
 	ackNumbers = 96
 )
 
@@ -26,29 +26,29 @@ func timeOf(b []byte) time.Time {
 	return netsim.Epoch.Add(time.Duration(binary.BigEndian.Uint64(b)))
 }
 
-// congestion is a model of another stack's congestion control. Sizes are in packets, times count from the beginning of the flow.
+// A congestion is a model of another stack's congestion control. Sizes are in packets, and times count from the beginning of the flow.
 type congestion interface {
 	acked(a ack)
-	spurious(sent time.Duration) // a packet that was counted as lost has arrived
+	spurious(sent time.Duration) // a packet that counted as lost has arrived
 	lost(now, sent time.Duration, inFlight int)
 	timeout(now time.Duration)
 	window() float64
 	pace(srtt time.Duration) float64 // packets a second
 }
 
-// ack is what a congestion control learns of one packet that arrived.
+// An ack is what a congestion control learns about one packet that arrived.
 type ack struct {
 	now, sent time.Duration
 	rtt       time.Duration
-	latest    bool          // of the packets in the same ack it left last
+	latest    bool          // it was sent last of the packets in the same ack
 	delivered float64       // packets that arrived while it was in flight
-	took      time.Duration // the time in which they arrived
+	took      time.Duration // the time in which these arrived
 	inFlight  int           // packets still in flight
 	before    int           // packets in flight before the ack arrived
-	limited   bool          // the sender had nothing more to send when it left
+	limited   bool          // the sender had nothing more to send when it was sent
 }
 
-// sender sends a transfer as QUIC does: packet numbers, acks of ranges, loss detection by RFC 9002, and a congestion control.
+// A sender sends a transfer as QUIC does: with packet numbers, acks of ranges, loss detection by RFC 9002, and a congestion control.
 type sender struct {
 	control congestion
 	begin   time.Time // epoch of the times below
@@ -64,7 +64,7 @@ type sender struct {
 	latest         int           // the largest number in the newest ack
 	loss           recovery.Losses
 	rtt            recovery.RTT
-	next           time.Duration // when the pacer lets the next packet leave
+	next           time.Duration // when the pacer allows the next packet
 	pto            time.Duration // when the next probe is due
 	backoff        int           // probe timeouts in a row
 	probe          bool          // the next packet is a probe
@@ -74,27 +74,28 @@ type sender struct {
 	spuriousLosses uint64        // packets that counted as lost and arrived
 }
 
-// packet is what a sender remembers of one packet.
+// A packet is what a sender records about one packet.
 type packet struct {
 	piece     int           // the piece that it carries
-	sent      time.Duration // when it left
-	delivered float64       // sender.delivered when it left
-	at        time.Duration // when that had last grown
-	limited   bool          // there was nothing more to send when it left
+	sent      time.Duration // when it was sent
+	delivered float64       // sender.delivered when it was sent
+	at        time.Duration // sender.lastAck when it was sent
+	limited   bool          // there was nothing more to send when it was sent
 	flying    bool          // neither acked nor lost
 	acked     bool
 }
 
-// receiver acks what arrives.
+// A receiver acks what arrives.
 type receiver struct {
 	receipt
 	sender  *sender
 	newest  []uint32  // numbers of the packets that arrived last, for the next ack
 	highest uint32    // largest packet number that arrived
-	waiting int       // packets since the last ack
-	due     time.Time // when the next ack leaves; zero = nothing to ack
+	waiting int       // packets received since the last ack
+	due     time.Time // when the next ack is to be sent; zero = nothing to ack
 }
 
+// newAcked returns both ends of a flow of Reno, Cubic or BBR.
 func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
 	s := &sender{begin: begin, total: pieces(f.Bytes)}
 	switch f.Kind {
@@ -110,7 +111,7 @@ func newAcked(f Flow, begin time.Time) (*sender, *receiver) {
 
 func (s *sender) at(t time.Time) time.Duration { return t.Sub(s.begin) }
 
-// Receive takes an ack: the numbers of packets that arrived.
+// Receive handles an ack: the numbers of packets that arrived.
 func (s *sender) Receive(now time.Time, b []byte) error {
 	t := s.at(now)
 	s.now = t
@@ -130,7 +131,7 @@ func (s *sender) Receive(now time.Time, b []byte) error {
 	return nil
 }
 
-// ack notes that packet n has arrived. It returns false if the peer had acked it before, or it had counted as lost.
+// ack records that packet n has arrived. It returns false if the peer had acked it before, or if it had counted as lost.
 func (s *sender) ack(t time.Duration, n int) bool {
 	p := &s.packets[n]
 	if p.acked {
@@ -159,7 +160,7 @@ func (s *sender) ack(t time.Duration, n int) bool {
 	return true
 }
 
-// lose counts packets as lost that later ones overtook.
+// lose declares packets lost that later ones have overtaken.
 func (s *sender) lose(t time.Duration) {
 	s.loss.Begin(t, max(s.rtt.Current(), time.Millisecond))
 	for n := s.oldest; n < len(s.packets) && uint64(n) < s.loss.Largest; n++ {
@@ -175,12 +176,12 @@ func (s *sender) lose(t time.Duration) {
 	}
 }
 
-// setPTO starts the probe timeout (RFC 9002, section 6.2.1) anew; it doubles with each timeout in a row, up to 64 times.
+// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). It doubles with each timeout in a row, up to 64 times.
 func (s *sender) setPTO(t time.Duration) {
 	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, 6)
 }
 
-// Advance runs the timers of losses and probes. From the third timeout in a row on it tells the congestion control.
+// Advance runs the timers of losses and probes. From the third timeout in a row on it calls the congestion control's timeout.
 func (s *sender) Advance(now time.Time) error {
 	t := s.at(now)
 	s.now = t
@@ -214,7 +215,7 @@ func (s *sender) NextTimeout() (time.Time, bool) {
 // more reports whether pieces wait to be sent.
 func (s *sender) more() bool { return len(s.again) > 0 || s.fresh < s.total }
 
-// AppendPacket appends the next packet if window and pacer allow one; a probe needs neither.
+// AppendPacket appends the next packet if window and pacer allow one; a probe is sent whatever they allow.
 func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
 	t := s.at(now)
 	s.now = t
@@ -260,7 +261,7 @@ func (s *sender) pick() int {
 	return s.packets[s.oldest].piece
 }
 
-// Receive takes a packet, and decides when the next ack leaves.
+// Receive handles a packet, and decides when the next ack is sent.
 func (r *receiver) Receive(now time.Time, b []byte) error {
 	n, piece := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
 	r.arrived(now, piece)

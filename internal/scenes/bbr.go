@@ -4,7 +4,7 @@ import "time"
 
 const (
 	bbrHigh      = 2.885 // 2/ln 2
-	bbrRounds    = 10    // over which the rate's maximum is taken
+	bbrRounds    = 10    // rounds over which the rate's maximum is taken
 	bbrMinRTT    = 10 * time.Second
 	bbrProbeTime = 200 * time.Millisecond
 	bbrLeast     = 4
@@ -13,11 +13,11 @@ const (
 // bbrGains are the pacing gains of the eight phases of ProbeBW.
 var bbrGains = [8]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
-// bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux: its rate does not react to loss.
+// A bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux: its rate does not react to loss.
 type bbr struct {
 	rates   [bbrRounds]float64 // packets a second, by round
 	round   int
-	roundAt time.Duration // a packet that left after it ends the round
+	roundAt time.Duration // the arrival of a packet sent after this ends the round
 
 	least   time.Duration
 	leastAt time.Duration
@@ -36,6 +36,7 @@ type bbr struct {
 
 func newBBR() *bbr { return &bbr{} }
 
+// rate returns the greatest rate of the last bbrRounds rounds, in packets a second.
 func (b *bbr) rate() (most float64) {
 	for _, r := range b.rates {
 		most = max(most, r)
@@ -64,6 +65,7 @@ func (b *bbr) acked(a ack) {
 	b.step(now, ended && !a.limited)
 }
 
+// step moves through Startup, Drain, ProbeBW and ProbeRTT.
 func (b *bbr) step(now time.Duration, ended bool) {
 	switch {
 	case b.probing > 0:
@@ -82,7 +84,7 @@ func (b *bbr) step(now time.Duration, ended bool) {
 	}
 }
 
-// phaseOver is BBRIsNextCyclePhase.
+// phaseOver is BBRIsNextCyclePhase of the draft.
 func (b *bbr) phaseOver(now time.Duration) bool {
 	whole, inFlight := now-b.phaseAt > b.least, float64(b.inFlight)
 	switch gain := bbrGains[b.phase]; {
@@ -104,12 +106,14 @@ func (b *bbr) grow() {
 	b.filled = b.flat >= 3
 }
 
+// product returns the bandwidth-delay product in packets.
 func (b *bbr) product() float64 { return b.rate() * b.least.Seconds() }
 
 func (b *bbr) lost(time.Duration, time.Duration, int) { b.dropped = true }
 func (b *bbr) spurious(time.Duration)                 {}
 func (b *bbr) timeout(time.Duration)                  {}
 
+// window returns the congestion window in packets.
 func (b *bbr) window() float64 {
 	switch {
 	case b.least == 0:
@@ -122,6 +126,7 @@ func (b *bbr) window() float64 {
 	return max(2*b.product(), bbrLeast)
 }
 
+// pace returns the pacing rate in packets a second.
 func (b *bbr) pace(srtt time.Duration) float64 {
 	switch {
 	case b.least == 0:

@@ -10,13 +10,13 @@ const (
 	cubicBeta = 0.7 // RFC 9438, section 4.6
 )
 
-// cubic is CUBIC (RFC 9438) with quic-go's end of slow start, which is nearly that of HyStart++ (RFC 9406).
+// A cubic is CUBIC (RFC 9438) with quic-go's end of slow start, which is nearly that of HyStart++ (RFC 9406).
 type cubic struct {
 	reno
 	most   float64       // W_max
-	begin  time.Duration // when the epoch began; 0 = no epoch
-	origin float64       // the plateau
-	k      float64       // K: seconds from the beginning of the epoch until the plateau
+	begin  time.Duration // when the epoch of congestion avoidance began; 0 = no epoch
+	origin float64       // the window at the plateau
+	k      float64       // K: seconds from the beginning of the epoch to the plateau
 	friend float64       // W_est
 }
 
@@ -42,7 +42,7 @@ func (c *cubic) acked(a ack) {
 	c.cwnd = max(c.cwnd+(target-c.cwnd)/c.cwnd, c.friend)
 }
 
-// enter begins an epoch.
+// enter begins an epoch of congestion avoidance.
 func (c *cubic) enter(now time.Duration) {
 	c.begin, c.friend = max(now, 1), c.cwnd
 	c.origin, c.k = c.most, math.Cbrt(max(c.most-c.cwnd, 0)/cubicC)
@@ -66,8 +66,8 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 
 func (c *cubic) timeout(time.Duration) { c.cwnd = 2 }
 
-// pace returns the rate at which the Linux kernel paces senders that do not pace themselves: twice the window a round trip in slow start,
-// 1.2 times after it.
+// pace returns the rate at which the Linux kernel paces senders that do not pace themselves: twice the window per round trip in slow start, and
+// 1.2 times the window after it.
 func (c *cubic) pace(srtt time.Duration) float64 {
 	if c.slow {
 		return 2 * c.cwnd / srtt.Seconds()

@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// lead returns how long before Begin the flow's machines run.
+// lead returns how long before Begin the flow's machines start.
 func (f Flow) lead() time.Duration {
 	if f.Kind == Ours {
 		return min(max(f.Lead, opening), f.Begin)
@@ -15,8 +15,8 @@ func (f Flow) lead() time.Duration {
 	return 0
 }
 
-// ends makes the two machines of a flow, and the value that tells the stage what the flow has done. siblings are the sender's other sessions, which
-// know of each other; nil = there are none.
+// ends makes the two machines of a flow, and the value that shows the stage what the flow has done. siblings are the sender's other sessions,
+// which know of each other; nil = there are none.
 func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
 	case Ours:
@@ -35,7 +35,7 @@ func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, 
 	return s, r, r
 }
 
-// receipt is what has arrived of a transfer.
+// A receipt records what has arrived of a transfer.
 type receipt struct {
 	want   int             // pieces of the transfer
 	have   map[uint32]bool // pieces that arrived
@@ -44,7 +44,7 @@ type receipt struct {
 
 func newReceipt(bytes int) receipt { return receipt{want: pieces(bytes), have: make(map[uint32]bool)} }
 
-// arrived notes a piece, which may have come before.
+// arrived records a piece, which may have arrived before.
 func (r *receipt) arrived(now time.Time, piece uint32) {
 	r.have[piece] = true
 	if len(r.have) == r.want && r.doneAt.IsZero() {
@@ -60,7 +60,7 @@ func (r *receipt) ended() time.Duration {
 	return r.doneAt.Sub(netsim.Epoch)
 }
 
-// ticker sends packets of size bytes, one every each, and ignores what arrives.
+// A ticker sends packets of size bytes, one every each, and ignores what arrives.
 type ticker struct {
 	next time.Time
 	each time.Duration
@@ -79,7 +79,7 @@ func (t *ticker) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 	return append(b, make([]byte, t.size-timeBytes)...), 0, true
 }
 
-// sink counts the bytes that arrive, and notes how long each packet took.
+// A sink counts the bytes that arrive, and records how long each packet took.
 type sink struct {
 	bytes int
 	took  []time.Duration

@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// maxPacket is the largest packet of every flow in bytes, without IP and UDP.
+	// maxPacket is the size of the largest packet of every flow in bytes, without IP and UDP.
 	maxPacket = sealed.SafePacket
-	// piece is the payload of a full packet of every flow: what chunks leave of a sealed packet.
+	// piece is the payload of a full packet of every flow: what chunks have room for in a sealed packet.
 	piece = 1136
-	// opening is how long before its transfer a carrier of ours begins to open, unless the flow's Lead says more.
+	// opening is how long before its transfer a carrier of ours begins to open, unless the flow's Lead is longer.
 	opening = time.Second
-	// callBytes is the payload of a packet of play that leaves beside a transfer of ours. callToken is the token of all of these.
+	// callBytes is the payload of a packet of play that is sent beside a transfer of ours. callToken is the token of all of these.
 	callBytes = 100
 	callToken = 1 << 40
 )
 
-// ours is a flow of ours: a transfer between two sealed sessions.
+// An ours is a flow of ours: a transfer between two sealed sessions.
 type ours struct {
-	*receipt // of to
+	*receipt // the receipt of to
 	to       *source
 	session  *sealed.Session
 }
@@ -34,7 +34,7 @@ type ours struct {
 func (o ours) delays() []time.Duration { return o.to.callDelays }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
 
-// newOurs makes the two sessions of a flow of ours. The path has a rate in bit/s and a round trip rtt.
+// newOurs makes the two sessions of a flow of ours. rate is the path's rate in bit/s, and rtt its round trip.
 func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (client, server netsim.Machine, o ours) {
 	sends := &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause}
 	if f.Refill > 0 {
@@ -58,7 +58,7 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	return a, b, o
 }
 
-// newSession makes one end, which knows the round trip that QUIC measured, as on a real connection. train is the rate in bit/s that the
+// newSession makes one end, which knows the round trip that QUIC has measured, as on a real connection. train is the rate in bit/s that the
 // opening train would have shown; 0 = the session sends a real train.
 func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, siblings *sealed.Siblings) *sealed.Session {
 	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Siblings: siblings, Controller: pace.New(pace.Config{Epoch: epoch(seed, siblings)})}
@@ -80,13 +80,13 @@ const clocksDiffer = 200 * time.Millisecond
 
 // epoch returns 1970 by the clock of a flow's host.
 func epoch(seed uint64, siblings *sealed.Siblings) time.Time {
-	if siblings != nil { // many have one host
+	if siblings != nil { // all sessions of a server share its clock
 		return time.Time{}
 	}
 	return time.Unix(0, int64(seed*2654435761%uint64(clocksDiffer)))
 }
 
-// export stands for the secret of a TLS connection.
+// export returns a stand-in for the exporter of a TLS connection.
 func export(seed uint64) sealed.Exporter {
 	return func(label string, context []byte, length int) ([]byte, error) {
 		h := hmac.New(sha256.New, binary.LittleEndian.AppendUint64(nil, seed))
@@ -96,7 +96,7 @@ func export(seed uint64) sealed.Exporter {
 	}
 }
 
-// pieces returns the number of pieces in a transfer. A transfer without an end has more than any scene moves.
+// pieces returns the number of pieces in a transfer. An endless transfer has more than any scene sends.
 func pieces(bytes int) int {
 	if bytes == 0 {
 		return 1 << 30
@@ -104,7 +104,7 @@ func pieces(bytes int) int {
 	return (bytes + piece - 1) / piece
 }
 
-// source is one end of a flow of ours. It sends numbered pieces and resends lost ones, and notes what it receives.
+// A source is one end of a flow of ours. It sends numbered pieces, sends lost ones again, and records what it receives.
 type source struct {
 	begin time.Time                      // when the transfer begins
 	total int                            // pieces of the transfer
@@ -114,20 +114,20 @@ type source struct {
 	// Sending.
 	next  uint32   // the first piece that was never sent
 	again []uint32 // pieces that were lost, to be sent again
-	acked []uint64 // a bit for each piece that the peer has
+	acked []uint64 // one bit for each piece that the peer has acked
 
-	receipt // of the peer's transfer
+	receipt // what has arrived of the peer's transfer
 
 	// Play beside the transfer.
 	nextCall   time.Time       // when the next call is made; zero = never
 	calls      []time.Time     // when the calls that wait to be sent were made
 	callDelays []time.Duration // how long each call of the peer took to arrive
 
-	// Refills, with Flow.Refill.
+	// Refills, if Flow.Refill is set.
 	refillEvery  time.Duration // 0 = all pieces wait from the beginning
 	refillPieces int           // pieces that wait after a refill
-	batched      bool          // no more wait than those, and lost ones
-	refillLeft   int           // pieces that still wait; below 0 when one was asked for in vain
+	batched      bool          // no more pieces wait than refillPieces and lost ones
+	refillLeft   int           // pieces of the last refill that still wait; negative after one was asked for in vain
 	refilledAt   time.Time     // when the last refill was
 }
 
@@ -155,7 +155,7 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 	return appendPiece(buf, s.next-1), uint64(s.next - 1), sealed.Content{Bulk: true}, true
 }
 
-// take reports whether a piece may be sent now, and counts it. Without Refill one always may.
+// take reports whether a piece may be sent now, and if so counts it. Without Refill a piece always may.
 func (s *source) take() bool {
 	if s.refillEvery == 0 {
 		return true
@@ -179,7 +179,7 @@ func (s *source) Waiting() int {
 	default:
 		fresh = min(fresh, max(0, s.refillLeft))
 	}
-	return int(min(int64(fresh+len(s.again))*piece, math.MaxInt32)) // which an int is large enough for
+	return int(min(int64(fresh+len(s.again))*piece, math.MaxInt32)) // fits an int of any size
 }
 
 func appendPiece(b []byte, n uint32) []byte {
@@ -225,7 +225,7 @@ func (s *source) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when the source may have something to send again: a call of play, or a piece of the transfer.
+// NextTimeout returns when the source may again have something to send: a call of play, or a piece of the transfer.
 func (s *source) NextTimeout() (time.Time, bool) {
 	at, ok := s.nextPiece()
 	if !s.nextCall.IsZero() && (!ok || s.nextCall.Before(at)) {
@@ -247,11 +247,11 @@ func (s *source) nextPiece() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// mover is a session whose address changes at a time.
+// A mover is a session whose address changes at some time.
 type mover struct {
 	*sealed.Session
 	at    time.Time
-	again time.Duration // after how long it changes again; 0 = it does not
+	again time.Duration // after how long it changes again, repeatedly; 0 = it changes once
 }
 
 func (m *mover) Advance(now time.Time) error {

@@ -3,26 +3,26 @@ package scenes
 import "time"
 
 const (
-	renoBurst    = 3   // the window grows if it was full but for this many packets
-	renoBeta     = 0.7 // the part of the window that stays after a loss
+	renoBurst    = 3   // the window grows if it was full except for this many packets
+	renoBeta     = 0.7 // the part of the window that is kept after a loss
 	renoLeast    = 2   // least window in packets
 	startSamples = 8   // round trips at the beginning of a round that show whether a queue has grown
-	startWindow  = 16  // packets; a smaller window does not end slow start because of a queue
+	startWindow  = 16  // packets; a queue does not end slow start with a smaller window
 )
 
-// reno is New Reno as in quic-go v0.65 (internal/congestion). The window begins at 32 packets. Slow start lasts until a loss, or until
-// round trips have grown; then the window grows by a packet a round trip. A loss cuts it to 0.7, at most once a round trip. Spurious
-// losses are undone. A probe timeout changes nothing.
+// A reno is New Reno as in quic-go v0.65 (internal/congestion). The window begins at 32 packets. Slow start lasts until a loss, or until round
+// trips have grown; then the window grows by a packet per round trip. A loss reduces it to 0.7, at most once per round trip. Spurious losses are
+// undone. A probe timeout changes nothing.
 type reno struct {
 	cwnd  float64
 	slow  bool
-	cut   time.Duration // when the window was cut; losses of packets that left before it belong to the same event
-	last  time.Duration // when the newest acknowledged packet left
+	cut   time.Duration // when the window was cut; losses of packets sent before it belong to the same event
+	last  time.Duration // when the newest acknowledged packet was sent
 	start hybridStart
 	undo  renoUndo
 }
 
-// renoUndo is the state before the latest cut, which a spurious loss restores.
+// A renoUndo is the state before the latest cut, which a spurious loss restores.
 type renoUndo struct {
 	cwnd float64
 	slow bool
@@ -46,7 +46,7 @@ func (r *reno) acked(a ack) {
 	}
 }
 
-// used reports whether inFlight packets use the window up.
+// used reports whether inFlight packets fill the window.
 func (r *reno) used(inFlight float64) bool {
 	return r.slow && inFlight > r.cwnd/2 || inFlight >= r.cwnd-renoBurst
 }
@@ -83,17 +83,17 @@ func (r *reno) pace(srtt time.Duration) float64 {
 	return 1.25 * r.cwnd / srtt.Seconds()
 }
 
-// hybridStart is quic-go's HybridSlowStart: a queue has grown when the shortest of a round's first round trips is an eighth longer than
-// the shortest ever.
+// A hybridStart is quic-go's HybridSlowStart: a queue has grown if the shortest of a round's first round trips is an eighth longer than the
+// shortest ever.
 type hybridStart struct {
-	end     time.Duration // a packet that leaves after it belongs to the next round
-	least   time.Duration // shortest round trip ever
-	current time.Duration // shortest of this round's first round trips
+	end     time.Duration // a packet sent after this belongs to the next round
+	least   time.Duration // the shortest round trip ever
+	current time.Duration // the shortest of this round's first round trips
 	samples int           // round trips in current
 	found   bool
 }
 
-// grown takes the round trip of an ack, and reports whether it shows a queue.
+// grown adds the round trip of an ack, and reports whether it shows a queue.
 func (h *hybridStart) grown(a ack) bool {
 	if h.least == 0 || a.rtt < h.least {
 		h.least = a.rtt

@@ -8,31 +8,31 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// Result is what happened in one run of a scene.
+// A Result is what happened in one run of a scene.
 type Result struct {
 	Scene Scene
 	Flows []FlowResult
 	Queue []time.Duration // how long a packet would have waited at the bottleneck, at each step
 }
 
-// FlowResult is what one flow did in a run.
+// A FlowResult is what one flow did in a run.
 type FlowResult struct {
-	Ended    time.Duration // since the flow's Begin; 0 = it has not ended
+	Ended    time.Duration // time since the flow's Begin; 0 = it has not ended
 	Points   []Point       // one for each step since the scene's beginning
 	Delays   []time.Duration
 	Spurious uint64
 }
 
-// Point is what a flow had done up to a time.
+// A Point is what a flow had done up to a time.
 type Point struct {
 	Received int    // bytes of payload
 	Sent     uint64 // packets
-	Wire     uint64 // bytes on the wire, dropped packets included
+	Wire     uint64 // bytes on the wire, including dropped packets
 	Dropped  uint64 // packets that the queue dropped
 	Lost     uint64 // packets lost for any reason
 }
 
-// sample notes the state of all flows at each step up to t.
+// sample records the state of all flows at each step up to t.
 func (st *stage) sample(t time.Duration) {
 	for ; st.sampled <= t; st.sampled += Step {
 		now := netsim.Epoch.Add(st.sampled)
@@ -52,6 +52,7 @@ func (st *stage) point(i int) Point {
 	}
 }
 
+// finish records what the flows have done until the end of the scene.
 func (st *stage) finish() {
 	for i, f := range st.flows {
 		r := &st.result.Flows[i]
@@ -79,7 +80,7 @@ func (f FlowResult) Rate(from, until time.Duration) float64 {
 	return float64(f.Between(from, until).Received) * 8 / (until - from).Seconds()
 }
 
-// took returns how long a flow has taken. One that has not ended counts as long as the scene.
+// took returns how long a flow has taken. If it has not ended, that is until the end of the scene.
 func (r Result) took(flow int) time.Duration {
 	if ended := r.Flows[flow].Ended; ended > 0 {
 		return ended
@@ -143,14 +144,14 @@ func (r Result) Above(bound, from, until time.Duration) float64 {
 	return float64(above) / float64(max(len(all), 1))
 }
 
-// Ideal returns the shortest time in which bytes bytes can arrive: half a round trip, and their time at the mean rate that random loss
-// leaves.
+// Ideal returns the shortest time in which bytes bytes can arrive: half a round trip, and the time that they take at the mean rate that random
+// loss leaves.
 func (s Scene) Ideal(bytes int) time.Duration {
 	rate := float64(s.There.Rate) * (1 - s.randomLoss())
 	return s.There.Delay + time.Duration(float64(bytes)*8e9/rate)
 }
 
-// Jain returns Jain's index of fairness: 1 when all rates are equal, 1/n when one flow has everything.
+// Jain returns Jain's index of fairness: 1 if all rates are equal, 1/n if one flow has everything.
 func Jain(rates []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range rates {
@@ -162,7 +163,7 @@ func Jain(rates []float64) float64 {
 	return sum * sum / (float64(len(rates)) * squares)
 }
 
-// Percentile returns the p-quantile of values, p from 0 to 1; 0 when there are none.
+// Percentile returns the p-quantile of values, with p from 0 to 1, or 0 if there are no values.
 func Percentile[T cmp.Ordered](values []T, p float64) (none T) {
 	if len(values) == 0 {
 		return none

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Row is a scene and the bounds that its result must keep.
+// A Row is a scene and the bounds that its result must keep.
 type Row struct {
 	Family string
 	Scene  Scene
@@ -14,19 +14,19 @@ type Row struct {
 	// If Compare is not nil, the scene is also played with flows of kind Beside in place of ours, and Compare judges both results.
 	Beside  Kind
 	Compare func(ours, theirs Result) []Figure
-	// Binds says why the row misses its bounds, if it does; empty = no reason is known.
+	// Binds is the reason why the row misses its bounds, if it does; empty = no reason is known.
 	Binds string
 }
 
 // Name returns the row's family and its scene's name.
 func (row Row) Name() string { return row.Family + ": " + row.Scene.Name }
 
-// Figure is one measured value and its bounds; a bound of 0 does not count.
+// A Figure is one measured value and its bounds. A bound of 0 means no bound.
 type Figure struct {
 	Name        string
 	Value       float64
 	Least, Most float64
-	Worst       bool // over several seeds the greatest value counts instead of the median, which would hide one collapse in five
+	Worst       bool // of several seeds the greatest value counts instead of the median, which would hide one collapse in five
 }
 
 // Held reports whether the value is within its bounds.
@@ -94,6 +94,7 @@ func (s Scene) instead(k Kind) Scene {
 	return s
 }
 
+// medians returns the median of each figure, or its greatest value if Worst.
 func medians(all [][]Figure) []Figure {
 	middle := slices.Clone(all[0])
 	for i := range middle {
@@ -111,7 +112,7 @@ func medians(all [][]Figure) []Figure {
 // ratio returns the time of the first flow as a multiple of the ideal.
 func ratio(r Result) float64 { return r.took(0).Seconds() / r.Scene.ideal(r.Scene.Flows[0]).Seconds() }
 
-// besideReno judges the time of the first flow as a multiple of what New Reno's takes, on a QUIC stream.
+// besideReno judges the time of the first flow as a multiple of the time that New Reno takes on a QUIC stream.
 func besideReno(most float64) func(ours, theirs Result) []Figure {
 	return func(ours, theirs Result) []Figure {
 		return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), most)}

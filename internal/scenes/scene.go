@@ -10,12 +10,12 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// Kind is the kind of sender of a flow.
+// A Kind is the kind of sender of a flow.
 type Kind uint8
 
 const (
 	Ours     Kind = iota // two real sessions of the sealed carrier
-	Reno                 // New Reno as quic-go has it (RFC 9002, section 7)
+	Reno                 // New Reno as in quic-go (RFC 9002, section 7)
 	Cubic                // CUBIC (RFC 9438) with HyStart++
 	BBR                  // BBR version 1, as in Linux
 	Constant             // packets at a constant rate, whatever is lost
@@ -26,57 +26,58 @@ func (k Kind) String() string {
 	return [...]string{"ours", "reno", "cubic", "bbr", "constant", "play"}[k]
 }
 
-// Flow is one sender and its receiver. Fields that name a kind matter to that kind only.
+// A Flow is one sender and its receiver. A field whose comment names a kind is used for that kind only.
 type Flow struct {
 	Kind  Kind
 	Begin time.Duration // since the scene's beginning
-	Bytes int           // payload to transfer; 0 = without end
+	Bytes int           // payload to transfer, in bytes; 0 = endless
 	Rate  float64       // Constant: bit/s on the wire
-	Delay time.Duration // added to each way of the scene
+	Delay time.Duration // added to the delay of each way of the scene
 	Train float64       // Ours: the rate in bit/s that the opening train shows; 0 = a real train measures it
-	Moves time.Duration // Ours: when the address changes; 0 = never
-	Roams time.Duration // Ours: after how long it changes again, and again; 0 = it does not
-	Plays bool          // Ours: 30 packets of play of 100 bytes leave each second over the same carrier, from its opening on
+	Moves time.Duration // Ours: when the address changes, since the scene's beginning; 0 = never
+	Roams time.Duration // Ours: after how long it changes again, repeatedly; 0 = it changes once
+	Plays bool          // Ours: 30 packets of play of 100 bytes are sent each second over the same carrier, from its opening on
 	Lead  time.Duration // Ours: how long before Begin the carrier opens; at least a second
 
-	// Ours: Pause reports whether the sender has nothing to send at a time since the scene's beginning; nil = it always has. Refill is the
-	// time after which the bytes that wait to be sent are filled up to Batch, or, if that is 0, to 1.2 times what the link carries in that time;
-	// 0 = all bytes wait from the beginning. Of a Batch the sender knows that it is all that waits, as of small transfers in a row.
+	// Ours: Pause reports whether the sender has nothing to send at a time since the scene's beginning; nil = it always has something. Refill is the
+	// time after which the bytes that wait to be sent are filled up to Batch, or, if that is 0, to 1.2 times what the link carries in that time; 0 =
+	// all bytes wait from the beginning. If Batch is set, the sender knows that no more than a Batch waits, as with small transfers one after
+	// another.
 	Pause  func(since time.Duration) bool
 	Refill time.Duration
 	Batch  int
 }
 
-// Scene is one run's network and traffic: flows that share the bottleneck of the way There, and a way Back.
+// A Scene is one run's network and traffic: flows that share the bottleneck of the way There, and a way Back.
 type Scene struct {
 	Name        string
 	There, Back netsim.Config
 	Rates       []Rate // changes of There.Rate, by time
 	Trips       []Trip // changes of the round trip, by time
-	Dark        []Span // when neither way carries anything
+	Dark        []Span // periods in which neither way carries anything
 	Flows       []Flow
-	OneServer   bool          // our flows belong to one server, which knows how many of them start; else each host has a clock of its own
-	For         time.Duration // the scene ends after it, or when all flows with a size have ended
+	OneServer   bool          // our flows belong to one server, which knows how many of them start; otherwise each host has a clock of its own
+	For         time.Duration // the scene ends after this time, or when all flows with a size have ended
 }
 
-// Rate is a change of the bottleneck's rate.
+// A Rate is a change of the bottleneck's rate.
 type Rate struct {
 	At  time.Duration
 	Bit int64 // bit/s
 }
 
-// Trip is a change of the round trip, as by a route, a satellite, or a radio: of packets that leave later.
+// A Trip is a change of the round trip, as by a route, a satellite, or a radio. It affects packets that are sent later.
 type Trip struct {
 	At            time.Duration
 	RTT           time.Duration
 	Jitter, Clump time.Duration // of each way from then on; 0 = none
-	Loss          float64       // the same; 0 = that of the scene
+	Loss          float64       // random loss of each way from then on; 0 = that of the scene
 }
 
-// Span is a period since the scene's beginning.
+// A Span is a period since the scene's beginning.
 type Span struct{ From, Until time.Duration }
 
-// RTT returns the round trip of a flow without Delay over empty queues.
+// RTT returns the round trip over empty queues of a flow without Delay.
 func (s Scene) RTT() time.Duration { return s.There.Delay + s.Back.Delay }
 
 // Product returns the bandwidth-delay product in bytes.
@@ -110,8 +111,8 @@ func (s Scene) CarriesAt(t time.Duration) float64 {
 	return s.RateAt(t)
 }
 
-// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay and the share loss of random loss; the
-// bottleneck queues queue bandwidth-delay products.
+// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay, and loss as the share of random loss. The
+// bottleneck's queue holds queue bandwidth-delay products.
 func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	s := Scene{
 		There: netsim.Config{Rate: rate, Delay: rtt / 2, Loss: loss},
@@ -125,8 +126,8 @@ func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 // stillRate is the rate of a path that stalls, in bit/s: one packet takes longer than a scene.
 const stillRate = 100
 
-// Stalls returns the scene with stalls of the bottleneck until a time. Each lasts about still, and one begins about every every; both
-// vary at random from half to one and a half of that.
+// Stalls returns the scene with stalls of the bottleneck until a time. Each lasts about still, and one begins about every every; both vary at
+// random from half to one and a half times that.
 func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	s.Rates = append([]Rate(nil), s.Rates...)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -139,7 +140,7 @@ func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	return s
 }
 
-// With returns the scene with n more flows like f. The first begins at f.Begin, each later one apart after the one before.
+// With returns the scene with n more flows like f. The first begins at f.Begin, and each later one apart after the one before.
 func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	s.Flows = append([]Flow(nil), s.Flows...)
 	for range n {
@@ -152,7 +153,7 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 // Step is the time between two samples of a scene.
 const Step = 20 * time.Millisecond
 
-// stage is a scene that is being played.
+// A stage is a scene that is being played.
 type stage struct {
 	Scene
 	seed     uint64
@@ -162,14 +163,14 @@ type stage struct {
 	flows    []flow
 	there    *netsim.Link // the first of the links that share the bottleneck
 	sampled  time.Duration
-	changed  int              // how many of Trips have been
+	changed  int              // how many of Trips have been applied
 	siblings *sealed.Siblings // the one server's sessions; nil = it is not one server
 	result   Result
 }
 
-// flow is a running flow as the stage sees it.
+// A flow is a running flow as the stage sees it.
 type flow interface {
-	received() int           // bytes of payload, each once
+	received() int           // bytes of payload, each counted once
 	ended() time.Duration    // when the last byte arrived, since the beginning of the scene; 0 = not yet
 	delays() []time.Duration // how long each packet of play took
 	spurious() uint64        // packets that counted as lost and arrived
@@ -191,7 +192,8 @@ func newStage(s Scene, seed uint64) *stage {
 	return newStageOf(s, seed, nil)
 }
 
-// newStageOf is newStage with a server's sessions, of which those on other stages know, too; nil = each flow of ours belongs to another program.
+// newStageOf is newStage with the sessions of a server, which may include sessions on other stages; nil = each flow of ours belongs to another
+// program.
 func newStageOf(s Scene, seed uint64, siblings *sealed.Siblings) *stage {
 	st := &stage{Scene: s, seed: seed, siblings: siblings}
 	for i, f := range s.Flows {
@@ -201,7 +203,7 @@ func newStageOf(s Scene, seed uint64, siblings *sealed.Siblings) *stage {
 	return st
 }
 
-// act plays the next event, and reports whether the scene goes on.
+// act plays the next event, and reports whether the scene continues.
 func (st *stage) act() bool {
 	if len(st.live) == 0 {
 		return false
@@ -223,7 +225,7 @@ func (st *stage) act() bool {
 	return true
 }
 
-// add puts a flow on the stage.
+// add adds a flow to the stage.
 func (st *stage) add(i int, f Flow, seed uint64) {
 	there, back := st.There, st.Back
 	there.Delay += f.Delay
@@ -254,7 +256,8 @@ func (st *stage) handshake(there, back netsim.Config) time.Duration {
 	return there.Delay + back.Delay + time.Duration(bits*1e9/float64(there.Rate)+bits*1e9/float64(back.Rate))
 }
 
-// changeTrip changes the round trip of all pairs when it is time. No packet has left since, for pairs are played in the order of their events.
+// changeTrip changes the round trip of all pairs if it is time. No packet has been sent since that time, because pairs are played in the order of
+// their events.
 func (st *stage) changeTrip() {
 	for ; st.changed < len(st.Trips) && st.Trips[st.changed].At <= st.now; st.changed++ {
 		trip := st.Trips[st.changed]
@@ -271,7 +274,7 @@ func (st *stage) changeTrip() {
 	}
 }
 
-// first returns the pair whose next event is the earliest: pairs share bottlenecks, so packets enter those in their order.
+// first returns the pair whose next event is the earliest. Pairs share bottlenecks, so packets must enter those in order.
 func (st *stage) first() *netsim.Pair {
 	first := st.live[0]
 	for _, p := range st.live[1:] {
@@ -282,6 +285,7 @@ func (st *stage) first() *netsim.Pair {
 	return first
 }
 
+// done reports whether all flows with a size have ended.
 func (st *stage) done() bool {
 	sized := false
 	for i, f := range st.flows {

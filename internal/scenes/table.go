@@ -14,13 +14,13 @@ const (
 	mib    = 1 << 20
 )
 
-// Table returns all rows: the families that RFC 9743, section 5, asks of a congestion control, and the weather of homes.
+// Table returns all rows: the families that RFC 9743, section 5, requires of a congestion control, and the conditions of networks at home.
 func Table() []Row {
 	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), bursts(), queues(), changes(), stalls(), wayBack(), products(),
 		satellites(), narrow(), crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), unqueued(), shorts(), constants(), play(), starts(), rushes(), little()))
 }
 
-// single is one transfer of ours over a path.
+// single returns a scene of one transfer of ours over a path.
 func single(s Scene, bytes int) Scene {
 	s.Flows = []Flow{{Kind: Ours, Begin: second, Bytes: bytes}}
 	s.For = second + max(20*s.Ideal(bytes), 10*second)
@@ -32,6 +32,7 @@ func named(s Scene, format string, args ...any) Scene {
 	return s
 }
 
+// inTime judges the time of the first flow as a multiple of the ideal, and shows its bytes on the wire.
 func inTime(most float64) func(Result) []Figure {
 	return func(r Result) []Figure {
 		return []Figure{atMost("time", ratio(r), most), {Name: "wire", Value: wire(r)}}
@@ -63,7 +64,7 @@ func loss() (rows []Row) {
 	return append(rows, besidePlay()...)
 }
 
-// besidePlay is transfers in a game's connection, whose small packets show a lesser delay than a full one has.
+// besidePlay returns transfers in a game's connection, whose small packets show a shorter delay than full ones have.
 func besidePlay() (rows []Row) {
 	for _, rate := range []int64{2e6, 8e6} {
 		for _, rtt := range []time.Duration{20, 100} {
@@ -142,8 +143,8 @@ func reordering() (rows []Row) {
 	return rows
 }
 
-// weather is transfers without end through losses that are not the queue's and delays that are not either: late packets, or a jitter
-// that is no more than a short queue. One that is taken for the other costs most of the link.
+// weather returns endless transfers with losses that are not those of a queue, and with delays that are not either: late packets, or jitter that
+// is no longer than a short queue. Mistaking one for the other costs most of the link.
 func weather() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, p := range []float64{0.02, 0.05} {
@@ -161,7 +162,7 @@ func weather() (rows []Row) {
 	return slices.Concat(rows, swaying(), spells(), profiles())
 }
 
-// spells are paths that lose most packets for a tenth of each second, as of a radio that another one disturbs.
+// spells returns paths that lose most packets for a tenth of each second, as of a radio that another one disturbs.
 func spells() (rows []Row) {
 	for _, rate := range []int64{20e6, 50e6} {
 		for _, rtt := range []time.Duration{20 * milli, 50 * milli} {
@@ -181,7 +182,8 @@ func spells() (rows []Row) {
 	return rows
 }
 
-// profiles is transfers through what UE emulates by a name, behind a fast link. Each packet takes its own time there, within half of a round trip.
+// profiles returns transfers through UE's emulation profiles, behind a fast link. Each packet takes its own time there, within half of a round
+// trip.
 func profiles() (rows []Row) {
 	for _, e := range []struct {
 		name   string
@@ -201,7 +203,7 @@ func profiles() (rows []Row) {
 	return rows
 }
 
-// swaying is transfers over a long path with much random loss, jitter, and packets that overtake each other.
+// swaying returns transfers over a long path with much random loss, jitter, and packets that overtake each other.
 func swaying() (rows []Row) {
 	for _, w := range [][2]time.Duration{{3, 3}, {5, 5}, {15, 20}} {
 		s := named(single(Path(20e6, 150*milli, 0.05, 1), 8*mib), "20 Mbit/s 150 ms 5 %%, jitter of %d ms, every other packet late by %d ms", w[0], w[1])
@@ -214,10 +216,10 @@ func swaying() (rows []Row) {
 	return rows
 }
 
-// inEven reports whether since lies in an even second.
+// inEven reports whether since is in an even second.
 func inEven(since time.Duration) bool { return int(since/second)%2 == 0 }
 
-// endless is a transfer without end, with pauses, judged by its share of what random loss leaves of the link.
+// endless returns an endless transfer, with pauses, judged by its share of what random loss leaves of the link.
 func endless(s Scene, pause func(time.Duration) bool) Row {
 	s.Flows, s.For = []Flow{{Begin: second, Pause: pause}}, 12*second
 	return Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
@@ -231,15 +233,15 @@ func endless(s Scene, pause func(time.Duration) bool) Row {
 	}}
 }
 
-// fades is losses in runs of a length in packets, as of a radio that fades. A fade ends when nothing is sent, too, or one in fourteen of the
-// longest would last for all ten seconds in which a carrier tries to open.
+// fades returns losses in runs of a mean length in packets, as of a radio that fades. A fade also ends if nothing is sent; otherwise one in
+// fourteen of the longest would last for all ten seconds in which a carrier tries to open.
 func fades(loss, length float64) netsim.Burst {
 	b := netsim.Bursts(loss, length)
 	b.Idle = 50 * milli
 	return b
 }
 
-// bursts is losses in runs: those of a run say no more about a queue than one lost packet does.
+// bursts returns losses in runs. The losses of a run say no more about a queue than one lost packet does.
 func bursts() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, rtt := range []time.Duration{20, 60, 150} {
@@ -284,7 +286,7 @@ func queues() (rows []Row) {
 	return append(rows, fewPackets()...)
 }
 
-// fewPackets is queues of so few packets that they drop most of a train, beside the play of a game.
+// fewPackets returns queues of so few packets that they drop most of a train, beside the play of a game.
 func fewPackets() (rows []Row) {
 	for _, rate := range []int64{500e3, 2e6, 10e6} {
 		for _, packets := range []int{2, 4} {
@@ -325,7 +327,7 @@ func changes() (rows []Row) {
 	crash.Rates, crash.For = []Rate{{5 * second, 500e3}}, 20*second
 	rows = append(rows, Row{Family: "change", Scene: crash, Judge: func(r Result) []Figure {
 		return []Figure{
-			// What was in flight lasts two seconds at the new rate, of which a packet takes 24 ms: three of them are the aim.
+			// What was in flight takes two seconds at the new rate, at which a packet takes 24 ms. The aim is three packets.
 			atMost("queue from 5 s after the fall, ms", r.StandingQueue(10*second, 20*second).Seconds()*1e3, 75),
 			atLeast("of 0.5 Mbit/s", r.Flows[0].Rate(6*second, 20*second)/500e3, 0.8),
 		}
@@ -354,7 +356,7 @@ func changes() (rows []Row) {
 	return slices.Concat(rows, trips(), routes(), onsets())
 }
 
-// routes are slow paths that change between two routes every 3 s. A longer route looks like a rival's queue.
+// routes returns slow paths that change between two routes every 3 s. A longer route looks like a rival's queue.
 func routes() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6, 10e6} {
 		s := named(single(Path(rate, 50*milli, 0, 4), 0), "%d Mbit/s 50 ms, 90 for 3 s of 6, queue 4 products", mbit(rate))
@@ -372,8 +374,8 @@ func routes() (rows []Row) {
 	return rows
 }
 
-// onsets are paths on which jitter or clumps begin, end, or come and go while a transfer is under way: somebody walks away from the access point,
-// another device begins to send.
+// onsets returns paths on which jitter or clumps begin or end while a transfer runs: somebody walks away from the access point, or another device
+// begins to send.
 func onsets() (rows []Row) {
 	type weather struct{ jitter, clump time.Duration }
 	for _, rate := range []int64{20e6, 100e6} {
@@ -406,7 +408,7 @@ func at(t Trip, when time.Duration) Trip {
 	return t
 }
 
-// trips are paths whose round trip changes: another route, a handover, a satellite that passes on.
+// trips returns paths whose round trip changes: another route, a handover, or another satellite.
 func trips() (rows []Row) {
 	for _, c := range [][2]time.Duration{{20, 200}, {50, 150}, {150, 30}} {
 		for _, loss := range []float64{0, 0.01, 0.05} {
@@ -429,7 +431,7 @@ func trips() (rows []Row) {
 	return append(rows, handovers())
 }
 
-// handovers is a satellite's path: every 5 s another one takes over, with another rate and route, after a moment of darkness.
+// handovers returns a satellite's path: every 5 s another satellite takes over, with another rate and route, after a moment of darkness.
 func handovers() Row {
 	s := named(single(Path(50e6, 40*milli, 0.005, 2), 0), "50 or 25 Mbit/s, 0.5 %%, 40, 56, 46, 60 ms, jitter of 4 ms, another one every 5 s after 80 ms of darkness")
 	for i, trip := range []time.Duration{56, 46, 60, 40, 56, 46, 60} {
@@ -443,8 +445,8 @@ func handovers() Row {
 	}}
 }
 
-// stalls are paths that stand still for some time, again and again, and lose nothing by it: radio that scans or waits for the
-// medium, a host that takes its cores away.
+// stalls returns paths that stand still for some time, again and again, and lose nothing by it, as with a radio that scans or waits for the
+// medium, or a host that takes its cores away.
 func stalls() (rows []Row) {
 	for _, rate := range []int64{10e6, 50e6} {
 		for _, still := range []time.Duration{50 * milli, 100 * milli} {
@@ -484,7 +486,7 @@ func products() []Row {
 	}
 }
 
-// satellites is transfers over a geostationary satellite.
+// satellites returns transfers over a geostationary satellite.
 func satellites() (rows []Row) {
 	for _, rate := range []int64{2e6, 10e6, 50e6} {
 		for _, loss := range []float64{0, 0.01} {
@@ -495,8 +497,8 @@ func satellites() (rows []Row) {
 	return rows
 }
 
-// narrow is transfers, and the play of somebody else, over links on which a packet takes 10 to 40 ms. The handshake of QUIC over slower ones takes
-// so long that sealed sessions begin with small packets, which no row plays.
+// narrow returns transfers beside the play of somebody else, over links on which a packet takes 10 to 40 ms. Over slower links QUIC's handshake
+// takes so long that sealed sessions begin with small packets, which no row plays.
 func narrow() (rows []Row) {
 	const playRate = 30 * (100 + netsim.UDPOverhead) * 8
 	for _, rate := range []int64{256e3, 512e3, 1e6} {
@@ -572,7 +574,7 @@ func crowdsInWeather() (rows []Row) {
 	return rows
 }
 
-// near is a server in the same town: round trips of a few milliseconds, of which a second has hundreds, and queues as short.
+// near returns paths to a server in the same town: round trips of a few milliseconds, of which a second has hundreds, and queues as short.
 func near() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, rtt := range []time.Duration{3, 10} {
@@ -595,7 +597,7 @@ func near() (rows []Row) {
 	return append(rows, togetherNear()...)
 }
 
-// togetherNear is flows of ours that begin together over queues that are no deeper than what clocks blur.
+// togetherNear returns flows of ours that begin together over queues that are no deeper than what clocks blur.
 func togetherNear() (rows []Row) {
 	for _, rate := range []int64{100e6, 1e9} {
 		for _, n := range []int{2, 8} {
@@ -634,7 +636,7 @@ func neighbours() (rows []Row) {
 	return rows
 }
 
-// unqueued is neighbours on paths that drop what exceeds their rate before a queue stands that a round trip could show.
+// unqueued returns neighbours on paths that drop what exceeds their rate before there is a queue that a round trip could show.
 func unqueued() (rows []Row) {
 	const rate = 20e6
 	police, codel, short := Path(100e6, 50*milli, 0, 10), Path(rate, 100*milli, 0, 10), Path(rate, 50*milli, 0, 0)
@@ -651,7 +653,7 @@ func unqueued() (rows []Row) {
 	return rows
 }
 
-// neighbour puts each flows of ours and each of another kind on one path.
+// neighbour returns each flows of ours and each of another kind on one path.
 func neighbour(s Scene, family string, kind Kind, each int) Row {
 	s = s.With(each, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(each, Flow{Kind: kind, Begin: second}, 300*milli)
 	s.For = 50 * second
@@ -663,7 +665,7 @@ func neighbour(s Scene, family string, kind Kind, each int) Row {
 	}}
 }
 
-// shorts puts a short transfer a second beside a long one, and compares with New Reno in the place of ours.
+// shorts starts a short transfer every second beside a long one, and compares with New Reno in place of ours.
 func shorts() (rows []Row) {
 	const n = 12
 	for _, q := range []float64{1. / 4, 1} {
@@ -715,7 +717,7 @@ func play() (rows []Row) {
 	return slices.Concat(rows, playBesideAServer(), playBesideTwo(), playInTransfers(), leavers())
 }
 
-// leavers is play in the connection of a transfer beside which a New Reno has been, and has left a queue.
+// leavers returns play in the connection of a transfer beside which a New Reno has run and has left a queue.
 func leavers() (rows []Row) {
 	for _, rate := range []int64{1e6, 2e6, 5e6} {
 		for _, q := range []float64{2, 6} {
@@ -733,7 +735,7 @@ func leavers() (rows []Row) {
 	return rows
 }
 
-// playBesideAServer is play of somebody else beside downloads of one server, which find out together that the queue is theirs.
+// playBesideAServer returns play of somebody else beside downloads of one server, which find out together that the queue is theirs.
 func playBesideAServer() (rows []Row) {
 	for _, q := range []float64{1, 4} {
 		for _, n := range []int{8, 16} {
@@ -751,8 +753,8 @@ func playBesideAServer() (rows []Row) {
 	return rows
 }
 
-// playBesideTwo is play of somebody else beside two transfers over a home's link: downloads of one server, and of two, which know as little of each
-// other as uploads of two programs do.
+// playBesideTwo returns play of somebody else beside two transfers over a home's link: downloads of one server, and of two servers, which know as
+// little of each other as uploads of two programs do.
 func playBesideTwo() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6} {
 		for _, s := range []Scene{twoDownloads(rate), twoServers(rate)} {
@@ -773,7 +775,7 @@ func twoDownloads(rate int64) Scene {
 
 func twoServers(rate int64) Scene { return two(rate, "downloads of two servers") }
 
-// two is three players beside two transfers.
+// two returns three players beside two transfers.
 func two(rate int64, what string) Scene {
 	s := Path(rate, 50*milli, 0, 4).With(3, Flow{Kind: Play}, 0).With(2, Flow{Begin: second, Plays: true}, 700*milli)
 	s = named(s, "play beside two %s, %d Mbit/s", what, mbit(rate))
@@ -781,14 +783,14 @@ func two(rate int64, what string) Scene {
 	return s
 }
 
-// playInTransfers is play that shares its connection with a transfer.
+// playInTransfers returns play that shares its connection with a transfer.
 func playInTransfers() (rows []Row) {
 	for _, rate := range []int64{2e6, 10e6, 50e6} {
 		for _, rtt := range []time.Duration{20 * milli, 50 * milli, 100 * milli} {
 			s := named(Path(rate, rtt, 0, 1).With(1, Flow{Begin: 2 * second, Plays: true}, 0), "play in the connection of a transfer, %d Mbit/s %v", mbit(rate), rtt)
 			s.For = 30 * second
 			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
-				most := rtt/4 + 4*maxPacket*8*second/time.Duration(rate) // of a look, of the packets for which cruising steers, and of one that leaves
+				most := rtt/4 + 4*maxPacket*8*second/time.Duration(rate) // queues of a look, of the aim, and of a packet being sent
 				return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-rtt/2).Seconds()*1e3, most.Seconds()*1e3),
 					atLeast("used", r.Flows[0].Rate(5*second, 30*second)/float64(rate), 0.9)}
 			}})
@@ -822,7 +824,7 @@ func starts() (rows []Row) {
 	return rows
 }
 
-// rushes are [rush] over paths of which each flow's part is worth a start, in weather and without.
+// rushes returns [rush] over paths of which each flow's part is worth a start, with jitter and clumps and without.
 func rushes() (rows []Row) {
 	swaying, clumped := Path(50e6, 100*milli, 0, 1), Path(20e6, 50*milli, 0, 1)
 	swaying.There.Jitter, swaying.Back.Jitter = 5*milli, 5*milli
@@ -843,11 +845,11 @@ func rushes() (rows []Row) {
 	return rows
 }
 
-// leastPart is twice what each flow may always have in flight, which is four packets. Where fair shares are smaller, the least windows
-// alone fill the queue, however a start begins.
+// leastPart is twice what each flow may always have in flight, which is four packets. If fair shares are smaller, the least windows alone fill
+// the queue, however a start begins.
 const leastPart = 2 * 4 * maxPacket
 
-// rush is n transfers that begin within 50 ms, from one server or from as many, and last 5 s in fair parts.
+// rush returns n transfers that begin within 50 ms, from one server or from as many, and last 5 s in fair parts.
 func rush(path Scene, n int, oneServer bool) Row {
 	bytes := int(path.There.Rate) / 8 * 5 / n
 	s := path.With(n, Flow{Begin: second, Bytes: bytes}, 50*milli/time.Duration(n))
@@ -868,7 +870,8 @@ func rush(path Scene, n int, oneServer bool) Row {
 	}}
 }
 
-// downloads are players that fetch the same at the same moment, as when a match begins, while they play, or have yet to; one more only plays.
+// downloads returns players that fetch the same data at the same moment, as when a match begins, while they play, or before they do; one more
+// player only plays.
 func downloads(n int, plays bool) Row {
 	beside := "behind a lobby"
 	if plays {
