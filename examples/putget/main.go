@@ -1,8 +1,8 @@
-// Putget puts files on a server and gets them back, to learn from. What was interrupted goes on where it stopped.
+// Putget puts files on a server and gets them back. It is an example to learn from. An interrupted transfer continues where it stopped.
 //
 //	putget serve DIR TOKEN ADDR                 prints the address and the certificate's fingerprint
 //	putget put ADDR FINGERPRINT TOKEN FILE
-//	putget get ADDR FINGERPRINT TOKEN NAME      into this folder
+//	putget get ADDR FINGERPRINT TOKEN NAME      into the current folder
 package main
 
 import (
@@ -23,21 +23,22 @@ import (
 	"github.com/quivernet/quiver/stream/disk"
 )
 
-// Both ends share a desk that the server spawns for each client, what the client asks there, and files that travel either way.
+// Both ends declare a class, Desk, of which the server spawns one actor for each client, the requests that a client makes to its desk, and the
+// blobs that either end sends.
 var (
 	Desk  = rpc.NewClass("Desk")
-	Keep  = rpc.ServerRequest[File, rpc.None](Desk, "Keep")       // what I have sent is to be called so
-	Fetch = rpc.ServerRequest[File, stream.Digest](Desk, "Fetch") // send me what is called so
+	Keep  = rpc.ServerRequest[File, rpc.None](Desk, "Keep")       // the file that I have sent gets this name
+	Fetch = rpc.ServerRequest[File, stream.Digest](Desk, "Fetch") // send me the file with this name
 	Files = stream.NewBlob("files")
 )
 
-// File names a content.
+// A File is a file's name and the digest of its content.
 type File struct {
 	Name   string `quiver:"max=255"`
 	Digest stream.Digest
 }
 
-// Validate is asked on both sides before any handler.
+// Validate runs on both ends before any handler.
 func (f File) Validate() error {
 	if f.Name != filepath.Base(f.Name) || !filepath.IsLocal(f.Name) || f.Name[0] == '.' {
 		return fmt.Errorf("%q is no file's name", f.Name)
@@ -45,33 +46,34 @@ func (f File) Validate() error {
 	return nil
 }
 
-// place is a server or a client: a folder, and a world that streams.
+// A place is the server or a client: a folder, and a world that streams.
 type place struct {
 	dir     string
-	parts   *disk.Store // what is on its way here
+	parts   *disk.Store // files that are being received, and those that have no name yet
 	world   *rpc.World
 	streams *stream.Streams
 }
 
-// mostServed bounds the bytes of a file that a server takes, and of all that it keeps beside the names.
+// mostServed is how many bytes of a file the server accepts, and how many it keeps in parts in all.
 const mostServed = 1 << 30
 
-// mostAtOnce bounds the files that a server reads for one client at a time, whatever that asks for and no longer waits for.
+// mostAtOnce is how many files the server reads for one client at a time, even if that client asks for more, or no longer waits for them.
 const mostAtOnce = 4
 
-// newPlace makes a place that takes files of at most most bytes each, and keeps at most as much in parts; negative = no limit.
+// newPlace returns a place that accepts files of at most most bytes each, and keeps at most as much in parts; negative = no limit.
 func newPlace(dir string, most int64, config rpc.Config) (p *place, err error) {
 	p = &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
 	p.parts.MaxBytes, p.parts.MaxIdentityBytes = most, most
-	config.Sealed = true // packets of our own beside QUIC's, which random loss does not stop
+	config.Sealed = true // sealed packets, where the peer has them too: random loss hardly slows them down
 	if p.world, err = rpc.NewWorld(config); err == nil {
-		// A store refuses nothing: what does not fit travels in vain. Each file that waits to be sent is open.
+		// MaxBytes refuses files that are larger than the store, because the store refuses no transfer: it only does not keep the content.
+		// MaxQueued is small because each file that waits to be sent is open.
 		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: most, MaxQueued: mostAtOnce})
 	}
 	return p, err
 }
 
-// send starts to send a file under its digest as key: what came before a connection died does not travel again.
+// send starts to send a file, with its digest as key: what has arrived before a connection is lost is not sent again.
 func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stream.Digest, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -90,7 +92,8 @@ func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stre
 	return t, digest, nil
 }
 
-// serve lets clients with the token put and get the files of dir until ctx ends. ready is told where it listens.
+// serve lets clients that have the token put and get the files of dir until ctx ends. It calls ready with the address that it listens on and the
+// certificate's fingerprint.
 func serve(ctx context.Context, dir, token, addr string, ready func(addr, fingerprint string)) error {
 	p, err := newPlace(dir, mostServed, rpc.Config{
 		MaxRequests: mostAtOnce,
@@ -100,7 +103,7 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 			}
 			return "", err
 		},
-		OnConnect: func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(Desk, c) }, // fails with the connection only
+		OnConnect: func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(Desk, c) }, // fails only if the connection has ended
 	})
 	if err != nil {
 		return err
@@ -108,7 +111,7 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	Files.Handle(p.streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) }) // the store keeps it
 	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
 	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
-		Keep.Go(call, func(context.Context) (rpc.None, error) { // disks are slow, and a tick never waits
+		Keep.Go(call, func(context.Context) (rpc.None, error) { // not in the tick: a disk may be slow, and the tick must not wait
 			err := p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
 			if errors.Is(err, fs.ErrNotExist) {
 				err = errors.New("it was not kept: others are being put that leave it no room, or the same is")
@@ -125,7 +128,7 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 		})
 		return none, nil
 	})
-	certificate, err := cert.Load(filepath.Join(dir, ".certificate")) // made on the first start
+	certificate, err := cert.Load(filepath.Join(dir, ".certificate")) // created on the first start
 	if err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	return p.world.Run(ctx)
 }
 
-// visit connects, puts or gets what name says when the server has spawned the desk, and leaves.
+// visit connects, waits until the server has spawned the desk, puts or gets the file name, and disconnects.
 func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string) error {
 	pin, err := cert.Pinned(fingerprint)
 	if err != nil {
@@ -149,7 +152,7 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 		return err
 	}
 	desks, files := make(chan *rpc.Actor, 1), make(chan *stream.IncomingBlob, 1)
-	Files.Handle(p.streams, func(in *stream.IncomingBlob) { files <- in }) // one at a time is asked for
+	Files.Handle(p.streams, func(in *stream.IncomingBlob) { files <- in }) // this client asks for one at a time
 	rpc.Bind(p.world, Desk, func(a *rpc.Actor) *place { desks <- a; return p })
 	go p.world.Run(ctx)
 	conn, err := rpc.Dial(ctx, addr, pin, p.world)
@@ -168,7 +171,8 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	}
 }
 
-// put sends a file until the server has it under its name: a client who puts the same may take the one copy that the store keeps.
+// put sends a file until the server has it under its name. It may have to try again: a client that puts the same content may take the only copy
+// that the store keeps.
 func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
 	for tries := 3; ; tries-- {
 		t, digest, err := p.send(desk.Conn(), path)
@@ -184,7 +188,7 @@ func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
 	}
 }
 
-// get fetches a file, and returns when it is there.
+// get fetches a file, and returns once it is in the folder.
 func (p *place) get(ctx context.Context, desk *rpc.Actor, name string, files <-chan *stream.IncomingBlob) error {
 	digest, err := Fetch.Ask(ctx, desk, File{Name: name})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// controller is AMyPlayerController, at either end: the server spawns one for each client, and the client has a copy of its own.
+// A controller is AMyPlayerController, on either end: the server spawns one for each client, and the client has a copy of its own.
 type controller struct {
 	actor *rpc.Actor
 
@@ -15,11 +15,11 @@ type controller struct {
 	chunksToSend, chunksSent int      // ChunksToSend, ChunksSent
 	peak                     int      // the most entries that were ever outstanding, for the story
 
-	received []MyData // what ClientReceiveData or ServerReceiveData brought
-	all      bool     // ClientNotifyAllDataReceived or ServerNotifyAllDataReceived came
+	received []MyData // elements that ClientReceiveData or ServerReceiveData has delivered
+	all      bool     // ClientNotifyAllDataReceived or ServerNotifyAllDataReceived was called
 }
 
-// bindController binds the net functions' _Implementations. A client may call Server RPCs of what it owns only.
+// bindController binds the net functions' _Implementations. A client may call Server RPCs only of actors that it owns.
 func bindController(w *rpc.World) *rpc.Binding[*controller] {
 	b := rpc.Bind(w, PlayerController, func(a *rpc.Actor) *controller { return &controller{actor: a} })
 	rpc.On(b, ClientReceiveData, (*controller).receiveData)
@@ -30,7 +30,7 @@ func bindController(w *rpc.World) *rpc.Binding[*controller] {
 	return b
 }
 
-// mayReceiveData is ServerReceiveData_Validate: what a client may make the server keep has an end.
+// mayReceiveData is ServerReceiveData_Validate: it limits how much a client can make the server keep.
 func (c *controller) mayReceiveData(_ *rpc.Call, data []MyData) error {
 	if most := 2 * elements; len(c.received)+len(data) > most {
 		return fmt.Errorf("over %d elements", most)
@@ -38,25 +38,28 @@ func (c *controller) mayReceiveData(_ *rpc.Call, data []MyData) error {
 	return nil
 }
 
-// receiveData is ClientReceiveData_Implementation, and ServerReceiveData_Implementation.
+// receiveData is ClientReceiveData_Implementation and ServerReceiveData_Implementation.
 func (c *controller) receiveData(_ *rpc.Call, data []MyData) {
 	c.received = append(c.received, data...)
 }
 
-// notifyAllDataReceived is ClientNotifyAllDataReceived_Implementation. RPCs of one actor are ordered: all data came before.
+// notifyAllDataReceived is ClientNotifyAllDataReceived_Implementation and its server's counterpart. RPCs of one actor are ordered, so all data
+// has arrived before.
 func (c *controller) notifyAllDataReceived(*rpc.Call, rpc.None) { c.all = true }
 
+// result returns what has arrived, and whether that is everything.
 func (c *controller) result() (data []MyData, all bool) { return c.received, c.all }
 
-// receiveDataInServer is ReceiveDataInServer: ChunksToSend other than 0 starts the streaming.
+// receiveDataInServer is ReceiveDataInServer: it starts the streaming by setting ChunksToSend.
 func (c *controller) receiveDataInServer(data []MyData) {
 	c.dataToStream, c.chunksToSend, c.chunksSent = data, chunks(len(data)), 0
 }
 
-// tickActor is TickActor with HasAuthority: while NumOutRec is below half of RELIABLE_BUFFER the next subarray leaves, and behind the
-// last one a call that says so. The test stands before each subarray, so that the peak is half of the buffer - 1 + the entries of one,
-// and one more for the last call.
-// The article's listing notifies in every tick once ChunksToSend is 0; this one does when there was something to send.
+// tickActor is TickActor with HasAuthority. While NumOutRec is below half of RELIABLE_BUFFER it sends the next subarray, and after the last one a
+// call that says so. It checks NumOutRec before each subarray, so the peak is half of the buffer - 1 + the entries of one subarray, and one more
+// for the last call.
+//
+// The article's listing notifies in every tick once ChunksToSend is 0. This one notifies once, and only if there was something to send.
 func (c *controller) tickActor() error {
 	if c.chunksToSend == 0 {
 		return nil
@@ -77,8 +80,8 @@ func (c *controller) tickActor() error {
 	return ClientNotifyAllDataReceived.Call(c.actor, rpc.None{})
 }
 
-// sendToServer sends the other way, by stream.Calls, which is tickActor for any RPC. It learns ElementSize from the type, and has a second gate
-// besides NumOutRec: on a slow path, half a reliable buffer of bulk would hold up play for seconds.
+// sendToServer sends in the other direction with stream.Calls, which is tickActor for any RPC. stream.Calls learns ElementSize from the type.
+// Besides NumOutRec it has a second gate: on a slow path, half a reliable buffer of bulk would delay play for seconds.
 func (c *controller) sendToServer(data []MyData) (*stream.Calling, error) {
 	return stream.Calls(ServerReceiveData, c.actor, data, stream.CallsConfig{End: ServerNotifyAllDataReceived})
 }

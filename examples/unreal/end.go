@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// end is the server or a client: a world, and what came by topics.
+// An end is the server or a client: a world, and what has arrived by topics.
 type end struct {
 	world       *rpc.World
 	streams     *stream.Streams
@@ -25,6 +25,7 @@ type end struct {
 	failed  error
 }
 
+// newEnd returns an end whose world handles all calls and topics of the story.
 func newEnd(config rpc.Config) *end {
 	e := &end{log: &journal{}}
 	config.Logger = slog.New(slog.NewTextHandler(e.log, nil))
@@ -38,21 +39,22 @@ func newEnd(config rpc.Config) *end {
 	return e
 }
 
-// collect appends what comes, on the world's goroutine.
+// collect appends the elements that arrive, on the world's goroutine.
 func collect[T any](topic *stream.Array[T], streams *stream.Streams, into *[]T) {
 	topic.Handle(streams, func(in *stream.IncomingArray[T]) {
 		in.OnBatch(func(batch []T) { *into = append(*into, batch...) })
 	})
 }
 
-// load reads a blob, and posts what it held to the game.
+// load reads a blob on its own goroutine, and posts its value to the world's.
 func (e *end) load(in *stream.IncomingBlob) {
 	var save []MyData
 	err := receiveBytes(in, &save)
 	e.world.Post(func() { e.save, e.failed = save, err })
 }
 
-// newServer spawns a controller for each client (AGameModeBase::Login), and ticks them all (TickActor) before packets leave.
+// newServer returns a server that spawns a controller for each client (AGameModeBase::Login), and ticks all of them (TickActor) before packets
+// are sent.
 func newServer(config rpc.Config) *end {
 	config.OnConnect = func(w *rpc.World, conn *rpc.Conn) { w.Spawn(PlayerController, conn) }
 	e := newEnd(config)
@@ -66,7 +68,7 @@ func newServer(config rpc.Config) *end {
 	return e
 }
 
-// controller returns the one client's controller, at the server or as the client's copy; nil while there is none.
+// controller returns the controller of the only client, on the server or as the client's copy; nil = there is none.
 func (e *end) controller() *controller {
 	for _, c := range e.controllers.All() {
 		return c
@@ -74,7 +76,7 @@ func (e *end) controller() *controller {
 	return nil
 }
 
-// journal keeps what an end logs, which any goroutine may do.
+// A journal keeps what an end logs. Any goroutine may log.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -86,7 +88,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// find is the first line with that word but for its time, or empty.
+// find returns the first line with that word, without its time, or "".
 func (j *journal) find(word string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

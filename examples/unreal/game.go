@@ -1,9 +1,9 @@
-// Unreal is the article on streaming data over Unreal's reliable RPCs, in Go: its game mode and its player controller, the two
-// ways that fail, and the one that works. It is for those who know the original: a comment names what stands there in Unreal.
+// Unreal is the article on streaming data over Unreal's reliable RPCs, in Go: its game mode and its player controller, the two ways that fail,
+// and the one that works. It is for readers who know the original: comments name what Unreal calls each thing.
 //
-// Read it in this order: game.go has what both ends declare, gamemode.go what fails, controller.go what works, nested.go arrays
-// inside of arrays, bytes.go the exercise at the article's end, end.go a server and a client, story.go what is played, main.go the
-// sockets. unreal_test.go plays the same, most of it in virtual time.
+// Read the files in this order: game.go declares what both ends share, gamemode.go is what fails, controller.go is what works, nested.go sends
+// arrays inside of arrays, bytes.go is the exercise at the article's end, end.go is a server or a client, story.go is what is played, and main.go
+// connects it over sockets. unreal_test.go plays the same, most of it in virtual time.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// MyData is FMyData: an element without anything inside.
+// MyData is FMyData: an element that contains no array.
 type MyData struct {
 	ID      uint32
 	X, Y, Z float32
@@ -19,14 +19,14 @@ type MyData struct {
 
 const (
 	maxBytesPerRPC = 32 << 10 // MaxBytesPerRPC: half of NetMaxConstructedPartialBunchSizeBytes
-	// elementSize is ElementSize, the pessimistic sizeof: as it travels, a struct has a byte in front and these fields up to 5 each.
+	// elementSize is ElementSize, the pessimistic sizeof: encoded, a struct has one byte in front and these fields take up to 5 each.
 	elementSize = 1 + 4*5
 	maxChunk    = maxBytesPerRPC / elementSize // MAXCHUNKSIZE, in elements
 
-	elements = 40_000 // of Data: 26 RPCs, where the reliable buffer has place for 8
+	elements = 40_000 // elements of Data: 26 RPCs, while the reliable buffer has room for 8
 )
 
-// AMyPlayerController: a class and its net functions are variables here, declared once for both ends.
+// AMyPlayerController: here a class and its net functions are variables, declared once for both ends.
 var (
 	PlayerController = rpc.NewClass("PlayerController")
 
@@ -36,7 +36,7 @@ var (
 	ServerNotifyAllDataReceived = rpc.Server[rpc.None](PlayerController, "ServerNotifyAllDataReceived", rpc.Reliable) // UFUNCTION(Server, Reliable)
 )
 
-// Topics of the streamer need no actor and no RPCs of the game's: see nested.go and bytes.go.
+// Topics of the streamer need no actor, and no RPCs of the game: see nested.go and bytes.go.
 var (
 	Bounded  = stream.NewArray[BoundedStruct]("bounded")
 	Structs  = stream.NewArray[Struct]("structs")
@@ -44,7 +44,7 @@ var (
 	SaveGame = stream.NewBlob("savegame")
 )
 
-// makeData is the Data that the game mode has, or the client.
+// makeData returns Data for the game mode, or for a client.
 func makeData(n int) []MyData {
 	data := make([]MyData, n)
 	for i := range data {

@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// play tells the story over loopback.
+// play plays the story over loopback.
 func play(w io.Writer, weather emulation.Settings) error {
 	config := rpc.Config{Sealed: true}
 	if weather != (emulation.Settings{}) {
@@ -41,7 +41,7 @@ func play(w io.Writer, weather emulation.Settings) error {
 	return s.tell(w, config)
 }
 
-// sockets is a network on loopback.
+// A sockets is a network over loopback.
 type sockets struct {
 	addr, pin string
 	worlds    []*rpc.World
@@ -54,7 +54,7 @@ func (n *sockets) join(w *rpc.World) error {
 	}
 	n.worlds = append(n.worlds, w)
 	joined := make(chan error, 1)
-	go func() { // Dial waits, and the worlds must tick meanwhile
+	go func() { // Dial waits for the server, so the worlds must tick meanwhile
 		_, err := rpc.Dial(context.Background(), n.addr, pin, w)
 		joined <- err
 	}()
@@ -79,7 +79,7 @@ func (n *sockets) until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// close ends all connections, the clients' first.
+// close closes all connections, the clients' first.
 func (n *sockets) close() {
 	for _, w := range slices.Backward(n.worlds) {
 		_ = w.Close(context.Background(), rpc.HostClosedConnection, "the story is over")

@@ -2,19 +2,19 @@ package main
 
 import "github.com/quivernet/quiver/stream"
 
-// BoundedStruct is FMyStruct with its inner array counted at its most. The tag is InnerArrayMaxSize, and the pessimistic size follows
-// from it: NewArray panics without one, and an element that breaks it ends its transfer with stream.ErrTooLarge. Short inner arrays
-// waste room, for an RPC takes as many elements as fit at their most.
+// A BoundedStruct is FMyStruct with its inner array at its greatest size. The tag is InnerArrayMaxSize, and the pessimistic size follows from it.
+// NewArray panics without such a tag, and an element that exceeds it ends its transfer with stream.ErrTooLarge. Short inner arrays waste room,
+// because an RPC has as many elements as fit at their greatest size.
 type BoundedStruct struct {
 	ID    uint32
 	Inner []float32 `quiver:"max=100"`
 }
 
-// Struct is FMyStruct whose inner array is sent separately: how many of the floats that follow are its.
+// A Struct is FMyStruct whose inner array is sent separately: Inner is how many of the floats that follow belong to it.
 type Struct struct{ ID, Inner uint32 }
 
-// sendNested sends elements with their inner arrays in both ways. A topic is an RPC and its TickActor in one, on channels of its own;
-// nothing is ordered between topics.
+// sendNested sends elements with their inner arrays in both ways. A topic is an RPC and its TickActor in one, on channels of its own. There is no
+// order between topics.
 func sendNested(peer *stream.Peer, all []BoundedStruct) (transfers []*stream.Transfer, err error) {
 	bounded, err := Bounded.Start(peer, all)
 	if err != nil {
@@ -29,7 +29,7 @@ func sendNested(peer *stream.Peer, all []BoundedStruct) (transfers []*stream.Tra
 	return []*stream.Transfer{bounded, structs, floats}, err
 }
 
-// separate makes two arrays of elements without anything inside, which need no bound.
+// separate returns two arrays of elements that contain no arrays, and so need no bound.
 func separate(all []BoundedStruct) (structs []Struct, floats []float32) {
 	for _, s := range all {
 		structs = append(structs, Struct{ID: s.ID, Inner: uint32(len(s.Inner))})
@@ -38,7 +38,7 @@ func separate(all []BoundedStruct) (structs []Struct, floats []float32) {
 	return structs, floats
 }
 
-// join undoes it when both have come. A count from the other end is looked at before it is used.
+// join reverses separate once both arrays have arrived. It checks each count before it uses it, because the counts come from the other end.
 func join(structs []Struct, floats []float32) (all []BoundedStruct) {
 	for _, s := range structs {
 		n := int(min(int64(s.Inner), int64(len(floats))))

@@ -12,24 +12,24 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// network lets the worlds tick: on sockets, or in a test in virtual time. All of the game runs on the goroutine that calls it, as on
-// Unreal's game thread.
+// A network connects the worlds and lets them tick: over sockets, or in a test in virtual time. All of the game runs on the goroutine that calls
+// it, as on Unreal's game thread.
 type network interface {
-	join(w *rpc.World) error                                    // connects a client's world to the server's
-	until(limit time.Duration, done func() bool) (reached bool) // ticks all worlds until done reports true
+	join(w *rpc.World) error                                    // connects a client's world to the server's, and returns once it has joined
+	until(limit time.Duration, done func() bool) (reached bool) // ticks all worlds until done returns true, or limit has passed
 }
 
-// stage is where the story is played: the server, and one client at a time.
+// A stage is where the story is played: the server, and one client at a time.
 type stage struct {
 	network
 	server, client *end
 	mode           gameMode
 }
 
-// patience is for the worst of the emulated networks.
+// patience is long enough for the worst of the emulated networks.
 const patience = 2 * time.Minute
 
-// wait ticks until done reports true; the server's failure ends it as well.
+// wait ticks until done returns true, or until the server has failed.
 func (s *stage) wait(done func() bool) error {
 	if !s.until(patience, func() bool { return done() || s.server.failed != nil }) {
 		return errors.New("it does not end")
@@ -37,7 +37,8 @@ func (s *stage) wait(done func() bool) error {
 	return s.server.failed
 }
 
-// end waits for a stream.Calling to have sent all, or for a stream.Transfer, which ends when the far application has all.
+// end waits until a stream.Calling has sent everything, or until a stream.Transfer has ended, which it does once the peer's application has
+// everything.
 func (s *stage) end(t interface {
 	Done() <-chan struct{}
 	Err() error
@@ -52,7 +53,7 @@ func (s *stage) end(t interface {
 	}), t.Err())
 }
 
-// whole waits until got says that all is there, and compares.
+// whole waits until got reports that all elements have arrived, and compares them with those sent.
 func (s *stage) whole(got func() ([]MyData, bool)) error {
 	err := s.wait(func() bool { _, all := got(); return all })
 	if data, _ := got(); err == nil && !slices.Equal(data, s.mode.data) {
@@ -61,7 +62,7 @@ func (s *stage) whole(got func() ([]MyData, bool)) error {
 	return err
 }
 
-// enter has a new client come in, and waits until it has its controller.
+// enter connects a new client, and waits until it has its controller.
 func (s *stage) enter(config rpc.Config) error {
 	s.client = newEnd(config)
 	if err := s.join(s.client.world); err != nil {
@@ -70,20 +71,20 @@ func (s *stage) enter(config rpc.Config) error {
 	return s.wait(func() bool { return s.client.controller() != nil })
 }
 
-// overflow plays sendInALoop in a Dispatch, as a game would, and waits until the client has heard why it is alone.
+// overflow plays sendInALoop in a Dispatch, as a game would, and waits until the client has logged why it was disconnected.
 func (s *stage) overflow() (sent int, err error) {
 	s.server.world.Post(func() { sent, err = s.mode.sendInALoop(s.server.controller()) })
 	waited := s.wait(func() bool { return s.server.controller() == nil && s.client.log.find("disconnected") != "" })
 	return sent, errors.Join(err, waited)
 }
 
-// download plays sendDataTo.
+// download plays sendDataTo, from the server to the client.
 func (s *stage) download() error {
 	s.mode.sendDataTo(s.server.controller())
 	return s.whole(s.client.controller().result)
 }
 
-// upload plays sendToServer.
+// upload plays sendToServer, from the client to the server.
 func (s *stage) upload() error {
 	calling, err := s.client.controller().sendToServer(s.mode.data)
 	if err == nil {
@@ -95,7 +96,7 @@ func (s *stage) upload() error {
 	return s.whole(s.server.controller().result)
 }
 
-// nested sends elements with inner arrays to the client, bounded and separately at the same time.
+// nested sends elements with inner arrays to the client, in both ways at the same time: bounded, and separately.
 func (s *stage) nested() error {
 	all, peer := makeNested(2000), s.server.streams.Peer(s.server.world.Conns()[0])
 	transfers, err := sendNested(peer, all)
@@ -121,10 +122,10 @@ func (s *stage) bytes() error {
 	return s.whole(func() ([]MyData, bool) { return s.server.save, s.server.save != nil })
 }
 
-// folded is a line of the story: it ends between words, before the 100th column.
+// folded matches a line of the story: it ends between words, before the 100th column.
 var folded = regexp.MustCompile(`(.{1,96})(?: |$)`)
 
-// tell plays everything and says what became of it. Its error is of what went another way than in the article.
+// tell plays everything and prints what happened. It returns an error if that is not what the article says.
 func (s *stage) tell(w io.Writer, config rpc.Config) error {
 	say := func(format string, args ...any) {
 		fmt.Fprint(w, folded.ReplaceAllString(fmt.Sprintf(format, args...), "   $1\n"))
