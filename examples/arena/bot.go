@@ -10,11 +10,11 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// bot is a client: a world of its own, in which the server opens copies of the actors that are relevant for it.
+// A bot is a client: a world of its own, in which the server opens copies of the actors that are relevant to it.
 type bot struct {
 	world    *rpc.World
 	fighters *rpc.Binding[*proxy]
-	self     *proxy // the fighter that it owns (ROLE_AutonomousProxy); the others are ROLE_SimulatedProxy
+	self     *proxy // the fighter that it owns (ROLE_AutonomousProxy); the others are ROLE_SimulatedProxy; nil = none yet
 	felt     *felt
 	who      string
 	random   *rand.Rand
@@ -22,29 +22,29 @@ type bot struct {
 	goal  Spot
 	fired Stamp
 	booms int
-	kills uint16 // by the scores
+	kills uint16 // its kills, by the scores
 
 	needsLevel bool
-	hasLevel   chan error // has one when the download has ended
+	hasLevel   chan error // receives the result of the download
 }
 
-// proxy is a client's object of a Fighter actor: what the server last told of it.
+// A proxy is a client's object of a Fighter actor: what the server has last sent about it.
 type proxy struct {
 	actor  *rpc.Actor
 	pose   Pose
 	opened time.Time
 }
 
-// newBot makes a client's world. Who drives it calls tick between Dispatch and Flush.
+// newBot returns a client. The caller drives its world, and calls tick between Dispatch and Flush.
 func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	b := &bot{felt: felt, who: who, random: rand.New(rand.NewPCG(seed, 1)), hasLevel: make(chan error, 1)}
 	b.needsLevel = who == "joiner"
 	b.world = must(rpc.NewWorld(config))
 	b.fighters = rpc.Bind(b.world, FighterClass, b.open)
 	rpc.Replicate(b.fighters, FighterPose, func(p *proxy) *Pose { return &p.pose })
-	rpc.OnRep(b.fighters, FighterPose, func(p *proxy, old Pose) { // OnRep_Pose, after all fields of a packet
+	rpc.OnRep(b.fighters, FighterPose, func(p *proxy, old Pose) { // OnRep_Pose, after all fields of a packet are set
 		if p == b.self && p.pose.Health > 0 && old.Health == 0 {
-			b.goal = b.anywhere() // it got up: away from here
+			b.goal = b.anywhere() // it got up: walk away from here
 		}
 	})
 	feel := func(_ *proxy, call *rpc.Call, wound Wound) {
@@ -52,7 +52,7 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	}
 	rpc.On(b.fighters, Hit, feel)
 	rpc.On(b.fighters, Landed, feel)
-	rpc.On(b.fighters, Killed, func(*proxy, *rpc.Call, rpc.Ref) {}) // a game turns its camera to who that was
+	rpc.On(b.fighters, Killed, func(*proxy, *rpc.Call, rpc.Ref) {}) // a game turns its camera to the killer
 	rpc.On(b.fighters, Boom, func(*proxy, *rpc.Call, Spot) { b.booms++ })
 
 	matches := rpc.Bind(b.world, MatchClass, func(*rpc.Actor) *match { return &match{} })
@@ -66,7 +66,7 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	return b
 }
 
-// open makes the object of a fighter that came into sight. Its pose is not there yet: what needs that waits for OnRep.
+// open makes the object of a fighter that has become relevant. Its pose has not arrived yet; code that needs it waits for OnRep.
 func (b *bot) open(a *rpc.Actor) *proxy {
 	p := &proxy{actor: a, opened: time.Now()}
 	if a.Owned() {
@@ -75,12 +75,12 @@ func (b *bot) open(a *rpc.Actor) *proxy {
 	return p
 }
 
-// tick plays: it looks, walks and shoots.
+// tick plays: the bot looks, walks and shoots.
 func (b *bot) tick(now time.Time) {
 	if b.self == nil || !b.self.actor.Alive() {
 		return
 	}
-	if b.needsLevel { // only senders start a transfer: who wants one asks by a call of the game
+	if b.needsLevel { // only senders start a transfer, so a receiver asks for it by a call of the game
 		b.needsLevel = Download.Call(b.self.actor, rpc.None{}) != nil
 	}
 	target := b.look(now)
@@ -88,7 +88,7 @@ func (b *bot) tick(now time.Time) {
 	b.shoot(target, StampOf(now))
 }
 
-// look returns the nearest of those who stand, nil if there is none. What left its sight is not in All any more.
+// look returns the nearest fighter that stands, nil if there is none. All does not include fighters that are no longer relevant.
 func (b *bot) look(now time.Time) (nearest *proxy) {
 	here := b.self.pose.Spot()
 	for _, p := range b.fighters.All() {
@@ -116,7 +116,7 @@ func (b *bot) walk(target *proxy) {
 	if target != nil {
 		input.Target = target.actor.Ref()
 	}
-	Steer.Call(b.self.actor, input) // an error says that the actor or the connection is gone
+	Steer.Call(b.self.actor, input) // an error means that the actor or the connection is closed
 }
 
 func (b *bot) shoot(target *proxy, now Stamp) {
@@ -130,7 +130,7 @@ func (b *bot) shoot(target *proxy, now Stamp) {
 
 func (b *bot) anywhere() Spot { return Spot{b.random.Float32() * Side, b.random.Float32() * Side} }
 
-// receive takes the level on a goroutine of its own, where a game would write it to disk. OnEnd comes back to the world's.
+// receive reads the level on a goroutine of its own, where a game would write it to disk. OnEnd runs on the world's goroutine.
 func (b *bot) receive(in *stream.IncomingBlob) {
 	in.OnEnd(func(err error) { b.hasLevel <- err })
 	go io.Copy(io.Discard, in)

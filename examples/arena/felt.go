@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// What players feel: how old is what they see, and how long a reliable call from the server is on its way. That of a fighter
-// that has just come into sight stands apart: its first updates wait for a round trip, until the server knows that it is open.
+// What players feel: the age of what they see, and how long a reliable call from the server takes. The age of a fighter that has just become
+// relevant is counted separately: its first updates wait for a round trip, until the server knows that it is open.
 const (
 	age   = "age"
 	fresh = "age of newcomers"
@@ -21,10 +21,10 @@ const (
 
 type feeling struct{ who, when, what string }
 
-// felt gathers it. Both ends stand in one program and so on one clock, which is why a way can be measured at all.
+// A felt collects these times. Both ends run in one program and so share a clock; that is why the time of one way can be measured at all.
 type felt struct {
 	mu      sync.Mutex // players may tick on goroutines of their own
-	when    string     // empty: nothing is measured
+	when    string     // the part of the match; "" = nothing is measured
 	samples map[feeling][]time.Duration
 }
 
@@ -37,6 +37,7 @@ func (f *felt) begin(when string) {
 	f.when = when
 }
 
+// add adds a sample of what who felt.
 func (f *felt) add(who, what string, d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +47,7 @@ func (f *felt) add(who, what string, d time.Duration) {
 	}
 }
 
-// percentile returns 0 without samples.
+// percentile returns the p-th percentile of some samples, or 0 if there are none.
 func (f *felt) percentile(who, when, what string, p int) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +58,7 @@ func (f *felt) percentile(who, when, what string, p int) time.Duration {
 	return sorted[len(sorted)*p/100]
 }
 
-// print writes a table in milliseconds.
+// print writes a table of percentiles in milliseconds.
 func (f *felt) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "ms\tage p50\tp99\tof newcomers p50\tp99\tway of a call p50\tp99\t")

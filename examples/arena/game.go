@@ -1,8 +1,8 @@
-// Arena is a shooter without graphics: 16 bots fight at 30 Hz, and one more joins late and downloads the level while it plays. All
-// of them share the server's uplink of 20 Mbit/s, on a bad network. At the end it prints what the players felt of the download.
+// Arena is a shooter without graphics: 16 bots fight at 30 Hz, and one more joins late and downloads the level while it plays. All of them share
+// the server's uplink of 20 Mbit/s, on a bad network. At the end it prints what the players felt of the download.
 //
-// Read it in this order: game.go has what both ends declare, server.go the authority, bot.go a player, felt.go the measuring,
-// main.go puts all on sockets. arena_test.go plays the same match in virtual time.
+// Read the files in this order: game.go declares what both ends share, server.go is the authority, bot.go is a player, felt.go measures, and
+// main.go connects everything over sockets. arena_test.go plays the same match in virtual time.
 package main
 
 import (
@@ -20,19 +20,19 @@ const (
 	LevelSize = 4 << 20
 
 	Side     = 300 // the arena is a square from 0 to Side
-	Sight    = 100 // so that everybody sees about half of the others
-	Speed    = 8.0 // a second
+	Sight    = 100 // so that each player sees about half of the others
+	Speed    = 8.0 // metres a second
 	Reach    = 80
 	Health   = 100
 	Damage   = 2
 	Magazine = 60
 	Cooldown = 100 * time.Millisecond
 	Reload   = 2 * time.Second
-	Down     = 3 * time.Second // how long a fighter lies there before it gets up
+	Down     = 3 * time.Second // how long a fighter that was killed stays down
 )
 
-// A class is declared once, in what client and server share. In Unreal the UCLASS, its UPROPERTYs and its UFUNCTIONs are one
-// declaration; here a class, its states and its calls are variables, and the ends compare them in the handshake.
+// A class is declared once, in code that client and server share. In Unreal the UCLASS, its UPROPERTYs and its UFUNCTIONs are one declaration.
+// Here a class, its states and its calls are variables, and the ends compare them in the handshake.
 var (
 	// AFighter : ACharacter. CullDistance is the root of NetCullDistanceSquared.
 	FighterClass = rpc.NewClass("Fighter", rpc.CullDistance(Sight))
@@ -42,44 +42,45 @@ var (
 	Shoot    = rpc.Server[Shot](FighterClass, "Shoot", rpc.Reliable, rpc.RateLimit(15))
 	Download = rpc.Server[rpc.None](FighterClass, "Download", rpc.Reliable, rpc.RateLimit(1))
 
-	Hit    = rpc.Client[Wound](FighterClass, "Hit", rpc.Reliable)    // to who was hit
-	Landed = rpc.Client[Wound](FighterClass, "Landed", rpc.Reliable) // to who shot
-	// A client shows who killed it: the call waits for that actor if it is not open there yet (net.DelayUnmappedRPCs).
+	Hit    = rpc.Client[Wound](FighterClass, "Hit", rpc.Reliable)    // to the player who was hit
+	Landed = rpc.Client[Wound](FighterClass, "Landed", rpc.Reliable) // to the player who shot
+	// A client shows who killed it, so the call waits for that actor if it is not open there yet (net.DelayUnmappedRPCs).
 	Killed = rpc.Client[rpc.Ref](FighterClass, "Killed", rpc.Reliable, rpc.WaitForActors())
 	Boom   = rpc.Multicast[Spot](FighterClass, "Boom", rpc.Unreliable)
 
-	// AGameState with its PlayerArray as a FFastArraySerializer: only rows that changed travel.
+	// AGameState with its PlayerArray as a FFastArraySerializer: only rows that have changed are sent.
 	MatchClass  = rpc.NewClass("Match")
 	MatchScores = rpc.NewList[rpc.Ref, Score](MatchClass, "Scores")
 
-	// The level is too large for an RPC and for a property: it goes as a stream, behind all play.
+	// The level is too large for an RPC and for a property: it is sent as a stream, after all play.
 	Level = stream.NewBlob("level")
 )
 
-// Pose is what a fighter replicates. A tag is a replication condition, or what FVector_NetQuantize does.
+// Pose is the state of a fighter that is replicated. A tag is a replication condition, or a rounding like that of FVector_NetQuantize.
 type Pose struct {
-	Stamp  Stamp   // when the server had it
+	Stamp  Stamp   // when the server wrote it
 	X, Y   float32 `quiver:"quant=0.01"`
 	Yaw    float32 `quiver:"quant=0.01"`
 	Health uint8
-	Target rpc.Ref // whom it aims at. UE: a replicated AActor*, which is a FNetworkGUID on the wire
+	Target rpc.Ref // the fighter that it aims at. UE: a replicated AActor*, which is a FNetworkGUID on the wire
 	Ammo   uint8   `quiver:"owner"`          // COND_OwnerOnly
 	Name   string  `quiver:"initial,max=16"` // COND_InitialOnly
 }
 
-// Score is a row of the scores, by fighter.
+// Score is a fighter's row of the scores.
 type Score struct {
 	Name          string `quiver:"max=16"`
 	Kills, Deaths uint16
 }
 
-// Input is what a player wants, told anew at each tick: what is lost is told again by the next one.
+// Input is what a player wants. It is sent at each tick, so a lost one is replaced by the next.
 type Input struct {
 	Yaw    float32
 	Target rpc.Ref
 }
 
-// Validate is half of WithValidation: whether the argument makes sense at all. NaN does not, so say what is allowed.
+// Validate is half of WithValidation: whether the argument makes sense at all. It tests what is allowed, because every comparison with NaN is
+// false.
 func (i Input) Validate() error {
 	if i.Yaw >= -4 && i.Yaw <= 4 {
 		return nil
@@ -87,36 +88,38 @@ func (i Input) Validate() error {
 	return errors.New("yaw is not between -π and π")
 }
 
-// Shot is a shot at somebody. It says what the shooter saw, and the server looks up whether that is so: two copies at a client
-// may be of different times, and on a bad network by much.
+// Shot is a shot at somebody. It says what the shooter saw, and the server checks that: two copies on a client may be of different times, and on
+// a bad network the difference is large.
 type Shot struct {
 	Target      rpc.Ref
-	Seen, Stood Stamp // of the target's pose and of the shooter's own, at the shooter
-	Fired       Stamp // by the shooter's clock, of which only the differences count
+	Seen, Stood Stamp // stamps of the target's pose and of the shooter's own, as the shooter saw them
+	Fired       Stamp // by the shooter's clock; only differences count
 }
 
-// Wound tells of a hit.
+// Wound reports a hit.
 type Wound struct {
 	Other rpc.Ref
-	Sent  Stamp // for felt.go
+	Sent  Stamp // when the server sent it, for felt.go
 }
 
 // Spot is a point of the arena.
 type Spot struct{ X, Y float32 }
 
-// To is how far it is to another spot.
+// To returns the distance to another spot.
 func (s Spot) To(other Spot) float32 {
 	return float32(math.Hypot(float64(other.X-s.X), float64(other.Y-s.Y)))
 }
 
+// Spot returns the position.
 func (p Pose) Spot() Spot { return Spot{p.X, p.Y} }
 
-// Stamp is a time in milliseconds, cut to the 32 bits that subtracting needs.
+// Stamp is a time in milliseconds, reduced to 32 bits, which are enough for differences.
 type Stamp uint32
 
+// StampOf returns the stamp of a time.
 func StampOf(t time.Time) Stamp { return Stamp(t.UnixMilli()) }
 
-// Since is how much later s is than earlier; negative if it is not.
+// Since returns how much later s is than earlier; negative if it is earlier.
 func (s Stamp) Since(earlier Stamp) time.Duration {
 	return time.Duration(int32(s-earlier)) * time.Millisecond
 }

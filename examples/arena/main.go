@@ -15,15 +15,15 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// The match, here and in the test.
+// The match, as main and the test play it.
 const (
 	Bots   = 16
-	Uplink = 20e6 // bit/s of the server, for all its clients together
+	Uplink = 20e6 // bit/s of the server, shared by all its clients
 	Settle = 3 * time.Second
-	Part   = 10 * time.Second // before the download, and after it
+	Part   = 10 * time.Second // how long is measured before the download, and after it
 )
 
-// usage says what the program does, which takes no arguments.
+// usage prints what the program does. It takes no arguments.
 func usage() {
 	fmt.Fprintf(flag.CommandLine.Output(), `Usage: go run ./examples/arena
 
@@ -47,7 +47,7 @@ func main() {
 			defer ticker.Stop()
 			for ctx.Err() == nil {
 				<-ticker.C
-				now := time.Now() // as late as the goroutine is
+				now := time.Now() // the time now, even if the goroutine is late
 				w.Dispatch(now)
 				tick(now)
 				w.Flush(now)
@@ -56,7 +56,7 @@ func main() {
 	}
 	network := must(emulation.Profile("Bad"))
 	uplink := network
-	uplink.Rate = Uplink // the emulation stands before the server's socket: all that it sends shares this
+	uplink.Rate = Uplink // the emulation is applied to the server's socket, so everything that the server sends shares this rate
 
 	seed, f := uint64(0), newFelt()
 	server := newServer(rpc.Config{Sealed: true, Emulation: &uplink}, seed)
@@ -92,7 +92,7 @@ func main() {
 	time.Sleep(Part)
 
 	end()
-	playing.Wait() // nobody drives the worlds any more
+	playing.Wait() // after this nobody drives the worlds
 	fmt.Printf("%d of %d shots hit; the late one killed %d and saw %d die\n", server.hits, server.shots, late.kills, late.booms)
 	f.print(os.Stdout)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// server is the authority. All of it runs on the goroutine that drives its world, as on Unreal's game thread: no locks.
+// A server is the authority. All of it runs on the goroutine that drives its world, as on Unreal's game thread, so it needs no locks.
 type server struct {
 	world    *rpc.World
 	streams  *stream.Streams
@@ -22,21 +22,21 @@ type server struct {
 	shots, hits int
 }
 
-// match is the object of the Match actor, on either side.
+// A match is the object of the Match actor, on either side.
 type match struct{ scores rpc.List[rpc.Ref, Score] }
 
-// fighter is the server's object of a Fighter actor.
+// A fighter is the server's object of a Fighter actor.
 type fighter struct {
 	actor *rpc.Actor
-	pose  Pose // replicated: the game writes into it, and what differs at Flush travels
+	pose  Pose // replicated: the game writes to it, and Flush sends what has changed
 	input Input
 
-	past  [2 * TickRate]Pose // the last two seconds, to look up what a shooter saw
-	fired Stamp              // of its last shot
-	ready time.Time          // when it has reloaded, or gets up
+	past  [2 * TickRate]Pose // the last two seconds, newest first, to look up what a shooter saw
+	fired Stamp              // the time of its last shot
+	ready time.Time          // when it has reloaded or may get up
 }
 
-// newServer makes the server's world. Who drives it calls tick between Dispatch and Flush.
+// newServer returns a server. The caller drives its world, and calls tick between Dispatch and Flush.
 func newServer(config rpc.Config, seed uint64) *server {
 	s := &server{random: rand.New(rand.NewPCG(seed, 0))}
 	config.OnConnect = s.join // AGameMode::PostLogin
@@ -45,28 +45,28 @@ func newServer(config rpc.Config, seed uint64) *server {
 	s.bindFighters()
 	matches := rpc.Bind(s.world, MatchClass, func(*rpc.Actor) *match { return &match{} })
 	rpc.ReplicateList(matches, MatchScores, func(m *match) *rpc.List[rpc.Ref, Score] { return &m.scores })
-	_, s.match, _ = rpc.Spawn(matches, nil, nil, rpc.AlwaysRelevant()) // open for all, however late they come
+	_, s.match, _ = rpc.Spawn(matches, nil, nil, rpc.AlwaysRelevant()) // open for all clients, however late they join
 	return s
 }
 
 func (s *server) bindFighters() {
 	b := rpc.Bind(s.world, FighterClass, func(a *rpc.Actor) *fighter { return &fighter{actor: a} })
 	rpc.Replicate(b, FighterPose, func(f *fighter) *Pose { return &f.pose })
-	// A fighter is open for those who stand near enough (IsNetRelevantFor). Each connection sees from the fighter that it owns,
-	// and what left its sight closes 5 s later (RelevantTimeout).
+	// A fighter is open for clients that are near enough (IsNetRelevantFor). Each connection views the world from the fighter that it owns. A
+	// fighter that is no longer near closes after 5 s (RelevantTimeout).
 	rpc.At(b, func(f *fighter) (x, y, z float32) { return f.pose.X, f.pose.Y, 0 })
 	rpc.On(b, Steer, func(f *fighter, _ *rpc.Call, input Input) { f.input = input })
 	rpc.Check(b, Shoot, s.mayShoot)
 	rpc.On(b, Shoot, s.shoot)
 	rpc.On(b, Download, s.download)
-	// The world destroys what a connection owned when that ends.
+	// The world destroys the actors of a connection when the connection ends.
 	rpc.OnClose(b, func(f *fighter, _ rpc.CloseReason) { s.match.scores.Delete(f.actor.Ref()) }) // EndPlay
 	s.fighters = b
 }
 
-// join has a new player come in.
+// join spawns the fighter of a new player.
 func (s *server) join(w *rpc.World, conn *rpc.Conn) {
-	// SpawnActorDeferred: the open carries the pose as it is set here.
+	// SpawnActorDeferred: the open includes the pose that is set here.
 	actor, f, err := rpc.Spawn(s.fighters, conn, func(f *fighter) {
 		f.pose = Pose{Stamp: StampOf(w.Now()), Health: Health, Ammo: Magazine, Name: f.actor.String()}
 		f.pose.X, f.pose.Y = s.random.Float32()*Side, s.random.Float32()*Side
@@ -78,7 +78,7 @@ func (s *server) join(w *rpc.World, conn *rpc.Conn) {
 	s.match.scores.Set(actor.Ref(), Score{Name: f.pose.Name})
 }
 
-// tick moves everybody. It writes into the poses and sends nothing: Flush compares and sends.
+// tick moves all fighters. It writes to the poses and sends nothing: Flush compares them with what was sent, and sends the changes.
 func (s *server) tick(now time.Time) {
 	for _, f := range s.fighters.All() {
 		if ready := now.After(f.ready); ready && f.pose.Health == 0 {
@@ -97,22 +97,22 @@ func (s *server) tick(now time.Time) {
 	}
 }
 
-// mayShoot is the other half of WithValidation: whether this caller may do this now. An error closes its connection, so here
-// stands only what no honest client does, however late its calls come.
+// mayShoot is the other half of WithValidation: whether this caller may do this now. An error closes the caller's connection, so mayShoot rejects
+// only what no honest client does, however late its calls arrive.
 func (s *server) mayShoot(f *fighter, call *rpc.Call, shot Shot) error {
-	// Two shots arrive together when the first was lost and sent again. So what counts are the pauses that the shooter says it
-	// made, and RateLimit on the declaration bounds what it can gain by lying.
+	// Two shots arrive together if the first was lost and sent again. So the pauses that count are those that the shooter reports. RateLimit in the
+	// declaration limits what a client can gain by lying.
 	if pause := shot.Fired.Since(f.fired); f.fired != 0 && pause < Cooldown {
 		return fmt.Errorf("shot again after %v", pause)
 	}
-	if _, distance, known := s.seen(f, call.Conn, shot); known && distance > Reach+1 { // positions travel rounded
+	if _, distance, known := s.seen(f, call.Conn, shot); known && distance > Reach+1 { // positions are rounded on the wire
 		return fmt.Errorf("shot at %v, %.0f m away", shot.Target, distance)
 	}
 	return nil
 }
 
-// seen returns the target of a shot and how far the shooter saw it; not if that is long ago, or the target is gone. It asks the
-// connection and not the world: nobody shoots what is not open for it.
+// seen returns the target of a shot, and the distance at which the shooter saw it. known is false if that was too long ago, or if the target is
+// gone. seen asks the connection and not the world, because nobody can shoot what is not open for it.
 func (s *server) seen(f *fighter, conn *rpc.Conn, shot Shot) (target *fighter, distance float32, known bool) {
 	target, ok := s.fighters.Of(conn.Actor(shot.Target))
 	if !ok {
@@ -123,7 +123,7 @@ func (s *server) seen(f *fighter, conn *rpc.Conn, shot Shot) (target *fighter, d
 	return target, here.To(there), mine && its
 }
 
-// at is where the fighter stood when the server wrote that stamp; not if that is more than two seconds ago.
+// at returns where the fighter was when the server wrote that stamp. It returns false if that was more than two seconds ago.
 func (f *fighter) at(stamp Stamp) (Spot, bool) {
 	for _, p := range f.past {
 		if p.Stamp == stamp && stamp != 0 {
@@ -133,8 +133,8 @@ func (f *fighter) at(stamp Stamp) (Spot, bool) {
 	return Spot{}, false
 }
 
-// shoot is Shoot_Implementation. What an honest client may ask too late it refuses without a word: that was hit while its shot
-// was on the way, or did not know yet that its magazine is empty.
+// shoot is Shoot_Implementation. It silently ignores what an honest client may request too late: the player was hit while its shot was in flight,
+// or did not know yet that its magazine is empty.
 func (s *server) shoot(f *fighter, call *rpc.Call, shot Shot) {
 	f.fired = shot.Fired
 	target, _, known := s.seen(f, call.Conn, shot)
@@ -150,6 +150,7 @@ func (s *server) shoot(f *fighter, call *rpc.Call, shot Shot) {
 	}
 }
 
+// hit applies a hit, and tells both players.
 func (s *server) hit(by, target *fighter, now time.Time) {
 	s.hits++
 	Hit.Call(target.actor, Wound{Other: by.actor.Ref(), Sent: StampOf(now)})
@@ -159,19 +160,19 @@ func (s *server) hit(by, target *fighter, now time.Time) {
 	}
 	target.ready = now.Add(Down)
 	Killed.Call(target.actor, by.actor.Ref())
-	Boom.Call(target.actor, target.pose.Spot()) // to all who see the target; no handler is bound here, where nobody watches
+	Boom.Call(target.actor, target.pose.Spot()) // to all clients that see the target; the server binds no handler, because nobody watches there
 	s.score(by, 1, 0)
 	s.score(target, 0, 1)
 }
 
-// score sets a row anew. A list is told what changes (MarkItemDirty), so that nobody compares long ones.
+// score adds to a row of the scores. Set marks the row as changed (MarkItemDirty), so that long lists need not be compared.
 func (s *server) score(f *fighter, kills, deaths uint16) {
 	row, _ := s.match.scores.Get(f.actor.Ref())
 	s.match.scores.Set(f.actor.Ref(), Score{row.Name, row.Kills + kills, row.Deaths + deaths})
 }
 
-// download sends the level, which is empty here, to who asked. Start returns at once; the stream takes what play leaves of the path,
-// and its error comes when the client is leaving.
+// download sends the level, which is all zeros here, to the caller. Start returns at once, and the stream uses the rate that play leaves. Start
+// fails only if the client is disconnecting.
 func (s *server) download(_ *fighter, call *rpc.Call, _ rpc.None) {
 	_, _ = Level.Start(s.streams.Peer(call.Conn), bytes.NewReader(make([]byte, LevelSize)), LevelSize)
 }

@@ -1,6 +1,5 @@
-// Savegame keeps versions of save games on a server, and carries them from machine to machine, over QUIC. A save is a file
-// or a folder; only what has changed travels, transfers that were interrupted go on where they stopped, and two machines
-// never lose a save to each other.
+// Savegame keeps versions of save games on a server, and carries them from machine to machine, over QUIC. A save is a file or a folder. Only what
+// has changed is sent, interrupted transfers continue where they stopped, and two machines never lose a save to each other.
 //
 //	savegame serve                         on the server; it prints the line to paste on a machine
 //	savegame login HOST:PORT CODE          there
@@ -12,7 +11,7 @@
 //	tar c world | savegame put - --to world.tar
 //	savegame demo --rtt 50ms --loss 1%     a server and its clients in one process, measured
 //
-// The commands are in package command, and what they stand on in the packages beside it.
+// The commands are in package command, and what they are built on is in the packages beside it.
 package main
 
 import (
@@ -23,12 +22,12 @@ import (
 )
 
 func main() {
-	// Unless the user decided about it, quic-go writes to standard error about the sizes of kernel buffers.
+	// Unless the user has set it, quic-go writes warnings about the sizes of kernel buffers to standard error.
 	const variable = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
 	if os.Getenv(variable) == "" {
 		_ = os.Setenv(variable, "true")
 	}
-	// At Go's default of 100 a server that takes 1 GiB grows past 64 MB.
+	// With Go's default of 100, a server that receives 1 GiB uses more than 64 MB.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}

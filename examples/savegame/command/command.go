@@ -1,5 +1,4 @@
-// Package command is savegame's command line: the server, and what a player does from machine to machine. [Run] runs one
-// command line.
+// Package command is savegame's command line: the server, and what a player does from machine to machine. [Run] runs one command line.
 package command
 
 import (
@@ -33,8 +32,8 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// Run runs one command line, without the program's name, and returns the exit code; an error is one line on stderr. When
-// ctx ends the command is interrupted, which is how a server is stopped. Any number may run at once.
+// Run runs one command line, without the program's name, and returns the exit code. An error is printed as one line on stderr. When ctx ends the
+// command is interrupted; that is how a server is stopped. Run is safe for concurrent use.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := root()
 	root.Reader, root.Writer, root.ErrWriter = stdin, stdout, stderr
@@ -46,8 +45,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitCode(err)
 }
 
-// Signals returns what ends when the system, or somebody, asks this process to end; who asks a second time kills it. A hangup that was ignored
-// before, as nohup does, stays so, and a second one is: that of a terminal comes from its shell as well.
+// Signals returns a context that ends when the system or a person asks this process to end; a second request kills it. A hangup that was ignored
+// before, as by nohup, stays ignored. So does a second one, because a terminal's hangup is also sent by its shell.
 func Signals() context.Context {
 	asking := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -80,11 +79,11 @@ func root() *cli.Command {
 		root.Version = info.Main.Version
 	}
 	root.Flags = []cli.Flag{&cli.BoolFlag{Name: "quiet", Usage: "show neither progress nor notes, but what is left out or deleted"}}
-	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run prints
+	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // Run prints the error
 	return root
 }
 
-// group declares a command that only has others.
+// group declares a command that only has subcommands.
 func group(name, summary string, commands ...*cli.Command) *cli.Command {
 	return &cli.Command{Name: name, Usage: summary, Commands: commands, OnUsageError: usageError, Action: func(_ context.Context, c *cli.Command) error {
 		if c.Args().Present() {
@@ -94,15 +93,15 @@ func group(name, summary string, commands ...*cli.Command) *cli.Command {
 	}}
 }
 
-// job is one command at work: results go to its Writer, all else to its ErrWriter.
+// A job is one command that runs: it writes results to its Writer, and everything else to its ErrWriter.
 type job struct {
 	*cli.Command
-	args []string // those that may be missing are empty then
-	what string   // is done, for errors
-	kept string   // says what is not lost when it is not done
+	args []string // missing arguments are empty
+	what string   // what is done, for errors
+	kept string   // what is not lost if it fails, for errors
 }
 
-// command declares a command. Of the arguments those in brackets may be missing, and one with dots may be many.
+// command declares a command. Arguments in brackets may be missing, and one with dots may be repeated.
 func command(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
 	most := len(strings.Fields(args))
 	least := most - strings.Count(" "+args, " [")
@@ -116,7 +115,7 @@ func command(name, args, summary string, do func(context.Context, *job) error, f
 	}}
 }
 
-// ended says what failed, or was interrupted.
+// ended returns err with what failed, or that the job was interrupted.
 func (j *job) ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -129,25 +128,25 @@ func (j *job) ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", j.what, err)
 }
 
-// usageError leaves it at the error, without the help.
+// usageError returns the error, without printing the help.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	return usage("%w (see %s --help)", err, c.FullName())
 }
 
-// note prints something that is good to know, unless --quiet is given.
+// note prints something that is useful to know, unless --quiet is given.
 func (j *job) note(format string, args ...any) {
 	if !j.Bool("quiet") {
 		fmt.Fprintln(j.ErrWriter, plain(fmt.Sprintf(format, args...)))
 	}
 }
 
-// say prints a result. What is done is done, so its error matters only where nothing but the result does.
+// say prints a result. What was done is done, so its error matters only if the result is all that the command produces.
 func (j *job) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(j.Writer, format+"\n", args...)
 	return err
 }
 
-// logger returns the logger of a level, one that drops all for off.
+// logger returns a logger of the level, or for off one that discards everything.
 func (j *job) logger() *slog.Logger {
 	var level slog.Level
 	if level.UnmarshalText([]byte(j.String("log"))) != nil {
@@ -156,12 +155,12 @@ func (j *job) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(j.ErrWriter, &slog.HandlerOptions{Level: level}))
 }
 
-// checked is a flag with a value that check takes.
+// checked returns a flag whose value must pass check.
 func checked(name, value, usage string, check func(string) error) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Validator: check}
 }
 
-// notEmpty refuses what a variable leaves that nobody set, and what would be the current folder.
+// notEmpty refuses "", which an unset variable would produce, and which would mean the current folder.
 func notEmpty(text string) error {
 	if text == "" {
 		return errors.New("it is empty")
@@ -169,7 +168,7 @@ func notEmpty(text string) error {
 	return nil
 }
 
-// oneOf is a flag that takes one of some words, the first by default.
+// oneOf returns a flag that takes one of some words, the first by default.
 func oneOf(name, usage string, words ...string) cli.Flag {
 	return checked(name, words[0], usage, func(word string) error {
 		if !slices.Contains(words, word) {
@@ -179,12 +178,12 @@ func oneOf(name, usage string, words ...string) cli.Flag {
 	})
 }
 
-// carrierFlag says over what a client's connection travels.
+// carrierFlag returns the flag of the carrier of a client's connection.
 func carrierFlag() cli.Flag {
 	return oneOf("carrier", "`CARRIER` of all datagrams: sealed packets beside QUIC's, or quic", "sealed", "quic")
 }
 
-// sizeFlag is a flag that takes bytes.
+// sizeFlag returns a flag that takes a number of bytes.
 func sizeFlag(name, value, usage string) cli.Flag {
 	return checked(name, value, usage, func(text string) error {
 		if n, err := humanize.ParseBytes(text); err != nil || n == 0 || n > math.MaxInt64 {
@@ -194,13 +193,13 @@ func sizeFlag(name, value, usage string) cli.Flag {
 	})
 }
 
-// size returns the bytes of a sizeFlag, 0 when it is not given.
+// size returns the bytes of a sizeFlag, 0 if it is not given.
 func (j *job) size(flag string) int64 {
 	n, _ := humanize.ParseBytes(j.String(flag)) // the flag has checked it
 	return int64(n)
 }
 
-// atLeast checks a number's lower bound.
+// atLeast returns a check of a number's lower bound.
 func atLeast[T cmp.Ordered](least T) func(T) error {
 	return func(n T) error {
 		if n < least {
@@ -228,7 +227,7 @@ const (
 	exitInterrupted = 130 // what shells return for SIGINT
 )
 
-// failure is an error that decides the exit code.
+// A failure is an error that decides the exit code.
 type failure struct {
 	error
 	code int
@@ -257,7 +256,7 @@ func exitCode(err error) int {
 	if decided, is := errors.AsType[failure](err); is {
 		return decided.code
 	}
-	if _, is := errors.AsType[cli.ExitCoder](err); is { // of help, which has a code of its own for what it does not know
+	if _, is := errors.AsType[cli.ExitCoder](err); is { // an error of help, which has its own code for unknown topics
 		return exitUsage
 	}
 	for code, kinds := range kinds {
@@ -268,8 +267,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// plain shows a text of the other side's on a terminal: what that might obey, controls and marks that turn the direction of
-// letters, stands there as U+FFFD.
+// plain returns a text of the other side for a terminal: what the terminal might obey, such as controls and marks that change the direction of
+// letters, is replaced by U+FFFD.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) {
@@ -279,16 +278,16 @@ func plain(text string) string {
 	}, text)
 }
 
-// oneLine writes an error, or something else, on one line. A server may have said some of it.
+// oneLine returns an error, or something else, as one line. Some of it may come from a server.
 func oneLine(what any) string {
 	lines := strings.FieldsFunc(fmt.Sprint(what), func(r rune) bool { return r == '\n' || r == '\r' })
 	return plain(strings.Join(lines, "; "))
 }
 
-// errNoAnswer is of a server that does not answer in time, and may a little later.
+// errNoAnswer means that a server does not answer in time; it may do so a little later.
 var errNoAnswer = fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded)
 
-// explain says what went wrong with a server, to who has to do something about it.
+// explain returns an error that says what went wrong with a server, for the person who has to do something about it.
 func explain(server string, err error) error {
 	var closed *rpc.CloseError
 	switch {

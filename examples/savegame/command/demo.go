@@ -12,11 +12,11 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// demoCommand declares the command that measures.
+// demoCommand declares the command that measures transfers.
 func demoCommand() *cli.Command {
 	o := demo.Options{Quiet: 2 * time.Second}
 	return command("demo", "", "measure an upload and a download beside gameplay, over an emulated link", func(ctx context.Context, j *job) error {
-		return measure(ctx, j, o) // with what the flags below have set
+		return measure(ctx, j, o) // the flags below have set o
 	},
 		sizeFlag("size", "16MiB", "`BYTES` of the generated save"),
 		&cli.StringFlag{Name: "file", Usage: "upload `FILE`, which may be a folder, instead of a generated save", Destination: &o.File},
@@ -32,7 +32,7 @@ func demoCommand() *cli.Command {
 		&cli.BoolFlag{Name: "json", Usage: "print one JSON object and nothing else"})
 }
 
-// measure runs the demo, and prints what it measured.
+// measure runs the demo, and prints what it has measured.
 func measure(ctx context.Context, j *job, o demo.Options) error {
 	o.Size, o.Way.Delay, o.QUIC, o.News = j.size("size"), j.Duration("rtt")/2, j.String("carrier") == "quic", j.ErrWriter
 	if o.Backend = (stream.Window{Lanes: j.Int("lanes")}); j.String("backend") == "slices" {

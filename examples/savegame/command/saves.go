@@ -22,7 +22,7 @@ import (
 	"github.com/quivernet/quiver/rpc/users"
 )
 
-// saveCommands declares what looks at saves and edits them.
+// saveCommands declares the commands that list saves and edit them.
 func saveCommands() []*cli.Command {
 	asJSON := func() cli.Flag {
 		return &cli.BoolFlag{Name: "json", Usage: "print a JSON array, with digests of what the versions hold"}
@@ -51,7 +51,7 @@ func history(ctx context.Context, s *session, client *desk.Client) error {
 	return s.list(client.History(ctx, name))
 }
 
-// wholeSave returns the save that is the argument. It fails when that names one version, of a command that is about all of them.
+// wholeSave returns the save that is the argument of a command about all versions. It fails if the argument names one version.
 func wholeSave(s *session) (name string, err error) {
 	name, _, numbered := strings.Cut(s.args[0], "@")
 	if numbered {
@@ -60,7 +60,7 @@ func wholeSave(s *session) (name string, err error) {
 	return name, users.CheckName(name)
 }
 
-// list writes what a server knows of versions, for people or for programs.
+// list prints what a server knows about versions, for people or for programs.
 func (s *session) list(all []versions.Version, err error) error {
 	if err != nil {
 		return err
@@ -72,14 +72,14 @@ func (s *session) list(all []versions.Version, err error) error {
 	if s.Bool("json") {
 		e := json.NewEncoder(s.Writer)
 		e.SetIndent("", "\t")
-		return e.Encode(append([]versions.Version{}, all...)) // none is [], and not null
+		return e.Encode(append([]versions.Version{}, all...)) // no versions are [], and not null
 	}
 	w := tabwriter.NewWriter(s.Writer, 0, 0, 2, ' ', 0)
 	first := make(map[string]int) // the first version of each content
 	for _, v := range all {
 		key := v.Name + "@" + v.Content.String()
 		when := ""
-		if !v.Time.IsZero() { // of a damaged record nobody knows it
+		if !v.Time.IsZero() { // the time of a damaged record is unknown
 			when = v.Time.Local().Format(time.DateTime)
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Name, v.Number, describe(v, first[key]), when, v.Machine)
@@ -88,7 +88,7 @@ func (s *session) list(all []versions.Version, err error) error {
 	return w.Flush()
 }
 
-// describe says what a version is, and whether it is a return to an earlier one, which a restore makes, and a put of the same content.
+// describe returns what a version is, and whether it is a return to an earlier one, as by a restore, or by a put of the same content.
 func describe(v versions.Version, earlier int) string {
 	switch {
 	case v.Kind == versions.Trash:
@@ -141,7 +141,7 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	return nil
 }
 
-// erase deletes a save for good, unless its newest version is one that this machine has not seen.
+// erase deletes a save permanently, unless its newest version is one that this machine has not seen.
 func (s *session) erase(ctx context.Context, client *desk.Client, edit desk.Edit) error {
 	name := edit.Name
 	_, err := desk.Erase.Ask(ctx, client.Desk(), edit)
@@ -156,12 +156,12 @@ func (s *session) erase(ctx context.Context, client *desk.Client, edit desk.Edit
 	return s.forget(name)
 }
 
-// shown tells a person how to look at what is in the way.
+// shown returns how a person can look at what is in the way.
 func shown(name string) string {
 	return fmt.Sprintf("savegame history %s and get %s@VERSION PATH show what is there", quoted(name), quoted(name))
 }
 
-// quoted is a name as shells take it.
+// quoted returns a name as shells take it.
 func quoted(name string) string {
 	if strings.ContainsAny(name, " ()") {
 		return `"` + name + `"`
@@ -169,17 +169,17 @@ func quoted(name string) string {
 	return name
 }
 
-// pasteLine is what logs a machine in: where the server is, and a code that is good for one machine, with the fingerprint by
-// which the machine knows the server.
+// pasteLine returns the line that logs a machine in: where the server is, and a code for one machine, with the fingerprint by which the machine
+// recognizes the server.
 func pasteLine(server, code, fingerprint string) string {
-	raw, _ := hex.DecodeString(fingerprint) // never fails: it is a certificate's, or of a login that worked
+	raw, _ := hex.DecodeString(fingerprint) // never fails: it is that of a certificate, or of a login that worked
 	return fmt.Sprintf("savegame login %s %s.%s", server, plain(code), base64.RawURLEncoding.EncodeToString(raw))
 }
 
-// codeLetters is how long a login code is; what is longer is a token.
+// codeLetters is how long a login code is; anything longer is a token.
 const codeLetters = len("ABCD-EFGH-IJKL")
 
-// login redeems a code for a token, and keeps that, or keeps the token that is given.
+// login redeems a code for a token and stores that, or stores the token that is given.
 func login(ctx context.Context, s *session) error {
 	code, pin, _ := strings.Cut(s.args[1], ".")
 	fingerprint, err := base64.RawURLEncoding.DecodeString(pin)
@@ -211,7 +211,7 @@ func login(ctx context.Context, s *session) error {
 	})
 }
 
-// invite prints the line for another machine of the user's.
+// invite prints the line for another machine of the user.
 func invite(ctx context.Context, s *session, client *desk.Client) error {
 	code, err := desk.Invite.Ask(ctx, client.Desk(), rpc.None{})
 	if err == nil {

@@ -27,15 +27,15 @@ import (
 const (
 	// storeFolder and tokenFile are in a server's folder, beside the certificate.
 	storeFolder, tokenFile = "store", "tokens.txt"
-	// firstUser is who a new server is for, if --user does not say it.
+	// firstUser is the user of a new server if --user does not name one.
 	firstUser = "player"
-	// closeTime is how long a server waits for its last words to arrive.
+	// closeTime is how long a server waits until its last packets have arrived.
 	closeTime = 10 * time.Second
-	// watchInterval is how often it looks at the token file, collectInterval how often it deletes what has had its time.
+	// watchInterval is how often the server looks at the token file, and collectInterval how often it deletes what is outdated.
 	watchInterval, collectInterval = time.Second, time.Hour
 )
 
-// serveFlags are those of serve alone.
+// serveFlags returns the flags of serve alone.
 func serveFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "addr", Value: ":7777", Usage: "`HOST:PORT` to listen on, with UDP"},
@@ -50,7 +50,7 @@ func serveFlags() []cli.Flag {
 	}
 }
 
-// server is a running serve.
+// A server is a running serve.
 type server struct {
 	*job
 	*desk.Server
@@ -68,7 +68,7 @@ func serve(ctx context.Context, j *job) (err error) {
 			return err
 		}
 	}
-	socket, err := net.ListenPacket("udp", j.String("addr")) // first: a server that cannot begin leaves nothing behind
+	socket, err := net.ListenPacket("udp", j.String("addr")) // first, so that a server that cannot start leaves nothing behind
 	if _, malformed := errors.AsType[*net.AddrError](err); malformed {
 		return usage("%w; choose another --addr", err)
 	} else if err != nil {
@@ -89,7 +89,7 @@ func serve(ctx context.Context, j *job) (err error) {
 	return s.run(ctx)
 }
 
-// open lets clients in, and prints the lines that log them in.
+// open accepts clients, and prints the lines that log them in.
 func (s *server) open(socket net.PacketConn) error {
 	names, err := s.openUsers(s.tokens())
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *server) open(socket net.PacketConn) error {
 	return nil
 }
 
-// openUsers opens the token file, which has a user at least, and returns those who get a line to paste.
+// openUsers opens the token file, which has at least one user, and returns the users for whom a line is printed.
 func (s *server) openUsers(path string) (names []string, err error) {
 	all, err := users.List(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -138,14 +138,14 @@ func (s *server) openUsers(path string) (names []string, err error) {
 	return names, err
 }
 
-// reachable returns where clients reach a server that listens on an address: one of this machine's where that is all.
+// reachable returns the address at which clients reach a server that listens on addr: one of this machine's addresses if addr names none.
 func reachable(addr net.Addr) string {
 	at, ok := addr.(*net.UDPAddr)
 	if !ok || !at.IP.IsUnspecified() {
 		return addr.String()
 	}
 	host := net.IPv4(127, 0, 0, 1)
-	locals, _ := net.InterfaceAddrs() // without them the server is for this machine
+	locals, _ := net.InterfaceAddrs() // without them the server is only reachable from this machine
 	for _, local := range locals {
 		if n, ok := local.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
 			host = n.IP
@@ -155,7 +155,7 @@ func reachable(addr net.Addr) string {
 	return (&net.UDPAddr{IP: host, Port: at.Port}).String()
 }
 
-// run serves until ctx ends, and then until what runs has ended, or the time for that.
+// run serves until ctx ends, and then until the requests that run have ended, or their time has.
 func (s *server) run(ctx context.Context) error {
 	living, die := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
@@ -179,7 +179,7 @@ func (s *server) run(ctx context.Context) error {
 	return err
 }
 
-// collect deletes what has had its time, now and then.
+// collect deletes what is outdated, every collectInterval.
 func (s *server) collect(ctx context.Context) {
 	for ctx.Err() == nil {
 		did, err := s.config.Versions.Collect(ctx)
@@ -193,7 +193,7 @@ func (s *server) collect(ctx context.Context) {
 	}
 }
 
-// serverCommands declares what runs where the server's folder is.
+// serverCommands declares the commands that run where the server's folder is.
 func serverCommands() []*cli.Command {
 	command := func(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
 		return command(name, args, summary, do, append(flags,
@@ -212,10 +212,10 @@ func serverCommands() []*cli.Command {
 	}
 }
 
-// tokens returns the token file.
+// tokens returns the path of the token file.
 func (j *job) tokens() string { return filepath.Join(j.String("dir"), tokenFile) }
 
-// noServer says, of an error by which something is missing, that the folder lacks what a server's has.
+// noServer turns an error that something is missing into one that says what a server's folder has.
 func noServer(j *job, err error, has string) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -256,7 +256,7 @@ func check(ctx context.Context, j *job) (err error) {
 }
 
 func addToken(_ context.Context, j *job) error {
-	if _, err := users.List(j.tokens()); err != nil { // it would make one, where a slip of the keyboard says
+	if _, err := users.List(j.tokens()); err != nil { // Add would make one, also in a folder that was named by mistake
 		return noServer(j, err, "a file "+tokenFile)
 	}
 	certificate, err := cert.Load(j.String("dir"))

@@ -34,15 +34,15 @@ import (
 )
 
 const (
-	// dialTime bounds how long a server may take to answer one try.
+	// dialTime is how long a server may take to answer one attempt to connect.
 	dialTime = 10 * time.Second
-	// maxPause is the longest pause between two tries: a server that is back is found soon.
+	// maxPause is the longest pause between two attempts, so that a server that is back is found soon.
 	maxPause = 5 * time.Second
-	// barInterval is how often a terminal shows what has moved.
+	// barInterval is how often a terminal shows progress.
 	barInterval = 100 * time.Millisecond
 )
 
-// client declares a command that goes to the server of the login, or logs in.
+// client declares a command that connects to the server of the login, or logs in.
 func client(name, args, summary string, do func(context.Context, *session) error, flags ...cli.Flag) *cli.Command {
 	return command(name, args, summary, func(ctx context.Context, j *job) error {
 		s, err := newSession(j)
@@ -64,16 +64,16 @@ func client(name, args, summary string, do func(context.Context, *session) error
 	)...)
 }
 
-// session is a command's dealings with a server, over as many connections as it takes.
+// A session is a command's work with a server, over as many connections as it takes.
 type session struct {
 	*job
 	profile
 	config desk.ClientConfig
-	begin  time.Time   // of the command
-	bytes  int64       // of content that have travelled, packed
-	moved  atomic.Bool // content has travelled on this connection
-	again  bool        // it was asked before, and may have been done
-	met    bool        // a connection was there
+	begin  time.Time   // when the command began
+	bytes  int64       // bytes of content that were sent or received, packed
+	moved  atomic.Bool // content was sent or received on this connection
+	again  bool        // the request was made before, and may have been carried out
+	met    bool        // there was a connection
 }
 
 // newSession reads the flags and the login.
@@ -90,15 +90,15 @@ func newSession(j *job) (s *session, err error) {
 	return s, nil
 }
 
-// visiting is what a command does at the server and nowhere else.
+// visiting returns a command that only talks to the server.
 func visiting(do func(context.Context, *session, *desk.Client) error) func(context.Context, *session) error {
 	return func(ctx context.Context, s *session) error {
 		return s.reach(ctx, func(ctx context.Context, client *desk.Client) error { return do(ctx, s, client) })
 	}
 }
 
-// reach runs fn with a connected client. After an error that may pass by itself it does so again over a new connection, until nothing has
-// moved for as long as --patience says, but for the time for which the server was there.
+// reach runs fn with a connected client. After an error that may pass by itself it runs fn again over a new connection, until there was no
+// progress for as long as --patience says; the time while the server was connected does not count.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
 	_, port, err := net.SplitHostPort(s.Server)
 	if err == nil {
@@ -129,7 +129,7 @@ func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Clie
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !desk.Transient(err) && !(s.met && errors.As(err, new(*net.DNSError))): // the name is found again when this machine's network is back
+		case !desk.Transient(err) && !(s.met && errors.As(err, new(*net.DNSError))): // the name is found again once this machine's network is back
 			return explain(s.Server, err)
 		case !time.Now().Before(deadline):
 			return fail(exitUnreached, "%w; given up after --patience %v without progress%s", explain(s.Server, err), patience, s.kept)
@@ -161,7 +161,7 @@ func (s *session) once(ctx context.Context, fn func(context.Context, *desk.Clien
 	return err
 }
 
-// watch shows what moves, and notes whether something has.
+// watch shows progress, and records whether there is any.
 func (s *session) watch(label string, total int64) (moved func(bytes int), stop func()) {
 	show, stop := s.show(label, total)
 	return func(bytes int) {
@@ -170,54 +170,54 @@ func (s *session) watch(label string, total int64) (moved func(bytes int), stop 
 	}, stop
 }
 
-// show shows on a terminal how much of something has moved until stop is called. A negative total is not known. One goroutine at a time may
-// call moved.
+// show shows on a terminal how much of something was moved, until stop is called. A negative total means that the total is not known. Only one
+// goroutine at a time may call moved.
 func (j *job) show(label string, total int64) (moved func(bytes int), stop func()) {
 	f, isFile := j.ErrWriter.(*os.File)
 	if j.Bool("quiet") || !isFile || !term.IsTerminal(int(f.Fd())) {
 		return func(int) {}, func() {}
 	}
 	bar := newBar(f, label, total)
-	return func(bytes int) { _ = bar.Add(bytes) }, func() { _ = bar.Clear() } // a bar that cannot be drawn stops nothing
+	return func(bytes int) { _ = bar.Add(bytes) }, func() { _ = bar.Clear() } // an error of the bar is no reason to stop
 }
 
-// newBar makes a bar, or where the total is not known a spinner, which turns when it is told of something new and not by itself:
-// it would do that for ever.
+// newBar returns a progress bar or, if the total is not known, a spinner. The spinner turns when it is updated and not by itself, because then it
+// would never stop.
 func newBar(out io.Writer, label string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(cmp.Or(total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20),
 		progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionThrottle(barInterval))
 }
 
-// contentText says how much a version holds.
+// contentText returns how much a version holds, as text.
 func contentText(v versions.Version) string {
 	return fmt.Sprintf("%s in %s", versions.SizeText(v.Size), english.Plural(v.Files, "file", ""))
 }
 
-// noteDisplaced says which versions are gone for good, also when --quiet is given.
+// noteDisplaced prints which versions were deleted permanently, even with --quiet.
 func (s *session) noteDisplaced(displaced []string) {
 	for _, d := range displaced {
 		fmt.Fprintf(s.ErrWriter, "deleted to make room: %s\n", plain(d))
 	}
 }
 
-// report says what a transfer did, over all connections.
+// report prints what a transfer did, over all connections.
 func (s *session) report(v versions.Version, moved string) {
 	s.say("%s %s: version %d, %s, %s %s in %.1f s", s.Name, plain(v.Name), v.Number, contentText(v), versions.SizeText(s.bytes), moved, time.Since(s.begin).Seconds())
 }
 
-// profile is what a login leaves: where the server is, and who this machine is there.
+// A profile is what a login leaves: where the server is, and who this machine is there.
 type profile struct {
-	home string // folder of what is kept between commands
+	home string // the folder of what is kept between commands
 
 	Server      string `json:"server"`
-	Fingerprint string `json:"fingerprint"` // of the server's certificate, in hex
+	Fingerprint string `json:"fingerprint"` // fingerprint of the server's certificate, in hex
 	User        string `json:"user"`
 	Token       string `json:"token"`
 	Machine     string `json:"machine"`
 }
 
-// openProfile reads the profile of a name, empty where nobody has logged in. Home is a folder, empty for the usual one.
+// openProfile reads the profile with a name; it is empty if nobody has logged in. home is a folder; "" = the default one.
 func openProfile(home, name string) (p profile, err error) {
 	if home == "" {
 		if home, err = os.UserConfigDir(); err != nil {
@@ -235,7 +235,7 @@ func openProfile(home, name string) (p profile, err error) {
 	return p, err
 }
 
-// loggedOut returns the error of a profile, by its name, that has no login, with the profiles that have one.
+// loggedOut returns the error for a profile, by its name, that has no login. It lists the profiles that have one.
 func (p *profile) loggedOut(name string) error {
 	who, home := "not logged in", p.home
 	if name != "" {
@@ -248,12 +248,12 @@ func (p *profile) loggedOut(name string) error {
 	return fail(exitDenied, "%s: %s", who, paste)
 }
 
-// logins returns how commands name the profiles in a folder that have a login, some ten of them.
+// logins returns how commands name the profiles in a folder that have a login, at most about ten of them.
 func logins(home string) (names []string) {
 	if _, err := os.Stat(filepath.Join(home, profileFile)); err == nil {
 		names = append(names, "without --profile")
 	}
-	named, _ := fs.Glob(os.DirFS(home), "*/"+profileFile) // where it cannot be read there are none to name
+	named, _ := fs.Glob(os.DirFS(home), "*/"+profileFile) // if the folder cannot be read there are none to list
 	for _, file := range named[:min(10, len(named))] {
 		names = append(names, "with --profile "+filepath.Dir(file))
 	}
@@ -264,7 +264,7 @@ const profileFile = "profile.json"
 
 func (p *profile) file() string { return filepath.Join(p.home, profileFile) }
 
-// machineName returns this machine's name as versions have it.
+// machineName returns this machine's name as versions show it.
 func machineName() string {
 	if host, err := os.Hostname(); err == nil && users.CheckName(host) == nil {
 		return host
@@ -272,30 +272,31 @@ func machineName() string {
 	return "machine"
 }
 
-// sighting remembers what a place of this machine held when it was equal to a version. Each place has its own, so that a
-// look at a version from another folder is no consent to lose it from this one.
+// A sighting records what a place of this machine held when it was equal to a version. Each place has its own, so having seen a version in
+// another folder is no consent to lose it from this one.
 type sighting struct {
 	Ref  versions.Ref
-	Data cdc.Digest // of its manifest
-	Time int64      // of the save itself, as its manifest has it
+	Data cdc.Digest // digest of its manifest's data
+	Time int64      // time of the save itself, as its manifest has it
 
-	Exclude []string `json:",omitempty"` // what puts of it leave out
+	Exclude []string `json:",omitempty"` // patterns that puts of it leave out
 }
 
 func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") }
 
-// key is under what the sightings of a save are kept, or that of a place, which is the paths that were put or the one that was got, by whatever
-// links they are reached. Their last elements may be links too: those are what the place is, and may lead elsewhere tomorrow.
+// key returns the key of the sightings of a save, or of a place: the paths that were put or the one that was got, by whatever links they are
+// reached. The last elements of the paths may be links too. These are not followed, because they are what the place is, and may lead elsewhere
+// tomorrow.
 func (p *profile) key(name string, place ...string) string {
 	key, paths := p.Fingerprint[:min(16, len(p.Fingerprint))]+"/"+name+"\n", make([]string, len(place))
 	for i, at := range place {
-		at, _ = filepath.Abs(at) // where it fails nothing was read or written
+		at, _ = filepath.Abs(at) // if it fails nothing was read or written
 		if folder, err := filepath.EvalSymlinks(filepath.Dir(at)); err == nil {
 			at = filepath.Join(folder, filepath.Base(at))
 		}
 		paths[i] = at
 	}
-	for _, at := range slices.Sorted(slices.Values(paths)) { // they are one place in whatever order they are said
+	for _, at := range slices.Sorted(slices.Values(paths)) { // they are the same place in whatever order they are given
 		key += at + "\n"
 	}
 	return key
@@ -307,7 +308,7 @@ func (p *profile) seen() (map[string]sighting, error) {
 	return sightings, readJSON(p.seenFile(), &sightings)
 }
 
-// seenLast returns the newest version of a save that any place held.
+// seenLast returns the newest version of a save that any place has held.
 func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 	sightings, err := p.seen()
 	for key, s := range sightings {
@@ -318,7 +319,7 @@ func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 	return last, err
 }
 
-// remember notes that a place holds a version, and what its puts leave out, unless that is nil.
+// remember records that a place holds a version, and what its puts leave out, unless exclude is nil.
 func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []string, place ...string) error {
 	return p.edit(func(sightings map[string]sighting) {
 		here := p.key(v.Name, place...)
@@ -329,7 +330,7 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 	})
 }
 
-// forget notes that there is no version of a save any more: what places held of it no version has now.
+// forget records that there is no version of a save any more: what places held of it is in no version now.
 func (p *profile) forget(name string) error {
 	return p.edit(func(sightings map[string]sighting) {
 		for key, s := range sightings {
@@ -340,7 +341,8 @@ func (p *profile) forget(name string) error {
 	})
 }
 
-// edit changes the sightings, alone, when something was done. No error of it says that it was not, as one of a full disk would.
+// edit changes the sightings, under a lock, after something was done. Its errors must not look as if that had not been done, as the error of a
+// full disk would.
 func (p *profile) edit(change func(sightings map[string]sighting)) (err error) {
 	defer func() {
 		if err != nil {
@@ -375,7 +377,7 @@ func readJSON(path string, v any) error {
 	return nil
 }
 
-// writeJSON replaces a file, for its owner alone.
+// writeJSON replaces a file, which only its owner can read.
 func writeJSON(path string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -25,10 +25,10 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// standard names standard input to put and standard output to get.
+// standard is standard input to put and standard output to get.
 const standard = "-"
 
-// transferCommands declares what moves saves.
+// transferCommands declares the commands that transfer saves.
 func transferCommands() []*cli.Command {
 	put := client("put", "PATH…", "hand a save in, as its next version", put,
 		&cli.StringFlag{Name: "to", Usage: "`NAME` of the save (default: the last element of PATH)"},
@@ -45,27 +45,27 @@ func transferCommands() []*cli.Command {
 }
 
 const (
-	// mostScans is how often a put reads what is written to between a scan and the send, but for what a scan holds: files of heldBytes in all that
-	// were written to right before it.
+	// mostScans is how often a put scans what is written to between a scan and the send. What a scan holds in memory needs no other scan: files that
+	// were written to right before it, of at most heldBytes in all.
 	mostScans = 5
 	heldBytes = 16 << 20
 )
 
-// putting is a put from the command line.
+// A putting is a put from the command line.
 type putting struct {
 	*session
 	paths   []string
 	request versions.Request
-	exclude []string     // patterns, not nil
-	piped   bool         // it comes from standard input
-	last    sighting     // what the paths held before
+	exclude []string     // patterns; never nil
+	piped   bool         // it is read from standard input
+	last    sighting     // what the paths held last time
 	source  *tree.Source // nil until it is scanned
 	scans   int
-	spooled string // the file of what came from standard input
-	left    int    // things that the save lacks and nobody excluded: no save can hold them, or they cannot be read
+	spooled string // the file that holds standard input; "" = none
+	left    int    // how many things the save lacks that nobody excluded: no save can hold them, or they cannot be read
 }
 
-// put hands a save in.
+// put sends a save to the server.
 func put(ctx context.Context, s *session) (err error) {
 	defer func() {
 		switch {
@@ -85,7 +85,7 @@ func put(ctx context.Context, s *session) (err error) {
 	if err := p.recall(); err != nil {
 		return err
 	}
-	if !p.piped { // that is read when the server is there
+	if !p.piped { // standard input is read once the server is connected
 		if err := p.scan(ctx, p.paths); err != nil {
 			return err
 		}
@@ -93,11 +93,11 @@ func put(ctx context.Context, s *session) (err error) {
 	return p.reach(ctx, p.send)
 }
 
-// choose finds out the save's name, and what becomes of a conflict.
+// choose determines the save's name, and what happens on a conflict.
 func (p *putting) choose() error {
 	name := p.String("to")
 	if p.piped = p.paths[0] == standard; p.piped {
-		p.paths[0] = os.Stdin.Name() // in whatever folder it runs
+		p.paths[0] = os.Stdin.Name() // the same in every folder
 	}
 	switch {
 	case slices.Contains(p.paths, ""):
@@ -117,7 +117,7 @@ func (p *putting) choose() error {
 	}
 	if name == "" {
 		path, _ := filepath.Abs(p.paths[0])
-		name = filepath.Base(path) // none where this folder is gone
+		name = filepath.Base(path) // no name if this folder is gone
 	}
 	p.request.Name, p.what = name, "put "+name
 	if err := users.CheckName(name); err != nil {
@@ -126,19 +126,19 @@ func (p *putting) choose() error {
 	return nil
 }
 
-// noInput reports whether nobody gave a standard input: where it is closed, Go opens the null device in its place.
+// noInput reports whether there is no standard input: if it is closed, Go opens the null device in its place.
 func noInput(r io.Reader) bool {
 	f, is := r.(*os.File)
 	if !is {
 		return false
 	}
-	null, _ := os.Stat(os.DevNull) // where there is none nothing is the same
+	null, _ := os.Stat(os.DevNull) // if there is none nothing is the same
 	has, err := f.Stat()
 	return err != nil || null != nil && os.SameFile(has, null)
 }
 
-// recall looks up what the paths held last, before they are read, and decides what is left out: what the command line says, or else what it
-// said last.
+// recall looks up what the paths held last, before they are read, and decides what to leave out: what the command line says, or else what it said
+// last.
 func (p *putting) recall() (err error) {
 	sightings, err := p.seen()
 	p.last = sightings[p.key(p.request.Name, p.paths...)]
@@ -152,7 +152,7 @@ func (p *putting) recall() (err error) {
 	return err
 }
 
-// scan reads what is at the paths, and says what the save will lack, unless it has.
+// scan reads what is at the paths, and prints what the save will lack, unless it has printed that before.
 func (p *putting) scan(ctx context.Context, paths []string) error {
 	source, err := p.job.scan(ctx, paths, p.exclude...)
 	if err != nil {
@@ -175,14 +175,14 @@ func (p *putting) scan(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// scan reads what is at paths of this machine, however large: the server says what it takes.
+// scan reads what is at paths of this machine, however large it is: the server decides what it accepts.
 func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
 	read, stop := j.show("reading "+paths[0], -1)
 	defer stop()
 	return tree.Scan(ctx, paths, tree.ScanOptions{Exclude: exclude, Read: read, Hold: heldBytes, SkipUnreadable: true})
 }
 
-// spool keeps standard input in a temporary file, and scans that.
+// spool copies standard input to a temporary file, and scans that.
 func (p *putting) spool(ctx context.Context) error {
 	f, err := os.CreateTemp("", "savegame-*")
 	if err != nil {
@@ -190,7 +190,7 @@ func (p *putting) spool(ctx context.Context) error {
 	}
 	p.spooled = f.Name()
 	copied := make(chan error, 1)
-	go func() { // a read of a terminal ends when it wants to
+	go func() { // a read from a terminal cannot be interrupted
 		_, err := io.Copy(f, p.Reader)
 		copied <- errors.Join(err, f.Close())
 	}()
@@ -205,13 +205,13 @@ func (p *putting) spool(ctx context.Context) error {
 	return p.scan(ctx, []string{p.spooled})
 }
 
-// close closes the source, and removes what was made for it.
+// close closes the source, and removes the temporary file.
 func (p *putting) close() {
 	_ = p.source.Close()     // it was only read
-	_ = os.Remove(p.spooled) // empty: there is none
+	_ = os.Remove(p.spooled) // "" = there is none
 }
 
-// send puts the save on one connection.
+// send puts the save over one connection.
 func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	if p.source == nil {
 		if err := p.spool(ctx); err != nil {
@@ -219,7 +219,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 		}
 	}
 	if p.piped && p.last.Data == p.source.Manifest.Data() {
-		p.source.Manifest.Entries[0].Time = p.last.Time // the temporary file's says nothing
+		p.source.Manifest.Entries[0].Time = p.last.Time // the temporary file's time means nothing
 	}
 	stored, err := client.Put(ctx, p.source, p.request)
 	p.bytes += stored.Bytes
@@ -228,7 +228,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 			return p.send(ctx, client)
 		}
 	}
-	if errors.Is(err, manifest.ErrManifest) { // a scan makes none that is wrong but for the server's limits
+	if errors.Is(err, manifest.ErrManifest) { // a scan makes only manifests that are right, except for the server's limits
 		return fail(exitFull, "%w, which serve --max-size sets", err)
 	}
 	if errors.Is(err, versions.ErrConflict) {
@@ -249,7 +249,7 @@ func (p *putting) send(ctx context.Context, client *desk.Client) (err error) {
 	return nil
 }
 
-// said says what the put did.
+// said prints what the put did.
 func (p *putting) said(stored desk.Stored) {
 	switch {
 	case stored.Outcome == versions.Mended:
@@ -264,24 +264,24 @@ func (p *putting) said(stored desk.Stored) {
 	}
 }
 
-// noteElsewhere tells a person who put or got a version at one place, and is refused at another, why.
+// noteElsewhere explains the refusal if a person has put or got a version at one place, and is refused at another.
 func (p *putting) noteElsewhere() {
 	if last, err := p.seenLast(p.request.Name); err == nil && last.Number > p.request.Seen.Number {
 		p.note("version %d is known at another place of this machine; each place has seen what it held itself", last.Number)
 	}
 }
 
-// getting is a get from the command line.
+// A getting is a get from the command line.
 type getting struct {
 	*session
 	name   string
-	number int    // 0: the newest; once it is known it stays, whatever becomes of the connection
-	path   string // where it goes; empty: to the save's name
-	prints bool   // it goes on to standard output
+	number int    // 0 = the newest; once it is known it stays the same over all connections
+	path   string // where it is written; "" = the save's name
+	prints bool   // its content is written to standard output
 
-	history func() ([]versions.Version, error) // of the save, asked for once
+	history func() ([]versions.Version, error) // the versions of the save, requested once
 
-	changed error // unless nil says what became of changes that came too late to keep the save from its place
+	changed error // an error that says what happened to changes that were made too late to keep the save from its place; nil = there were none
 }
 
 // get fetches a save.
@@ -296,7 +296,7 @@ func get(ctx context.Context, s *session) (err error) {
 	return g.reach(ctx, g.fetch)
 }
 
-// print fetches a file by way of a temporary folder, and leaves standard output to its content.
+// print fetches a file by way of a temporary folder, and writes nothing but its content to standard output.
 func (g *getting) print(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "savegame-*")
 	if err != nil {
@@ -313,12 +313,12 @@ func (g *getting) print(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	_ = os.RemoveAll(dir) // a reader that goes away has the system kill this; where an open file stays, it is removed in the end
+	_ = os.RemoveAll(dir) // now, because the system kills this process if its reader exits; where open files stay, it is removed at the end
 	_, err = io.Copy(out, f)
 	return err
 }
 
-// parseSave returns the name and the number of NAME@NUMBER, 0 where there is none.
+// parseSave returns the name and the number of NAME@NUMBER; the number is 0 if there is none.
 func parseSave(text string) (name string, number int, err error) {
 	name, version, numbered := strings.Cut(text, "@")
 	if numbered {
@@ -329,7 +329,7 @@ func parseSave(text string) (name string, number int, err error) {
 	return name, number, users.CheckName(name)
 }
 
-// fetch gets the save on one connection.
+// fetch gets the save over one connection.
 func (g *getting) fetch(ctx context.Context, client *desk.Client) error {
 	g.history = sync.OnceValues(func() ([]versions.Version, error) { return client.History(ctx, g.name) })
 	return client.Get(ctx, g.name, g.number, func(d *desk.Download) error { return g.use(ctx, d) })
@@ -348,7 +348,7 @@ func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	defer local.Close()
 	if local != nil && local.Manifest.Digest() == d.Version.Content {
 		g.say("get %s: version %d, %s has it already", g.name, g.number, path)
-		// A get that was killed may have left what it replaced, which later versions make forgotten.
+		// A get that was killed may have left what it replaced, which later versions make obsolete.
 		err = g.noteKept(tree.Tidy(ctx, path, g.lookAgain(d)))
 	} else {
 		err = g.restore(ctx, d, path, local)
@@ -362,7 +362,7 @@ func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	return cmp.Or(g.remember(d.Version, d.Manifest, nil, path), g.changed)
 }
 
-// target returns where the save goes: a file into a folder, which is there or is meant by a slash.
+// target returns where the save is written. A file is written into a folder if there is one, or if a slash at the end says so.
 func (g *getting) target(m *manifest.Manifest) string {
 	if g.path == "" {
 		return g.name
@@ -375,8 +375,8 @@ func (g *getting) target(m *manifest.Manifest) string {
 	return g.path
 }
 
-// look scans what is at the target, nil when nothing is, and refuses to lose it when no version that this machine saw has it. A link that leads
-// nowhere is such a thing: what it led to may be on a disk that is not there now.
+// look scans what is at the target, and returns nil if nothing is there. It fails if that would be lost, because no version that this machine has
+// seen has it. A link that leads nowhere counts as something: what it led to may be on a disk that is not mounted now.
 func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (*tree.Source, error) {
 	local, err := g.scan(ctx, []string{path})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -399,8 +399,8 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	return local, nil
 }
 
-// knows reports whether a version has what is local: m, or one that this machine saw, unless the server has lost that. Nothing is in all of
-// them. What no save can hold, or cannot be read, is in none, and stays where the rest is m already.
+// knows reports whether a version has what is local: m, or a version that this machine has seen, unless the server has lost that. An empty folder
+// is in all of them. Things that no save can hold, or that cannot be read, are in none; they stay if the rest is equal to m already.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
 	entries, data := local.Manifest.Entries, local.Manifest.Data()
 	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.LeftOut }) {
@@ -422,8 +422,8 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 	return held, err
 }
 
-// follows reports whether the save's versions are those that this machine saw, and what came after: not when the server has an older state of
-// them, from a backup, or when the save began anew.
+// follows reports whether the save's versions are those that this machine has seen, and later ones. They are not if the server has an older state
+// of them, from a backup, or if the save was begun again.
 func (g *getting) follows(seen versions.Ref) (bool, error) {
 	all, err := g.history()
 	at := slices.IndexFunc(all, func(v versions.Version) bool { return v.Number >= seen.Number })
@@ -458,10 +458,10 @@ func (g *getting) restore(ctx context.Context, d *desk.Download, path string, lo
 	return err
 }
 
-// holdsUs reports whether the current folder is a path, or in it.
+// holdsUs reports whether the current folder is path, or is in it.
 func holdsUs(path string) bool {
 	replaced, err := os.Stat(path)
-	here, _ := os.Getwd() // none is in no folder
+	here, _ := os.Getwd() // "" is in no folder
 	here, _ = filepath.EvalSymlinks(here)
 	for last := ""; err == nil && here != last; here, last = filepath.Dir(here), here {
 		if info, err := os.Stat(here); err == nil && os.SameFile(info, replaced) {
@@ -471,7 +471,7 @@ func holdsUs(path string) bool {
 	return false
 }
 
-// lookAgain returns what looks at a path as look does, for the game may have saved meanwhile.
+// lookAgain returns a function that looks at a path as look does, because the game may have saved meanwhile.
 func (g *getting) lookAgain(d *desk.Download) func(ctx context.Context, path string) error {
 	return func(ctx context.Context, path string) error {
 		again, err := g.look(ctx, path, d.Manifest)
@@ -479,7 +479,7 @@ func (g *getting) lookAgain(d *desk.Download) func(ctx context.Context, path str
 	}
 }
 
-// noteKept notes a [*tree.KeptError] for the end of the command, and returns other errors.
+// noteKept keeps a [*tree.KeptError] for the end of the command, and returns other errors.
 func (g *getting) noteKept(err error) error {
 	if errors.As(err, new(*tree.KeptError)) {
 		g.changed, err = fail(exitConflict, "%w", err), nil

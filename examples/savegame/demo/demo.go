@@ -1,5 +1,5 @@
-// Package demo runs a server of saves and its clients in one process, over an emulated link if one is asked for, and measures
-// how long a save takes up and down, what the game beside feels of it, and how several clients share.
+// Package demo runs a server of saves and its clients in one process, over an emulated link if one is requested. It measures how long a save
+// takes up and down, what the game beside it feels, and how several clients share.
 package demo
 
 import (
@@ -35,19 +35,19 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// Options say what a demo does.
+// Options configure a demo.
 type Options struct {
-	Size    int64         // of the generated save
-	File    string        // or folder, instead of it
-	Way     netsim.Config // of the emulated link, each way; what does nothing is the loopback
-	Clients int           // that transfer at once
+	Size    int64         // bytes of the generated save
+	File    string        // a file or folder to upload instead of it
+	Way     netsim.Config // the emulated link, each way; a link that changes nothing = the loopback
+	Clients int           // clients that transfer at once
 	Backend stream.Backend
-	QUIC    bool          // and not sealed packets
+	QUIC    bool          // use QUIC's datagrams and not sealed packets
 	Quiet   time.Duration // how long the gameplay is measured without transfers
-	News    io.Writer     // what goes on
+	News    io.Writer     // receives lines about progress
 }
 
-// Run plays in a temporary folder, and clears it.
+// Run runs a demo in a temporary folder, which it removes.
 func Run(ctx context.Context, o Options) (r *Report, err error) {
 	s := &stage{Options: o, game: newGameplay()}
 	if s.dir, err = os.MkdirTemp("", "savegame-demo-"); err != nil {
@@ -69,23 +69,23 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	return s.report(), nil
 }
 
-// stage is a demo's server and clients, and what is measured of them.
+// A stage is a demo's server and clients, and what is measured of them.
 type stage struct {
 	Options
 	dir         string
-	ends        []func() error // of what has begun
+	ends        []func() error // functions that end what was started
 	source      *tree.Source
 	server      net.PacketConn
-	hub         *netsim.Hub // the server's socket; nil: all are on the loopback
+	hub         *netsim.Hub // the emulated network of the server's socket; nil = all are on the loopback
 	fingerprint string
 	game        *gameplay
-	players     []*player // beside several clients that transfer the last one only plays
+	players     []*player // if several clients transfer, the last player only plays
 }
 
-// path is of a file in the demo's folder.
+// path returns the path of a file in the demo's folder.
 func (s *stage) path(name string) string { return filepath.Join(s.dir, name) }
 
-// scan finds what is uploaded.
+// scan finds or generates what is uploaded.
 func (s *stage) scan(ctx context.Context) (err error) {
 	if s.File == "" {
 		s.File = s.path("generated")
@@ -104,7 +104,7 @@ func (s *stage) scan(ctx context.Context) (err error) {
 	return s.checkRoom(size, 2*int64(s.Clients))
 }
 
-// checkRoom fails where the disk has no room for a save so many times: each client's at the server, and what it gets from there.
+// checkRoom fails if the disk has no room for so many copies of a save: each client's at the server, and what it gets from there.
 func (s *stage) checkRoom(bytes, times int64) error {
 	if free, err := files.Free(s.dir); err == nil && free/times < bytes {
 		return fmt.Errorf("a save of %s is written %d times, and %s are free: %w", versions.SizeText(bytes), times, versions.SizeText(free), syscall.ENOSPC)
@@ -112,7 +112,7 @@ func (s *stage) checkRoom(bytes, times int64) error {
 	return nil
 }
 
-// invite makes the players. Each is a user: users share nothing at the server, so that each sends all.
+// invite makes the players. Each is a user of its own: users share nothing at the server, so each sends everything.
 func (s *stage) invite(context.Context) (err error) {
 	s.players = make([]*player, s.Clients+min(s.Clients-1, 1))
 	for i := range s.players {
@@ -166,7 +166,7 @@ func (s *stage) serve(ctx context.Context) (err error) {
 	return nil
 }
 
-// listen opens the server's socket: on the loopback when the link would do nothing.
+// listen opens the server's socket: on the loopback if the link would change nothing.
 func (s *stage) listen() (net.PacketConn, error) {
 	if s.Way.Delay > 0 || s.Way.Jitter > 0 || s.Way.Loss > 0 || s.Way.Rate > 0 {
 		s.hub = netsim.NewHub(s.Way)
@@ -204,7 +204,7 @@ func (s *stage) play(ctx context.Context) error {
 	return s.transfer(ctx, (*player).down, (*player).download)
 }
 
-// alone has a player call, and be called, without a transfer.
+// alone measures the calls of a player in both directions, without a transfer.
 func (s *stage) alone(ctx context.Context, p *player) error {
 	quiet, cancel := context.WithTimeout(ctx, s.Quiet)
 	defer cancel()
@@ -214,7 +214,7 @@ func (s *stage) alone(ctx context.Context, p *player) error {
 	})
 }
 
-// transfer has clients transfer at once, beside calls of all players in the same direction.
+// transfer runs the transfers of all clients at once, beside calls of all players in the same direction.
 func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func(*player, context.Context) error) error {
 	callers := map[caller]series{from(s.players[len(s.players)-1]): bystander}
 	all, transferring := errgroup.WithContext(ctx)
@@ -229,8 +229,8 @@ func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func
 	})
 }
 
-// generate makes a save of exactly size bytes; the same seed makes the same one. Like a game's it is records, which compress,
-// and terrain, which does not: so much of that that what travels is about the size.
+// generate makes a save of exactly size bytes; the same seed makes the same one. Like a game's it consists of records, which compress, and
+// terrain, which does not: there is so much terrain that about size bytes are sent.
 func generate(path string, size int64, seed uint64) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -243,7 +243,7 @@ func generate(path string, size int64, seed uint64) error {
 	return errors.Join(err, f.Close())
 }
 
-// ParseRate takes bits a second, which have the units of bytes: 0, 10mbit, 512kbit/s and the like.
+// ParseRate parses bits a second, with the units of bytes: 0, 10mbit, 512kbit/s and the like.
 func ParseRate(s string) (int64, error) {
 	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
 	if err != nil || n > 1e12 {
@@ -252,7 +252,7 @@ func ParseRate(s string) (int64, error) {
 	return int64(n), nil
 }
 
-// ParseLoss takes 1%, 0.5%, or 0.01.
+// ParseLoss parses 1%, 0.5%, or 0.01.
 func ParseLoss(s string) (loss float64, err error) {
 	number, percent := strings.CutSuffix(s, "%")
 	if loss, err = strconv.ParseFloat(number, 64); percent {

@@ -14,7 +14,7 @@ import (
 // The gameplay beside a demo's transfers: reliable calls, 30 times a second.
 const (
 	callInterval = time.Second / 30
-	arrivalTime  = 30 * time.Second // bounds how long the last call may take
+	arrivalTime  = 30 * time.Second // how long the last call may take
 )
 
 var (
@@ -23,14 +23,14 @@ var (
 	callDown = rpc.Client[move](class, "Down", rpc.Reliable)
 )
 
-// move is what a call says: some 100 bytes.
+// A move is the argument of a call: about 100 bytes.
 type move struct {
-	Sent time.Duration // since the gameplay's start
+	Sent time.Duration // when it was sent, since the gameplay's start
 	Of   series
-	Rest [90]byte // what a game would say
+	Rest [90]byte // what a game would send
 }
 
-// series is of calls whose delays are looked at together.
+// A series is a set of calls whose delays are evaluated together.
 type series byte
 
 const (
@@ -39,18 +39,17 @@ const (
 	bystander               // beside the transfers of others
 )
 
-// gameplay measures how long calls take from Call in one world to the handler in the other, by the one clock of the process
-// that holds both.
+// A gameplay measures how long calls take from Call in one world to the handler in the other, by the one clock of the process that holds both.
 type gameplay struct {
 	start  time.Time
-	opened chan *rpc.Actor // at the server, of a new connection
-	flying atomic.Int64    // calls
+	opened chan *rpc.Actor // receives the server's actor of a new connection
+	flying atomic.Int64    // calls that have not arrived yet
 
 	mu     sync.Mutex
 	delays map[series][]time.Duration
 }
 
-// caller is an end that makes calls.
+// A caller is an end that makes calls.
 type caller struct {
 	handle rpc.Handle[move]
 	actor  *rpc.Actor
@@ -60,13 +59,13 @@ func newGameplay() *gameplay {
 	return &gameplay{start: time.Now(), opened: make(chan *rpc.Actor, 1), delays: make(map[series][]time.Duration)}
 }
 
-// host has the server's world open an actor for each connection.
+// host makes the server's world open an actor for each connection.
 func (g *gameplay) host(w *rpc.World) {
 	g.bind(w, g.opened, callUp)
-	w.OnConnect(func(c *rpc.Conn) { _, _ = w.Spawn(class, c) }) // fails with the connection only
+	w.OnConnect(func(c *rpc.Conn) { _, _ = w.Spawn(class, c) }) // fails only if the connection has ended
 }
 
-// bind has a world offer its actors to opened, and answer for calls to them.
+// bind makes a world send its actors to opened, and handle calls to them.
 func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle[move]) {
 	b := rpc.Bind(w, class, func(a *rpc.Actor) *gameplay {
 		opened <- a
@@ -75,7 +74,7 @@ func (g *gameplay) bind(w *rpc.World, opened chan<- *rpc.Actor, heard rpc.Handle
 	rpc.On(b, heard, (*gameplay).hear)
 }
 
-// hear notes how long a call was under way.
+// hear records how long a call took.
 func (g *gameplay) hear(_ *rpc.Call, m move) {
 	delay := time.Since(g.start) - m.Sent
 	g.mu.Lock()
@@ -84,7 +83,7 @@ func (g *gameplay) hear(_ *rpc.Call, m move) {
 	g.flying.Add(-1)
 }
 
-// say makes one call. It runs on the caller's world's goroutine.
+// say makes one call. It must run on the goroutine of the caller's world.
 func (g *gameplay) say(c caller, of series) {
 	g.flying.Add(1)
 	if err := c.handle.Call(c.actor, move{Sent: time.Since(g.start), Of: of}); err != nil {
@@ -92,7 +91,7 @@ func (g *gameplay) say(c caller, of series) {
 	}
 }
 
-// beside has callers call for as long as fn runs, and returns when the last call has arrived.
+// beside makes calls of all callers for as long as fn runs, and returns once the last call has arrived.
 func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn func() error) error {
 	over := make(chan struct{})
 	var calls sync.WaitGroup
@@ -120,7 +119,7 @@ func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn fun
 	return err
 }
 
-// percentile returns one of a series in milliseconds, p from 0 to 1; 0 when there was no call. All calls have arrived.
+// percentile returns the p-quantile of a series in milliseconds, with p from 0 to 1, or 0 if there was no call. All calls must have arrived.
 func (g *gameplay) percentile(of series, p float64) float64 {
 	return float64(scenes.Percentile(g.delays[of], p).Microseconds()) / 1000
 }

@@ -12,23 +12,23 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// player is a client that plays, and hands a save in and out beside.
+// A player is a client that plays, and uploads and downloads a save at the same time.
 type player struct {
 	stage      *stage
 	token      string
-	target     string // where its download goes
+	target     string // where its download is written
 	client     *desk.Client
-	here, away *rpc.Actor // of the gameplay, in its world and in the server's
+	here, away *rpc.Actor // the gameplay's actors, in its world and in the server's
 
 	stored desk.Stored
 	took   times
-	same   bool // what came down is what went up
+	same   bool // the download is equal to the upload
 }
 
 func (p *player) up() caller   { return caller{callUp, p.here} }
 func (p *player) down() caller { return caller{callDown, p.away} }
 
-// join connects the player. One player at a time may join.
+// join connects the player. Only one player at a time may join.
 func (p *player) join(ctx context.Context) error {
 	s, opened := p.stage, make(chan *rpc.Actor, 1)
 	pin, err := cert.Pinned(s.fingerprint)
@@ -71,7 +71,7 @@ func (p *player) upload(ctx context.Context) (err error) {
 	return err
 }
 
-// download fetches what the player uploaded, as if it had nothing of it.
+// download fetches what the player has uploaded, as if it had nothing of it.
 func (p *player) download(ctx context.Context) error {
 	return p.client.Get(ctx, "world", 0, func(d *desk.Download) error { return p.fetch(ctx, d) })
 }
@@ -82,7 +82,7 @@ func (p *player) fetch(ctx context.Context, d *desk.Download) error {
 		return err
 	}
 	began := time.Now()
-	err = d.Fetch(restore.Lacks(), restore.Put) // which verifies each chunk
+	err = d.Fetch(restore.Lacks(), restore.Put) // Put verifies each chunk
 	p.took.Download = time.Since(began).Seconds()
 	p.same = len(restore.Lacks()) == 0 && d.Manifest.Digest() == p.stage.source.Manifest.Digest()
 	return errors.Join(err, restore.Close())

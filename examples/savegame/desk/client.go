@@ -22,21 +22,21 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// closeTime is how long a client waits for its last words to arrive.
+// closeTime is how long a client waits until its last packets have arrived.
 const closeTime = 3 * time.Second
 
-// ClientConfig says where a client goes, and as whom.
+// ClientConfig configures a client.
 type ClientConfig struct {
-	// Connect connects the client's world, as by rpc.Dial. It may bind more classes to it before.
+	// Connect connects the client's world, as by rpc.Dial. It may bind more classes to the world before.
 	Connect func(ctx context.Context, w *rpc.World) (*rpc.Conn, error)
-	Token   string         // or what users.ByCode has made
+	Token   string         // a token, or what users.ByCode has returned
 	Backend stream.Backend // nil: the stream package's default
-	QUIC    bool           // all travels in QUIC's datagrams, not in sealed packets
-	Rate    int            // bytes of chunks a second, either way; 0: no limit
+	QUIC    bool           // everything is sent in QUIC's datagrams, not in sealed packets
+	Rate    int            // bytes of chunks a second, in either direction; 0 = no limit
 	Logger  *slog.Logger
 
-	// Watch, unless nil, is told how many bytes of chunks, unpacked, each put and get has to move, then what has moved again, and by stop
-	// that all has, or will not.
+	// Watch, unless nil, is called for each put and get with the number of bytes of chunks, unpacked, that are to be sent or received. moved is
+	// called with the bytes that have been since the last call, and stop when all have been, or will not be.
 	Watch func(label string, bytes int64) (moved func(bytes int), stop func())
 }
 
@@ -52,7 +52,7 @@ type Client struct {
 	stop    context.CancelFunc
 }
 
-// Dial connects, and returns when the desk is open.
+// Dial connects, and returns once the desk is open.
 func Dial(ctx context.Context, config ClientConfig) (_ *Client, err error) {
 	c := &Client{config: config}
 	opened := make(chan *rpc.Actor, 1)
@@ -82,7 +82,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 	c.world, c.streams, err = newWorld(c.config.Backend, rpc.Config{
 		Token:       []byte(c.config.Token),
 		Sealed:      !c.config.QUIC,
-		RequestTime: -1, // a commit waits for all chunks
+		RequestTime: -1, // no timeout: a commit waits for all chunks
 		Logger:      c.config.Logger,
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Client) build(opened chan<- *rpc.Actor) (err error) {
 	rpc.Bind(c.world, Class, func(a *rpc.Actor) *Client {
 		select {
 		case opened <- a:
-		default: // a server that opens more than one gets no use of them
+		default: // a server that opens more than one desk is ignored
 		}
 		return c
 	})
@@ -104,10 +104,10 @@ func (c *Client) Conn() *rpc.Conn { return c.conn }
 // Desk returns the actor that answers [Restore], [Remove], [Erase], [Invite] and [User].
 func (c *Client) Desk() *rpc.Actor { return c.desk }
 
-// Close ends the connection, at most a few seconds later.
+// Close ends the connection, after a few seconds at most.
 func (c *Client) Close() { c.CloseFor("the client is done") }
 
-// CloseFor is Close with a reason, which the server's log shows.
+// CloseFor is Close with a reason, which the server logs.
 func (c *Client) CloseFor(reason string) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -118,7 +118,7 @@ func (c *Client) CloseFor(reason string) {
 
 func (c *Client) next() number { return number(c.numbers.Add(1)) }
 
-// talk begins what is said about a request.
+// talk returns the exchange beside a request.
 func (c *Client) talk(n number) *pieces.Talk {
 	return n.talk(c.streams.Peer(c.conn), c.config.Rate)
 }
@@ -134,18 +134,18 @@ func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(b
 	return c.config.Watch(label, bytes)
 }
 
-// List returns the newest version of each of the client's saves by name, of those in the trash as well.
+// List returns the newest version of each of the client's saves by name, including those in the trash.
 func (c *Client) List(ctx context.Context) ([]versions.Version, error) { return c.list(ctx, "") }
 
-// History returns the versions of a save that are there, the newest last.
+// History returns the versions of a save that still exist, the newest last.
 func (c *Client) History(ctx context.Context, name string) ([]versions.Version, error) {
 	if err := users.CheckName(name); err != nil {
-		return nil, err // an empty one would list all
+		return nil, err // an empty name would list all saves
 	}
 	return c.list(ctx, name)
 }
 
-// list asks for pages until one is not full.
+// list requests pages until one is not full.
 func (c *Client) list(ctx context.Context, name string) (list []versions.Version, err error) {
 	for a := (listArgs{Name: name}); ; {
 		page, err := askList.Ask(ctx, c.desk, a)
@@ -160,16 +160,16 @@ func (c *Client) list(ctx context.Context, name string) (list []versions.Version
 	}
 }
 
-// Stored is what a put has made.
+// Stored is the result of a put.
 type Stored struct {
 	Made
-	Chunks int   // of the manifest that was put
+	Chunks int   // chunks of the manifest that was put
 	Sent   int   // chunks that the server lacked
-	Bytes  int64 // of those, packed
+	Bytes  int64 // bytes of those, packed
 }
 
-// Put makes a version of what src holds, which r need not say, and returns when it is durable. It fails with what wraps
-// [tree.ErrChanged] when a file is written to meanwhile, and as the server does, as with [versions.ErrConflict].
+// Put makes a version of what src holds, and returns when it is durable. It sets r.Content. It fails with an error that wraps [tree.ErrChanged]
+// if a file is written to meanwhile, and with the server's errors, such as [versions.ErrConflict].
 func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
 	r.Content = cdc.Sum(b)
@@ -185,7 +185,7 @@ func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) 
 	return Stored{m, len(p.chunks), len(p.lacks), p.packed}, err
 }
 
-// putting is a put at its client.
+// A putting is a put at its client.
 type putting struct {
 	*Client
 	label  string
@@ -220,7 +220,7 @@ func (p *putting) pack(frame []byte, index int) ([]byte, error) {
 	return frame, nil
 }
 
-// changed fails where a file has other bytes by now than those that the server was told of.
+// changed returns an error if a file no longer has the bytes that the server was told of.
 func (p *putting) changed() (err error) {
 	var buffer []byte
 	for _, i := range p.lacks {
@@ -236,14 +236,14 @@ type Download struct {
 	Version  versions.Version
 	Manifest *manifest.Manifest
 
-	ctx    context.Context // of the get
+	ctx    context.Context // the context of the get
 	client *Client
 	talk   *pieces.Talk
-	asked  bool // for chunks
+	asked  bool // Fetch was called
 }
 
-// Get opens a version of a save for use, and closes it when that returns; version 0 is the newest. It fails as the server and as use
-// do.
+// Get opens a version of a save, calls use, and closes the version when use returns; version 0 is the newest. It fails with the errors of the
+// server and of use.
 func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
 	n, used := c.next(), false
 	_, err := pieces.WithRequest(ctx, func(ctx context.Context) (rpc.None, error) {
@@ -260,12 +260,12 @@ func (c *Client) Get(ctx context.Context, name string, version int, use func(d *
 		return err
 	})
 	if used {
-		return nil // whatever becomes of the connection then
+		return nil // whatever happens to the connection then
 	}
 	return err
 }
 
-// open hears the version and its manifest.
+// open receives the version and its manifest.
 func (d *Download) open() error {
 	text, err := d.talk.ReadBlob(d.ctx, versionBlob, maxVersion)
 	if err == nil {
@@ -285,8 +285,8 @@ func (d *Download) open() error {
 	return err
 }
 
-// Fetch fetches chunks, ascending indices of Manifest.Chunks(), and gives each to a function in this order, packed and not
-// verified: who unpacks it does that. What it gets is valid until it returns, and its error ends the fetch. Fetch is called at most once.
+// Fetch fetches chunks, ascending indices of Manifest.Chunks(), and passes each to a function in this order, packed and not verified: whoever
+// unpacks it verifies it. The bytes are valid until the function returns, and its error ends the fetch. Fetch is called at most once.
 func (d *Download) Fetch(lacks []int, each func(c cdc.Chunk, packed []byte) error) error {
 	d.asked = true
 	all := d.Manifest.Chunks()

@@ -11,40 +11,40 @@ import (
 )
 
 const (
-	// maxManifest bounds the bytes of a manifest: of 900,000 chunks, on average 140 GB.
+	// maxManifest is how many bytes a manifest may have: enough for 900,000 chunks, on average 140 GB.
 	maxManifest = 32 << 20
-	// manifestMemory bounds the bytes of the manifests of all requests that go on. What is made of a manifest takes six times as
-	// much, once for all gets of the same content.
+	// manifestMemory is how many bytes the manifests of all running requests may have. What is built from a manifest takes six times as much, once
+	// for all gets of the same content.
 	manifestMemory = 128 << 20
-	// userMemory is of it what one user may take, so that who stalls is in nobody else's way.
+	// userMemory is how much of manifestMemory one user may take, so that a user who stalls does not delay others.
 	userMemory = maxManifest
-	// keptMemory comes on top, for users who hold littleMemory at most: without it four users who stall would make all others wait.
+	// keptMemory is available in addition for users who hold at most littleMemory: without it four users who stall would make all others wait.
 	keptMemory   = 64 << 20
 	littleMemory = 1 << 20
-	// userChunks is how many chunks of one user's puts and gets may be in memory: 16 MiB, as many as ten puts at full pace have. A further one
-	// waits, and no other user does.
+	// userChunks is how many chunks of one user's puts and gets may be in memory: 16 MiB, as many as ten puts at full speed have. One more waits,
+	// and no other user does.
 	userChunks = 32
 )
 
-// memory bounds what the requests that go on have in memory. It is safe for concurrent use.
+// A memory limits what running requests keep in memory. It is safe for concurrent use.
 type memory struct {
-	buffers int64 // of chunks, of each user
+	buffers int64 // chunks in memory, for each user
 
 	mu  sync.Mutex
-	all int64 // bytes of manifests
+	all int64 // bytes of all manifests
 	of  map[string]*share
 }
 
-// share is what all connections of one user have together, for each that comes anew would have as much of its own.
+// A share is what all connections of one user have together. Otherwise each new connection would have as much of its own.
 type share struct {
-	manifests int64 // bytes; guarded by the memory's mu
+	manifests int64 // bytes of manifests; guarded by the memory's mu
 	buffers   *semaphore.Weighted
-	verifying *semaphore.Weighted // of processors: see userProcessors
-	idle      *rate.Limiter       // of lines about what changed nothing: see idleLines
-	hidden    atomic.Int64        // those lines that were not logged
+	verifying *semaphore.Weighted // limits processors: see userProcessors
+	idle      *rate.Limiter       // limits lines about what changed nothing: see idleLines
+	hidden    atomic.Int64        // how many of those lines were not logged
 }
 
-// share returns a user's.
+// share returns the share of a user.
 func (m *memory) share(user string) *share {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,10 +58,10 @@ func (m *memory) share(user string) *share {
 }
 
 // userProcessors returns on how many processors the chunks of one user's puts and gets are verified at once: half of them, or as many as one put
-// takes. A chunk of 512 KiB comes as a hundred bytes where it is all zeros, so that a megabyte a second of those would keep four processors busy.
+// uses. A chunk of 512 KiB zeros is sent as a hundred bytes, so a megabyte of those a second would keep four processors busy.
 func userProcessors() int64 { return int64(max(verifiers, runtime.GOMAXPROCS(0)/2)) }
 
-// take fails with ErrBusy when there are not so many bytes for a manifest of a user's.
+// take reserves bytes for a manifest of a user, or fails with ErrBusy if there are not enough.
 func (m *memory) take(user string, bytes int64) error {
 	own, most := m.share(user), int64(manifestMemory)
 	m.mu.Lock()
@@ -78,6 +78,7 @@ func (m *memory) take(user string, bytes int64) error {
 	return nil
 }
 
+// give releases bytes that take has reserved.
 func (m *memory) give(user string, bytes int64) {
 	own := m.share(user)
 	m.mu.Lock()

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// Revoked is the code with which connections end whose token was revoked.
+	// Revoked is the code with which a connection ends if its token was revoked.
 	Revoked rpc.Code = 1024
-	// maxJobs is how many requests of one client go on at once.
+	// maxJobs is how many requests of one client run at once.
 	maxJobs = 16
-	// maxConns is how many connections one user may have: an eighth of what the server takes, so that a token and a few addresses do not suffice to keep
-	// all others out. A machine has one for each command that runs.
+	// maxConns is how many connections one user may have: an eighth of what the server accepts, so that one token and a few addresses do not suffice
+	// to keep all others out. A machine has one for each command that runs.
 	maxConns = 128
 )
 
-// ServerConfig says what a server serves.
+// ServerConfig configures a server.
 type ServerConfig struct {
 	Versions *versions.Versions
 	Users    *users.Users
@@ -40,16 +40,16 @@ type ServerConfig struct {
 	Logger   *slog.Logger
 }
 
-// Server is the desks of all clients.
+// Server serves the desks of all clients.
 type Server struct {
 	config  ServerConfig
 	world   *rpc.World
 	streams *stream.Streams
 	log     *slog.Logger
 	memory  memory
-	conns   int // of each user: maxConns
+	conns   int // most connections of each user: maxConns
 
-	draining atomic.Bool // nothing new is done
+	draining atomic.Bool // set by Drain: new requests are refused
 }
 
 // NewServer returns a server without connections. The caller drives its world.
@@ -61,8 +61,8 @@ func NewServer(config ServerConfig) (*Server, error) {
 	var err error
 	s.world, s.streams, err = newWorld(config.Backend, rpc.Config{
 		Authenticate:    config.Users.Authenticator(s.log),
-		ExplainMismatch: true, // the classes are in this repository
-		Sealed:          true, // for the clients that have it too
+		ExplainMismatch: true, // the classes are public in this repository
+		Sealed:          true, // for clients that have it too
 		MaxRequests:     maxJobs,
 		Logger:          config.Logger,
 	})
@@ -86,7 +86,8 @@ func (s *Server) bind() {
 	s.world.OnConnect(s.welcome)
 }
 
-// welcome opens a desk for a new client. One that comes while the server stops, or when its user has too many, is told so, and may try again.
+// welcome opens a desk for a new client. A client that connects while the server stops, or whose user has too many connections, is told so, and
+// may try again.
 func (s *Server) welcome(c *rpc.Conn) {
 	if s.draining.Load() {
 		c.Close(rpc.HostClosedConnection, ErrStopping.Error())
@@ -106,22 +107,23 @@ func (s *Server) welcome(c *rpc.Conn) {
 // World returns the world, for the caller to drive.
 func (s *Server) World() *rpc.World { return s.world }
 
-// Drain takes no request any more, and returns when none goes on, or when ctx ends. The world must be driven.
+// Drain refuses new requests, and returns when no request runs any more, or when ctx ends. The world must be driven.
 func (s *Server) Drain(ctx context.Context) {
 	s.draining.Store(true)
 	_ = s.world.WaitHandlers(ctx)
 }
 
-// Close closes all connections and returns when no job is left, or with the cause of ctx. The world must be driven.
+// Close closes all connections and returns when no job runs any more, or with the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
 	return errors.Join(err, s.world.WaitHandlers(ctx))
 }
 
-// idleLines of a user's lines about what changed nothing are logged at once, and then one a second, which says how many there were.
+// idleLines is how many of a user's lines about what changed nothing are logged at once. Then one a second is logged, which says how many were
+// not.
 const idleLines = 20
 
-// clerk serves one client.
+// A clerk serves one client.
 type clerk struct {
 	server *Server
 	conn   *rpc.Conn
@@ -137,15 +139,15 @@ func (s *Server) newClerk(a *rpc.Actor) *clerk {
 	return k
 }
 
-// talk begins what is said about a request.
+// talk returns the exchange beside a request.
 func (k *clerk) talk(n number, perSecond int) *pieces.Talk {
 	t := n.talk(k.server.streams.Peer(k.conn), perSecond)
 	t.Memory = k.share.buffers
 	return t
 }
 
-// onUsers has a job done for a user's request, which may wait for a store, and answers with what it returns, unless the server stops. The job's
-// context ends when nobody waits for the answer any more.
+// onUsers runs a job for each request of a user. The job may wait for a store, and its result is the answer, unless the server is stopping. The
+// job's context ends when nobody waits for the answer any more.
 func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
 	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
 		if k.server.draining.Load() {
@@ -165,7 +167,7 @@ func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k 
 	})
 }
 
-// idle returns where to log what changed nothing, a refusal or what is there already: nowhere, if there was too much of that.
+// idle returns the logger for what changed nothing, such as a refusal or what was there already: one that discards lines if there were too many.
 func (k *clerk) idle() *slog.Logger {
 	if !k.share.idle.Allow() {
 		k.share.hidden.Add(1)
@@ -177,7 +179,7 @@ func (k *clerk) idle() *slog.Logger {
 	return k.log
 }
 
-// refuse logs why a request is refused, and returns what the client is told.
+// refuse logs why a request is refused, and returns the error for the client.
 func (k *clerk) refuse(ctx context.Context, request string, err error) error {
 	log := k.idle().With("request", request)
 	told, brokenOff := refuse(err), []error{io.ErrUnexpectedEOF, stream.ErrCanceled, stream.ErrRejected}
@@ -217,7 +219,7 @@ func (k *clerk) erase(ctx context.Context, u *versions.User, a Edit) (none rpc.N
 	return none, k.did("erased", true, versions.Version{Name: a.Name, Machine: a.Machine}, err)
 }
 
-// made logs what became of a save, and says what made room for it.
+// made logs the result for a save, and adds what was deleted to make room for it.
 func (k *clerk) made(what string, u *versions.User, m Made, err error) (Made, error) {
 	if m.Outcome != versions.Added {
 		what += ": " + string(m.Outcome)
@@ -252,17 +254,17 @@ func (k *clerk) invite(context.Context, *versions.User, rpc.None) (code string, 
 	return k.server.config.Users.Invite(k.conn.Identity(), time.Now())
 }
 
-// whose says as whom the client is logged in.
+// whose returns the user as which the client is logged in.
 func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, err error) {
 	return k.user, nil
 }
 
 const (
-	// verifiers is how many chunks of one put are verified and given to the store at once, while one more comes in. With more of them a chunk is
-	// out of a processor's cache before its turn comes.
+	// verifiers is how many chunks of one put are verified and passed to the store at once, while one more is received. With more of them a chunk is
+	// no longer in a processor's cache when its turn comes.
 	verifiers = 2
-	// unflushed is how many chunks of one put the store may have taken and not flushed: more than two of its packs have, unless files are small.
-	// Nothing of them is in memory here.
+	// unflushed is how many chunks of one put the store may have accepted and not flushed: more than two of its packs have, unless files are small.
+	// None of them is in memory here.
 	unflushed = 512
 )
 
@@ -292,7 +294,7 @@ func (k *clerk) put(ctx context.Context, u *versions.User, a putArgs) (Made, err
 	return k.made("put", u, Made{Version: v, Outcome: o}, err)
 }
 
-// receive reads the manifest, says which chunks are missing, and stores them.
+// receive reads the manifest, sends which chunks are missing, and stores them.
 func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *versions.Put) error {
 	b, err := io.ReadAll(in)
 	if err != nil {
@@ -314,7 +316,7 @@ func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *ve
 			}
 			stored, err := p.Chunk(ctx, index, packed)
 			k.share.verifying.Release(1)
-			if free(); err == nil { // before the wait for what is not flushed
+			if free(); err == nil { // before waiting for what is not flushed
 				storing.Go(stored)
 			}
 			return err
@@ -325,7 +327,7 @@ func (k *clerk) receive(ctx context.Context, t *pieces.Talk, in io.Reader, p *ve
 	return cmp.Or(storing.Wait(), err) // the store's error ends the others
 }
 
-// get says a version, its manifest, and the chunks of it that the client wants.
+// get sends a version, its manifest, and those of its chunks that the client wants.
 func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.None, err error) {
 	c, err := u.Open(ctx, a.Name, a.Version)
 	if err != nil {
@@ -355,7 +357,7 @@ func (k *clerk) get(ctx context.Context, u *versions.User, a getArgs) (none rpc.
 			return nil, cmp.Or(context.Cause(ctx), err)
 		}
 		defer k.share.verifying.Release(1)
-		packed, err := c.Chunk(ctx, index) // which verifies it
+		packed, err := c.Chunk(ctx, index) // verifies the chunk
 		return append(buffer, packed...), err
 	})
 	return none, k.did("got", false, c.Version, err)

@@ -8,28 +8,28 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// batch is the puts that came while the one before was made durable, and are made so together.
+// A batch is the puts that arrived while the batch before was made durable, and that are made durable together.
 type batch struct {
-	folder string // of its first object
+	folder string // the folder of its first object
 	keys   map[string]bool
 	files  map[string]*building // by folder
 	bytes  int
-	adding sync.WaitGroup // those whose objects are being written
+	adding sync.WaitGroup // puts whose objects are being written
 
-	ready chan struct{} // closed, once, when it is not to wait for more
+	ready chan struct{} // closed, once, when the batch should not wait for more
 	once  sync.Once
-	done  chan struct{} // closed when it is known what became of each
+	done  chan struct{} // closed when the result of each put is known
 }
 
 const (
-	// enough is for how many bytes a batch waits at most. More may join until it is committed. A file costs 0.6 ms of a processor, on ext4, and its
-	// two flushes wait 2 to 4 ms: little beside the 15 ms that so much takes to come at best.
+	// enough is how many bytes a batch waits for at most; more may join until it is committed. A file costs 0.6 ms of a processor, on ext4, and its
+	// two flushes wait 2 to 4 ms. That is little beside the 15 ms in which so many bytes arrive at best.
 	enough = 8 << 20
-	// gatherTime is how long it waits, where the one before had several of the same folder.
+	// gatherTime is how long a batch waits if the one before had several objects of the same folder.
 	gatherTime = 15 * time.Millisecond
 )
 
-// gather waits for more objects of one folder, not for long. What goes to another one is a record, most often, for which somebody waits.
+// gather waits a short time for more objects of one folder. An object of another folder is usually a record, and somebody waits for it.
 func (b *batch) gather() {
 	select {
 	case <-b.ready:
@@ -37,7 +37,7 @@ func (b *batch) gather() {
 	}
 }
 
-// crowd returns the folder of the objects, if there are several and all are of one, or else nothing.
+// crowd returns the folder of the objects if there are several and all are in one folder, otherwise "".
 func (b *batch) crowd() string {
 	if len(b.keys) < 2 || len(b.files) > 1 {
 		return ""
@@ -45,7 +45,7 @@ func (b *batch) crowd() string {
 	return b.folder
 }
 
-// add adds an object to come, and returns in which file it goes.
+// add adds an object that will be written, and returns the file that it is to be written to.
 func (b *batch) add(key string, size int, build func() *building) *building {
 	folder := path.Dir(key)
 	b.keys[key] = true
@@ -64,7 +64,7 @@ func (b *batch) stopGathering() { b.once.Do(func() { close(b.ready) }) }
 // filesAtOnce is how many files of a batch are made durable at once: a file system flushes some of them together.
 const filesAtOnce = 64
 
-// each calls fn with the file of each folder, once all of its objects are written, and notes for them what it returns.
+// each calls fn with the file of each folder, once all of its objects are written, and records the result for these objects.
 func (b *batch) each(fn func(folder string, in *building) error) {
 	b.adding.Wait()
 	var files errgroup.Group
@@ -75,20 +75,20 @@ func (b *batch) each(fn func(folder string, in *building) error) {
 			return nil
 		})
 	}
-	_ = files.Wait() // each has its error
+	_ = files.Wait() // each file has its own error
 }
 
-// queue gathers the next batch. It is safe for concurrent use.
+// A queue collects the next batch. It is safe for concurrent use.
 type queue struct {
-	build func() *building // makes a file
+	build func() *building // returns a new file
 
 	mu        sync.Mutex
-	next      *batch // nil: nothing waits
-	committed *batch // nil: none is made durable
+	next      *batch // nil = no put waits
+	committed *batch // the batch that is being made durable; nil = none is
 }
 
-// join adds an object to the next batch, and returns in which file of that it goes; none where a batch that is not done has one of its key.
-// Whoever is the first in it has to commit it.
+// join adds an object to the next batch, and returns the file of that batch that it is to be written to. in is nil if a batch that is not done
+// has an object of that key. If first is true the caller must commit the batch.
 func (q *queue) join(key string, size int) (b *batch, in *building, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,7 +106,7 @@ func (q *queue) join(key string, size int) (b *batch, in *building, first bool) 
 	return q.next, q.next.add(key, size, q.build), first
 }
 
-// leave takes an object out of a batch that it has joined. One that holds nothing then waits for nobody.
+// leave removes an object from a batch that it has joined. A batch without objects then waits for nobody.
 func (q *queue) leave(b *batch, key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,7 +115,7 @@ func (q *queue) leave(b *batch, key string) {
 	}
 }
 
-// commits has who comes now join the batch after b. With nil it says that what became of the last one is known.
+// commits makes puts from now on join the batch after b. b = nil means that the results of the last batch are known.
 func (q *queue) commits(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,23 +7,23 @@ import (
 	"path"
 )
 
-// building is a file of objects of one folder that waits for its bytes to be durable, and then has a name.
+// A building is a file of objects of one folder that waits until its bytes are durable, and then gets its name.
 type building struct {
 	files   Files
 	waiting string // its name until then
 
-	turn  chan struct{} // held by who adds an object
-	first string        // the key of the first one; empty: none came
-	alone []byte        // the first one, until others follow: what stays alone is a file as it is
-	err   error         // the first one; in the end that of all its objects
+	turn  chan struct{} // holds a token while an object is added
+	first string        // the key of the first object; "" = there is none yet
+	alone []byte        // the first object, until others follow: an object that remains alone is written as it is
+	err   error         // the first error; in the end that of all its objects
 
-	file    File        // nil: nothing was written
-	archive *zip.Writer // nil: it has one object at most
-	size    int64       // of what was written of the archive
+	file    File        // nil = nothing was written
+	archive *zip.Writer // nil = it has one object at most
+	size    int64       // bytes that were written of the archive
 	objects map[string]span
 }
 
-// add adds an object, which the caller keeps as it is where it is lent.
+// add adds an object. If lent is true, the caller does not change data until the file is finished, so it is not copied.
 func (b *building) add(key string, data []byte, lent bool) {
 	b.turn <- struct{}{}
 	defer func() { <-b.turn }()
@@ -51,7 +51,7 @@ func (b *building) pack(key string, data []byte) {
 	}
 	body, err := b.archive.CreateHeader(&zip.FileHeader{Name: path.Base(key), Method: zip.Store})
 	if err == nil {
-		err = b.archive.Flush() // so the object's bytes begin where the archive ends now
+		err = b.archive.Flush() // so that the object's bytes begin where the archive ends now
 	}
 	at := b.size
 	if err == nil {
@@ -61,7 +61,7 @@ func (b *building) pack(key string, data []byte) {
 	b.err = err
 }
 
-// create makes the file, and reports whether it is there.
+// create creates the file, and reports whether that has succeeded.
 func (b *building) create() bool {
 	if b.err == nil {
 		b.file, b.err = b.files.Create(b.waiting)
@@ -69,14 +69,14 @@ func (b *building) create() bool {
 	return b.err == nil
 }
 
-// Write takes what the archive writes.
+// Write writes what the archive produces to the file.
 func (b *building) Write(p []byte) (int, error) {
 	n, err := b.file.Write(p)
 	b.size += int64(n)
 	return n, err
 }
 
-// finish makes the bytes durable.
+// finish writes what is left, and makes the bytes durable.
 func (b *building) finish() error {
 	switch {
 	case b.archive != nil && b.err == nil:

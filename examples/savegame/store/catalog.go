@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// catalog knows where the objects of a [Folder] are. It is read when the store is opened, and changes with the names of files.
+// A catalog records where the objects of a [Folder] are. It is read when the store is opened, and changes whenever names of files do.
 type catalog struct {
 	files Files
 
-	// names is held by who changes names of files among the objects, and shared by who reads what has one.
+	// names is held exclusively to change names of files among the objects, and shared to read what has one.
 	names   sync.RWMutex
-	folders map[string]map[string]*pack // of each folder its objects, by the last element of their keys
+	folders map[string]map[string]*pack // for each folder its objects, by the last element of their keys
 }
 
-// found notes what is in a file that was there before: the objects of a pack, or else one, which may be somebody else's or a damaged pack. What that
-// had is missing.
+// found records what is in a file that existed before: the objects of a pack, or one object, which may be somebody else's or a damaged pack. What
+// a damaged pack contained is missing.
 func (c *catalog) found(name string) error {
 	info, err := c.files.Stat(name)
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *catalog) found(name string) error {
 	return unlessDamaged(err)
 }
 
-// get reads an object. What it was in may have been removed by somebody else: all of that is missing then, and may be put again.
+// get reads an object. If somebody else has removed the file that it was in, all objects of that file are missing, and may be put again.
 func (c *catalog) get(key string) ([]byte, error) {
 	data, in, err := c.read(key)
 	if in != nil && errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func (c *catalog) get(key string) ([]byte, error) {
 	return data, err
 }
 
-// read reads of an object what its file has, and says what that is; nil: no file has the object.
+// read reads an object, and returns the file that it is in; nil = no file has the object.
 func (c *catalog) read(key string) (data []byte, in *pack, err error) {
 	c.names.RLock()
 	defer c.names.RUnlock()
@@ -73,12 +73,12 @@ func (c *catalog) read(key string) (data []byte, in *pack, err error) {
 	return data[:n], in, err
 }
 
-// packOf returns the file that has an object, nil where none has. The caller holds or shares names.
+// packOf returns the file that has an object, nil if none has. The caller holds or shares names.
 func (c *catalog) packOf(key string) *pack {
 	return c.folders[path.Dir(fileOf(key))][path.Base(key)]
 }
 
-// objects returns what is in a folder and in the folders in it, by key.
+// objects returns the objects of a folder and of the folders in it, by key.
 func (c *catalog) objects(in string) (list []Object) {
 	c.names.RLock()
 	defer c.names.RUnlock()
@@ -94,7 +94,7 @@ func (c *catalog) objects(in string) (list []Object) {
 	return list
 }
 
-// remember notes what is in a file. The caller holds names.
+// remember records the objects of a file. The caller holds names.
 func (c *catalog) remember(p *pack) {
 	folder := path.Dir(p.name)
 	if c.folders[folder] == nil {
@@ -105,7 +105,7 @@ func (c *catalog) remember(p *pack) {
 	}
 }
 
-// forget notes that what was in a file is there no more. The caller holds names.
+// forget removes the objects of a file. The caller holds names.
 func (c *catalog) forget(p *pack) {
 	all := c.folders[path.Dir(p.name)]
 	for name := range p.objects {
@@ -115,7 +115,7 @@ func (c *catalog) forget(p *pack) {
 	}
 }
 
-// missing returns err, or nil where something is missing.
+// missing returns err, or nil if err is that something does not exist.
 func missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -20,29 +20,29 @@ import (
 
 const (
 	objectsFolder = "objects"
-	// waitingFolder holds objects until they are flushed. What is in it when a store is opened is a dead process's.
+	// waitingFolder holds objects until they are flushed. What is in it when a store is opened was left by a process that died.
 	waitingFolder = "waiting"
 	lockFile      = "lock"
-	// formatPrefix and format are the name of a file, which says the same. A program that writes packs which this one would take for
-	// damaged, and check --repair delete, has another format.
+	// formatPrefix and format are the name of a file, and the same is in it. A program must use another format if it writes packs that this one
+	// would consider damaged, so that check --repair would delete them.
 	formatPrefix, format = "format ", "1"
 )
 
 // Folder is a [Store] in a folder of this machine.
 type Folder struct {
 	catalog
-	lock    *os.File              // nil: OpenOn made it
-	counter atomic.Uint64         // names what waits
-	broken  atomic.Pointer[error] // set once
+	lock    *os.File              // nil if OpenOn made the Folder
+	counter atomic.Uint64         // for the names of files that wait
+	broken  atomic.Pointer[error] // an ErrBroken; set once
 	queue   queue
 
-	// changing holds a token while a batch is put or something deleted, so that nothing else changes what there is. Taken before names.
+	// changing holds a token while a batch is put or something is deleted, so that nothing else changes what there is. It is taken before names.
 	changing chan struct{}
-	crowd    string // the folder of the last batch, if it had several objects of it; owned by who has the token
+	crowd    string // the folder of the last batch, if it had several objects of one folder; used only with the token
 }
 
-// Open opens the store in a folder of this machine, makes it where it is missing, and has it alone until Close or the
-// end of the process: meanwhile others fail with [ErrLocked].
+// Open opens the store in a folder of this machine, and creates it if it does not exist. The process has it alone until Close or its end:
+// meanwhile others fail with [ErrLocked].
 func Open(dir string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -86,27 +86,27 @@ func OpenOn(files Files) (*Folder, error) {
 			return nil, err
 		}
 	}
-	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) { // on a full disk the next one that opens it does so
+	if err := f.mark(); err != nil && !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) { // on a full disk the next process that opens the store does this
 		return nil, err
 	}
 	f.queue.build = f.build
 	return f, f.read(".")
 }
 
-// mark makes the file of the format. Older programs made an empty folder of that name, which much that copies folders leaves out.
+// mark creates the file of the format. Older programs made an empty folder of that name, which many programs that copy folders leave out.
 func (f *Folder) mark() error {
 	name := formatPrefix + format
 	info, err := f.files.Stat(name)
 	if err == nil && !info.IsDir() || missing(err) != nil {
 		return err
 	}
-	_ = f.files.Remove(name) // what stays is in the way below
+	_ = f.files.Remove(name) // if it remains, the next step fails
 	b := f.build()
 	b.add(name, []byte("a savegame store of format "+format+"\n"), true)
 	return f.show(name, nil, b)
 }
 
-// checkFormat refuses a store of another format.
+// checkFormat returns an error if the store has another format.
 func (f *Folder) checkFormat() error {
 	entries, err := f.files.ReadDir(".")
 	for _, e := range entries {
@@ -117,7 +117,8 @@ func (f *Folder) checkFormat() error {
 	return err
 }
 
-// read flushes a folder and all in it, as the process before may have died between a rename and its flush, and notes what objects there are.
+// read flushes a folder and everything in it, because the process before may have died between a rename and its flush, and records what objects
+// there are.
 func (f *Folder) read(dir string) error {
 	entries, err := f.files.ReadDir(dir)
 	for _, e := range entries {
@@ -133,7 +134,7 @@ func (f *Folder) read(dir string) error {
 	return cmp.Or(err, f.files.SyncDir(dir))
 }
 
-// Close gives the folder to others. Nothing may be called meanwhile or afterwards.
+// Close releases the folder for others. No other method may be called meanwhile or afterwards.
 func (f *Folder) Close() error {
 	if f.lock == nil {
 		return nil
@@ -141,7 +142,7 @@ func (f *Folder) Close() error {
 	return f.lock.Close()
 }
 
-// check fails where nothing may be done, or not for that key.
+// check returns an error if nothing may be done any more, or not for these keys.
 func (f *Folder) check(ctx context.Context, keys ...string) error {
 	if err := f.broken.Load(); err != nil {
 		return *err
@@ -164,15 +165,15 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 // Room implements [Store].
 func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 
-// deletedAtOnce is of how many files objects are deleted at once, which keeps puts from the store, and rewrittenAtOnce how many bytes of packs are
-// written again at most, those of the last one apart: no more than a put makes durable.
+// deletedAtOnce is from how many files objects are deleted at once; meanwhile puts have to wait. rewrittenAtOnce is how many bytes of packs are
+// written again at once, not counting the last pack: no more than a put makes durable.
 const (
 	deletedAtOnce   = 32
 	rewrittenAtOnce = enough
 )
 
-// Delete implements [Store]. Folders that it leaves empty go as well. Each pack is written again once, whatever the order of the keys: those of
-// which least stays go first, as each gives room to write the next one. After an error it goes on with the others.
+// Delete implements [Store]. It also removes folders that become empty. It writes each pack again once, whatever the order of the keys: those of
+// which least remains first, because each frees room to write the next one. After an error it continues with the others.
 func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	if err := f.check(ctx, keys...); err != nil {
 		return err
@@ -189,7 +190,7 @@ func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	return failed
 }
 
-// atOnce returns from how many of the first files objects are deleted at once.
+// atOnce returns from how many of the first files objects are to be deleted at once.
 func atOnce(order []*pack, keys map[*pack][]string) (n int) {
 	for bytes := int64(0); n < min(len(order), deletedAtOnce) && bytes < rewrittenAtOnce; n++ {
 		if p := order[n]; len(keys[p]) < len(p.objects) {
@@ -199,7 +200,7 @@ func atOnce(order []*pack, keys map[*pack][]string) (n int) {
 	return n
 }
 
-// packsOf returns in what files objects are.
+// packsOf returns the files that objects are in.
 func (f *Folder) packsOf(keys []string) map[*pack][]string {
 	f.names.RLock()
 	defer f.names.RUnlock()
@@ -218,7 +219,7 @@ func (f *Folder) delete(some []*pack, keys map[*pack][]string) (failed error) {
 	defer func() { <-f.changing }()
 	changed := make(map[string]struct{})
 	for _, known := range some {
-		for p, keys := range f.packsOf(keys[known]) { // others may have written it again
+		for p, keys := range f.packsOf(keys[known]) { // another Delete may have written it again
 			failed = cmp.Or(failed, f.shrink(p, keys, changed))
 		}
 	}
@@ -228,7 +229,7 @@ func (f *Folder) delete(some []*pack, keys map[*pack][]string) (failed error) {
 	return failed
 }
 
-// remove removes a file, and the folders that are empty then.
+// remove removes a file, and the folders that become empty.
 func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 	f.names.Lock()
 	defer f.names.Unlock()
@@ -237,7 +238,7 @@ func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 	}
 	f.forget(p)
 	dir := path.Dir(p.name)
-	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) { // that of one with something in it fails
+	for ; dir != objectsFolder && f.files.Remove(dir) == nil; dir = path.Dir(dir) { // removing a folder that is not empty fails
 		delete(changed, dir)
 		delete(f.folders, dir)
 	}
@@ -245,7 +246,7 @@ func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 	return nil
 }
 
-// shrink writes a pack again without some of its objects, in its place, for which the disk needs room. One that holds no others goes.
+// shrink writes a pack again without some of its objects, in its place; the disk needs room for that. A pack without other objects is removed.
 func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) error {
 	left := maps.Clone(p.objects)
 	for _, key := range keys {
@@ -263,7 +264,7 @@ func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) err
 	return f.show(p.name, p, b)
 }
 
-// build returns a file that waits.
+// build returns a new file that waits.
 func (f *Folder) build() *building {
 	name := path.Join(waitingFolder, strconv.FormatUint(f.counter.Add(1), 10))
 	return &building{files: f.files, waiting: name, turn: make(chan struct{}, 1), objects: make(map[string]span)}
@@ -273,8 +274,8 @@ func fileOf(key string) string { return objectsFolder + "/" + key }
 
 func keyOf(file string) string { return strings.TrimPrefix(file, objectsFolder+"/") }
 
-// Put implements [Store]. It does not heed ctx once it waits. What is put while others are made durable waits until they are, and is made so
-// together.
+// Put implements [Store]. It ignores ctx once it waits. Objects that are put while others are made durable wait until those are, and are then
+// made durable together.
 func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	wait, err := f.start(ctx, key, data, true)
 	if err == nil {
@@ -288,7 +289,7 @@ func (f *Folder) Start(ctx context.Context, key string, data []byte) (wait func(
 	return f.start(ctx, key, data, false)
 }
 
-// start is Start, of data that is lent until wait returns, perhaps.
+// start is Start. If lent is true, data does not change until wait returns.
 func (f *Folder) start(ctx context.Context, key string, data []byte, lent bool) (wait func() error, err error) {
 	if err := f.check(ctx, key); err != nil {
 		return nil, err
@@ -296,7 +297,7 @@ func (f *Folder) start(ctx context.Context, key string, data []byte, lent bool) 
 	b, in, first := f.queue.join(key, len(data))
 	if in == nil {
 		<-b.done
-		return f.start(ctx, key, data, lent) // which finds what the other one has put, or that it failed
+		return f.start(ctx, key, data, lent) // this finds what the other Put has put, or that it has failed
 	}
 	if first {
 		go f.commit(b)
@@ -324,7 +325,7 @@ func (f *Folder) commit(b *batch) {
 	close(b.done)
 }
 
-// absent fails where a key has an object already, or is a folder of others, or in one that is an object.
+// absent returns an error if a key has an object already, is a folder of others, or is in a folder that is an object.
 func (f *Folder) absent(key string) error {
 	f.names.RLock()
 	defer f.names.RUnlock()
@@ -343,7 +344,7 @@ func (f *Folder) absent(key string) error {
 	}
 }
 
-// put gives a file of a folder its name: a lone object's is its key's, and that of several is a pack's.
+// put gives a file of a folder its name: a single object's is its key's, and that of several is a pack's.
 func (f *Folder) put(folder string, b *building) error {
 	switch {
 	case b.first == "":
@@ -354,20 +355,20 @@ func (f *Folder) put(folder string, b *building) error {
 	return f.show(packName(fileOf(folder)), nil, b)
 }
 
-// show gives a file its name durably, in the place of another one unless that is nil: its bytes are flushed before it has the name.
+// show gives a file its name durably, in place of another file unless old is nil. Its bytes are flushed before it gets the name.
 func (f *Folder) show(name string, old *pack, b *building) error {
 	err := b.finish()
 	if err == nil {
 		err = f.rename(name, old, b)
 	}
 	if err != nil {
-		_ = f.files.Remove(b.waiting) // or the next Open does
+		_ = f.files.Remove(b.waiting) // or the next Open removes it
 		return err
 	}
-	return f.sync(path.Dir(name)) // many at once do so in one write of the file system's journal
+	return f.sync(path.Dir(name)) // several at once need only one write of the file system's journal
 }
 
-// rename gives what waits its name, and notes what it holds.
+// rename gives a file that waits its name, and records its objects.
 func (f *Folder) rename(name string, old *pack, b *building) error {
 	info, err := f.files.Stat(b.waiting)
 	if err != nil {
@@ -388,7 +389,7 @@ func (f *Folder) rename(name string, old *pack, b *building) error {
 	return nil
 }
 
-// mkdirAll makes a folder and those which it is in, durably: whoever finds a folder relies on that.
+// mkdirAll creates a folder and its parents, durably: all others rely on that if they find a folder.
 func (f *Folder) mkdirAll(name string) error {
 	err := f.files.Mkdir(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -405,13 +406,13 @@ func (f *Folder) mkdirAll(name string) error {
 	return f.sync(path.Dir(name))
 }
 
-// sync flushes a folder, unless it went meanwhile, with all in it. The store is broken when that fails.
+// sync flushes a folder, unless it has been removed meanwhile, with everything in it. If that fails the store is broken.
 func (f *Folder) sync(dir string) error {
 	if err := f.files.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", ErrBroken, err)
 		f.broken.CompareAndSwap(nil, &err)
 	}
-	return f.check(context.Background()) // another flush may have failed, and taken the error with it
+	return f.check(context.Background()) // another flush may have failed, and consumed the error
 }
 
 // List implements [Store].

@@ -10,11 +10,11 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// takeLock takes a lock file until it is closed, and writes down who has it, where the disk has room for that: it is only for people to read.
+// takeLock takes a lock file until it is closed, and writes into it who has it, if the disk has room: that text is only for people to read.
 func takeLock(path string) (*os.File, error) {
 	f, err := files.Lock(path, 0)
 	if errors.Is(err, files.ErrLocked) {
-		holder, _ := os.ReadFile(path) // empty: it is just being written, or the disk was full
+		holder, _ := os.ReadFile(path) // empty if it is being written, or if the disk was full
 		return nil, fmt.Errorf("folder %s is %w by another process, %s", filepath.Dir(path), ErrLocked, holder)
 	}
 	if err != nil {

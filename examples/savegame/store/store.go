@@ -15,66 +15,68 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// Store keeps immutable objects. Any number of goroutines may call it at once.
+// Store keeps immutable objects. It is safe for concurrent use.
 //
-// After an error of Put or Delete that is none of the ones named here nobody knows whether it was done, as after a lost
-// answer of a bucket: Put and Delete may be repeated, and List says what is there.
+// After an error of Put or Delete other than those named here it is unknown whether it was done, as after a bucket's answer that was lost. Put
+// and Delete may be repeated, and List shows what is there.
 type Store interface {
 	// Get returns the bytes of an object, or fs.ErrNotExist.
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Put makes an object. It is durable when Put returns, and there for all who ask then. With fs.ErrExist the key has
-	// an object already, which is durable too and stays as it is. Of two puts of one key that run at once one fails. Put
-	// reads data until it returns.
+	// Put makes an object. When Put returns the object is durable, and Get and List find it. If it fails with fs.ErrExist, the key already has an
+	// object, which is durable too and does not change. Of two concurrent Puts of one key one fails. Put reads data until it returns.
 	Put(ctx context.Context, key string, data []byte) error
 
-	// Start begins a Put, and returns when it has read data. If the Put has failed by then, Start fails: with fs.ErrExist it always does. wait
-	// returns when the Put is done. It is called once, on any goroutine. So who puts many objects need not keep them until they are durable.
+	// Start begins a Put, and returns once it has read data. If the Put has failed by then, Start fails; with fs.ErrExist it always does. wait
+	// returns when the Put is done. It must be called once, on any goroutine. So a caller that puts many objects need not keep them until they are
+	// durable.
 	Start(ctx context.Context, key string, data []byte) (wait func() error, err error)
 
-	// List returns the objects below a folder, dir/ being how their keys begin; all when dir is empty. Those of one folder are in the order of
-	// their names. A folder that cannot be read is an error, and List goes on behind it. It may have an object that is put or deleted meanwhile.
+	// List returns the objects below a folder, where dir/ is the prefix of their keys; "" = all objects. Objects of one folder are in the order of
+	// their names. A folder that cannot be read is an error, after which List continues. List may or may not return an object that is put or deleted
+	// meanwhile.
 	List(ctx context.Context, dir string) iter.Seq2[Object, error]
 
-	// Delete takes objects away, durably when it returns. One that is not there is no error.
+	// Delete deletes objects, durably when it returns. A key without an object is no error.
 	Delete(ctx context.Context, keys ...string) error
 
-	// Room returns for how many more bytes, as Occupied counts them, there is room; math.MaxInt64 where nobody knows an end.
+	// Room returns for how many more bytes, as Occupied counts them, there is room; math.MaxInt64 if no limit is known.
 	Room(ctx context.Context) (bytes int64, err error)
 }
 
-// Object is what List tells of one.
+// Object is what List returns about an object.
 type Object struct {
-	Key  string // one that CheckKey refuses was put there by somebody else, or is a damaged pack, and can neither be read nor deleted here
+	Key  string // a key that CheckKey refuses was put there by somebody else, or is a damaged pack; it can be neither read nor deleted here
 	Size int64  // in bytes
 	Time time.Time
 }
 
 const (
-	// MaxKey bounds a key in bytes: with the path of a folder before it, it fits the 1,024 bytes of a bucket's keys.
+	// MaxKey is how many bytes a key may have: with the path of a folder before it, it fits the 1,024 bytes of a bucket's keys.
 	MaxKey = 768
-	// MaxElement bounds what stands between two slashes of a key: file systems end at 255, some encrypted ones earlier.
+	// MaxElement is how many bytes there may be between two slashes of a key: file systems end at 255, some encrypted ones earlier.
 	MaxElement = 240
-	// BlockBytes is what a file system adds to a file by, almost everywhere: see [Occupied].
+	// BlockBytes is the unit in which almost every file system allocates space for files: see [Occupied].
 	BlockBytes = 4096
 )
 
-// Occupied is what an object of that size takes on a disk: whole blocks, and one for its name and the rest that a file
-// system writes down, so that a million empty objects are not for free.
+// Occupied returns what an object of that size takes on a disk: whole blocks, and one for its name and the rest that a file system records, so
+// that a million empty objects are not free.
 func Occupied(size int64) int64 { return (size+BlockBytes-1)/BlockBytes*BlockBytes + BlockBytes }
 
-// ErrKey means that a key is none.
+// ErrKey means that a key is not valid.
 var ErrKey = errors.New("bad key")
 
-// goodElement reports whether it may stand between two slashes of a key. Each chunk's key is looked at, so this is no regular expression.
+// goodElement reports whether e may stand between two slashes of a key. It is called for each chunk's key, so it does not use a regular
+// expression.
 func goodElement(e string) bool {
 	const bytes = "abcdefghijklmnopqrstuvwxyz0123456789._=-"
 	return e != "" && len(e) <= MaxElement && e[0] != '.' && e[len(e)-1] != '.' && strings.Trim(e, bytes) == ""
 }
 
-// CheckKey reports why key is none: elements of small letters, digits and ._=- between slashes, none of which begins or
-// ends with a dot. That is a file's name on every system, those which do not tell a from A included, but for the devices
-// of Windows: who makes keys of other people's words keeps those away.
+// CheckKey returns an error unless key is valid: elements of small letters, digits and ._=- between slashes, none of which begins or ends with a
+// dot. Such an element is a file's name on every system, including those that do not distinguish upper and lower case, except for the device
+// names of Windows. A caller that makes keys from other people's words must avoid those.
 func CheckKey(key string) error {
 	if len(key) > MaxKey {
 		return fmt.Errorf("%w %.40q…: %d bytes, the limit is %d", ErrKey, key, len(key), MaxKey)
@@ -90,36 +92,36 @@ func CheckKey(key string) error {
 // ErrLocked means that another process has the folder. The text says which.
 var ErrLocked = errors.New("in use")
 
-// ErrBroken means that the disk failed in a way after which the store does not know what is on it.
+// ErrBroken means that the disk has failed in a way after which the store does not know what is on it.
 var ErrBroken = errors.New("the store has failed, open it again")
 
-// Files is what a [Folder] asks of a file system: so little that a test can stand in for it and forget what was not
-// flushed. Names are relative and with slashes. Errors wrap fs.ErrExist and fs.ErrNotExist where those are meant.
+// Files is what a [Folder] needs of a file system: so little that a test can replace it by one that forgets what was not flushed. Names are
+// relative, with slashes. Errors wrap fs.ErrExist and fs.ErrNotExist where those apply.
 type Files interface {
-	Create(name string) (File, error)   // a new file, empty
-	Open(name string) (OpenFile, error) // for reading
+	Create(name string) (File, error)   // creates an empty file; fails if there is one
+	Open(name string) (OpenFile, error) // opens a file for reading
 	Stat(name string) (fs.FileInfo, error)
-	Rename(from, to string) error // durable when both folders are flushed
-	Remove(name string) error     // a file or an empty folder
+	Rename(from, to string) error // durable once both folders are flushed
+	Remove(name string) error     // removes a file or an empty folder
 	Mkdir(name string) error
-	ReadDir(name string) ([]fs.DirEntry, error) // by name
+	ReadDir(name string) ([]fs.DirEntry, error) // entries in the order of their names
 	SyncDir(name string) error                  // makes the names in a folder durable
-	Free() (bytes int64, err error)             // what an ordinary user may still write
+	Free() (bytes int64, err error)             // how many bytes an ordinary user may still write
 }
 
-// File is one that is being written.
+// File is a file that is being written.
 type File interface {
 	io.WriteCloser
-	Sync() error // makes its bytes durable, not its name
+	Sync() error // makes its bytes durable, but not its name
 }
 
-// OpenFile is one that is being read.
+// OpenFile is a file that is being read.
 type OpenFile interface {
 	io.ReaderAt
 	io.Closer
 }
 
-// disk is the file system below a folder of this machine, which belongs to the store: keys lead nowhere else, as CheckKey sees to.
+// A disk is the file system below a folder of this machine, which the store owns. CheckKey makes sure that keys lead nowhere else.
 type disk struct{ dir string }
 
 func (d disk) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
@@ -127,7 +129,7 @@ func (d disk) path(name string) string { return filepath.Join(d.dir, filepath.Fr
 func (d disk) Create(name string) (File, error) {
 	f, err := files.CreateDirect(d.path(name))
 	if err != nil {
-		return nil, err // a nil *Direct would be a File
+		return nil, err // a nil *Direct would be a non-nil File
 	}
 	return f, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// load reads what the store has, but for records that are known: nobody ever changes one. It only adds to the objects that are
-// remembered, so puts and gets may run: what they store while it reads is there already. The caller holds records.
+// load reads what the store has, except for records that are known, because records never change. It only adds to the known objects, so puts and
+// gets may run: what they store while it reads is known already. The caller holds records.
 func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	names, records := make(map[string][]Version), int64(0)
 	for o, err := range u.all.store.List(ctx, strings.TrimSuffix(u.prefix, "/")) {
@@ -25,7 +25,7 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 		u.found(o)
 		name, number, ok := u.parseRecord(o.Key)
 		if !ok {
-			continue // or an object that nobody here made
+			continue // or an object that somebody else has made
 		}
 		v, err := u.record(ctx, known[name], name, number)
 		if err != nil {
@@ -49,8 +49,7 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	return nil
 }
 
-// record returns a version that is known, or reads it. One that cannot be read is damaged, and tried again whenever the user is asked for
-// anything.
+// record returns a version that is known, or reads it. A record that cannot be read is damaged, and is tried again at the user's next request.
 func (u *User) record(ctx context.Context, known []Version, name string, number int) (Version, error) {
 	at, found := numbered(known, number)
 	if found && known[at].Kind != Damaged {
@@ -64,7 +63,7 @@ func (u *User) record(ctx context.Context, known []Version, name string, number 
 	return decode(name, number, b), err
 }
 
-// found notes that o is there, if it is a chunk or a manifest.
+// found records that o exists, if it is a chunk or a manifest.
 func (u *User) found(o store.Object) {
 	var id cdc.Chunk
 	text, size, _ := strings.Cut(path.Base(o.Key), ".")
@@ -78,7 +77,7 @@ func (u *User) found(o store.Object) {
 	}
 }
 
-// parseRecord returns the version whose record's key it is.
+// parseRecord returns the version whose record has that key.
 func (u *User) parseRecord(key string) (name string, number int, ok bool) {
 	element, last, _ := strings.Cut(strings.TrimPrefix(key, u.prefix+"names/"), "/")
 	name, ok = unescape(element)
@@ -86,7 +85,7 @@ func (u *User) parseRecord(key string) (name string, number int, ok bool) {
 	return name, number, ok && number > 0 && u.recordKey(name, number) == key
 }
 
-// key returns where a chunk or a manifest is.
+// key returns the key of a chunk or a manifest.
 func (u *User) key(id cdc.Chunk) string {
 	if id.Size == 0 {
 		return u.prefix + "manifests/" + id.Digest.String()
@@ -98,7 +97,7 @@ func (u *User) recordKey(name string, number int) string {
 	return fmt.Sprintf("%snames/%s/%08d", u.prefix, escape(name), number)
 }
 
-// object returns what is remembered of a chunk or a manifest. The caller holds mu.
+// object returns what is known about a chunk or a manifest. The caller holds mu.
 func (u *User) object(id cdc.Chunk) *object {
 	if u.objects[id] == nil {
 		u.objects[id] = &object{id: id, size: int64(id.Size) + 1}
@@ -106,7 +105,7 @@ func (u *User) object(id cdc.Chunk) *object {
 	return u.objects[id]
 }
 
-// content returns what is remembered of a manifest. The caller holds mu.
+// content returns what is known about a manifest. The caller holds mu.
 func (u *User) content(digest cdc.Digest) *content {
 	if u.contents[digest] == nil {
 		u.contents[digest] = &content{object: u.object(cdc.Chunk{Digest: digest})}
@@ -114,7 +113,7 @@ func (u *User) content(digest cdc.Digest) *content {
 	return u.contents[digest]
 }
 
-// know remembers which chunks a manifest has. The caller holds mu.
+// know records which chunks a manifest has. The caller holds mu.
 func (u *User) know(digest cdc.Digest, chunks []cdc.Chunk) *content {
 	c := u.content(digest)
 	if !c.known {
@@ -126,8 +125,8 @@ func (u *User) know(digest cdc.Digest, chunks []cdc.Chunk) *content {
 	return c
 }
 
-// learn has the chunks of a version known, unless its manifest is damaged, or cannot be read: that one is tried again whenever the user
-// is asked for anything, and is in the way of nothing else.
+// learn makes the chunks of a version known, unless its manifest is damaged, or cannot be read. Then it is tried again at the user's next
+// request, and nothing else is delayed by it.
 func (u *User) learn(ctx context.Context, v Version) error {
 	if v.Kind != Stored {
 		return nil
@@ -142,8 +141,8 @@ func (u *User) learn(ctx context.Context, v Version) error {
 	return nil
 }
 
-// contentOf returns what a version holds, and reads the manifest where nobody has yet. With ErrDamaged the store has none that can be used, and the
-// next put of it brings it back.
+// contentOf returns what a version holds. It reads the manifest if nobody has yet. If it fails with ErrDamaged, the store has no manifest that
+// can be used, and the next put of it brings it back.
 func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
 	u.mu.Lock()
 	c := u.content(v.Content)
@@ -165,7 +164,8 @@ func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
 	return u.know(v.Content, chunks), nil
 }
 
-// fetch reads a chunk or a manifest. With ErrDamaged the store has it not, or has other bytes: it is spoiled then.
+// fetch reads a chunk or a manifest. If it fails with ErrDamaged, the store does not have it, or has other bytes; then fetch also records that it
+// is spoiled.
 func (u *User) fetch(ctx context.Context, id cdc.Chunk) ([]byte, error) {
 	b, err := u.all.store.Get(ctx, u.key(id))
 	switch {
@@ -180,7 +180,7 @@ func (u *User) fetch(ctx context.Context, id cdc.Chunk) ([]byte, error) {
 	return b, err
 }
 
-// verify fails with ErrDamaged unless these are a chunk, packed, or a manifest.
+// verify returns ErrDamaged unless b is that chunk, packed, or that manifest.
 func verify(id cdc.Chunk, b []byte) (err error) {
 	if id.Size > 0 {
 		err = cdc.Verify(b, id)
@@ -193,18 +193,18 @@ func verify(id cdc.Chunk, b []byte) (err error) {
 	return err
 }
 
-// Report is what Check found. What is not in Findings is good.
+// Report is what Check has found. Everything that is not in Findings is good.
 type Report struct {
 	Users, Versions, Objects int
 	Bytes                    int64 // as store.Occupied counts
 
-	// Findings are lines: "incomplete: NAME@3 of USER: why" of a version that cannot be had, for its record, its manifest or a chunk is missing
-	// or damaged, and "damaged: KEY: why" of a chunk or manifest that cannot be read, or whose bytes are not those that its key names, and of
-	// a file that held several; "; it is deleted" ends it where that was repaired.
+	// Findings are lines: "incomplete: NAME@3 of USER: why" for a version that cannot be got, because its record, its manifest or a chunk is missing
+	// or damaged, and "damaged: KEY: why" for a chunk or manifest that cannot be read, or whose bytes are not those that its key names, and for a
+	// file that contained several. The line ends with "; it is deleted" if that was repaired.
 	Findings []string
 }
 
-// Sound reports whether every version is complete and every object verified.
+// Sound reports whether every version is complete and every object was verified.
 func (r *Report) Sound() bool { return len(r.Findings) == 0 }
 
 func (u *User) check(ctx context.Context, r *Report, repair bool) error {
@@ -214,7 +214,7 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	defer u.records.Unlock()
 	u.mu.Lock()
 	for _, o := range u.objects {
-		o.bad = false // it is looked at again below, if the store lists it
+		o.bad = false // it is read again below, if the store lists it
 	}
 	u.mu.Unlock()
 	if err := u.load(ctx, nil); err != nil {
@@ -242,8 +242,8 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	return nil
 }
 
-// checkObject verifies a chunk or a manifest if it is there. A bad one counts as missing from then on, so that the next put of it
-// replaces it; so does one that cannot be read, which stays.
+// checkObject verifies a chunk or a manifest if it exists. A bad one counts as missing from then on, so that the next put of it replaces it. So
+// does one that cannot be read, but it is not deleted.
 func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair bool) error {
 	if !u.has(o) {
 		return nil
@@ -272,7 +272,7 @@ func (u *User) report(ctx context.Context, r *Report, finding, key string, repai
 	return nil
 }
 
-// checkVersion finds out whether a version can be had. No put brings a damaged record back, and while there is one nobody knows what it needs, so
+// checkVersion reports a version that cannot be got. No put brings a damaged record back, and while there is one it is unknown what it needs, so
 // nothing of its user is freed: a repair deletes it, unless it cannot be read for now.
 func (u *User) checkVersion(ctx context.Context, v Version, r *Report, repair bool) error {
 	lost := u.lost(v)
@@ -285,7 +285,7 @@ func (u *User) checkVersion(ctx context.Context, v Version, r *Report, repair bo
 	return u.report(ctx, r, fmt.Sprintf("incomplete: %s@%d of %s: %v", v.Name, v.Number, u.name, lost), key, repair)
 }
 
-// lost returns what is wrong with a version.
+// lost returns what is wrong with a version, or nil.
 func (u *User) lost(v Version) error {
 	switch v.Kind {
 	case Trash:

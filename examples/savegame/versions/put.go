@@ -14,21 +14,21 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// Mode says what becomes of a put over a version that its machine has not seen.
+// Mode says what happens to a put over a version that its machine has not seen.
 type Mode int
 
 const (
-	Refuse   Mode = iota // it is a [*Conflict]; so it is by a mode that is none of these
-	Force                // it is the newest version
-	KeepBoth             // it becomes a save of its own: NAME (conflict MACHINE DATE)
+	Refuse   Mode = iota // the put is a [*Conflict]; modes other than these do the same
+	Force                // the put becomes the newest version
+	KeepBoth             // the put becomes a save of its own: NAME (conflict MACHINE DATE)
 )
 
 // Request says what is to be put.
 type Request struct {
 	Name    string
 	Machine string
-	Seen    Ref        // the version that the machine saw last; zero: none
-	Content cdc.Digest // of the bytes of the manifest that will come
+	Seen    Ref        // the version that the machine has seen last; zero = none
+	Content cdc.Digest // digest of the bytes of the manifest that follows
 	Mode    Mode
 }
 
@@ -37,31 +37,31 @@ type Outcome string
 
 const (
 	Added     Outcome = "added"     // it made a version
-	Undeleted Outcome = "undeleted" // so it did of a save that was in the trash
-	Unchanged Outcome = "unchanged" // it made none: the newest one has the content
-	Mended    Outcome = "mended"    // neither, but it brought back what that one had lost
+	Undeleted Outcome = "undeleted" // it made a version of a save that was in the trash
+	Unchanged Outcome = "unchanged" // it made none, because the newest version has the content
+	Mended    Outcome = "mended"    // it made none, but brought back what the newest version had lost
 )
 
 // ErrLacks means that chunks are missing.
 var ErrLacks = errors.New("chunks are missing")
 
-// recordBytes is what a version takes: names are so short that it fits a block.
+// recordBytes is what the record of a version takes: names are so short that it fits a block.
 var recordBytes = store.Occupied(1)
 
-// Put is a version that is being made. As long as it runs nothing of it is deleted.
+// Put is a version that is being made. While it runs nothing of it is deleted.
 type Put struct {
 	user    *User
 	request Request
-	bytes   []byte // of the manifest
+	bytes   []byte // bytes of the manifest
 	version Version
 	content *content    // nil before Lacks
-	named   int         // manifests and chunks that the user remembers for it, whether they came or not
+	named   int         // manifests and chunks that the user records for it, whether they arrived or not
 	mends   bool        // Lacks has found that the newest version has the content, and lacks some of it
 	full    atomic.Bool // there was no room for it
 	ended   atomic.Bool
 }
 
-// Begin begins a put, which ends with Abandon. It fails with [*Conflict].
+// Begin begins a put. The caller must end it with Abandon. Begin fails with [*Conflict].
 func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	if err := u.lock(ctx, r.Name, r.Machine); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (u *User) Begin(ctx context.Context, r Request) (*Put, error) {
 	return &Put{user: u, request: r}, nil
 }
 
-// place returns the name under which a put goes, and what it does there.
+// place returns the name under which a put is stored, and what it does there.
 func (u *User) place(r Request) (name string, o Outcome, err error) {
 	latest, o := u.newest(r.Name), Added
 	if latest.Kind == Trash {
@@ -92,7 +92,7 @@ func (u *User) place(r Request) (name string, o Outcome, err error) {
 	return "", "", u.conflict(latest, r.Seen)
 }
 
-// aside is place for who keeps both.
+// aside is place for KeepBoth.
 func (u *User) aside(r Request) (name string, o Outcome) {
 	prefix := aside(r.Name, r.Machine)
 	for _, name := range from(u.sorted, prefix) {
@@ -100,11 +100,11 @@ func (u *User) aside(r Request) (name string, o Outcome) {
 			break
 		}
 		if u.newest(name).has(r.Content) {
-			return name, Unchanged // its answer was lost
+			return name, Unchanged // the answer of an earlier put was lost
 		}
 	}
 	step := time.Second
-	for now := u.all.config.Now(); ; now, step = now.Add(step), min(2*step, time.Hour) { // who keeps thousands has few names tried
+	for now := u.all.config.Now(); ; now, step = now.Add(step), min(2*step, time.Hour) { // so that few names are tried even if there are thousands
 		if name = asideAt(r.Name, r.Machine, now); len(u.names[name]) == 0 {
 			return name, Added
 		}
@@ -112,7 +112,7 @@ func (u *User) aside(r Request) (name string, o Outcome) {
 }
 
 // Lacks takes the manifest's bytes, keeps them, and returns which of its chunks the user does not have: indices of what
-// [manifest.Manifest.Chunks] returns. It fails with [*Full], and is called once.
+// [manifest.Manifest.Chunks] returns. It fails with [*Full]. It must be called once.
 func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	switch {
 	case p.content != nil:
@@ -153,9 +153,9 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	return lacks, nil
 }
 
-// canFit fails if more bytes do not fit even when all is deleted that may go. What may go is looked for only if they do not fit beside all that
-// is there or on its way: for a user with 500 saves of 3,000 chunks that takes 23 ms, and a request for it has 150 bytes. The caller holds the
-// user's records and mu.
+// canFit returns an error if needs more bytes do not fit even if everything is deleted that may be. It looks for what may be deleted only if they
+// do not fit beside everything that exists or will arrive: for a user with 500 saves of 3,000 chunks that takes 23 ms, and a request for it has
+// 150 bytes. The caller holds the user's records and mu.
 func (p *Put) canFit(disk, needs int64) error {
 	u := p.user
 	all := u.used.Load()
@@ -171,7 +171,7 @@ func (p *Put) canFit(disk, needs int64) error {
 	return u.over(disk, u.kept(), needs)
 }
 
-// lacks returns which chunks are not there, and the room that they need at most. The caller holds the user's mu.
+// lacks returns which chunks do not exist, and the room that they need at most. The caller holds the user's mu.
 func (c *content) lacks() (lacks []int, needs int64) {
 	for i, chunk := range c.chunks {
 		if !chunk.there {
@@ -182,8 +182,9 @@ func (c *content) lacks() (lacks []int, needs int64) {
 	return lacks, needs
 }
 
-// Chunk takes a chunk, packed, and returns when it has read it; stored returns when it is stored, and is called once. Either fails with
-// [cdc.ErrChunk] when it is not the chunk with that index, and with [*Full]. Any number may run at once, so long as Commit or Abandon does not.
+// Chunk takes a chunk, packed, and returns once it has read it. stored returns when the chunk is stored, and must be called once. Either fails
+// with [cdc.ErrChunk] if it is not the chunk with that index, and with [*Full]. Chunk is safe for concurrent use while neither Commit nor Abandon
+// runs.
 func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func() error, err error) {
 	u := p.user
 	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
@@ -199,7 +200,7 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func(
 	return p.store(ctx, o, packed)
 }
 
-// store makes room for an object and begins to store it. That is not canceled while it writes: nobody would know whether the object is there.
+// store makes room for an object and begins to store it. Writing is not canceled, because then it would be unknown whether the object exists.
 func (p *Put) store(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
 	size := int64(len(data))
 	if err := p.user.room(ctx, store.Occupied(size)); err != nil {
@@ -212,7 +213,7 @@ func (p *Put) store(ctx context.Context, o *object, data []byte) (wait func() er
 	return func() error { return p.wrote(o, size, written()) }, nil
 }
 
-// wrote notes what became of an object that was being stored.
+// wrote records the result of storing an object.
 func (p *Put) wrote(o *object, size int64, err error) error {
 	u := p.user
 	u.mu.Lock()
@@ -228,28 +229,28 @@ func (p *Put) wrote(o *object, size int64, err error) error {
 	return nil
 }
 
-// fails says why an object was not stored, and notes whether there was no room.
+// fails returns why an object was not stored, and records if there was no room.
 func (p *Put) fails(err error) error {
 	if isFull(err) {
-		p.full.Store(true) // and it stays so, whatever the others fail with that it ends
+		p.full.Store(true) // it stays true, whatever errors the others that this one ends fail with
 	}
 	return fmt.Errorf("storing the content: %w", err)
 }
 
-// write begins to make an object. One that is there and does not hold what its key says, because the disk has damaged it, is replaced; one that
-// cannot be read now stays: it may be good, and versions may need it.
+// write begins to store an object. If an object exists that does not hold what its key says, because the disk has damaged it, it is replaced. If
+// it cannot be read now it is not: it may be good, and versions may need it.
 func (u *User) write(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
 	if wait = done; o.id.Size > 0 {
 		wait, err = u.all.store.Start(ctx, u.key(o.id), data)
 	} else {
-		err = u.all.store.Put(ctx, u.key(o.id), data) // a manifest, which is not to be copied: it may be large
+		err = u.all.store.Put(ctx, u.key(o.id), data) // a manifest, which should not be copied, because it may be large
 	}
 	if !errors.Is(err, fs.ErrExist) {
 		return wait, err
 	}
 	u.replacing.Lock()
 	defer u.replacing.Unlock()
-	for errors.Is(err, fs.ErrExist) { // again where it is of another put, which was faster
+	for errors.Is(err, fs.ErrExist) { // again if another put was faster
 		if _, err = u.fetch(ctx, o.id); !errors.Is(err, ErrDamaged) {
 			break
 		}
@@ -260,12 +261,12 @@ func (u *User) write(ctx context.Context, o *object, data []byte) (wait func() e
 	return done, err
 }
 
-// done is what waits for nothing.
+// done is a wait for nothing.
 func done() error { return nil }
 
-// Commit makes the version and returns it, once it is durable, and ends the put. Where the content is the newest version
-// already it returns that. It fails with [ErrLacks], and with [*Conflict] when another put was faster.
-// After another error it may be called again; so may Begin.
+// Commit makes the version, returns it once it is durable, and ends the put. If the content is already that of the newest version it returns
+// that. It fails with [ErrLacks], and with [*Conflict] if another put was faster. After another error Commit may be called again, and so may
+// Begin.
 func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	u := p.user
 	if p.content == nil || p.ended.Load() {
@@ -303,13 +304,13 @@ func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	return u.newest(name), o, nil
 }
 
-// Abandon ends the put, unless Commit has. What has arrived stays for a while, unless there was no room for it: then it
-// would be in the way of what fits.
+// Abandon ends the put, unless Commit has. What has arrived is kept for a while, unless there was no room for it: then it would take the room of
+// what fits.
 func (p *Put) Abandon() {
 	if !p.end() {
 		return
 	}
-	u, ctx, before := p.user, context.Background(), time.Unix(0, 0) // nothing was stored before that: only what never came is forgotten
+	u, ctx, before := p.user, context.Background(), time.Unix(0, 0) // nothing was stored before that time, so only what never arrived is forgotten
 	if p.full.Load() {
 		before = ever
 	}
@@ -323,10 +324,10 @@ func (p *Put) Abandon() {
 }
 
 // sweepPart: free looks again once abandoned puts have named an eighth as many manifests and chunks as it looked at the last time. If it looked
-// after each of them, who begins small puts and abandons them would have it look at all chunks of all versions each time.
+// after each of them, a client that begins small puts and abandons them would make it look at all chunks of all versions each time.
 const sweepPart = 8
 
-// end reports whether it is the put's end.
+// end ends the put, and reports whether it had not ended before.
 func (p *Put) end() bool {
 	if p.ended.Swap(true) {
 		return false
@@ -334,6 +335,6 @@ func (p *Put) end() bool {
 	if p.content != nil {
 		p.content.running.Add(-1)
 	}
-	p.bytes = nil // Abandon may wait long for records, and its caller counts them no more
+	p.bytes = nil // Abandon may wait long for records, and its caller no longer counts these bytes
 	return true
 }

@@ -19,11 +19,11 @@ import (
 // Full means that something does not fit.
 type Full struct {
 	Setting string // "quota" of the user, "total quota", or "disk"
-	Limit   int64  // what the setting is; of the disk, what all of the user's may have but for the reserve
-	Kept    int64  // bytes that stay whatever goes: newest versions, and running puts as large as they may become
+	Limit   int64  // the value of the setting; for the disk, how much the user may have without the reserve
+	Kept    int64  // bytes that remain whatever is deleted: newest versions, and running puts at their greatest possible size
 	Needs   int64  // bytes
 
-	Free, Reserve int64 // bytes of the disk, when that is full: that are free, and that must stay free
+	Free, Reserve int64 // if the disk is full: its bytes that are free, and those that must remain free
 }
 
 func (e *Full) Error() string {
@@ -34,10 +34,10 @@ func (e *Full) Error() string {
 	return fmt.Sprintf("%s exceeded: %s do not fit beside %s that stay; the limit is %s", e.Setting, SizeText(e.Needs), SizeText(e.Kept), SizeText(e.Limit))
 }
 
-// isFull reports whether there was no room, or, as others had filled the disk meanwhile, not even of the reserve.
+// isFull reports whether there was no room, or, because others had filled the disk meanwhile, not even the reserve.
 func isFull(err error) bool { return errors.As(err, new(*Full)) || errors.Is(err, syscall.ENOSPC) }
 
-// room makes room within the quotas and on the disk for bytes, and holds them.
+// room makes room for bytes within the quotas and on the disk, and holds them.
 func (u *User) room(ctx context.Context, bytes int64) error {
 	if err := u.fits(ctx, bytes); !isFull(err) {
 		return err
@@ -49,7 +49,7 @@ func (u *User) room(ctx context.Context, bytes int64) error {
 	return u.makeRoom(ctx, bytes)
 }
 
-// makeRoom is room for who holds records.
+// makeRoom is room for a caller that holds records.
 func (u *User) makeRoom(ctx context.Context, bytes int64) error {
 	for {
 		full := u.fits(ctx, bytes)
@@ -77,8 +77,8 @@ func (u *User) fits(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// over fails when more bytes do not fit beside so many that are the user's, with what the disk has room for beside all that is there.
-// The caller holds mu.
+// over returns an error if needs more bytes do not fit beside the kept bytes of the user. disk is the room that the disk has beside everything
+// that exists. The caller holds mu.
 func (u *User) over(disk, kept, needs int64) error {
 	c, used := u.all.config, u.used.Load()
 	others := u.all.total.Load() - used
@@ -94,8 +94,8 @@ func (u *User) over(disk, kept, needs int64) error {
 	return nil
 }
 
-// kept returns the bytes that stay whatever goes: of the newest versions, and of running puts and gets, as large as those may
-// become. The caller holds records and mu.
+// kept returns the bytes that remain whatever is deleted: those of the newest versions, and of running puts and gets at their greatest possible
+// size. The caller holds records and mu.
 func (u *User) kept() int64 {
 	bytes := recordBytes * int64(len(u.names))
 	for o := range u.needed(true) {
@@ -104,9 +104,9 @@ func (u *User) kept() int64 {
 	return bytes
 }
 
-// displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that
-// would be left alone, and what only that needed, however little: where it cannot be deleted no other version goes. Where that is nothing, or would
-// make no room, it returns why. The caller holds records.
+// displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that would be left alone, and
+// whatever only that version needed, however little. If the latter cannot be deleted no other version is. If there is nothing to delete, or
+// deleting would make no room, displace returns why. The caller holds records.
 func (u *User) displace(ctx context.Context, full error) error {
 	had := u.freed
 	if err := u.free(ctx, ever, 0); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
@@ -126,8 +126,8 @@ func (u *User) displace(ctx context.Context, full error) error {
 	return nil
 }
 
-// oldest returns the version that goes next, and the trash record that would be left alone; none when only newest ones are there, when
-// what stays does not fit in any case, or when a damaged one keeps all from being freed.
+// oldest returns the version that is deleted next, and the trash record that would be left alone. It returns none if only newest versions exist,
+// if what must remain does not fit in any case, or if a damaged version keeps everything from being freed.
 func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 	disk, err := u.all.Room(ctx)
 	if err != nil {
@@ -151,11 +151,11 @@ func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 	return oldest, nil
 }
 
-// mostDisplaced is how many are remembered for a client that gives its puts up.
+// mostDisplaced is how many deleted versions are recorded for a client that abandons its puts.
 const mostDisplaced = 1024
 
-// Displaced says, in a line for each save, what was deleted to make room since it was asked last: by what has just ended, and by puts before
-// it that were cut off.
+// Displaced returns, in a line for each save, what was deleted to make room since it was last called: by the put or restore that has just ended,
+// and by interrupted puts before it.
 func (u *User) Displaced() (lines []string) {
 	u.records.Lock()
 	defer u.records.Unlock()
@@ -170,7 +170,7 @@ func (u *User) Displaced() (lines []string) {
 	return lines
 }
 
-// lineOf names versions of a save for a person. When the trash's record is the last of them the save is gone altogether.
+// lineOf names versions of a save for a person. If the trash's record is the last of them the whole save was deleted.
 func lineOf(gone []Version) string {
 	first, last := gone[0], gone[len(gone)-1]
 	gone = slices.DeleteFunc(gone, func(v Version) bool { return v.Kind == Trash })
@@ -183,19 +183,20 @@ func lineOf(gone []Version) string {
 	return fmt.Sprintf("%d versions from %s@%d to @%d", len(gone), last.Name, first.Number, last.Number)
 }
 
-// ever is after all that was stored, also before a clock went back.
+// ever is after everything that was stored, even before a clock was set back.
 var ever = time.Unix(0, math.MaxInt64)
 
 const (
-	// gaps: of the time between two versions no more counts than this part of Config.KeepFor. The clock may have been wrong at one of them.
+	// gaps: of the time between two versions at most this fraction, 1/gaps, of Config.KeepFor counts. The clock may have been wrong at one of them.
 	gaps = 7
-	// mostAway is the longest time that counts between a save's newest version and a server's start: more is taken for a clock that is ahead.
+	// mostAway is the longest time that counts between a save's newest version and a server's start: if it is longer, the clock is assumed to be
+	// ahead.
 	mostAway = 365 * 24 * time.Hour
 )
 
-// outdated returns the versions of a save that have had their time, by what is sure of it though the clock may be wrong: what has passed since this
-// process saw the newest one first, how old that was then if its time can be true, and before that the gaps between versions, as far as they count.
-// The caller holds records.
+// outdated returns the versions of a save that are too old, by what is certain although the clock may be wrong: the time that has passed since
+// this process has first seen the newest one, how old that was then if its time can be true, and before that the gaps between versions, as far as
+// they count. The caller holds records.
 func (u *User) outdated(name string) (old []Version) {
 	keep, all, now := u.all.config, u.names[name], u.all.config.Now()
 	if u.since[name].IsZero() {
@@ -204,14 +205,14 @@ func (u *User) outdated(name string) (old []Version) {
 		if away < 0 || away > mostAway || len(all) > 1 && newest.Before(all[len(all)-2].Time) {
 			away = 0
 		}
-		u.since[name] = now.Add(-away) // which keeps now's monotonic reading
+		u.since[name] = now.Add(-away) // keeps now's monotonic reading
 	}
 	age, later, behind := now.Sub(u.since[name]), time.Time{}, 0
 	if all[len(all)-1].Kind == Trash && age > keep.KeepFor {
 		return all
 	}
 	for _, v := range slices.Backward(all) {
-		if v.Kind == Damaged { // nobody knows when it was made
+		if v.Kind == Damaged { // it is unknown when it was made
 			continue
 		}
 		age += min(max(0, later.Sub(v.Time)), keep.KeepFor/gaps)
@@ -219,7 +220,7 @@ func (u *User) outdated(name string) (old []Version) {
 		if age > keep.KeepFor && behind >= max(1, keep.Keep) {
 			old = append(old, v)
 		}
-		if v.Kind != Trash { // somebody can get it
+		if v.Kind != Trash { // it can be got
 			behind++
 		}
 	}
@@ -227,8 +228,8 @@ func (u *User) outdated(name string) (old []Version) {
 	return old
 }
 
-// forget deletes versions, given by number, and then what only they needed, if that has least bytes or more. The last version goes when the
-// others are gone for sure: where it is the trash's record, none of them may come back. The caller holds records.
+// forget deletes versions, given by number, and then what only they needed, if that has least bytes or more. The last version is deleted once the
+// others certainly are: if it is the trash's record, none of the others may come back. The caller holds records.
 func (u *User) forget(ctx context.Context, name string, versions []Version, least int64) error {
 	ctx, err := uncanceled(ctx)
 	if err != nil || len(versions) == 0 {
@@ -262,15 +263,15 @@ func (u *User) forget(ctx context.Context, name string, versions []Version, leas
 	u.freed.Versions += len(versions)
 	u.freed.Bytes += bytes
 	u.forsake(versions)
-	return u.free(ctx, time.Unix(0, 1), least) // what forsake has taken the age from
+	return u.free(ctx, time.Unix(0, 1), least) // objects whose age forsake has cleared
 }
 
-// worthPart: what only deleted versions needed is deleted at once if it has an eighth of the user's bytes, for the store writes again whatever
-// shares a file with it, and everybody's puts wait meanwhile. What has less is deleted when room is needed, or by Collect.
+// worthPart: what only deleted versions needed is deleted at once if it has an eighth of the user's bytes, because the store writes again
+// whatever shares a file with it, and everybody's puts wait meanwhile. If it has less it is deleted when room is needed, or by Collect.
 const worthPart = 8
 
-// forsake takes the age from the contents and chunks of versions that are deleted, so that free deletes them without Config.Grace,
-// unless something else needs them.
+// forsake clears the age of the contents and chunks of versions that are deleted, so that free deletes them without Config.Grace, unless
+// something else needs them.
 func (u *User) forsake(versions []Version) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -284,9 +285,9 @@ func (u *User) forsake(versions []Version) {
 	}
 }
 
-// free deletes what nothing needs and was stored before a time, if that has least bytes or more: all at once, as the store knows best what stands
-// together. Where the disk has no room to write again what some of it stands in, the rest goes: it fails with ENOSPC when that is nothing. The caller
-// holds records.
+// free deletes what nothing needs and was stored before a time, if that has least bytes or more. It deletes all of it at once, because the store
+// knows best what is in the same files. If the disk has no room to write some of these files again, the rest is deleted; free fails with ENOSPC
+// if that is nothing. The caller holds records.
 func (u *User) free(ctx context.Context, before time.Time, least int64) error {
 	ctx, err := uncanceled(ctx)
 	if err != nil {
@@ -320,7 +321,7 @@ func (u *User) free(ctx context.Context, before time.Time, least int64) error {
 	return nil
 }
 
-// takeOut returns what free is to delete, and has forgotten it: from then on a put stores it anew.
+// takeOut returns what free is to delete, and forgets it: from then on a put stores it again.
 func (u *User) takeOut(before, least int64) (out []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -348,9 +349,9 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 		delete(u.objects, id)
 	}
 	if len(u.objects) <= had/2 {
-		u.objects = maps.Collect(maps.All(u.objects)) // deleting alone gives no memory back
+		u.objects = maps.Collect(maps.All(u.objects)) // deleting entries alone frees no memory
 	}
-	maps.DeleteFunc(u.contents, func(_ cdc.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be gone
+	maps.DeleteFunc(u.contents, func(_ cdc.Digest, c *content) bool { return !needed[c.object] }) // their chunks may be deleted
 	u.abandoned, u.swept = 0, had
 	for _, c := range u.contents {
 		u.swept += len(c.chunks)
@@ -358,7 +359,7 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 	return out
 }
 
-// damaged reports whether a version's record or manifest is: nobody knows what that one needs, so nothing is unneeded. The caller
+// damaged reports whether a version's record or manifest is damaged: it is unknown what that version needs, so nothing is unneeded. The caller
 // holds records and mu.
 func (u *User) damaged() bool {
 	for _, versions := range u.names {
@@ -401,15 +402,15 @@ func (u *User) needed(newest bool) map[*object]bool {
 	return needed
 }
 
-// Collected says what Collect deleted.
+// Collected says what Collect has deleted.
 type Collected struct {
-	Versions int   // that have had their time
-	Objects  int   // that no version, put or get refers to
-	Bytes    int64 // of the store, of both
+	Versions int   // versions that were too old
+	Objects  int   // objects that no version, put or get refers to
+	Bytes    int64 // bytes in the store, of both
 }
 
-// Collect deletes what has had its time and, after the grace, what puts that were given up left behind. It goes on with
-// the next user when one fails. Run it now and then, as once in an hour; puts and gets may go on meanwhile.
+// Collect deletes versions that are too old and, after Config.Grace, what abandoned puts have left. It continues with the next user if one fails.
+// Run it now and then, such as once an hour; puts and gets may run meanwhile.
 func (v *Versions) Collect(ctx context.Context) (all Collected, err error) {
 	err = v.each(ctx, "cleaning up", func(u *User) error {
 		c, err := u.collect(ctx)

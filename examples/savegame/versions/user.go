@@ -17,74 +17,75 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// User is the saves of one user. It remembers which objects the store has, and what each content needs.
+// User is the saves of one user. It records which objects the store has, and what each content needs.
 type User struct {
 	all    *Versions
 	name   string
-	prefix string // of the keys
+	prefix string // prefix of the keys
 
-	// records is held, also while the store works, by who reads or changes versions, by who begins to refer to a content
-	// and by who deletes objects: so nothing that is referred to is ever deleted. Locked first, by lock.
+	// records is held, even while the store works, to read or change versions, to begin to refer to a content, and to delete objects. So nothing
+	// that is referred to is ever deleted. It is locked first, by lock.
 	records sync.Mutex
 	names   map[string][]Version // by number
-	since   map[string]time.Time // when this process saw the newest version of a save first, or a time before: see outdated
-	sorted  []string             // the keys of names
-	freed   Collected            // since Collect began last
+	since   map[string]time.Time // when this process has first seen the newest version of a save, or a time before: see outdated
+	sorted  []string             // the keys of names, sorted
+	freed   Collected            // what was deleted since Collect last began
 
-	// abandoned counts the manifests and chunks that were named by puts which were abandoned since takeOut last looked, and swept is how many
-	// it looked at then: see sweepPart. Guarded by records.
+	// abandoned counts the manifests and chunks that were named by puts which were abandoned since takeOut last looked, and swept is how many it
+	// looked at then: see sweepPart. Guarded by records.
 	abandoned, swept int
 
-	// displaced is what was deleted to make room, until Displaced tells. Guarded by records.
+	// displaced is what was deleted to make room since the last call of Displaced. Guarded by records.
 	displaced []Version
 
-	// parsing is held by who waits for Versions.parsing, or has it: so others wait for one manifest of this user, however many it has sent.
+	// parsing is held while waiting for Versions.parsing, and while holding that. So others wait for one manifest of this user, however many the
+	// user has sent.
 	parsing sync.Mutex
 
-	// replacing is held by who looks at a chunk or manifest that is there already, and replaces it.
+	// replacing is held while a chunk or manifest that exists already is verified and replaced.
 	replacing sync.Mutex
 
-	stale atomic.Bool // nobody knows what a failed call did, so the store is read before anything else is done
+	stale atomic.Bool // it is unknown what a failed call did, so the store is read before anything else is done
 
 	// mu is taken last and held briefly.
 	mu       sync.Mutex
 	objects  map[cdc.Chunk]*object
 	contents map[cdc.Digest]*content
 
-	used atomic.Int64 // bytes in the store, and those that are held for what is being stored
+	used atomic.Int64 // bytes in the store, and bytes held for what is being stored
 }
 
-// object is a chunk or a manifest that is in the store, or that something needs. It takes 165 bytes in all, and a user of 10 GB
-// has 80,000.
+// An object is a chunk or a manifest that is in the store, or that something needs. It takes 165 bytes in all, and a user of 10 GB has 80,000.
 type object struct {
 	id    cdc.Chunk // a manifest's has no size
 	there bool
-	size  int64 // of what is not there: what it has at most
-	time  int64 // when it was stored, in nanoseconds since 1970; 0: a version had it that is gone
-	read  int64 // when examine last read it, likewise
-	bad   bool  // the store has it not, or has other bytes: it is not there until a put brings it back, whatever the store lists
+	size  int64 // if it is not there: its greatest possible size
+	time  int64 // when it was stored, in nanoseconds since 1970; 0 = a version that had it was deleted
+	read  int64 // when examine last read it, in nanoseconds since 1970
+	bad   bool  // the store does not have it, or has other bytes: it is not there until a put brings it back, whatever the store lists
 }
 
-// content is a manifest.
+// A content is a manifest.
 type content struct {
 	*object
-	running atomic.Int32 // puts and gets that refer to it, which begin while records is held
-	known   bool         // whether chunks is what it has; not when the store has not the manifest, or another one
-	chunks  []*object    // as manifest.Chunks has them
+	running atomic.Int32 // puts and gets that refer to it; they begin while records is held
+	known   bool         // chunks is what it has; false if the store does not have the manifest, or has another one
+	chunks  []*object    // as manifest.Chunks returns them
 }
 
-// readAgain is after how long examine reads again what it has found whole: else whoever begins puts and abandons them has all read each time.
+// readAgain is after how long examine reads again what it has found good. Otherwise a client that begins puts and abandons them would cause
+// everything to be read each time.
 const readAgain = time.Hour
 
 // examine reads what the user has of a content of which some is known to be bad: a disk that damages one file damages others, and a put brings
-// back all that is known to be.
+// back everything that is known to be bad.
 func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
 	now := u.all.config.Now()
 	for _, o := range u.unexamined(ids, now.Add(-readAgain)) {
 		if ctx.Err() != nil {
 			break
 		}
-		_, _ = u.fetch(ctx, o.id) // notes what is damaged; what cannot be read now may be good
+		_, _ = u.fetch(ctx, o.id) // records what is damaged; what cannot be read now may be good
 		u.mu.Lock()
 		o.read = now.UnixNano()
 		u.mu.Unlock()
@@ -92,7 +93,7 @@ func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
 	return context.Cause(ctx)
 }
 
-// unexamined returns what is there of a content and was not read since a time; nothing where none of the content is bad.
+// unexamined returns what exists of a content and was not read since a time, or nothing if none of the content is bad.
 func (u *User) unexamined(ids []cdc.Chunk, since time.Time) (all []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -107,7 +108,7 @@ func (u *User) unexamined(ids []cdc.Chunk, since time.Time) (all []*object) {
 	return all
 }
 
-// lock takes records, and reads from the store what is not known. It fails unless these are names.
+// lock locks records, and reads from the store what is not known. It fails unless names are valid.
 func (u *User) lock(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		if err := users.CheckName(name); err != nil {
@@ -118,7 +119,7 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	if !u.stale.Load() {
 		return nil
 	}
-	ctx, err := uncanceled(ctx) // else who asks and cancels has it begin again each time
+	ctx, err := uncanceled(ctx) // otherwise a client that asks and cancels makes it begin again each time
 	if err == nil {
 		u.stale.Store(false)
 		err = u.load(ctx, u.names)
@@ -130,8 +131,8 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	return err
 }
 
-// uncanceled returns a context like ctx that nobody can cancel, or why ctx has ended. When the store is stopped halfway nobody knows what it has
-// done, and all that the user has must be read again.
+// uncanceled returns a context like ctx that cannot be canceled, or why ctx has ended. If the store is stopped halfway it is unknown what it has
+// done, and everything that the user has must be read again.
 func uncanceled(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), context.Cause(ctx)
 }
@@ -145,21 +146,21 @@ func (u *User) read(ctx context.Context) error {
 	return err
 }
 
-// stored notes that an object is there. The caller holds mu.
+// stored records that an object exists. The caller holds mu.
 func (u *User) stored(o *object, size int64, at time.Time) {
 	u.gone(o)
 	o.there, o.size, o.time, o.bad = true, size, at.UnixNano(), false
 	u.charge(store.Occupied(size))
 }
 
-// has reports whether an object is there.
+// has reports whether an object exists.
 func (u *User) has(o *object) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return o.there
 }
 
-// gone notes that an object is not there any more. The caller holds mu.
+// gone records that an object does not exist any more. The caller holds mu.
 func (u *User) gone(o *object) {
 	if o.there {
 		o.there = false
@@ -167,7 +168,7 @@ func (u *User) gone(o *object) {
 	}
 }
 
-// spoiled notes that an object is lost or damaged, so that the next put of it brings it back.
+// spoiled records that an object is lost or damaged, so that the next put of it brings it back.
 func (u *User) spoiled(id cdc.Chunk) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -176,38 +177,38 @@ func (u *User) spoiled(id cdc.Chunk) {
 	o.bad = true
 }
 
-// charge counts bytes that came to the store or left it.
+// charge counts bytes that were added to the store, or removed from it.
 func (u *User) charge(bytes int64) {
 	u.used.Add(bytes)
 	u.all.total.Add(bytes)
 }
 
-// hold counts bytes as used before they are there, or no longer when they are there or will not be.
+// hold counts bytes as used before they are stored, or, if negative, no longer, because they are stored or will not be.
 func (u *User) hold(bytes int64) {
 	u.charge(bytes)
 	u.all.held.Add(bytes)
 }
 
-// List returns a page of the newest versions of all saves by name, of those in the trash as well: no more than most, with names behind after.
+// List returns a page of the newest versions of all saves by name, including those in the trash: at most most versions, with names after after.
 func (u *User) List(ctx context.Context, after string, most int) (newest []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer u.records.Unlock()
-	names := from(u.sorted, after+"\x00") // which stands right behind it
+	names := from(u.sorted, after+"\x00") // the first name that may follow after
 	for _, name := range names[:min(most, len(names))] {
 		newest = append(newest, u.newest(name))
 	}
 	return newest, nil
 }
 
-// from returns names, which are sorted, from first on.
+// from returns the sorted names from first on.
 func from(names []string, first string) []string {
 	at, _ := slices.BinarySearch(names, first)
 	return names[at:]
 }
 
-// newest returns the newest version of a save, the zero Version where there is none.
+// newest returns the newest version of a save, or the zero Version if there is none.
 func (u *User) newest(name string) (v Version) {
 	if versions := u.names[name]; len(versions) > 0 {
 		v = versions[len(versions)-1]
@@ -215,7 +216,7 @@ func (u *User) newest(name string) (v Version) {
 	return v
 }
 
-// last returns the newest version of a save that holds something, also where that is in the trash.
+// last returns the newest version of a save that holds something, even if the save is in the trash.
 func (u *User) last(name string) (v Version) {
 	for _, v := range slices.Backward(u.names[name]) {
 		if v.Kind == Stored {
@@ -225,8 +226,8 @@ func (u *User) last(name string) (v Version) {
 	return v
 }
 
-// History returns a page of the versions of a save that are still there, the newest last: no more than most, with numbers above after. It
-// fails with ErrNoSave.
+// History returns a page of the versions of a save that still exist, the newest last: at most most versions, with numbers above after. It fails
+// with ErrNoSave.
 func (u *User) History(ctx context.Context, name string, after, most int) (page []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
@@ -240,12 +241,12 @@ func (u *User) History(ctx context.Context, name string, after, most int) (page 
 	return slices.Clone(versions[at:min(at+most, len(versions))]), nil
 }
 
-// numbered returns where the version with a number stands among those of a save, and whether it does.
+// numbered returns the index of the version with a number among those of a save, and whether there is one.
 func numbered(versions []Version, number int) (at int, found bool) {
 	return slices.BinarySearchFunc(versions, number, func(v Version, number int) int { return cmp.Compare(v.Number, number) })
 }
 
-// noSave says of which save there is nothing. The name is as the client sent it, and goes to the log.
+// noSave returns the error that there is nothing of a save. The name is as the client sent it, and is logged.
 func noSave(name string) error { return fmt.Errorf("%w: %.100q", ErrNoSave, name) }
 
 // find returns a stored version of a save; number 0 is the newest. The caller holds records.
@@ -269,7 +270,7 @@ func (u *User) find(name string, number int) (Version, error) {
 	return versions[at], nil
 }
 
-// createInRoom is create for a version that needs room, which is made. The caller holds records.
+// createInRoom is create for a version that needs room, which it makes. The caller holds records.
 func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 	if err := u.makeRoom(ctx, recordBytes); err != nil {
 		return Version{}, err
@@ -278,7 +279,7 @@ func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 	return u.create(ctx, v)
 }
 
-// create makes the next version of a save, whose content is there and held. What the trash takes is of the disk's reserve. The caller
+// create makes the next version of a save, whose content exists and is held. The room for records of the trash is the disk's reserve. The caller
 // holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	ctx, err := uncanceled(ctx)
@@ -286,7 +287,7 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 		return Version{}, err
 	}
 	v.Number = u.newest(v.Name).Number + 1
-	u.since[v.Name] = u.all.config.Now() // also where it fails, and is made all the same
+	u.since[v.Name] = u.all.config.Now() // even if Put fails, because the version may exist nevertheless
 	v.Time = u.since[v.Name].UTC().Round(0)
 	if err := u.all.store.Put(ctx, u.recordKey(v.Name, v.Number), v.encode()); err != nil {
 		u.stale.Store(true)
@@ -300,8 +301,8 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	return v, nil
 }
 
-// Remove puts a save into the trash: its versions stay for a while and can be restored. The trash's record has a base only where the machine
-// has seen all of it: see Erase.
+// Remove puts a save into the trash: its versions are kept for a while and can be restored. The trash's record has a base only if the machine has
+// seen all of the save: see Erase.
 func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Version, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, err
@@ -317,8 +318,7 @@ func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Vers
 	return u.create(ctx, v)
 }
 
-// Restore makes a new version of what an old one holds, also of a save in the trash, and returns it; number 0 is the
-// last one that was put.
+// Restore makes a new version with the content of an old one, also of a save in the trash, and returns it; number 0 is the last one that was put.
 func (u *User) Restore(ctx context.Context, name string, number int, machine string) (Version, Outcome, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, "", err
@@ -335,17 +335,17 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	u.mu.Lock()
 	c := u.content(v.Content)
 	u.mu.Unlock()
-	c.running.Add(1) // so it stays while room is made
+	c.running.Add(1) // so that it is kept while room is made
 	defer c.running.Add(-1)
 	v.Base, v.Machine = newest.Number, machine
 	v, err = u.createInRoom(ctx, v)
 	return v, Added, err
 }
 
-// Erase deletes all versions of a save, for good. Unless it is forced it fails with [*Conflict] when some of them holds what the machine has not
-// seen, and nobody put that into the trash who had. A save that is erased half way is in
-// the trash; where the disk has no room for the trash's record, its newest version is left. What only these versions needed goes with them or, where
-// that is little, when room is needed or with Collect.
+// Erase deletes all versions of a save, permanently. Unless force is true it fails with [*Conflict] if one of them holds what the machine has not
+// seen, and no machine that had seen it has put the save into the trash. A save that was erased halfway is in the trash, or, if the disk has no
+// room for the trash's record, has its newest version left. What only these versions needed is deleted too or, if that is little, when room is
+// needed or by Collect.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
 		return err
@@ -367,7 +367,7 @@ func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force 
 	}
 	err := u.forget(ctx, name, u.names[name], u.used.Load()/worthPart)
 	if errors.Is(err, syscall.ENOSPC) && u.newest(name).Number == 0 {
-		return nil // it is gone, and what it held goes when there is room
+		return nil // it is erased, and what it held is deleted when there is room
 	}
 	return err
 }
@@ -377,15 +377,15 @@ func (u *User) conflict(v Version, seen Ref) error {
 	return &Conflict{Latest: v, Seen: seen, Newest: u.newest(v.Name)}
 }
 
-// unseen returns the newest version of a save that holds what nobody knows who saw another one last: what came after that, and is no return to
-// an earlier one.
+// unseen returns the newest version of a save whose content a machine that has last seen seen does not know: a version after that one, which is
+// no return to an earlier one.
 func (u *User) unseen(name string, seen Ref) (newest Version) {
 	all := u.names[name]
 	known := 0
 	if at, found := numbered(all, seen.Number); found && all[at].Ref() == seen {
 		known = at + 1
 	}
-	held := make(map[cdc.Digest]bool) // by what is known
+	held := make(map[cdc.Digest]bool) // contents of the versions that are known
 	for _, v := range all[:known] {
 		held[v.Content] = held[v.Content] || v.Kind == Stored
 	}
@@ -397,7 +397,7 @@ func (u *User) unseen(name string, seen Ref) (newest Version) {
 	return newest
 }
 
-// Content is a version that is being read. As long as it is open nothing of it is deleted, whatever becomes of the version.
+// Content is a version that is being read. While it is open nothing of it is deleted, whatever happens to the version.
 type Content struct {
 	Version Version
 	user    *User
@@ -405,7 +405,7 @@ type Content struct {
 }
 
 // Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave, ErrNoVersion, ErrTrash or ErrDamaged. It reads the manifest
-// only where nobody has yet: to parse a large one for each get would hold up all other users, who wait for their turn to parse.
+// only if nobody has yet: parsing a large one for each get would delay all other users, who wait for their turn to parse.
 func (u *User) Open(ctx context.Context, name string, number int) (*Content, error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
@@ -430,7 +430,7 @@ func (c *Content) ManifestSize() int64 {
 	return c.content.size
 }
 
-// Manifest reads the manifest. It fails with ErrDamaged when the store has lost or damaged it.
+// Manifest reads the manifest. It fails with ErrDamaged if the store has lost or damaged it.
 func (c *Content) Manifest(ctx context.Context) ([]byte, error) {
 	b, err := c.user.fetch(ctx, c.content.id)
 	if err != nil {
@@ -439,11 +439,11 @@ func (c *Content) Manifest(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// Chunks returns how many chunks it has.
+// Chunks returns how many chunks the version has.
 func (c *Content) Chunks() int { return len(c.content.chunks) }
 
-// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It fails with ErrDamaged when the store has
-// lost or damaged it: the next put of the same content brings it back then. Any number may run at once.
+// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It fails with ErrDamaged if the store has lost or damaged it;
+// then the next put of the same content brings it back. Chunk is safe for concurrent use.
 func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err error) {
 	if index < 0 || index >= len(c.content.chunks) {
 		return nil, fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
@@ -454,11 +454,11 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 	return packed, err
 }
 
-// Close ends the reading. It is called once.
+// Close ends the reading. It must be called once.
 func (c *Content) Close() { c.content.running.Add(-1) }
 
-// parse returns what a manifest says of a version, and its chunks. It does so for one at a time, of all users: of many small entries a manifest
-// takes 25 times its bytes.
+// parse returns the version that a manifest describes, and its chunks. It parses one manifest at a time, for all users, because a manifest of
+// many small entries takes 25 times its bytes.
 func (u *User) parse(b []byte, most int64) (Version, []cdc.Chunk, error) {
 	u.parsing.Lock()
 	defer u.parsing.Unlock()

@@ -22,15 +22,15 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// Config is what an operator decides. A zero is the default.
+// Config is what an operator decides. A zero field takes its default.
 type Config struct {
-	Keep       int           // versions of a save that stay however old they are: 10
-	KeepFor    time.Duration // how long all versions of a save stay: a week
-	Quota      int64         // bytes of the store that a user may fill; 0: the disk
-	TotalQuota int64         // bytes of all users; 0: the disk
-	Reserve    int64         // bytes of the disk that stay free, enough for logs, for the trash's records and for cleaning up: 256 MiB; negative: none
-	Grace      time.Duration // how long chunks that no version has stay: a day
-	MaxSize    int64         // bytes of one version; 0: no limit
+	Keep       int           // versions of a save that are kept however old they are; 0 = 10
+	KeepFor    time.Duration // how long all versions of a save are kept; 0 = a week
+	Quota      int64         // bytes of the store that a user may fill; 0 = the disk
+	TotalQuota int64         // bytes of all users; 0 = the disk
+	Reserve    int64         // bytes of the disk that are kept free, enough for logs, for the trash's records and for cleaning up; 0 = 256 MiB, negative = none
+	Grace      time.Duration // how long chunks that no version has are kept; 0 = a day
+	MaxSize    int64         // bytes of one version; 0 = no limit
 	Now        func() time.Time
 }
 
@@ -39,16 +39,16 @@ type Versions struct {
 	store  store.Store
 	config Config
 	total  atomic.Int64 // bytes of the users below
-	held   atomic.Int64 // of them, those that are not stored yet
+	held   atomic.Int64 // of them, bytes that are not stored yet
 
-	parsing sync.Mutex // held by who parses a manifest
+	parsing sync.Mutex // held while a manifest is parsed
 
 	mu    sync.Mutex
 	users map[string]*User
 }
 
-// Open opens the versions of a store. It reads all of them where there is a quota in total, otherwise a user's when they
-// are asked for first. With such a quota it fails when a user's cannot be read: what all have together is not known then.
+// Open opens the versions of a store. If there is a total quota it reads the versions of all users, otherwise those of a user when they are first
+// needed. With a total quota it fails if the versions of a user cannot be read, because then it is unknown how much all users have.
 func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 	c.Keep = cmp.Or(c.Keep, 10)
 	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
@@ -73,9 +73,9 @@ func (v *Versions) User(ctx context.Context, name string) (*User, error) {
 	return u, u.read(ctx)
 }
 
-// Check reads everything that users have, also what no version has yet, as the next put relies on it. With repair it deletes what is corrupt, so
-// that a put of the same content brings it back, and versions whose record is corrupt, for good. A user's versions cannot be read or made while
-// it looks at that user's.
+// Check reads everything that users have, including what no version has yet, because the next put relies on it. If repair is true it deletes what
+// is corrupt, so that a put of the same content brings it back, and permanently deletes versions whose record is corrupt. While it reads a user's
+// objects, that user's versions cannot be read or made.
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
 	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
 	for o := range v.store.List(ctx, "users") { // each has met the errors
@@ -98,8 +98,8 @@ func (v *Versions) user(name string) *User {
 	return v.users[name]
 }
 
-// each does something with all users who have something in the store, or are remembered to have, by name. It goes on with the next user
-// when one fails, and with those who could be found when not all could.
+// each calls fn for all users that have something in the store, or are known to have had, by name. It continues with the next user if one fails,
+// and with those that were found if not all could be.
 func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) error) (failed error) {
 	last := ""
 	for o, err := range v.store.List(ctx, "users") {
@@ -127,7 +127,7 @@ func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) erro
 	return failed
 }
 
-// Room returns how many more bytes the disk has room for, beside the reserve and what is being stored.
+// Room returns how many more bytes the disk has room for, without the reserve and what is being stored.
 func (v *Versions) Room(ctx context.Context) (bytes int64, err error) {
 	held := v.held.Load()
 	free, err := v.store.Room(ctx)
@@ -137,39 +137,39 @@ func (v *Versions) Room(ctx context.Context) (bytes int64, err error) {
 // Kind is what a version is.
 type Kind string
 
-// A version is put, or says that the save is in the trash. One whose record cannot be read is there, and no more.
+// A version holds a content, or says that the save is in the trash, or exists but has a record that cannot be read.
 const (
 	Stored  Kind = "put"
 	Trash   Kind = "trash"
 	Damaged Kind = "damaged"
 )
 
-// Version describes one version of a save. Its bounds are for who sends it: names have [users.MaxName] bytes.
+// Version describes one version of a save. Its limits are those of the sender: names have [users.MaxName] bytes.
 type Version struct {
 	Name    string     `json:"name" quiver:"max=79"`
-	Number  int        `json:"number"` // from 1 on, growing; some in between may be gone
+	Number  int        `json:"number"` // from 1 on, growing; there may be gaps
 	Kind    Kind       `json:"kind" quiver:"max=16"`
-	Base    int        `json:"base"`    // the number that the machine had seen; 0: none, or of Trash not all
-	Content cdc.Digest `json:"content"` // of the manifest's bytes; zero of Trash
+	Base    int        `json:"base"`    // the number that the machine had seen; 0 = none, or for Trash not all
+	Content cdc.Digest `json:"content"` // digest of the manifest's bytes; zero for Trash
 	Size    int64      `json:"size"`    // bytes of all files
 	Files   int        `json:"files"`
 	Time    time.Time  `json:"time"`
 	Machine string     `json:"machine" quiver:"max=79"`
 }
 
-// Ref names a version for those who saw it. Numbers begin again after Erase, so the content belongs to it.
+// Ref identifies a version to a machine that has seen it. Numbers begin again after Erase, so the content is part of it.
 type Ref struct {
 	Number  int
 	Content cdc.Digest
 }
 
-// Ref returns how v is remembered.
+// Ref returns the Ref of v.
 func (v Version) Ref() Ref { return Ref{v.Number, v.Content} }
 
-// has reports whether that is what v holds.
+// has reports whether v holds that content.
 func (v Version) has(content cdc.Digest) bool { return v.Kind == Stored && v.Content == content }
 
-// Errors of saves that are not there.
+// Errors of saves and versions that do not exist.
 var (
 	ErrNoSave    = errors.New("no such save")
 	ErrNoVersion = errors.New("no such version")
@@ -180,11 +180,11 @@ var (
 // ErrConflict is what every [*Conflict] is.
 var ErrConflict = errors.New("conflict")
 
-// Conflict means that a put would replace a version that its machine has not seen, or an erase delete it.
+// Conflict means that a put would replace a version that its machine has not seen, or that an erase would delete it.
 type Conflict struct {
-	Latest Version // the newest that holds something
+	Latest Version // the newest version that holds something
 	Seen   Ref
-	Newest Version // of the save; where that is the trash, the save is in there
+	Newest Version // the newest version of the save; if it is Trash, the save is in the trash
 }
 
 // Is implements what [errors.Is] asks for.
@@ -201,7 +201,7 @@ func (e *Conflict) Error() string {
 		text += "was never seen here"
 	case e.Seen.Number < e.Latest.Number:
 		text += fmt.Sprintf("is newer: version %d was seen here last", e.Seen.Number)
-	default: // that save was erased, or the version came after the backup
+	default: // that save was erased, or the version was made after the backup
 		text += fmt.Sprintf("is of another save than version %d, which was seen here last, or the server has an older backup", e.Seen.Number)
 	}
 	if e.Newest.Kind == Trash {
@@ -210,16 +210,16 @@ func (e *Conflict) Error() string {
 	return text
 }
 
-// timeText is how errors write times: with the zone, for the machine that reads them may be in another.
+// timeText is how errors show times: with the zone, because the machine that shows them may be in another.
 const timeText = "2006-01-02 15:04 MST"
 
-// SizeText writes bytes for people.
+// SizeText returns a number of bytes as text for people.
 func SizeText(bytes int64) string { return humanize.Bytes(uint64(max(bytes, 0))) }
 
-// record is the bytes of a version.
+// A record is the encoding of a version.
 type record struct {
 	Version
-	Sum string `json:"sum"` // digest of the record's bytes without it
+	Sum string `json:"sum"` // digest of the record's bytes without this field
 }
 
 func (v Version) encode() []byte {
@@ -230,7 +230,7 @@ func (v Version) encode() []byte {
 	return append(b, '\n')
 }
 
-// decode returns the version of that name and number whose record b is, or one of kind Damaged.
+// decode returns the version with that name and number whose record is b, or one of kind Damaged.
 func decode(name string, number int, b []byte) Version {
 	var r record
 	if err := json.Unmarshal(b, &r); err == nil && r.Name == name && r.Number == number && string(r.encode()) == string(b) {
@@ -239,37 +239,38 @@ func decode(name string, number int, b []byte) Version {
 	return Version{Name: name, Number: number, Kind: Damaged}
 }
 
-// maxMachine is how many bytes of the machine's name go into the name of a save that KeepBoth makes.
+// maxMachine is how many bytes of the machine's name are part of the name of a save that KeepBoth makes.
 const maxMachine = 20
 
-// escaped are the characters that escape writes as their bytes in hex.
+// escaped matches the characters that escape writes as their bytes in hex.
 var escaped = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// escape writes a name as an element of a key, which no file system takes for another one or for a device.
+// escape returns a name as an element of a key, which no file system confuses with another name or with a device.
 func escape(name string) string {
 	return "_" + escaped.ReplaceAllStringFunc(name, func(s string) string {
 		return strings.ReplaceAll(fmt.Sprintf(" % x", s), " ", "=")
 	})
 }
 
-// unescape returns the name that escape wrote so.
+// unescape returns the name for which escape returns element.
 func unescape(element string) (name string, ok bool) {
 	name, err := url.PathUnescape(strings.ReplaceAll(strings.TrimPrefix(element, "_"), "=", "%"))
 	return name, err == nil && users.CheckName(name) == nil && escape(name) == element
 }
 
-// aside begins the names under which KeepBoth keeps what a machine puts beside name; the time ends it, see asideAt.
+// aside returns the beginning of the names under which KeepBoth keeps what a machine puts beside name; see asideAt for the end.
 func aside(name, machine string) string {
 	const rest = len(" (conflict  2006-01-02 15.04.05)")
 	machine = cut(machine, maxMachine)
 	return fmt.Sprintf("%s (conflict %s ", cut(name, users.MaxName-rest-len(machine)), machine)
 }
 
+// asideAt returns the name under which KeepBoth keeps what a machine puts beside name at a time.
 func asideAt(name, machine string, now time.Time) string {
 	return aside(name, machine) + now.UTC().Format("2006-01-02 15.04.05") + ")"
 }
 
-// cut returns the begin of a name, of at most so many bytes, and no half rune.
+// cut returns the beginning of a name, with at most so many bytes, and no half rune.
 func cut(name string, most int) string {
 	return strings.TrimRight(strings.ToValidUTF8(name[:min(len(name), most)], ""), " ")
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
-// ErrFailing is what calls of [Failing] fail with.
+// ErrFailing is the error of calls of [Failing] that fail.
 var ErrFailing = errors.New("the store fails this time")
 
-// Failing is a store of which one call in so many fails: half of them before anything was done, and half afterwards, as
-// when an answer is lost.
+// Failing is a store of which one call in so many fails: half of these before anything was done, and half afterwards, as if an answer was lost.
 type Failing struct {
 	store.Store
 
@@ -23,7 +22,7 @@ type Failing struct {
 	one  int
 }
 
-// NewFailing returns a store of which one call in n fails; none when n is 0.
+// NewFailing returns a store of which one call in n fails; 0 = none.
 func NewFailing(s store.Store, r *rand.Rand, n int) *Failing {
 	return &Failing{Store: s, rand: r, one: n}
 }
@@ -35,7 +34,7 @@ func (f *Failing) Fail(n int) {
 	f.one = n
 }
 
-// fails decides for a call.
+// fails decides whether a call fails, and when.
 func (f *Failing) fails() (before, after error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +69,7 @@ func (f *Failing) Put(ctx context.Context, key string, data []byte) error {
 	return f.call(func() error { return f.Store.Put(ctx, key, data) })
 }
 
-// Start implements [store.Store]. What it returns fails, if it does, after all was done.
+// Start implements [store.Store]. If wait fails, it does so after everything was done.
 func (f *Failing) Start(ctx context.Context, key string, data []byte) (wait func() error, err error) {
 	before, after := f.fails()
 	if before != nil {
@@ -92,7 +91,7 @@ func (f *Failing) Room(ctx context.Context) (bytes int64, err error) {
 	return bytes, err
 }
 
-// Delete implements [store.Store]. One that fails may have deleted some.
+// Delete implements [store.Store]. If it fails, it may have deleted some objects.
 func (f *Failing) Delete(ctx context.Context, keys ...string) error {
 	for _, key := range keys {
 		if err := f.call(func() error { return f.Store.Delete(ctx, key) }); err != nil {
@@ -102,7 +101,7 @@ func (f *Failing) Delete(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-// List implements [store.Store]. It is one call, which fails at its begin or at its end.
+// List implements [store.Store]. It is one call, which fails at its beginning or at its end.
 func (f *Failing) List(ctx context.Context, dir string) iter.Seq2[store.Object, error] {
 	return func(yield func(store.Object, error) bool) {
 		before, after := f.fails()

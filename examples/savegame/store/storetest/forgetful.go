@@ -15,27 +15,26 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
-// ErrDead is what every call fails with after the power was cut.
+// ErrDead is the error of every call after the power was cut.
 var ErrDead = errors.New("the power is off")
 
-// Forgetful is a file system in memory, for concurrent use, that knows what was flushed. When the power is cut each name
-// and each file that was not flushed may be as it was or as it had become, and a file also half written, whichever the
-// random numbers say.
+// Forgetful is a file system in memory that knows what was flushed. When the power is cut, each name and each file that was not flushed may be as
+// it was or as it had become, and a file also half written; random numbers decide. It is safe for concurrent use.
 type Forgetful struct {
-	Space int64            // what Free answers
+	Space int64            // what Free returns
 	Now   func() time.Time // nil: time.Now
 
 	mu    sync.Mutex
 	rand  *rand.Rand
 	root  *node
 	calls int
-	limit int // the call at which the power is cut; 0: never
+	limit int // the call at which the power is cut; 0 = never
 }
 
-// node is a file or a folder.
+// A node is a file or a folder.
 type node struct {
 	dir            bool
-	names, durable map[string]*node // of a folder: now, and when it was flushed last
+	names, durable map[string]*node // of a folder: its entries now, and when it was flushed last
 	data           []byte
 	flushed        bool // of a file: data is durable
 	modified       time.Time
@@ -52,7 +51,7 @@ func NewForgetful(r *rand.Rand) *Forgetful {
 	return &Forgetful{Space: 1 << 40, rand: r, root: newFolder()}
 }
 
-// CutAt has the power cut at the n-th call from now on that changes something or flushes; 0: never.
+// CutAt cuts the power at the n-th call from now on that changes something or flushes; 0 = never.
 func (f *Forgetful) CutAt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +67,7 @@ func (f *Forgetful) Dead() bool {
 
 func (f *Forgetful) dead() bool { return f.limit > 0 && f.calls >= f.limit }
 
-// Reboot puts the power on again. What was not flushed is decided. Where only the process died nothing is forgotten.
+// Reboot switches the power on again, and decides what is lost of what was not flushed. If only the process died nothing is lost.
 func (f *Forgetful) Reboot(processOnly bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +114,7 @@ func (f *Forgetful) step() error {
 	return nil
 }
 
-// find returns the folder that a name is in, and what has the name, nil when nothing has.
+// find returns the folder that a name is in, and the node that has the name, nil if none has.
 func (f *Forgetful) find(name string) (in *node, base string, n *node, err error) {
 	if name = path.Clean(name); name == "." {
 		return nil, "", f.root, nil
@@ -131,7 +130,7 @@ func (f *Forgetful) find(name string) (in *node, base string, n *node, err error
 	return in, base, in.names[base], nil
 }
 
-// existing is find of what must be there.
+// existing is find for a name that must exist.
 func (f *Forgetful) existing(name string) (in *node, base string, n *node, err error) {
 	if f.dead() {
 		return nil, "", nil, ErrDead
@@ -143,7 +142,7 @@ func (f *Forgetful) existing(name string) (in *node, base string, n *node, err e
 	return in, base, n, err
 }
 
-// add makes something new.
+// add adds a new node.
 func (f *Forgetful) add(name string, n *node) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +176,7 @@ func (f *Forgetful) now() time.Time {
 	return time.Now()
 }
 
-// Open implements [store.Files]. What is read is what the file was then.
+// Open implements [store.Files]. Later changes of the file are not read.
 func (f *Forgetful) Open(name string) (store.OpenFile, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,7 +187,7 @@ func (f *Forgetful) Open(name string) (store.OpenFile, error) {
 	return reading{bytes.NewReader(slices.Clone(n.data))}, nil
 }
 
-// reading is a file that is being read.
+// A reading is a file that is being read.
 type reading struct{ *bytes.Reader }
 
 func (r reading) Close() error { return nil }
@@ -270,7 +269,7 @@ func (f *Forgetful) SyncDir(name string) error {
 // Free implements [store.Files].
 func (f *Forgetful) Free() (int64, error) { return f.Space, nil }
 
-// file is an open one.
+// A file is a file that is being written.
 type file struct {
 	fs *Forgetful
 	n  *node
@@ -296,7 +295,7 @@ func (o *file) Sync() error {
 
 func (o *file) Close() error { return nil }
 
-// info is what is told of a node.
+// An info describes a node.
 type info struct {
 	name string
 	n    *node

@@ -6,19 +6,19 @@ import (
 	"github.com/quivernet/quiver/examples/savegame/store"
 )
 
-// Memory is a folder on a disk in memory, for concurrent use.
+// Memory is a store in a folder on a disk in memory. It is safe for concurrent use.
 type Memory struct {
 	*store.Folder
 	disk *Forgetful
 }
 
-// NewMemory returns an empty one. Now is the clock of its objects, nil: time.Now.
+// NewMemory returns an empty store. now is the clock of its objects; nil = time.Now.
 func NewMemory(now func() time.Time) *Memory {
-	disk := NewForgetful(nil) // which never forgets: nobody cuts the power
+	disk := NewForgetful(nil) // which never forgets, because nobody cuts the power
 	disk.Now = now
 	folder, err := store.OpenOn(disk)
 	if err != nil {
-		panic(err) // nothing of it can fail
+		panic(err) // nothing of this can fail
 	}
 	return &Memory{folder, disk}
 }

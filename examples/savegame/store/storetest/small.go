@@ -22,7 +22,7 @@ func (s *Small) Room(ctx context.Context) (int64, error) {
 	return free, nil
 }
 
-// Put fails as on a full disk when the object does not fit beside those that are there.
+// Put fails as on a full disk if the object does not fit beside those that are there.
 func (s *Small) Put(ctx context.Context, key string, data []byte) error {
 	if !s.fits(ctx, data) {
 		return syscall.ENOSPC
