@@ -1,4 +1,4 @@
-// Command bench measures Quiver beside what people would pick instead.
+// Command bench measures Quiver and what people would use instead of it.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// options are the command line.
+// options are the options of the command line.
 type options struct {
 	quick          bool
 	list           bool

@@ -15,7 +15,8 @@ import (
 	"github.com/quivernet/quiver/bench/report"
 )
 
-// measure does the jobs, files them in doc, and says how far it is. Their CPU profiles go to a folder, if any.
+// measure runs the jobs, adds the results to doc, and prints progress. CPU profiles of the jobs are written to the folder profiles, unless that
+// is "".
 func measure(ctx context.Context, doc *report.Document, jobs []job.Job, profiles string) error {
 	begin, done := time.Now(), 0
 	p, err := pool.New(func(r job.Result, running int) {
@@ -33,7 +34,7 @@ func measure(ctx context.Context, doc *report.Document, jobs []job.Job, profiles
 	return err
 }
 
-// read returns an earlier run's document.
+// read returns the document of an earlier run.
 func read(path string) (*report.Document, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -56,10 +57,10 @@ func read(path string) (*report.Document, error) {
 	return doc, nil
 }
 
-// packed is how the names of compressed files end.
+// packed is the extension of compressed files.
 const packed = ".gz"
 
-// prepare finds out before the hours of measuring whether what they show can be written, and makes the folder for profiles.
+// prepare checks, before the hours of measuring, that the results can be written, and makes the folder for profiles.
 func prepare(o options) error {
 	for _, path := range []string{o.json, o.html, o.md} {
 		if path == "" {
@@ -75,7 +76,7 @@ func prepare(o options) error {
 	return os.MkdirAll(o.profile, 0o755)
 }
 
-// writable reports whether a file can be written, and leaves it as it is.
+// writable returns an error if a file cannot be written. It leaves the file as it is.
 func writable(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err == nil {
@@ -90,7 +91,7 @@ func writable(path string) error {
 	return f.Close()
 }
 
-// write files the document as asked.
+// write writes the document to the files that the options name, or else as Markdown to standard output.
 func write(o options, doc *report.Document) error {
 	for _, out := range []struct {
 		path  string

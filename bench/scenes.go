@@ -16,7 +16,7 @@ import (
 	"github.com/quivernet/quiver/bench/scene"
 )
 
-// sceneOptions are the command line after "scenes".
+// sceneOptions are the options of the command line after "scenes".
 type sceneOptions struct {
 	rows  string
 	seeds int
@@ -52,13 +52,13 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 	return o, nil
 }
 
-// runScenes plays rows of internal/scenes, and writes what they showed.
+// runScenes plays rows of internal/scenes, and writes the results.
 func runScenes(ctx context.Context, args []string) error {
 	o, err := parseScenes(args)
 	if err != nil {
 		return err
 	}
-	if o.out != "" { // before the minutes that rows take
+	if o.out != "" { // before the rows are played, which takes minutes
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func writeScenes(o sceneOptions, s *report.Scenes) error {
 
 var unfit = regexp.MustCompile(`[^a-z0-9.]+`)
 
-// fileName is a row's name as that of a file.
+// fileName returns a row's name as the name of a file.
 func fileName(name string) string {
 	return strings.Trim(unfit.ReplaceAllString(strings.ToLower(name), "-"), "-")
 }

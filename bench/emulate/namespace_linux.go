@@ -15,25 +15,25 @@ import (
 
 const tunDevice = "/dev/net/tun"
 
-// CanTunnel reports whether NewTunnel is worth a try.
+// CanTunnel reports whether NewTunnel is likely to succeed.
 func CanTunnel() bool {
 	_, err := os.Stat(tunDevice)
 	return err == nil && os.Geteuid() == 0
 }
 
-// namespace is a network namespace of its own, that of a locked thread, with a TUN device and a socket for datagrams in it.
+// A namespace is a network namespace of its own, that of a locked thread, with a TUN device and a socket for datagrams in it.
 type namespace struct {
 	tun     *os.File
 	socket  *net.UDPConn
 	work    chan func()
-	arrived [256]atomic.Uint64 // bytes from the path, by protocol of IP
+	arrived [256]atomic.Uint64 // bytes received from the path, by protocol of IP
 }
 
 func newNamespace(ip net.IP) (*namespace, error) {
 	n := &namespace{work: make(chan func())}
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with its goroutine, and the namespace with it
+		runtime.LockOSThread() // permanently: the thread ends with its goroutine, and the namespace with it
 		err := n.enter(ip)
 		failed <- err
 		for fn := range n.work {
@@ -104,7 +104,7 @@ func raise(device string, ip net.IP) error {
 	return nil
 }
 
-// within runs fn in the namespace: sockets that it makes belong there.
+// within runs fn in the namespace, which sockets that fn makes belong to.
 func (n *namespace) within(fn func()) {
 	done := make(chan struct{})
 	n.work <- func() { defer close(done); fn() }
@@ -113,7 +113,7 @@ func (n *namespace) within(fn func()) {
 
 const maxPacket = 1 << 16
 
-// carry moves packets between the device and one end of the path until both are closed.
+// carry copies packets between the device and one end of the path until both are closed.
 func (n *namespace) carry(end *netsim.PacketConn, peer net.Addr) {
 	go func() {
 		packet := make([]byte, maxPacket)

@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// CanTunnel reports whether NewTunnel is worth a try.
+// CanTunnel reports whether NewTunnel is likely to succeed: never on this system.
 func CanTunnel() bool { return false }
 
 type namespace struct {

@@ -6,10 +6,10 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// receiveBuffer is what the sockets of every clock are asked for, so that none loses what the path carried.
+// receiveBuffer is the size requested for the sockets of every clock, so that none loses what the path has carried.
 const receiveBuffer = 4 << 20
 
-// pipe is netsim's emulated sockets.
+// A pipe is netsim's emulated sockets.
 type pipe struct {
 	path      netsim.Config
 	near, far *netsim.PacketConn

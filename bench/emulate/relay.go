@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// sockets are two real ones on the loopback.
+// sockets is two real sockets on the loopback.
 type sockets struct {
 	server, client *net.UDPConn
 }
@@ -36,7 +36,7 @@ func (s sockets) Close() {
 	}
 }
 
-// loopback has nothing between the sockets.
+// A loopback has nothing between the sockets.
 type loopback struct{ sockets }
 
 func newLoopback() (Net, error) {
@@ -54,12 +54,12 @@ func (l loopback) Front(port int) (*net.UDPAddr, error) {
 	return &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, nil
 }
 
-// relay has a netsim.Relay between the sockets.
+// A relay has a netsim.Relay between the sockets.
 type relay struct {
 	sockets
 	path  netsim.Config
 	relay *netsim.Relay
-	front *netsim.Relay // to a foreign server; nil = none
+	front *netsim.Relay // the relay to a server that opens its socket itself; nil = none
 }
 
 func newRelay(path netsim.Config) (Net, error) {

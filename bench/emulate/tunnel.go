@@ -10,22 +10,22 @@ import (
 
 // Streamed is a Net for peers that need the kernel's TCP.
 type Streamed interface {
-	// Listen listens where the server is.
+	// Listen listens on the server's side.
 	Listen() (net.Listener, error)
-	// Dial connects from where the client is.
+	// Dial connects from the client's side.
 	Dial(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Tunnel carries IP packets between two network namespaces over netsim's links, in real time, so that the kernel's TCP
-// meets the path, beside datagrams of the same namespaces. To be comparable with what others send in datagrams its Stats
-// count 28 bytes less a packet than it carries: the headers of IP and UDP.
+// A Tunnel carries IP packets between two network namespaces over netsim's links, in real time, so that the kernel's TCP uses the path, beside
+// datagrams of the same namespaces. Its Stats count 28 bytes less per packet than it carries, the headers of IP and UDP, so that they are
+// comparable with those of nets that carry datagrams.
 type Tunnel struct {
 	path           netsim.Config
 	near, far      *netsim.PacketConn
 	client, server *namespace
 }
 
-// NewTunnel returns a tunnel for the job's path, for which the process must be root on Linux with a TUN device.
+// NewTunnel returns a tunnel for the job's path. The process must be root on Linux with a TUN device.
 func NewTunnel(j job.Job) (*Tunnel, error) {
 	t := &Tunnel{path: Path(j)}
 	var err error
@@ -37,7 +37,7 @@ func NewTunnel(j job.Job) (*Tunnel, error) {
 		return nil, err
 	}
 	whole := t.path
-	whole.Overhead = -1 // packets bring their headers
+	whole.Overhead = -1 // the packets include their headers
 	t.near, t.far = netsim.Pipe(whole, whole)
 	_ = t.near.SetReadBuffer(receiveBuffer)
 	_ = t.far.SetReadBuffer(receiveBuffer)
@@ -61,7 +61,7 @@ const (
 	UDP = 17
 )
 
-// Arrived returns how many bytes of a protocol have arrived at the server so far, headers included.
+// Arrived returns how many bytes of a protocol have arrived at the server so far, including headers.
 func (t *Tunnel) Arrived(protocol byte) uint64 { return t.server.arrived[protocol].Load() }
 
 func (t *Tunnel) Listen() (l net.Listener, err error) {

@@ -1,4 +1,4 @@
-// Package job holds what one measurement is and what came out of it.
+// Package job describes one measurement and its result.
 package job
 
 import (
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Clock says whose time a figure is in. A table holds one clock only.
+// A Clock says in whose time a figure is. A table has one clock only.
 type Clock string
 
 const (
@@ -16,13 +16,13 @@ const (
 	Loopback Clock = "loopback" // real time, real sockets, nothing between them
 )
 
-// Job is one measurement. A worker process does one.
+// A Job is one measurement. A worker process runs one.
 type Job struct {
 	Scenario string
 	Peer     string
 	Clock    Clock
 
-	// The path, each direction alike; zero where the clock is Loopback.
+	// The path, the same in both directions; zero if the clock is Loopback.
 	RTT  time.Duration `json:",omitempty"`
 	Loss float64       `json:",omitempty"`
 	Rate int64         `json:",omitempty"` // bit/s
@@ -32,13 +32,13 @@ type Job struct {
 	Hz      int           `json:",omitempty"` // ticks a second
 	Mode    string        `json:",omitempty"` // what the scenario distinguishes further
 	Seconds time.Duration `json:",omitempty"` // how long it measures
-	After   time.Duration `json:",omitempty"` // when it begins, by the end of the handshake; scenario start only
+	After   time.Duration `json:",omitempty"` // when it begins, since the end of the handshake; scenario start only
 
 	Run  int    // 0, 1, 2 …
-	Seed uint64 // of the path
+	Seed uint64 // seed of the path
 }
 
-// Row names all but the peer and the run: what stands in one row of a table.
+// Row returns everything but the peer and the run, as the name of a row of a table.
 func (j Job) Row() string {
 	var parts []string
 	add := func(shown bool, format string, v any) {
@@ -57,14 +57,14 @@ func (j Job) Row() string {
 	return strings.Join(parts, ", ")
 }
 
-// Cell names all but the run.
+// Cell returns everything but the run.
 func (j Job) Cell() string {
 	return fmt.Sprintf("%s/%s/%s/%s", j.Scenario, j.Clock, j.Peer, j.Row())
 }
 
 func (j Job) String() string { return fmt.Sprintf("%s #%d", j.Cell(), j.Run+1) }
 
-// Ideal is RTT/2 + bytes*8/rate/(1-loss), headers ignored: the least time in which the last byte can be there.
+// Ideal returns RTT/2 + bytes*8/rate/(1-loss), without headers: the least time in which the last byte can arrive.
 func (j Job) Ideal() time.Duration {
 	if j.Rate == 0 {
 		return j.RTT / 2
@@ -77,26 +77,26 @@ const (
 	idealsLimit = 10
 )
 
-// Limit is when a transfer is cut.
+// Limit returns after how long a transfer is cut.
 func (j Job) Limit() time.Duration { return max(minLimit, idealsLimit*j.Ideal()) }
 
-// Stolen is the value that says which share of the cores' time the host gave to others during a run in real time.
+// Stolen is the name of the value that says which share of the cores' time the host gave to others during a run in real time.
 const Stolen = "stolen_share"
 
-// Result is what came out of a job.
+// A Result is the result of a job.
 type Result struct {
 	Job
 	Values  map[string]float64   `json:",omitempty"` // by name, with the unit in the name
 	Samples []float64            `json:",omitempty"` // milliseconds, in the order of arrival
-	Series  map[string][]float64 `json:",omitempty"` // over time, one value a Step
+	Series  map[string][]float64 `json:",omitempty"` // over time, one value per Step
 	Step    time.Duration        `json:",omitempty"`
 	Notes   []string             `json:",omitempty"`
 
-	Cut bool   `json:",omitempty"` // not through at the limit
-	Err string `json:",omitempty"` // why there is nothing
+	Cut bool   `json:",omitempty"` // not complete at the limit
+	Err string `json:",omitempty"` // why there are no values; "" = no error
 }
 
-// Set files a value.
+// Set sets a value.
 func (r *Result) Set(name string, v float64) {
 	if r.Values == nil {
 		r.Values = make(map[string]float64)

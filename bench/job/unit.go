@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Rate writes a rate in bits a second, as 10 Mbit/s.
+// Rate formats a rate in bits a second, as 10 Mbit/s.
 func Rate(bits int64) string {
 	if bits%1_000_000 == 0 {
 		return fmt.Sprintf("%d Mbit/s", bits/1_000_000)
@@ -13,7 +13,7 @@ func Rate(bits int64) string {
 	return fmt.Sprintf("%d kbit/s", bits/1000)
 }
 
-// Bytes writes a size, in KiB or MiB where it is a whole number of them.
+// Bytes formats a size, in KiB or MiB if it is a whole number of them.
 func Bytes(n int) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:
@@ -24,5 +24,5 @@ func Bytes(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Share writes a probability in percent.
+// Share formats a probability in percent.
 func Share(p float64) string { return strconv.FormatFloat(p*100, 'g', 3, 64) + " %" }

@@ -8,7 +8,7 @@ import (
 // dialers is how many clients of a crowd connect at a time.
 const dialers = 16
 
-// Join runs connect for n clients, of at most dialers at a time, and returns the errors of all.
+// Join runs connect for n clients, at most dialers at a time, and returns the errors of all.
 func Join(n int, connect func() error) (err error) {
 	failed := make(chan error, n)
 	slots := make(chan struct{}, dialers)
@@ -25,7 +25,7 @@ func Join(n int, connect func() error) (err error) {
 	return err
 }
 
-// Await returns nil after n times nil from done, or the first error from it or of ctx.
+// Await returns nil once it has received nil n times from done, or the first error of done or ctx.
 func Await(ctx context.Context, done <-chan error, n int) error {
 	for range n {
 		if err := await(ctx, done); err != nil {
@@ -35,7 +35,7 @@ func Await(ctx context.Context, done <-chan error, n int) error {
 	return nil
 }
 
-// await returns what comes from done, or why ctx ended before.
+// await returns what it receives from done, or the cause of ctx if that ends before.
 func await(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:

@@ -2,16 +2,16 @@ package peer
 
 import "context"
 
-// Chain is calls of which each is made where the answer to the last is heard.
+// A Chain is a series of calls, each of which is made in the handler of the answer to the last one.
 type Chain struct {
 	next func() bool
 	done chan error
 }
 
-// NewChain is for a first call that is still to be made. At each answer next says whether another one follows.
+// NewChain returns a chain whose first call has not been made yet. At each answer next returns whether another call follows.
 func NewChain(next func() bool) *Chain { return &Chain{next, make(chan error, 1)} }
 
-// Answered makes the next call, if one follows, and reports whether the chain goes on.
+// Answered makes the next call, if one follows, and reports whether the chain continues.
 func (c *Chain) Answered(call func() error) bool {
 	var err error
 	if c.next() {
@@ -23,5 +23,5 @@ func (c *Chain) Answered(call func() error) bool {
 	return false
 }
 
-// Wait returns when the chain is over.
+// Wait returns when the chain has ended.
 func (c *Chain) Wait(ctx context.Context) error { return await(ctx, c.done) }

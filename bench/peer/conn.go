@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// Conn is a net.Conn over a datagram socket: to a remote that is known, or to whoever sends the first packet.
+// A Conn is a net.Conn over a datagram socket: to a known remote, or to the one that sends the first packet.
 type Conn struct {
 	net.PacketConn
 
 	mu     sync.Mutex
 	remote net.Addr
-	known  chan struct{} // closed when remote is
+	known  chan struct{} // closed when remote is known
 }
 
-// NewConn takes nil for a remote that is yet to come.
+// NewConn returns a Conn to remote; nil = the sender of the first packet.
 func NewConn(socket net.PacketConn, remote net.Addr) *Conn {
 	c := &Conn{PacketConn: socket, remote: remote, known: make(chan struct{})}
 	if remote != nil {
@@ -38,13 +38,13 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write sends one packet, once it is known where.
+// Write sends one packet, once the remote is known.
 func (c *Conn) Write(p []byte) (int, error) {
 	<-c.known
 	return c.WriteTo(p, c.remote)
 }
 
-// RemoteAddr is nil until it is known.
+// RemoteAddr returns the remote, or nil until it is known.
 func (c *Conn) RemoteAddr() net.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// maxFrame bounds a message over a stream.
+// maxFrame is the most bytes of a message over a stream.
 const maxFrame = 1 << 20
 
 // AppendFrame appends a message with its length.
@@ -22,7 +22,7 @@ func WriteFrame(w io.Writer, message []byte) error {
 	return err
 }
 
-// ReadFrame reads what WriteFrame wrote, into buf where it has room.
+// ReadFrame reads what WriteFrame has written, into buf if that has room.
 func ReadFrame(r io.Reader, buf []byte) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -39,7 +39,7 @@ func ReadFrame(r io.Reader, buf []byte) ([]byte, error) {
 	return buf[:n], err
 }
 
-// Frames hands every message to fn until the reader ends. The bytes are valid during the call.
+// Frames calls fn with every message until the reader ends. The bytes are valid during the call.
 func Frames(r io.Reader, fn func(message []byte)) error {
 	in := buffered(r)
 	var buf []byte
@@ -53,7 +53,7 @@ func Frames(r io.Reader, fn func(message []byte)) error {
 	}
 }
 
-// Echo answers every message with itself, flushing when no more is there.
+// Echo answers every message with itself, and flushes when it has read all that has arrived.
 func Echo(rw io.ReadWriter) error {
 	in, out := buffered(rw), newWriter(rw)
 	var buf []byte
@@ -74,7 +74,7 @@ func Echo(rw io.ReadWriter) error {
 	}
 }
 
-// Calls multiplexes calls over one stream whose other end runs Echo: answers come in order.
+// A Calls multiplexes calls over one stream whose other end runs Echo, so answers arrive in order.
 type Calls struct {
 	mu      sync.Mutex
 	w       io.Writer
@@ -105,7 +105,7 @@ func (c *Calls) read(r io.Reader) {
 	}
 }
 
-// Call sends one and waits for its answer.
+// Call sends one message and waits for its answer.
 func (c *Calls) Call(ctx context.Context, argument []byte) error {
 	done := make(chan error, 1)
 	if err := c.send(argument, done); err != nil {

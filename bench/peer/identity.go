@@ -9,11 +9,11 @@ import (
 )
 
 // Certificate returns the certificate of the servers of all peers with TLS. The first call makes it, with random bytes of the system, and so must
-// come outside a synctest bubble.
+// be made outside a synctest bubble.
 var Certificate = sync.OnceValue(func() tls.Certificate {
 	c, err := cert.Development("localhost")
 	if err != nil {
-		panic(err) // the system gives no random bytes
+		panic(err) // the system has no random bytes
 	}
 	return c
 })
@@ -23,7 +23,7 @@ func ServerTLS(protocols ...string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{Certificate()}, NextProtos: protocols, MinVersion: tls.VersionTLS13}
 }
 
-// ClientTLS returns a config that trusts Certificate alone, also in a synctest bubble, whose clock begins in the year 2000.
+// ClientTLS returns a config that trusts only Certificate, even in a synctest bubble, whose clock begins in the year 2000.
 func ClientTLS(protocols ...string) *tls.Config {
 	c := Certificate()
 	config, err := cert.Pinned(cert.Fingerprint(c))

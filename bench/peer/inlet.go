@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Ear is where a server hands on the messages of a [Talker]. Its methods are safe from any goroutine.
+// An Ear passes on the messages that a [Talker]'s server receives. Its methods are safe for concurrent use.
 type Ear struct {
 	mu   sync.Mutex
 	hear func(message []byte) // nil until Hear
@@ -18,7 +18,7 @@ func (e *Ear) Hear(fn func(message []byte)) {
 	e.hear = fn
 }
 
-// Heard hands a message on.
+// Heard passes a message on.
 func (e *Ear) Heard(message []byte) {
 	e.mu.Lock()
 	hear := e.hear
@@ -28,16 +28,16 @@ func (e *Ear) Heard(message []byte) {
 	}
 }
 
-// Inlet is the receiving side of a peer that gets pieces of blobs and messages handed to it. Its methods are safe from any goroutine.
+// An Inlet is the receiving side of a peer that receives pieces of blobs and messages. Its methods are safe for concurrent use.
 type Inlet struct {
 	Ear
 
 	mu   sync.Mutex
-	sink *Sink // nil: no blob is expected
+	sink *Sink // nil = no blob is expected
 	done chan error
 }
 
-// Take checks a piece of the blob; those of one that was cut are dropped.
+// Take checks a piece of the blob. It drops pieces of a blob that was cut.
 func (i *Inlet) Take(piece []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -51,7 +51,7 @@ func (i *Inlet) Take(piece []byte) {
 	}
 }
 
-// Move has a blob sent in pieces of that size, and waits until it has arrived.
+// Move sends a blob in pieces of that size, and waits until it has arrived.
 func (i *Inlet) Move(ctx context.Context, blob []byte, size int, send func(piece []byte) error) error {
 	done, failed := make(chan error, 1), make(chan error, 1)
 	i.mu.Lock()

@@ -15,18 +15,18 @@ const (
 	lineAnswer
 )
 
-// linePiece is how much of a blob stands between two messages at least.
+// linePiece is how much of a blob is sent at least between two messages.
 const linePiece = 16 << 10
 
-// Line puts blobs, messages and calls on one reliable byte stream, a blob in pieces of 16 KiB between which the others
-// pass. It is what users of a transport with one stream do.
+// A Line sends blobs, messages and calls over one reliable byte stream, with blobs in pieces of 16 KiB between which the others are sent. That is
+// what users of a transport with one stream do.
 type Line struct {
 	client, server *lineEnd
 	calls          *Calls
 	Inlet
 }
 
-// NewLine starts a reader at each end; they end with the streams.
+// NewLine starts a reader at each end; the readers end with the streams.
 func NewLine(client, server io.ReadWriter) *Line {
 	l := &Line{client: &lineEnd{w: client}, server: &lineEnd{w: server}}
 	answers, feed := io.Pipe()
@@ -41,7 +41,7 @@ func NewLine(client, server io.ReadWriter) *Line {
 	return l
 }
 
-// lineEnd is where one end writes.
+// A lineEnd is the writer of one end.
 type lineEnd struct {
 	mu  sync.Mutex
 	w   io.Writer
@@ -57,7 +57,7 @@ func (e *lineEnd) send(kind byte, message []byte) error {
 	return err
 }
 
-// callWriter turns the frames of Calls into those of a line.
+// A callWriter turns the frames of Calls into those of a Line.
 type callWriter struct{ end *lineEnd }
 
 func (c callWriter) Write(frame []byte) (int, error) {

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// Numbered matches answers with calls where answers may come in any order: the first 8 bytes of an argument travel as the call's number, and
-// the answer repeats them. Its methods are safe from any goroutine; the zero Numbered has no calls.
+// A Numbered matches answers with calls if answers may arrive in any order: the first 8 bytes of an argument are sent as the call's number, and
+// the answer repeats them. Its methods are safe for concurrent use. The zero Numbered has no calls.
 type Numbered struct {
 	mu      sync.Mutex
 	last    uint64
-	waiting map[uint64]chan error // capacity 1; by the number of the call
+	waiting map[uint64]chan error // by the number of the call; capacity 1
 }
 
-// Call gives a numbered copy of the argument to send, and returns when Answered has got its answer.
+// Call calls send with a numbered copy of the argument, and returns when Answered has received its answer.
 func (n *Numbered) Call(ctx context.Context, argument []byte, send func(message []byte) error) error {
 	done := make(chan error, 1)
 	message := slices.Clone(argument)
@@ -33,7 +33,7 @@ func (n *Numbered) Call(ctx context.Context, argument []byte, send func(message 
 	return await(ctx, done)
 }
 
-// Answered ends the call whose number stands in the message. Others are ignored.
+// Answered ends the call whose number is in the message. Other messages are ignored.
 func (n *Numbered) Answered(message []byte, err error) {
 	number := binary.LittleEndian.Uint64(message)
 	n.mu.Lock()

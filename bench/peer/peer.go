@@ -1,4 +1,4 @@
-// Package peer is the contenders: each opens a pair of connected ends in this process, over a net that it is given.
+// Package peer has the contenders: each opens a pair of connected ends in this process, over a net that it is given.
 package peer
 
 import (
@@ -11,33 +11,33 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// Peer is one contender.
+// A Peer is one contender.
 type Peer struct {
 	Name     string
-	Module   string // whose version the report states; empty: this repository's or the standard library's
-	Settings string // for the report's table
+	Module   string // the module whose version the report states; "" = this repository's or the standard library's
+	Settings string // for the table of settings in the report
 
-	Virtual  bool // runs in a bubble
+	Virtual  bool // runs in a synctest bubble
 	Emulated bool // runs over UDP that a net carries
 	Tunneled bool // runs over TCP that a tunnel carries
 
-	// What its pairs are.
+	// What its pairs can do: see Mover, Talker, Caller, Chainer, Shouter, Thrower and Rusher.
 	Moves, Talks, Calls, Chains, Shouts, Throws, Rushes bool
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
 
-	// Gather connects many clients, which play at hz ticks a second, to one server over the bare loopback; nil = cannot. hear gets every message, at
-	// either end, and may be called by many goroutines at once.
+	// Gather connects many clients, which play at hz ticks a second, to one server over the bare loopback; nil = it cannot. hear is called for every
+	// message, at either end, and must be safe for concurrent use.
 	Gather func(ctx context.Context, clients, hz int, hear func(message []byte)) (Crowd, error)
 }
 
-// Crowd is many connections to one server.
+// A Crowd is many connections to one server.
 type Crowd interface {
-	// Tick sends the message once each way over every connection, unreliably. It does not keep it.
+	// Tick sends the message once each way over every connection, unreliably. It does not keep the message.
 	Tick(message []byte) error
-	// Multicast sends it from the server to all clients.
+	// Multicast sends the message from the server to all clients.
 	Multicast(message []byte) error
-	// Close frees all.
+	// Close closes all connections.
 	Close()
 }
 
@@ -52,65 +52,64 @@ func (p Peer) Runs(clock job.Clock) bool {
 	return true
 }
 
-// Pair is a connected client and server. What else it can do is in Talker, Caller, Chainer and Shouter.
+// A Pair is a connected client and server. What else it can do is in Mover, Talker, Caller, Rusher, Chainer, Shouter and Thrower.
 type Pair interface {
-	// Close frees both ends.
+	// Close closes both ends.
 	Close()
 }
 
-// Mover moves a blob.
+// A Mover moves a blob.
 type Mover interface {
 	Pair
-	// Move sends the blob from the client and returns when the server has its last byte and, where the peer has a
-	// digest, has verified it.
+	// Move sends the blob from the client and returns when the server has its last byte and, if the peer has a digest, has verified it.
 	Move(ctx context.Context, blob []byte) error
 }
 
-// Talker sends small reliable messages beside blobs, on the same connection.
+// A Talker sends small reliable messages beside blobs, on the same connection.
 type Talker interface {
 	Mover
-	// Hear sets what gets each message at the server. It is called once, before Say.
+	// Hear sets the function that the server calls with each message. It is called once, before Say.
 	Hear(fn func(message []byte))
-	// Say sends one from the client.
+	// Say sends a message from the client.
 	Say(message []byte) error
 }
 
-// Caller makes calls that are answered with their argument. Call may be called by many goroutines.
+// A Caller makes calls that are answered with their argument. Call is safe for concurrent use.
 type Caller interface {
 	Pair
 	Call(ctx context.Context, argument []byte) error
 }
 
-// Rusher is a pair at whose server many more clients arrive. The pair's own client has no part in it but calls.
+// A Rusher is a pair whose server many more clients join. The pair's own client only makes calls.
 type Rusher interface {
 	Caller
 	// Invite connects that many more clients over the bare loopback. It is called once.
 	Invite(ctx context.Context, clients int) error
-	// Rush sends the blob from the server to each of them at once, or up from each of them to the server, and returns when
-	// all are through, verified.
+	// Rush sends the blob from the server to each of them at once, or from each of them to the server if up is true, and returns when all blobs have
+	// arrived and are verified.
 	Rush(ctx context.Context, blob []byte, up bool) error
 }
 
-// Chainer makes calls one after the other from where answers are heard, as a game does: nobody waits for one.
+// A Chainer makes calls one after another in the handler of the answers, as a game does: no goroutine waits for one.
 type Chainer interface {
 	Caller
-	// Chain makes the first call. At each answer next says whether to make another one; Chain returns after its first no.
+	// Chain makes the first call. At each answer next returns whether to make another one; Chain returns after next has returned false.
 	Chain(ctx context.Context, argument []byte, next func() bool) error
 }
 
-// Shouter makes reliable calls without an answer, by one goroutine.
+// A Shouter makes reliable calls without an answer, from one goroutine.
 type Shouter interface {
 	Pair
 	// Shout makes count calls and returns when all have run at the server.
 	Shout(ctx context.Context, argument []byte, count int) error
 }
 
-// Thrower sends blocks once.
+// A Thrower sends blocks once.
 type Thrower interface {
 	Pair
-	// Catch sets what gets each block that arrives whole. It is called once, before Throw.
+	// Catch sets the function that is called with each block that arrives whole. It is called once, before Throw.
 	Catch(fn func(block []byte))
-	// Throw sends a block, with this time between two packets.
+	// Throw sends a block, with a pause of gap between two packets.
 	Throw(block []byte, gap time.Duration) error
 }
 

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Sink compares what arrives with what was sent.
+// A Sink compares what arrives with what was sent.
 type Sink struct {
 	want []byte
 	got  int
@@ -14,7 +14,7 @@ type Sink struct {
 
 func NewSink(want []byte) *Sink { return &Sink{want: want} }
 
-// Write refuses what differs.
+// Write returns an error if p differs from what was sent.
 func (s *Sink) Write(p []byte) (int, error) {
 	if rest := s.want[s.got:]; len(p) > len(rest) || !bytes.Equal(p, rest[:len(p)]) {
 		return 0, fmt.Errorf("peer: %d bytes at %d are not what was sent", len(p), s.got)
@@ -23,13 +23,13 @@ func (s *Sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Full reports whether all has arrived.
+// Full reports whether everything has arrived.
 func (s *Sink) Full() bool { return s.got == len(s.want) }
 
-// pieceBytes is what peers that take a stream are given and read at a time.
+// pieceBytes is how much peers with a stream are given, and read, at a time.
 const pieceBytes = 32 << 10
 
-// Drain reads the whole blob. A reader that knows no end is left after the last byte.
+// Drain reads the whole blob. If the reader has no end, Drain returns after the last byte.
 func (s *Sink) Drain(r io.Reader) error {
 	buf := make([]byte, pieceBytes)
 	for !s.Full() {

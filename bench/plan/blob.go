@@ -10,7 +10,7 @@ import (
 
 const ms = time.Millisecond
 
-// grid is a table of emulated paths.
+// A grid is a table of emulated paths.
 type grid struct {
 	clock  job.Clock
 	rtts   []time.Duration
@@ -33,7 +33,7 @@ func (g grid) cells(fn func(j job.Job)) {
 	}
 }
 
-// blobs is the grid's jobs.
+// blobs returns the jobs of the grid.
 func (g grid) blobs() []job.Job {
 	var jobs []job.Job
 	g.cells(func(j job.Job) {
@@ -45,10 +45,10 @@ func (g grid) blobs() []job.Job {
 	return jobs
 }
 
-// movers returns who moves blobs by that clock.
+// movers returns the peers that can move blobs by that clock.
 func movers(clock job.Clock) []string { return who(clock, func(p peer.Peer) bool { return p.Moves }) }
 
-// who returns the names of those that can do something by that clock.
+// who returns the names of the peers that run by that clock and for which able returns true.
 func who(clock job.Clock, able func(p peer.Peer) bool) []string {
 	var names []string
 	for _, p := range peer.All() {
@@ -73,8 +73,7 @@ func fullBlobs(runs int) []job.Job {
 	jobs = append(jobs, g.blobs()...)
 	g.sizes, g.rates = []int{4 << 20}, []int64{10e6}
 	jobs = append(jobs, g.blobs()...)
-	// What takes hours otherwise: few of the fast paths fit the machine at once, and 32 MiB take 27 s at best on the slow
-	// ones.
+	// Otherwise this takes hours: few of the fast paths fit the machine at once, and 32 MiB take 27 s at best on the slow ones.
 	g.runs, g.peers = 1, realTimers()
 	g.sizes = []int{32 << 20}
 	jobs = append(jobs, g.blobs()...)
@@ -82,7 +81,7 @@ func fullBlobs(runs int) []job.Job {
 	return append(jobs, g.blobs()...)
 }
 
-// large are 32 MiB over a path that holds 6 MB.
+// large returns blobs of 32 MiB over a path that holds 6 MB.
 func large(runs int) []job.Job {
 	g := grid{
 		clock: job.Virtual, runs: runs, peers: movers(job.Virtual), rtts: []time.Duration{50 * ms}, losses: []float64{0, 0.001},
@@ -91,7 +90,7 @@ func large(runs int) []job.Job {
 	return g.blobs()
 }
 
-// realTimers returns who moves blobs in real time only, and a few whom virtual time compares with the rest.
+// realTimers returns the peers that move blobs in real time only, and a few for comparison with virtual time.
 func realTimers() []string {
 	bridge := []string{"quiver/lanes", "quiver/slices+sealed", "quic-go/stream"}
 	return who(job.Relay, func(p peer.Peer) bool {

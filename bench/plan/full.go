@@ -29,13 +29,13 @@ func Full(runs int) []job.Job {
 	return append(jobs, fullBlobs(runs)...)
 }
 
-// inTurns puts all first runs before all second ones, so that a machine whose speed drifts favours nobody.
+// inTurns orders all first runs before all second ones, so that a machine whose speed drifts favours no peer.
 func inTurns(jobs []job.Job) []job.Job {
 	slices.SortStableFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Run, b.Run) })
 	return jobs
 }
 
-// Quick is every contender and every scenario once.
+// Quick returns every contender and every scenario once.
 func Quick() []job.Job {
 	jobs := emulators()
 	jobs = append(jobs, cleans(2<<20, 1)...)
@@ -53,7 +53,7 @@ func Quick() []job.Job {
 	return append(jobs, quickBlobs()...)
 }
 
-// emulators check the nets. The relay's jobs go alone: they take the whole rate.
+// emulators returns jobs that check the nets. The relay's jobs run alone, because they take the whole rate.
 func emulators() []job.Job {
 	var jobs []job.Job
 	for _, clock := range []job.Clock{job.Virtual, job.Relay} {
@@ -64,7 +64,7 @@ func emulators() []job.Job {
 					j.Loss = 0.02
 				}
 				if mode == scenario.ModeLoss && rate == 10e6 && clock == job.Relay {
-					continue // 40 s for nothing new
+					continue // this would take 40 s and show nothing new
 				}
 				jobs = append(jobs, repeat(j, 1)...)
 			}
@@ -116,7 +116,7 @@ func crowds(span time.Duration, runs int, sizes ...crowdOf) []job.Job {
 	return jobs
 }
 
-// rushOf is a late join of count clients, with a blob of size bytes each.
+// A rushOf is a late join of count clients, with a blob of size bytes each.
 type rushOf struct {
 	mode        string
 	count, size int

@@ -9,12 +9,12 @@ import (
 	"github.com/quivernet/quiver/bench/scenario"
 )
 
-// home is the path on which most is compared: 10 Mbit/s and 50 ms.
+// home returns the path of most comparisons: 10 Mbit/s and 50 ms.
 func home(loss float64) job.Job {
 	return job.Job{Clock: job.Virtual, RTT: 50 * ms, Loss: loss, Rate: 10e6}
 }
 
-// blocks are one-shot blocks of 2, 10, 100 and 255 fragments.
+// blocks returns one-shot blocks of 2, 10, 100 and 255 fragments.
 func blocks(count int, losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, p := range who(job.Virtual, func(p peer.Peer) bool { return p.Throws }) {
@@ -29,7 +29,7 @@ func blocks(count int, losses ...float64) []job.Job {
 	return jobs
 }
 
-// series are single blobs whose rate and queue are drawn over time.
+// series returns single blobs whose rate and queue are drawn over time.
 func series(losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, loss := range losses {
@@ -42,7 +42,7 @@ func series(losses ...float64) []job.Job {
 	return jobs
 }
 
-// starts are blobs that begin soon after the handshake, when path MTU discovery, keys and what carries are not at rest.
+// starts returns blobs that begin soon after the handshake, when path MTU discovery, keys and the choice of the carrier are not complete.
 func starts(runs int, losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, loss := range losses {
@@ -56,7 +56,7 @@ func starts(runs int, losses ...float64) []job.Job {
 	return jobs
 }
 
-// fairs put each contender beside a QUIC stream, and the stream alone.
+// fairs returns each contender beside a QUIC stream, and the stream alone.
 func fairs(span time.Duration, runs int, losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, loss := range losses {
@@ -73,7 +73,7 @@ func fairs(span time.Duration, runs int, losses ...float64) []job.Job {
 	return jobs
 }
 
-// kernels put contenders beside the kernel's TCP, where a tunnel can carry both.
+// kernels returns contenders beside the kernel's TCP, if a tunnel can carry both.
 func kernels(span time.Duration, runs int, controls ...string) []job.Job {
 	if !emulate.CanTunnel() {
 		return nil
@@ -93,7 +93,7 @@ func talkers(clock job.Clock) []string {
 	return who(clock, func(p peer.Peer) bool { return p.Talks })
 }
 
-// plays are messages alone and beside a blob.
+// plays returns messages alone and beside a blob.
 func plays(clock job.Clock, size, messages int, losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, loss := range losses {
@@ -109,7 +109,7 @@ func plays(clock job.Clock, size, messages int, losses ...float64) []job.Job {
 	return jobs
 }
 
-// laneRate is GameNetworkingSockets' 256 KB/s.
+// laneRate is GameNetworkingSockets' 256 KB/s, in bit/s.
 const laneRate = 256 * 1024 * 8
 
 func lanes(clock job.Clock, span time.Duration) []job.Job {

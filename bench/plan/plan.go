@@ -1,4 +1,4 @@
-// Package plan says which jobs a run has.
+// Package plan lists the jobs of a run.
 package plan
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// Only keeps the jobs whose name matches.
+// Only returns the jobs whose name matches.
 func Only(jobs []job.Job, name *regexp.Regexp) []job.Job {
 	var kept []job.Job
 	for _, j := range jobs {
@@ -18,10 +18,10 @@ func Only(jobs []job.Job, name *regexp.Regexp) []job.Job {
 	return kept
 }
 
-// seed is the first run's. It is the same for all peers, which thus meet the same losses.
+// seed is the seed of the first run. It is the same for all peers, so they meet the same losses.
 const seed = 0x9e3779b97f4a7c15
 
-// repeat returns a job runs times. Each run has a seed of its own, so that its path loses other packets.
+// repeat returns a job runs times. Each run has a seed of its own, so its path loses other packets.
 func repeat(j job.Job, runs int) []job.Job {
 	var jobs []job.Job
 	for run := range runs {

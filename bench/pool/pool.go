@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// capacity is what the jobs that run at once may need together, in Mbit/s of emulated paths.
+	// capacity is how much the jobs that run at once may need together, in Mbit/s of emulated paths.
 	capacity = 120
-	// slowest is what a relay takes at least: each packet of a slow path is a wake-up at both its ends. The contenders that
-	// fill 10 Mbit/s take 8 to 24 % of a core for it.
+	// slowest is the least that a relay takes: each packet of a slow path wakes both its ends. The contenders that fill 10 Mbit/s need 8 to 24 % of
+	// a core for it.
 	slowest = 15
 )
 
-// cost is the share of the capacity that a job takes. Over a fast lossy path it is less than the rate: most peers are far
-// from reaching it there, and those that do are done soon.
+// cost returns how much of the capacity a job takes. Over a fast lossy path it is less than the rate: most peers are far from reaching the rate
+// there, and those that do are soon done.
 func cost(j job.Job) int {
 	switch j.Clock {
 	case job.Virtual:
@@ -38,17 +38,17 @@ func cost(j job.Job) int {
 		case j.Scenario == "blob" && j.Loss > 0:
 			mbit = min(mbit, capacity/3)
 		case j.Scenario == "kernel":
-			mbit = max(mbit, capacity/3) // who waits for a core loses its share to the other
+			mbit = max(mbit, capacity/3) // a flow that waits for a core loses its share to the other one
 		}
 		return max(slowest, mbit)
 	}
 	return capacity
 }
 
-// patience is how much longer than its limits a worker may take, and how long one in virtual time may take at all.
+// patience is how much longer than its limits a worker may take, and how long one in virtual time may take in all.
 const patience = 2 * time.Minute
 
-// allowed is how long a worker may take.
+// allowed returns how long a worker may take.
 func allowed(j job.Job) time.Duration {
 	if j.Clock == job.Virtual {
 		return patience
@@ -56,24 +56,24 @@ func allowed(j job.Job) time.Duration {
 	return j.Limit() + j.Seconds + patience
 }
 
-// Pool starts workers.
+// A Pool starts workers.
 type Pool struct {
 	program string
-	done    func(r job.Result, running int) // called one at a time
+	done    func(r job.Result, running int) // called once at a time
 
-	// Profile is the folder where each job's CPU profile is put; empty for none.
+	// Profile is the folder for the CPU profiles of the jobs; "" = none.
 	Profile string
 
 	mu   sync.Mutex
 	free sync.Cond
-	left int // of the capacity
+	left int // what is left of the capacity
 	runs int
 	cut  map[string]bool // cells of which a run was cut
 
 	watch watch
 }
 
-// New returns a pool that runs this program's worker; done gets every result.
+// New returns a pool that runs this program's worker and calls done with every result.
 func New(done func(r job.Result, running int)) (*Pool, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -84,8 +84,7 @@ func New(done func(r job.Result, running int)) (*Pool, error) {
 	return p, nil
 }
 
-// Run does the jobs, in about their order, and returns when all are done or ctx ends. A cell that was cut is not run
-// again.
+// Run runs the jobs, in about their order, and returns when all are done or ctx ends. A cell of which a run was cut is not run again.
 func (p *Pool) Run(ctx context.Context, jobs []job.Job) error {
 	var work sync.WaitGroup
 	watching, stop := context.WithCancel(ctx)
@@ -103,7 +102,7 @@ func (p *Pool) Run(ctx context.Context, jobs []job.Job) error {
 		}
 		work.Go(func() {
 			defer p.give(n)
-			if r := p.undisturbed(ctx, j); r.Err == "" || ctx.Err() == nil { // one that was stopped has not failed
+			if r := p.undisturbed(ctx, j); r.Err == "" || ctx.Err() == nil { // a job that was stopped has not failed
 				p.file(r)
 			}
 		})
@@ -145,7 +144,7 @@ func (p *Pool) file(r job.Result) {
 	p.done(r, p.runs)
 }
 
-// undisturbed runs a job, and again when the machine was taken away meanwhile, and returns the run that suffered least.
+// undisturbed runs a job, and runs it again if the machine was taken away meanwhile. It returns the run that was disturbed least.
 func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
 	if j.Clock == job.Virtual {
 		return p.one(ctx, j)
@@ -197,7 +196,7 @@ func (p *Pool) one(ctx context.Context, j job.Job) job.Result {
 	return r
 }
 
-// fileName is the job's name without what file systems mind.
+// fileName returns the job's name without characters that file systems do not allow.
 func fileName(j job.Job) string {
 	return strings.Map(func(r rune) rune {
 		if r == '/' || r == ' ' || r == ',' || r == '#' || r == '%' {
@@ -207,7 +206,7 @@ func fileName(j job.Job) string {
 	}, j.String())
 }
 
-// parse finds the result among what package testing may print.
+// parse finds the result in the output, which may contain lines of package testing.
 func parse(out []byte, r *job.Result) error {
 	for line := range bytes.Lines(out) {
 		if bytes.HasPrefix(line, []byte("{")) {
@@ -217,7 +216,7 @@ func parse(out []byte, r *job.Result) error {
 	return fmt.Errorf("the worker had no result")
 }
 
-// tailBytes is how much of a worker's last words is kept.
+// tailBytes is how much of a worker's error output is kept.
 const tailBytes = 2000
 
 func tail(texts ...string) string {

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// beat is how often the pool looks whether the machine runs.
+	// beat is how often the pool checks whether the machine runs.
 	beat = 5 * time.Millisecond
-	// leastStall is the shortest stand-still that spoils a run in real time; a longer run bears more.
+	// leastStall is the shortest stall that spoils a run in real time; a longer run tolerates more.
 	leastStall = 25 * time.Millisecond
-	// bearable is the part of a run's ideal time that it may stand still, bearableTheft the share of the cores' time that the
-	// host may give to others.
+	// bearable is the part of a run's ideal time for which the machine may stall. bearableTheft is the share of the cores' time that the host may
+	// give to others.
 	bearable, bearableTheft = 0.05, 0.1
-	// repeats is how often a spoilt run is repeated at the most: load that is the run's own comes again.
+	// repeats is how often a spoiled run is repeated at most: load that is caused by the run itself returns each time.
 	repeats = 2
 )
 
-// disturbance is what a run in real time suffered from its machine.
+// A disturbance is how much a run in real time was disturbed by its machine.
 type disturbance struct {
-	stall  time.Duration // the longest
-	stolen float64       // share of the cores' time
+	stall  time.Duration // the longest stall
+	stolen float64       // share of the cores' time that was stolen
 }
 
 // of returns how bad that is for a run of the job: above 1 it shows in the figures.
@@ -36,8 +36,8 @@ func (d disturbance) String() string {
 	return fmt.Sprintf("the machine stood still for %v, its host took %s of it", d.stall.Round(time.Millisecond), job.Share(d.stolen))
 }
 
-// watch notices when the machine stands still. A host that lends its cores to others takes them away for a while, at times
-// for a minute; what is measured in real time then tells of the host.
+// A watch detects when the machine stands still. A host that lends its cores to others takes them away for some time, sometimes for a minute.
+// What is measured in real time then describes the host.
 type watch struct {
 	mu     sync.Mutex
 	stalls []stall // a day has few
@@ -48,7 +48,7 @@ type stall struct {
 	long  time.Duration
 }
 
-// run looks until ctx ends.
+// run watches until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	last := time.Now()
 	for ctx.Err() == nil {
@@ -68,7 +68,7 @@ func (w *watch) note(now time.Time, late time.Duration) {
 	w.stalls = append(w.stalls, stall{now, late})
 }
 
-// longest returns the longest stall that ended since then.
+// longest returns the longest stall that has ended since a time.
 func (w *watch) longest(since time.Time) (long time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,17 +7,17 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// panel is the blobs of one clock, rate and size: paths against contenders.
+// A panel is the blobs of one clock, rate and size: paths against contenders.
 type panel struct {
 	clock string
 	rate  int64
 	size  int
 	peers []string
-	paths []string // RTT and loss
+	paths []string // RTT and loss, as text
 	cells map[[2]string]*cell
 }
 
-// panels are the grid of scenario blob.
+// panels returns the grid of scenario blob.
 func (d *Document) panels() []*panel {
 	var all []*panel
 	for _, clock := range clocks {
@@ -54,7 +54,7 @@ func (p *panel) title() string {
 	return fmt.Sprintf("%s over %s (%s)", job.Bytes(p.size), job.Rate(p.rate), p.clock)
 }
 
-// table has time over ideal, and bytes on the wire over payload in brackets.
+// table returns time over ideal, and bytes on the wire over payload in brackets.
 func (p *panel) table() table {
 	t := table{title: p.title(), note: "Time over ideal, the median of all runs; in brackets the sender's UDP payload over the blob. '>': cut at that."}
 	t.rows = append(t.rows, append([]string{"RTT, loss"}, p.peers...))
@@ -68,7 +68,7 @@ func (p *panel) table() table {
 	return t
 }
 
-// ratio is what stands in a cell; empty where there is none.
+// ratio returns the text of a cell; "" if it has no figures.
 func (c *cell) ratio() string {
 	if c == nil {
 		return ""

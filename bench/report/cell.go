@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// cell is all runs of one job.
+// A cell is all runs of one job.
 type cell struct {
 	job.Job
 	runs []job.Result
@@ -40,7 +40,7 @@ func (d *Document) cells(scenario string, clock job.Clock) []*cell {
 	return all
 }
 
-// median of a value over the runs; not ok where no run has it.
+// median returns the median of a value over the runs; ok is false if no run has it.
 func (c *cell) median(name string) (v float64, ok bool) {
 	var all []float64
 	for _, r := range c.runs {
@@ -58,7 +58,7 @@ func (c *cell) median(name string) (v float64, ok bool) {
 	return all[len(all)/2], true
 }
 
-// spread is how many runs there were, and how far apart they are in a value.
+// spread returns how many runs there were, and how much they differ in a value.
 func (c *cell) spread(value string) string {
 	var all []float64
 	for _, r := range c.runs {
@@ -73,7 +73,7 @@ func (c *cell) spread(value string) string {
 	return fmt.Sprintf("%d, %.0f %%", len(c.runs), 100*(slices.Max(all)-slices.Min(all))/median)
 }
 
-// cut reports whether a run was.
+// cut reports whether a run was cut.
 func (c *cell) cut() bool {
 	return slices.ContainsFunc(c.runs, func(r job.Result) bool { return r.Cut })
 }

@@ -1,4 +1,4 @@
-// Package report writes what was measured: as JSON with every raw sample, as Markdown, and as a page.
+// Package report writes what was measured: as JSON with every raw sample, as Markdown, and as an HTML page.
 package report
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// Document is one run of the bench.
+// A Document is one run of the bench.
 type Document struct {
 	Machine    Machine
 	Sittings   []Sitting
@@ -24,17 +24,17 @@ type Document struct {
 	Results    []job.Result
 }
 
-// Sitting is the run, or what resumed it.
+// A Sitting is a run, or one that resumed it.
 type Sitting struct {
 	Date     time.Time
 	Took     time.Duration
-	Revision string `json:",omitempty"` // of this repository
+	Revision string `json:",omitempty"` // revision of this repository
 }
 
-// Contender is what the report says about one.
+// A Contender is what the report says about a contender.
 type Contender struct{ Name, Version, Settings string }
 
-// New begins a document.
+// New returns a document with its first sitting.
 func New(now time.Time) *Document {
 	d := &Document{Machine: thisMachine()}
 	for _, p := range peer.All() {
@@ -49,10 +49,10 @@ func (d *Document) Sit(now time.Time) {
 	d.Sittings = append(d.Sittings, Sitting{Date: now.UTC().Truncate(time.Second), Revision: revision()})
 }
 
-// Rise ends it.
+// Rise ends the newest sitting.
 func (d *Document) Rise(took time.Duration) { d.Sittings[len(d.Sittings)-1].Took = took }
 
-// Lacks returns those of the jobs of which there are no figures. A cell that was cut is not run again.
+// Lacks returns those of the jobs that have no figures. A cell of which a run was cut is not run again.
 func (d *Document) Lacks(jobs []job.Job) []job.Job {
 	there := make(map[string]bool)
 	for _, r := range d.Results {
@@ -70,7 +70,7 @@ func (d *Document) Lacks(jobs []job.Job) []job.Job {
 	return left
 }
 
-// Add files a result, in place of one without figures.
+// Add adds a result, in place of one without figures.
 func (d *Document) Add(r job.Result) {
 	d.Results = slices.DeleteFunc(d.Results, func(old job.Result) bool { return old.Err != "" && old.Job == r.Job })
 	for i, ms := range r.Samples {
@@ -79,7 +79,7 @@ func (d *Document) Add(r job.Result) {
 	d.Results = append(d.Results, r)
 }
 
-// WriteJSON writes all there is, a line for each result, so that two runs can be compared by line.
+// WriteJSON writes the whole document, with one line for each result, so that two runs can be compared by line.
 func (d *Document) WriteJSON(w io.Writer) error {
 	head := *d
 	head.Results = nil
@@ -102,13 +102,13 @@ func (d *Document) WriteJSON(w io.Writer) error {
 	return lines.Flush()
 }
 
-// ReadJSON reads what WriteJSON wrote.
+// ReadJSON reads what WriteJSON has written.
 func ReadJSON(r io.Reader) (*Document, error) {
 	d := new(Document)
 	return d, json.NewDecoder(r).Decode(d)
 }
 
-// failed returns what has no figures.
+// failed returns the results without figures.
 func (d *Document) failed() []job.Result {
 	var failed []job.Result
 	for _, r := range d.Results {

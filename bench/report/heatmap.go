@@ -13,10 +13,10 @@ import (
 
 type htmlText = template.HTML
 
-// worst is the ratio whose colour is the end of the scale.
+// worst is the ratio at the end of the colour scale.
 const worst = 10
 
-// heatMaps are time over ideal: contenders against paths.
+// heatMaps returns charts of time over ideal: contenders against paths.
 func (d *Document) heatMaps() ([]picture, error) {
 	var all []picture
 	for _, p := range d.panels() {
@@ -92,7 +92,7 @@ func (p *panel) Label(i int) string {
 	return ratio(v)
 }
 
-// ratio has the digits that matter.
+// ratio formats a ratio with the digits that matter.
 func ratio(v float64) string {
 	if v < 9.995 {
 		return fmt.Sprintf("%.2f", v)

@@ -11,13 +11,13 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// picture is a chart with its caption.
+// A picture is a chart with its caption.
 type picture struct {
 	Title, Note string
 	SVG         template.HTML
 }
 
-// WriteHTML writes a page that needs nothing but itself.
+// WriteHTML writes a page that needs no other files.
 func (d *Document) WriteHTML(w io.Writer) error {
 	pictures, err := d.pictures()
 	if err != nil {

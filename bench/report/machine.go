@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer/enet"
 )
 
-// Machine is where it ran.
+// A Machine is the machine on which the bench ran.
 type Machine struct {
 	OS, Arch    string
 	CPU, Kernel string `json:",omitempty"`
@@ -31,7 +31,7 @@ func thisMachine() Machine {
 	}
 }
 
-// found returns the first match in a file; empty where there is no such file.
+// found returns the first match in a file; "" if there is no such file or no match.
 func found(path, pattern string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -52,8 +52,8 @@ func memory() int64 {
 	return kib << 10
 }
 
-// revision is what the program is of: the linker's stamp, or what git says of the sources, for go run stamps none, nor does go build with
-// -buildvcs=false. Empty where neither knows.
+// revision returns the revision of the program: the linker's stamp, or what git reports about the sources, because go run stamps none, nor does
+// go build with -buildvcs=false. It is "" if neither is known.
 func revision() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if stamp := stamped(info.Settings); stamp != "" {
@@ -64,7 +64,7 @@ func revision() string {
 	return described(file)
 }
 
-// stamped is the revision among a program's settings; empty where it has none.
+// stamped returns the revision among a program's settings; "" if there is none.
 func stamped(settings []debug.BuildSetting) (revision string) {
 	dirty := ""
 	for _, s := range settings {
@@ -83,7 +83,7 @@ func stamped(settings []debug.BuildSetting) (revision string) {
 
 const revisionDigits = 12
 
-// described is what git calls the revision of a file that it tracks, whatever folder the program runs in.
+// described returns git's description of the revision of a file that it tracks, whatever folder the program runs in.
 func described(file string) string {
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", filepath.Dir(file)}, args...)...).Output()
@@ -99,10 +99,10 @@ func described(file string) string {
 	return name
 }
 
-// named is a revision in words.
+// named returns a revision in words.
 func named(revision string) string { return "revision " + cmp.Or(revision, "unknown") }
 
-// version returns a module's; of what has none, the toolchain's.
+// version returns the version of a module, or that of the toolchain if it has none.
 func version(module string) string {
 	if module == "libenet" {
 		return enet.Version()

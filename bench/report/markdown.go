@@ -10,7 +10,7 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// tables are all of the report, those of settings and failures included.
+// tables returns all tables of the report, including those of settings and failures.
 func (d *Document) tables() []table {
 	all := []table{d.settings()}
 	for _, p := range d.panels() {
@@ -35,7 +35,7 @@ func (d *Document) settings() table {
 	return t
 }
 
-// summary is what stands above all tables.
+// summary returns the text above all tables.
 func (d *Document) summary() string {
 	text := fmt.Sprintf("%d measurements on %s.", len(d.Results), d.Machine)
 	for _, s := range d.Sittings {
@@ -47,7 +47,7 @@ func (d *Document) summary() string {
 	return text
 }
 
-// stolen is what the host took from the machine while it measured in real time; empty when nothing is known.
+// stolen returns how much the host took from the machine while it measured in real time; "" if nothing is known.
 func (d *Document) stolen() string {
 	var shares []float64
 	for _, r := range d.Results {

@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// pictures are the charts of the page.
+// pictures returns the charts of the page.
 func (d *Document) pictures() ([]picture, error) {
 	var all []picture
 	for _, draw := range []func() ([]picture, error){d.heatMaps, d.wires, d.latencies, d.overTime} {
@@ -26,7 +26,7 @@ func (d *Document) pictures() ([]picture, error) {
 	return all, nil
 }
 
-// wires are bars of bytes on the wire over payload.
+// wires returns bars of bytes on the wire over payload.
 func (d *Document) wires() ([]picture, error) {
 	var all []picture
 	for _, p := range d.panels() {
@@ -53,7 +53,7 @@ func (d *Document) wires() ([]picture, error) {
 	return all, nil
 }
 
-// wire is the mean over the paths of each peer; nil where nobody has any.
+// wire returns the mean over the paths for each peer; nil if no peer has any.
 func (p *panel) wire() plotter.Values {
 	means, found := make(plotter.Values, len(p.peers)), false
 	for i, name := range p.peers {
@@ -77,7 +77,7 @@ func (p *panel) wire() plotter.Values {
 	return means
 }
 
-// latencies are how many of the messages took longer than so long.
+// latencies returns charts of how many messages took longer than some time.
 func (d *Document) latencies() ([]picture, error) {
 	var all []picture
 	for _, clock := range clocks {
@@ -131,7 +131,7 @@ func distribution(cells []*cell) (text htmlText, err error) {
 	return svg(4.5*vg.Inch, p)
 }
 
-// beyond is the complement of the distribution of sorted samples, in at most a few hundred points.
+// beyond returns the complement of the distribution of sorted samples, in a few hundred points at most.
 func beyond(sorted []float64) plotter.XYs {
 	const most = 400
 	var points plotter.XYs
@@ -147,7 +147,7 @@ type lineStyle struct {
 	dashes []vg.Length
 }
 
-// styleOf has colours for seven, then dashes.
+// styleOf returns the line style of series i: seven colours, then dashes.
 func styleOf(i int) lineStyle {
 	return lineStyle{plotutil.DarkColors[i%len(plotutil.DarkColors)], plotutil.Dashes(i / len(plotutil.DarkColors))}
 }
@@ -164,7 +164,7 @@ func addLine(p *plot.Plot, i int, name string, points plotter.XYs) error {
 	return nil
 }
 
-// overTime are the rate and the queue of single blobs, a row for each contender, on the same scales.
+// overTime returns the rate and the queue of single blobs, one row for each contender, on the same scales.
 func (d *Document) overTime() ([]picture, error) {
 	var all []picture
 	series := slices.DeleteFunc(d.cells("blob", job.Virtual), func(c *cell) bool { return c.runs[0].Series == nil })
@@ -190,7 +190,7 @@ func (d *Document) overTime() ([]picture, error) {
 	return all, nil
 }
 
-// timeline draws one series with the scales of all.
+// timeline draws one series, with the scales of all.
 func timeline(c *cell, name, unit string, colour int, all []*cell) (*plot.Plot, error) {
 	p := newPlot(c.Peer, unit)
 	for _, other := range all {

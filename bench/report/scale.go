@@ -2,11 +2,11 @@ package report
 
 import "image/color"
 
-// scale goes from blue over near white to red, all so light that black text stands on it, and all told apart by those
-// who do not see green.
+// A scale goes from blue over near white to red. All its colours are so light that black text on them can be read, and people who do not see
+// green can distinguish them.
 type scale struct{}
 
-// stops of the scale, evenly spaced.
+// stops are the colours of the scale, evenly spaced.
 var stops = []color.NRGBA{{0x6a, 0xa7, 0xf0, 255}, {0xcf, 0xe3, 0xfb, 255}, {0xfb, 0xf3, 0xe0, 255}, {0xfb, 0xb8, 0x8c, 255}, {0xee, 0x6a, 0x5c, 255}}
 
 const shades = 128

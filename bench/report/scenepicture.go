@@ -27,19 +27,19 @@ const (
 	sceneTitle              = 0.6 * vg.Inch
 )
 
-// view is a scene that was played, as a picture shows it.
+// A view is a scene that was played, as a picture shows it.
 type view struct {
 	scenes.Result
 	begin time.Duration
 	end   time.Duration
-	each  time.Duration // a point of goodput and queue
-	loss  time.Duration // a point of loss
+	each  time.Duration // interval between points of goodput and queue
+	loss  time.Duration // interval between points of loss
 	seed  uint64
 	title string
 }
 
-// DrawScene plays a row with a seed and writes a picture of it as SVG: the goodput of each flow, the queue, and which share
-// of the packets of each flow was lost, over time.
+// DrawScene plays a row with a seed and writes a picture of it as SVG: the goodput of each flow, the queue, and the share of each flow's packets
+// that was lost, over time.
 func DrawScene(w io.Writer, row scenes.Row, seed uint64) error {
 	c := vgsvg.NewWith(vgsvg.UseWH(sceneWidth, sceneHeight))
 	if err := drawScene(draw.New(c), row, seed); err != nil {
@@ -72,7 +72,7 @@ func drawScene(whole draw.Canvas, row scenes.Row, seed uint64) error {
 	return nil
 }
 
-// panels are a column of plots over the same time. The legend of the first is that of all.
+// panels returns a column of plots over the same time. The legend of the first one is that of all.
 func (v view) panels() (rows [][]*plot.Plot, err error) {
 	for _, panel := range []func() (*plot.Plot, error){v.rates, v.queue, v.losses} {
 		p, err := panel()
@@ -114,8 +114,8 @@ func (v view) writeTitle(c draw.Canvas) {
 	c.FillText(style, vg.Point{X: vg.Points(10), Y: c.Max.Y - vg.Points(24)}, v.shares())
 }
 
-// shares are Jain's index of those who transfer, and the goodput of each kind over what the bottleneck could carry: in the
-// later half of the time in which all of them run.
+// shares returns Jain's index of the flows that transfer, and the goodput of each kind over what the bottleneck could carry: in the later half of
+// the time in which all of them run.
 func (v view) shares() string {
 	from := time.Duration(0)
 	for _, f := range v.Scene.Flows {
@@ -138,7 +138,7 @@ func (v view) shares() string {
 	return s
 }
 
-// capacity is the mean of what the path carries from a time to the end, in bit/s.
+// capacity returns the mean of what the path carries from a time to the end, in bit/s.
 func (v view) capacity(from time.Duration) float64 {
 	sum, n := 0.0, 0.0
 	for t := from; t < v.end; t += scenes.Step {
@@ -147,7 +147,7 @@ func (v view) capacity(from time.Duration) float64 {
 	return sum / max(n, 1)
 }
 
-// kinds are those of the flows, in the order of their names' numbers.
+// kinds returns the kinds of the flows, in the order of their numbers.
 func (v view) kinds() (kinds []scenes.Kind) {
 	for _, f := range v.Scene.Flows {
 		kinds = append(kinds, f.Kind)
@@ -181,7 +181,7 @@ func (v view) losses() (*plot.Plot, error) {
 	return p, err
 }
 
-// flows draws a line a flow, of what each step of it shows.
+// flows draws one line for each flow; of returns what a step of it shows.
 func (v view) flows(unit string, each time.Duration, of func(f scenes.FlowResult, from, until time.Duration) float64) (*plot.Plot, error) {
 	p := newPlot("", unit)
 	p.Add(plotter.NewGrid())
@@ -204,7 +204,7 @@ func (v view) flows(unit string, each time.Duration, of func(f scenes.FlowResult
 	return p, nil
 }
 
-// label names a flow, with its number where there are more of its kind.
+// label names a flow, with its number if there are several of its kind.
 func (v view) label(k scenes.Kind, number int) string {
 	if v.count(k) == 1 {
 		return k.String()
@@ -221,7 +221,7 @@ func (v view) count(k scenes.Kind) (n int) {
 	return n
 }
 
-// hues are the colours through which the flows of a kind go, in their order.
+// hues are the colours of the flows of a kind, in their order.
 var hues = map[scenes.Kind][3]color.NRGBA{
 	scenes.Ours:     {{0x0b, 0x1f, 0x5e, 255}, {0x1f, 0x8f, 0xd4, 255}, {0x5c, 0xd1, 0x9a, 255}},
 	scenes.Reno:     {{0x8a, 0x25, 0x02, 255}, {0xe6, 0x55, 0x0d, 255}, {0xfd, 0xb8, 0x63, 255}},
@@ -239,7 +239,7 @@ func (v view) shade(k scenes.Kind, number int) color.NRGBA {
 	return blend(hues[k][1], hues[k][2], at-1)
 }
 
-// queue draws how long a packet would wait, and the most that the queue holds where that is near.
+// queue draws how long a packet would wait, and the most that the queue holds if that is near.
 func (v view) queue() (*plot.Plot, error) {
 	p := newPlot("", "queue, ms")
 	var waits, full plotter.XYs
@@ -275,7 +275,7 @@ func dashed(p *plot.Plot, points plotter.XYs) error {
 	return nil
 }
 
-// corners leaves out the points of a line between two of the same height.
+// corners removes the points of a line that are between two of the same height.
 func corners(points plotter.XYs) (left plotter.XYs) {
 	for i, p := range points {
 		if i == 0 || i == len(points)-1 || points[i-1].Y != p.Y || points[i+1].Y != p.Y {
@@ -285,7 +285,7 @@ func corners(points plotter.XYs) (left plotter.XYs) {
 	return left
 }
 
-// ticks marks an axis at round numbers.
+// A ticks marks an axis at round numbers.
 type ticks struct{ most float64 } // how many marks there may be
 
 // Ticks implements plot.Ticker.

@@ -12,24 +12,24 @@ import (
 	"github.com/quivernet/quiver/internal/scenes"
 )
 
-// Scenes is what rows of internal/scenes showed.
+// Scenes is the report on rows of internal/scenes.
 type Scenes struct {
 	Date     time.Time
-	Revision string // of this repository
+	Revision string // revision of this repository
 	Seeds    int
 	Outcomes []scene.Outcome
 	Pictures []File
 }
 
-// File is a picture beside the report.
+// A File is a picture beside the report.
 type File struct{ Title, Name string }
 
-// NewScenes begins a report.
+// NewScenes returns a report without outcomes.
 func NewScenes(now time.Time, seeds int) *Scenes {
 	return &Scenes{Date: now.UTC(), Revision: revision(), Seeds: seeds}
 }
 
-// Told is an outcome in one line, '!' before what missed a bound.
+// Told returns an outcome as one line, with '!' before figures that miss a bound.
 func Told(o scene.Outcome) string {
 	text := "  "
 	if o.Missed() {
@@ -48,7 +48,7 @@ seeds, *worst time* the greatest, its bound behind it; **bold** is outside it. T
 bytes on the wire over payload; parts and shares are of goodput. Where a bound is missed, *others* has the same figures with New Reno,
 CUBIC or BBR in our place (3 seeds), and *binds* says what stands in the way.`
 
-// WriteMarkdown writes a table of what the RFC asks, and one for each family of rows.
+// WriteMarkdown writes a table of what the RFC requires, and one for each family of rows.
 func (s *Scenes) WriteMarkdown(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: %s, %s, seeds 1 to %d, %s rows meet their bounds%s.\n",
 		scenesIntro, s.Date.Format("2 January 2006"), named(s.Revision), runtime.Version(), s.Seeds, s.met(nil), s.rest())
@@ -63,7 +63,7 @@ func (s *Scenes) WriteMarkdown(w io.Writer) error {
 	return s.showPictures(w)
 }
 
-// met says how many of the rows that are asked for meet their bounds; nil asks for all.
+// met returns how many of the rows for which ask returns true meet their bounds; nil = all rows.
 func (s *Scenes) met(ask func(o scene.Outcome) bool) string {
 	met, all := 0, 0
 	for _, o := range s.Outcomes {
@@ -77,10 +77,10 @@ func (s *Scenes) met(ask func(o scene.Outcome) bool) string {
 	return fmt.Sprintf("%d of %d", met, all)
 }
 
-// open is how reasons begin that are neither a proof nor a peer that misses the bound as well.
+// open is the beginning of reasons that are neither a proof nor that another stack misses the bound as well.
 const open = "Open"
 
-// rest says how many of the rows that miss a bound are bound by something, and how many are not known to be.
+// rest returns how many of the rows that miss a bound are bound by something, and how many are not known to be.
 func (s *Scenes) rest() string {
 	held, free := 0, 0
 	for _, o := range s.Outcomes {
@@ -98,7 +98,7 @@ func (s *Scenes) rest() string {
 	return fmt.Sprintf("; %d of the others have a proof or a peer that misses the bound as well, %d are open", held, free)
 }
 
-// families are a table for each family, in the order of the rows.
+// families returns a table for each family, in the order of the rows.
 func (s *Scenes) families() (tables []table) {
 	for i := 0; i < len(s.Outcomes); {
 		end := i
@@ -130,7 +130,7 @@ func familyTable(outcomes []scene.Outcome) table {
 	return t
 }
 
-// figureCells are the name of a scene and its figures.
+// figureCells returns the name of a scene and its figures.
 func figureCells(o scene.Outcome, names []string) []string {
 	cells := []string{o.Row.Scene.Name}
 	for _, name := range names {
@@ -139,7 +139,7 @@ func figureCells(o scene.Outcome, names []string) []string {
 	return cells
 }
 
-// figureNames are those of all rows of a family, each once.
+// figureNames returns the names of the figures of all rows of a family, each once.
 func figureNames(outcomes []scene.Outcome) (names []string) {
 	for _, o := range outcomes {
 		for _, f := range o.Figures {
@@ -151,7 +151,7 @@ func figureNames(outcomes []scene.Outcome) (names []string) {
 	return names
 }
 
-// figureCell shows a figure and its bounds; empty where the row has none of that name.
+// figureCell returns a figure and its bounds as text; "" if the row has none of that name.
 func figureCell(figures []scenes.Figure, name string) string {
 	i := slices.IndexFunc(figures, func(f scenes.Figure) bool { return f.Name == name })
 	if i < 0 {
@@ -171,7 +171,7 @@ func figureCell(figures []scenes.Figure, name string) string {
 	return text
 }
 
-// others shows, for each figure that is missed, what others have of it.
+// others returns, for each figure that misses a bound, the values of flows of other kinds.
 func others(o scene.Outcome) string {
 	var texts []string
 	for i, f := range o.Figures {
@@ -187,7 +187,7 @@ func others(o scene.Outcome) string {
 	return strings.Join(texts, "; ")
 }
 
-// reason is the letter of what binds a row that is missed, which it adds to those above the table.
+// reason returns the letter of what binds a row that misses a bound, and adds that to the reasons above the table.
 func reason(o scene.Outcome, reasons *[]string) string {
 	if !o.Missed() {
 		return ""

@@ -7,14 +7,14 @@ import (
 	"github.com/quivernet/quiver/bench/scene"
 )
 
-// section is a criterion or an environment of RFC 9743, and what of it the scenes play.
+// A section is a criterion or an environment of RFC 9743, and what of it the scenes play.
 type section struct {
 	number, title string
-	families      []string // without any it is not covered
+	families      []string // families of rows; nil = it is not covered
 	but           string   // what of it is not covered, or why nothing is
 }
 
-// sections are 5 (evaluation criteria), 6 (general use) and 7 (special cases) of RFC 9743.
+// sections are sections 5 (evaluation criteria), 6 (general use) and 7 (special cases) of RFC 9743.
 var sections = []section{
 	{"5.1.1", "Protection against congestion collapse", []string{"loss", "bursts", "change", "start"}, "loss that lasts above 15 %, which halves the rate, is in no scene but in internal/pace's TestBrake and TestBrakeStopsAFool"},
 	{"5.1.2", "Protection against bufferbloat", []string{"queue", "change", "play"}, ""},
@@ -46,7 +46,7 @@ var sections = []section{
 const sectionsNote = "Which of the criteria (5), of the environments of general use (6) and of the special cases (7) the rows below play, and how many of these " +
 	"rows meet all their bounds. The RFC sets no thresholds: the bounds are ours. It leaves multicast out, and so does the table."
 
-// sectionTable says what of the RFC the rows cover.
+// sectionTable returns what of the RFC the rows cover.
 func (s *Scenes) sectionTable() table {
 	t := table{title: "RFC 9743, Specifying New Congestion Control Algorithms", note: sectionsNote, rows: [][]string{{"section", "", "rows", "met", "not covered"}}}
 	for _, sec := range sections {

@@ -14,7 +14,7 @@ import (
 
 const (
 	width = 12 * vg.Inch
-	// legendWidth stands free of curves.
+	// legendWidth is the width of the legend, in which there are no curves.
 	legendWidth = 2.3 * vg.Inch
 )
 
@@ -23,7 +23,7 @@ func init() {
 	plotter.DefaultFont = plot.DefaultFont
 }
 
-// newPlot has no title: the page has captions.
+// newPlot returns a plot without a title, because the page has captions.
 func newPlot(x, y string) *plot.Plot {
 	p := plot.New()
 	p.X.Label.Text, p.Y.Label.Text = x, y
@@ -32,7 +32,7 @@ func newPlot(x, y string) *plot.Plot {
 	return p
 }
 
-// svg draws one plot as an element for a page, its legend beside it.
+// svg draws one plot as an element of a page, with its legend beside it.
 func svg(height vg.Length, p *plot.Plot) (template.HTML, error) {
 	c := vgsvg.NewWith(vgsvg.UseWH(width, height))
 	whole := draw.New(c)
@@ -58,7 +58,7 @@ func grid(height vg.Length, rows [][]*plot.Plot) (template.HTML, error) {
 	return element(c)
 }
 
-// element returns what was drawn without what stands before it in files.
+// element returns what was drawn, without the header of an SVG file.
 func element(c *vgsvg.Canvas) (template.HTML, error) {
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
@@ -68,7 +68,7 @@ func element(c *vgsvg.Canvas) (template.HTML, error) {
 	return template.HTML(text[bytes.Index(text, []byte("<svg")):]), nil
 }
 
-// withFonts names fonts for those who have not the one that measured the text.
+// withFonts adds fonts for readers who do not have the one that measured the text.
 func withFonts(svg []byte) []byte {
 	return bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,sans-serif"))
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/quivernet/quiver/bench/job"
 )
 
-// table is text in rows; the first row is the heading.
+// A table is text in rows; the first row is the heading.
 type table struct {
 	title, note string
 	rows        [][]string
 }
 
-// column of a table of figures.
+// A column is a column of a table of figures.
 type column struct{ value, heading, format string }
 
-// kind says how the figures of a scenario are shown: a row for each cell.
+// A kind says how the figures of a scenario are shown, with one row for each cell.
 type kind struct {
 	scenario, title, note string
 	columns               []column
@@ -53,13 +53,13 @@ var kinds = []kind{
 		[]column{{"delivered_share", "arrived", "%.3f"}, {"expected_share", "expected", "%.3f"}, {"p50_ms", "p50 ms", "%.1f"}}},
 }
 
-// clocks in the order of the report, with what to say of them.
+// clocks are the clocks in the order of the report, and their names.
 var clocks = []struct {
 	clock job.Clock
 	name  string
 }{{job.Virtual, "virtual time"}, {job.Relay, "real time, through a relay"}, {job.Loopback, "real time, bare loopback"}}
 
-// figures are the tables of all scenarios but blobs.
+// figures returns the tables of all scenarios except blobs.
 func (d *Document) figures() []table {
 	var all []table
 	for _, k := range kinds {
@@ -112,7 +112,7 @@ func (c *cell) show(col column) string {
 	return s
 }
 
-// Brief is a result in a few words.
+// Brief returns a result in a few words.
 func Brief(r job.Result) string {
 	if r.Err != "" {
 		return "failed: " + r.Err

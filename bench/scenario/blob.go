@@ -9,10 +9,10 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// ModeSeries asks a blob for its rate and queue over time.
+// ModeSeries is the mode in which a blob records its rate and queue over time.
 const ModeSeries = "series"
 
-// blob moves one blob over an emulated path: time over ideal, bytes on the wire over payload.
+// blob moves one blob over an emulated path, and records time over ideal and bytes on the wire over payload.
 func blob(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Mover](ctx, j)
 	if err != nil {
@@ -43,7 +43,7 @@ func blob(ctx context.Context, j job.Job, r *job.Result) error {
 
 var errCut = errors.New("not through at the limit")
 
-// move times one blob. errCut: it took longer than the limit.
+// move returns how long one blob takes, or errCut if that is longer than the limit.
 func move(ctx context.Context, m peer.Mover, data []byte, limit time.Duration) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCut)
 	defer cancel()

@@ -23,7 +23,7 @@ const (
 const (
 	inFlight  = 64
 	warmCalls = 500
-	// oneWayCalls is a round of one-way calls.
+	// oneWayCalls is how many calls a round of one-way calls has.
 	oneWayCalls = 100_000
 )
 
@@ -148,7 +148,7 @@ func shouts(ctx context.Context, j job.Job, r *job.Result) error {
 	return nil
 }
 
-// meter is what a series of calls takes.
+// A meter measures what a series of calls costs.
 type meter struct {
 	begin   time.Time
 	cpu     time.Duration

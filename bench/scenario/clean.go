@@ -11,12 +11,12 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// warmBytes goes before the blob that is measured, so that windows and buffers have their size.
+// warmBytes is how much is sent before the blob that is measured, so that windows and buffers have reached their size.
 const warmBytes = 8 << 20
 
 const cleanLimit = time.Minute
 
-// clean moves a blob over the bare loopback: MB/s, CPU seconds a GB, most heap beyond the blob itself.
+// clean moves a blob over the bare loopback, and records MB/s, CPU seconds per GB, and the most heap beyond the blob itself.
 func clean(ctx context.Context, j job.Job, r *job.Result) error {
 	data := content(j.Size, j.Seed)
 	runtime.GC()
@@ -42,14 +42,14 @@ func clean(ctx context.Context, j job.Job, r *job.Result) error {
 	return err
 }
 
-// heap is how many bytes live and dead objects take.
+// heap returns how many bytes live and dead objects take.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// watchHeap follows the heap until the returned function is called, which tells the most that was seen.
+// watchHeap watches the heap until the returned function is called, which returns the most that was seen.
 func watchHeap() (most func() uint64) {
 	var work sync.WaitGroup
 	var peak uint64

@@ -18,15 +18,15 @@ const (
 	ModeMulticast = "multicast to all"
 )
 
-// idleShare is how long a crowd is idle before its memory is measured, beside how long it plays: at 5 s of play longer than the
-// two times 10 s after which connections have given up what they do not need.
+// idleShare is how many times as long as it plays a crowd is idle before its memory is measured. For 5 s of play that is longer than twice 10 s,
+// after which connections have freed what they do not need.
 const idleShare = 5
 
-// gatherTime is how long all connections may take.
+// gatherTime is how long it may take to connect all clients.
 const gatherTime = time.Minute
 
-// crowd is many connections on the bare loopback, both ends in this process: CPU a message, latency, and what an idle
-// connection holds.
+// crowd measures many connections on the bare loopback, with both ends in this process: CPU per message, latency, and the memory of an idle
+// connection.
 func crowd(ctx context.Context, j job.Job, r *job.Result) error {
 	who, err := peer.Find(j.Peer)
 	if err != nil {
@@ -59,7 +59,7 @@ func crowd(ctx context.Context, j job.Job, r *job.Result) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	quantiles(r, h.latencies, time.Millisecond, "_ms")
-	r.Samples = nil // a hundred thousand of them
+	r.Samples = nil // there are a hundred thousand of them
 	r.Set("messages_per_second", float64(len(h.latencies))/j.Seconds.Seconds())
 	r.Set("lost", float64(sent-len(h.latencies)))
 	r.Set("cpu_us_per_message", float64(used.Microseconds())/float64(max(1, len(h.latencies))))
@@ -67,7 +67,7 @@ func crowd(ctx context.Context, j job.Job, r *job.Result) error {
 	return nil
 }
 
-// beat ticks for Job.Seconds and returns how many messages should have come.
+// beat ticks for Job.Seconds and returns how many messages should have arrived.
 func beat(c peer.Crowd, j job.Job, h *heard) (sent int, err error) {
 	message := make([]byte, messageBytes)
 	send, each := c.Tick, 2*j.Count
@@ -87,7 +87,7 @@ func beat(c peer.Crowd, j job.Job, h *heard) (sent int, err error) {
 	return sent, nil
 }
 
-// heard is what has arrived.
+// heard records what has arrived.
 type heard struct {
 	begin time.Time
 
@@ -102,7 +102,7 @@ func (h *heard) hear(message []byte) {
 	h.latencies = append(h.latencies, latency)
 }
 
-// stock is what the process holds.
+// A stock is what the process holds.
 type stock struct {
 	heap, stack uint64
 	goroutines  int

@@ -13,7 +13,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// What the emulator's check looks at.
+// What the check of the emulator measures.
 const (
 	ModeDelay = "delay"
 	ModeRate  = "rate"
@@ -23,10 +23,10 @@ const (
 
 const (
 	probeBytes = 1222   // 1,250 with what a datagram is charged
-	probeCount = 20_000 // enough for a loss of 2 % to ± 0.2 points
+	probeCount = 20_000 // enough to measure a loss of 2 % to ± 0.2 points
 )
 
-// emulator checks that a net does what it says.
+// emulator checks that a net does what it is configured to do.
 func emulator(ctx context.Context, j job.Job, r *job.Result) error {
 	n, err := emulate.New(j)
 	if err != nil {
@@ -51,7 +51,7 @@ func emulator(ctx context.Context, j job.Job, r *job.Result) error {
 	return nil
 }
 
-// probe sends numbered packets and notes when they arrive.
+// A probe sends numbered packets and records when they arrive.
 type probe struct {
 	n       emulate.Net
 	begin   time.Time
@@ -85,7 +85,7 @@ func (p *probe) send() {
 	_, _ = p.n.Client().WriteTo(packet, p.n.Address())
 }
 
-// collect returns what has arrived, once nothing has for so long.
+// collect returns what has arrived, once nothing has arrived for so long.
 func (p *probe) collect(silence time.Duration) []arrival {
 	var got []arrival
 	for {
@@ -98,10 +98,10 @@ func (p *probe) collect(silence time.Duration) []arrival {
 	}
 }
 
-// silence is longer than any packet is under way.
+// silence returns a time that is longer than any packet is in flight.
 func silence(j job.Job) time.Duration { return j.RTT + time.Second }
 
-// delay sends packets one by one, so that none waits for another: milliseconds, the time on the bottleneck included.
+// delay sends packets one by one, so that none waits for another. It returns milliseconds, including the time on the bottleneck.
 func (p *probe) delay(j job.Job) (configured, measured float64) {
 	const count = 50
 	for range count {
@@ -117,7 +117,7 @@ func (p *probe) delay(j job.Job) (configured, measured float64) {
 	return (j.RTT/2 + onWire).Seconds() * 1000, sum.Seconds() * 1000 / float64(len(got))
 }
 
-// rate overloads the path by half: Mbit/s between the first and the last arrival.
+// rate overloads the path by half. It returns Mbit/s between the first and the last arrival.
 func (p *probe) rate(j job.Job) (configured, measured float64) {
 	p.flood(j, 1.5)
 	got := p.collect(silence(j))
@@ -126,21 +126,21 @@ func (p *probe) rate(j job.Job) (configured, measured float64) {
 	return float64(j.Rate) / 1e6, bits / span.Seconds() / 1e6
 }
 
-// loss stays below the rate: percent.
+// loss sends below the rate. It returns percent.
 func (p *probe) loss(j job.Job) (configured, measured float64) {
 	p.flood(j, 0.5)
 	got := p.collect(silence(j))
 	return j.Loss * 100, 100 * (1 - float64(len(got))/probeCount)
 }
 
-// queue sends at once more than the path holds: bytes that got through.
+// queue sends at once more than the path holds. It returns the bytes that arrived.
 func (p *probe) queue(j job.Job) (configured, measured float64) {
 	const each = probeBytes + netsim.UDPOverhead
 	most := max(64<<10, p.n.BDP())
 	for range 3 * most / each {
 		p.send()
 	}
-	spent := time.Since(p.begin).Seconds() * float64(j.Rate) / 8 // left while the rest was still being sent
+	spent := time.Since(p.begin).Seconds() * float64(j.Rate) / 8 // bytes that left the queue while the rest was still being sent
 	return float64(most) + spent, float64(len(p.collect(silence(j)))) * each
 }
 

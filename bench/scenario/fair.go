@@ -12,11 +12,11 @@ import (
 // streamName is the contender beside which fairness is measured.
 const streamName = "quic-go/stream"
 
-// rampTime is what both have to find their rates.
+// rampTime is how long both have to find their rates.
 const rampTime = 5 * time.Second
 
-// fair lets a QUIC stream and another transfer share one bottleneck, both without end, for Job.Seconds: what of the
-// link each has, by the bytes that arrive. With ModeAlone there is the stream only.
+// fair lets a QUIC stream and another transfer share one bottleneck, both endless, for Job.Seconds, and records what part of the link each has,
+// by the bytes that arrive. With ModeAlone there is only the stream.
 func fair(ctx context.Context, j job.Job, r *job.Result) error {
 	nets, err := emulate.Share(j, 2)
 	if err != nil {
@@ -54,7 +54,7 @@ func fair(ctx context.Context, j job.Job, r *job.Result) error {
 	return nil
 }
 
-// keepMoving sends blob after blob until the process ends.
+// keepMoving sends one blob after another until the process ends.
 func keepMoving(ctx context.Context, pair peer.Mover, data []byte) {
 	go func() {
 		for pair.Move(ctx, data) == nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// Where the blobs of a late join go.
+// The direction of the blobs of a late join.
 const (
 	ModeDown = "down"
 	ModeUp   = "up"
 )
 
-// bystanderBeat is between two calls of the client that moves nothing, whether or not the one before is answered.
+// bystanderBeat is the time between two calls of the client that moves nothing, whether or not the call before is answered.
 const bystanderBeat = 5 * time.Millisecond
 
-// latejoin has many clients take or bring a blob at once, while one that moves nothing calls: time, CPU, memory, and what the
-// bystander's calls take.
+// latejoin lets many clients download or upload a blob at once, while one that moves nothing makes calls. It records time, CPU, memory, and how
+// long the bystander's calls take.
 func latejoin(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Rusher](ctx, j)
 	if err != nil {
@@ -51,7 +51,7 @@ func latejoin(ctx context.Context, j job.Job, r *job.Result) error {
 	return err
 }
 
-// rush times all blobs together.
+// rush returns how long all blobs together take.
 func rush(ctx context.Context, p peer.Rusher, data []byte, j job.Job) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit(), errCut)
 	defer cancel()
@@ -60,7 +60,7 @@ func rush(ctx context.Context, p peer.Rusher, data []byte, j job.Job) (time.Dura
 	return time.Since(begin), err
 }
 
-// bystander calls at a fixed beat.
+// A bystander makes calls at a fixed interval.
 type bystander struct {
 	end  chan struct{}
 	work sync.WaitGroup
@@ -95,7 +95,7 @@ func (b *bystander) call(ctx context.Context, c peer.Caller, argument []byte, at
 	b.latencies = append(b.latencies, time.Since(at))
 }
 
-// stop ends the beat and returns what all calls took.
+// stop stops the calls and returns how long each took.
 func (b *bystander) stop() []time.Duration {
 	close(b.end)
 	b.work.Wait()

@@ -2,6 +2,6 @@
 
 package scenario
 
-// resident and peakResident are not known here.
+// resident and peakResident return 0: they are not known on this system.
 func resident() int64     { return 0 }
 func peakResident() int64 { return 0 }

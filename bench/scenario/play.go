@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// What goes on beside the messages.
+// What happens beside the messages.
 const (
 	ModeAlone  = "alone"
 	ModeBeside = "beside"
@@ -19,14 +19,14 @@ const (
 
 const (
 	messageBytes = 100
-	// tailTime is how long messages may arrive after the last was sent.
+	// tailTime is how long messages may arrive after the last one was sent.
 	tailTime = 5 * time.Second
-	// soloTime is how long one connection talks without a blob.
+	// soloTime is how long messages are sent on one connection without a blob.
 	soloTime = 10 * time.Second
 )
 
-// play sends reliable messages while blobs go by the same connection, over as many connections as it takes for
-// Job.Count messages: latency from the tick to the handler, and the time of the blobs.
+// play sends reliable messages while blobs are sent over the same connection, over as many connections as it takes for Job.Count messages. It
+// records latency from the tick to the handler, and the time of the blobs.
 func play(ctx context.Context, j job.Job, r *job.Result) error {
 	var latencies []time.Duration
 	var blobs, sent float64
@@ -56,7 +56,7 @@ func play(ctx context.Context, j job.Job, r *job.Result) error {
 	return nil
 }
 
-// talkOnce talks on one connection, alone or until a blob is through.
+// talkOnce sends messages on one connection, alone or until a blob has arrived.
 func talkOnce(ctx context.Context, j job.Job) (*talk, error) {
 	s, err := open[peer.Talker](ctx, j)
 	if err != nil {
@@ -73,9 +73,9 @@ func talkOnce(ctx context.Context, j job.Job) (*talk, error) {
 	return t, err
 }
 
-// talk sends messages at a fixed beat. One that the peer's Say holds up does not hold up the beat.
+// A talk sends messages at a fixed interval, even if the peer's Say blocks for one of them.
 type talk struct {
-	took time.Duration // of the blob beside it
+	took time.Duration // how long the blob beside it took
 
 	pair peer.Talker
 	end  chan struct{}
@@ -135,7 +135,7 @@ func (t *talk) complete() bool {
 	return len(t.latencies) >= t.sent
 }
 
-// stop ends the beat and waits for the tail.
+// stop stops the messages and waits for those in flight.
 func (t *talk) stop() {
 	close(t.end)
 	for deadline := time.Now().Add(tailTime); !t.complete() && time.Now().Before(deadline); {

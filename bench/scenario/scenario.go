@@ -1,4 +1,4 @@
-// Package scenario is what is measured. A scenario runs one job, in a worker process of its own.
+// Package scenario defines what is measured. A scenario runs one job, in a worker process of its own.
 package scenario
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// settleTime is between the handshake and the measurement: path MTU discovery and keys have come to rest.
+// settleTime is the pause between the handshake and the measurement, in which path MTU discovery and the exchange of keys are completed.
 const settleTime = time.Second
 
-// settleLoopback is the same without a path.
+// settleLoopback is the same pause on the loopback.
 const settleLoopback = 300 * time.Millisecond
 
-// openTime is how long a connection may take.
+// openTime is how long it may take to connect.
 const openTime = 10 * time.Second
 
-// scenarios by name.
+// scenarios are the scenarios by name.
 var scenarios = map[string]func(ctx context.Context, j job.Job, r *job.Result) error{
 	"emulator": emulator,
 	"blob":     blob,
@@ -48,7 +48,7 @@ func Names() []string {
 	return names
 }
 
-// Run does one job.
+// Run runs one job.
 func Run(ctx context.Context, j job.Job) job.Result {
 	r := job.Result{Job: j}
 	run := scenarios[j.Scenario]
@@ -62,13 +62,13 @@ func Run(ctx context.Context, j job.Job) job.Result {
 	return r
 }
 
-// stage is an open pair over the job's net.
+// A stage is an open pair over the job's net.
 type stage[P peer.Pair] struct {
 	net  emulate.Net
 	pair P
 }
 
-// open connects the job's peer, as something that can do what the scenario needs.
+// open connects the job's peer, as a pair that can do what the scenario needs.
 func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 	who, err := peer.Find(j.Peer)
 	if err != nil {
@@ -99,7 +99,7 @@ func open[P peer.Pair](ctx context.Context, j job.Job) (s stage[P], err error) {
 	return s, nil
 }
 
-// settle is how long after the handshake a job begins.
+// settle returns how long after the handshake a job begins.
 func settle(j job.Job) time.Duration {
 	switch {
 	case j.Scenario == "start":
@@ -116,7 +116,7 @@ func (s stage[P]) close() {
 	s.net.Close()
 }
 
-// content is what no compression makes smaller.
+// content returns bytes that cannot be compressed.
 func content(size int, seed uint64) []byte {
 	var key [32]byte
 	for i := range key {

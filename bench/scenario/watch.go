@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	lookTime = 5 * time.Millisecond  // between two looks at the counters
-	stepTime = 50 * time.Millisecond // of a series
+	lookTime = 5 * time.Millisecond  // between two reads of the counters
+	stepTime = 50 * time.Millisecond // interval of a series
 )
 
-// watch files what enters the path and what waits in its queue, until stop is called. The queue is what entered and has
+// watch records the rate at which bytes enter the path, and what waits in its queue, until stop is called. The queue is what has entered and has
 // not had the time to leave at the path's rate.
 func watch(n emulate.Net, rate int64, r *job.Result) (stop func()) {
 	r.Step = stepTime

@@ -1,4 +1,4 @@
-// Package scene plays the table of internal/scenes: our rate control in weather and in company, in virtual time.
+// Package scene plays the table of internal/scenes: our rate control on bad paths and beside other flows, in virtual time.
 package scene
 
 import (
@@ -10,20 +10,20 @@ import (
 	"github.com/quivernet/quiver/internal/scenes"
 )
 
-// workers are how many rows are played at once.
+// workers is how many rows are played at once.
 const workers = 2
 
-// otherSeeds are how many seeds those in our place play at most.
+// otherSeeds is with how many seeds rows are played at most with flows of other kinds in place of ours.
 const otherSeeds = 3
 
-// Outcome is what a row showed, the medians over all seeds.
+// An Outcome is the result of a row, with medians over all seeds.
 type Outcome struct {
 	Row     scenes.Row
 	Figures []scenes.Figure
-	Others  []Other // only where a bound is missed
+	Others  []Other // only if a bound is missed
 }
 
-// Other is a row played with flows of another kind in place of ours, and judged as ours.
+// Other is a row that was played with flows of another kind in place of ours, and judged like ours.
 type Other struct {
 	Kind    scenes.Kind
 	Figures []scenes.Figure
@@ -34,15 +34,15 @@ func (o Outcome) Missed() bool {
 	return slices.ContainsFunc(o.Figures, func(f scenes.Figure) bool { return !f.Held() })
 }
 
-// Rows returns the table's rows whose family and name contain a text, '*' for all; an empty text is in none.
+// Rows returns the table's rows whose family and name contain a text; '*' = all, "" = none.
 func Rows(part string) []scenes.Row {
 	return slices.DeleteFunc(scenes.Table(), func(r scenes.Row) bool {
 		return part == "" || part != "*" && !strings.Contains(r.Name(), part)
 	})
 }
 
-// Play plays each row with the seeds from 1 on, two rows at a time, and returns what they showed in their order. It calls
-// told after each, one at a time. When ctx ends it returns those that are done, and why the others are not.
+// Play plays each row with the seeds from 1 on, two rows at a time, and returns the outcomes in the order of the rows. It calls told after each
+// row, once at a time. If ctx ends it returns the outcomes so far, and why the others are missing.
 func Play(ctx context.Context, rows []scenes.Row, seeds int, told func(Outcome)) ([]Outcome, error) {
 	all := make([]Outcome, len(rows))
 	next := make(chan int)
@@ -63,7 +63,7 @@ func Play(ctx context.Context, rows []scenes.Row, seeds int, told func(Outcome))
 	return slices.DeleteFunc(all, func(o Outcome) bool { return o.Figures == nil }), err
 }
 
-// feed hands out the numbers below n until ctx ends.
+// feed sends the numbers below n until ctx ends.
 func feed(ctx context.Context, next chan<- int, n int) error {
 	defer close(next)
 	for i := range n {

@@ -1,4 +1,4 @@
-// Package worker runs one job in a process of its own, so that no job sees another's heap, timers or leaks.
+// Package worker runs one job in a process of its own, so that no job is affected by another's heap, timers or leaks.
 package worker
 
 import (
@@ -19,14 +19,14 @@ import (
 const (
 	// Env is set in the environment of a worker.
 	Env = "QUIVER_BENCH_WORKER"
-	// ProfileEnv is the file that a worker writes its CPU profile to, when it is set.
+	// ProfileEnv is the environment variable with the file that a worker writes its CPU profile to; unset = none.
 	ProfileEnv = "QUIVER_BENCH_PROFILE"
 )
 
-// Is reports whether this process is a worker. A program that is to be one calls Main then, before all else.
+// Is reports whether this process is a worker. A program that can be one must then call Main before anything else.
 func Is() bool { return os.Getenv(Env) != "" }
 
-// Main reads a job from standard input, does it, writes its result as a line to standard output, and exits.
+// Main reads a job from standard input, runs it, writes its result as a line to standard output, and exits.
 func Main() {
 	text, err := io.ReadAll(os.Stdin)
 	var j job.Job
@@ -37,7 +37,7 @@ func Main() {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
-	peer.Certificate() // takes goroutines and entropy that a bubble should not see
+	peer.Certificate() // it takes goroutines and entropy that a bubble should not see
 	profiled(os.Getenv(ProfileEnv))
 	if j.Clock != job.Virtual {
 		finish(scenario.Run(context.Background(), j))
@@ -45,7 +45,7 @@ func Main() {
 	inBubble(func() { finish(scenario.Run(context.Background(), j)) })
 }
 
-// profiled writes a CPU profile until finish.
+// profiled starts a CPU profile, which finish ends.
 func profiled(path string) {
 	if path == "" {
 		return
@@ -60,7 +60,7 @@ func profiled(path string) {
 	}
 }
 
-// inBubble runs fn in fake time. A bubble needs a test, and package testing makes one for programs that simulate go test.
+// inBubble runs fn in fake time. A bubble needs a test, which package testing makes for programs that simulate go test.
 func inBubble(fn func()) {
 	os.Args = os.Args[:1]
 	all := func(string, string) (bool, error) { return true, nil }
@@ -68,7 +68,7 @@ func inBubble(fn func()) {
 	testing.Main(all, []testing.InternalTest{test}, nil, nil)
 }
 
-// finish ends the process while goroutines of the peers may still run.
+// finish writes the result and ends the process, while goroutines of the peers may still run.
 func finish(r job.Result) {
 	pprof.StopCPUProfile()
 	text, err := json.Marshal(r)

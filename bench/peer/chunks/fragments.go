@@ -12,7 +12,7 @@ import (
 
 const protocolID = 0x71766265
 
-// fragments sends blocks once.
+// A fragments sends blocks once.
 type fragments struct {
 	socket   net.Conn
 	far      net.PacketConn
@@ -51,7 +51,7 @@ func (f *fragments) receive(r *fragment.Reassembler) {
 	}
 }
 
-// Catch sets what gets each block that arrives whole.
+// Catch sets the function that is called with each block that arrives whole.
 func (f *fragments) Catch(fn func(block []byte)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (f *fragments) Throw(block []byte, gap time.Duration) error {
 	return nil
 }
 
-// Close ends both ends.
+// Close closes both ends.
 func (f *fragments) Close() {
 	_, _ = f.socket.Close(), f.far.Close()
 	f.work.Wait()

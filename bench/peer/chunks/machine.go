@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// machine is a pure protocol machine that moves packets.
+// A machine is a pure protocol machine that sends and receives packets.
 type machine interface {
 	Receive(now time.Time, packet []byte) error
 	Advance(now time.Time) error
@@ -16,7 +16,7 @@ type machine interface {
 
 const maxPacket = 1400
 
-// driver drives a machine over a socket: one lock, a reader and a writer.
+// A driver drives a machine over a socket: with one lock, a reader and a writer.
 type driver struct {
 	socket net.Conn
 	moved  func() // called under the lock after the machine has received
@@ -89,7 +89,7 @@ func (d *driver) write() {
 	}
 }
 
-// next returns a packet, or for how long there will be none unless something wakes the driver.
+// next returns a packet, or how long there will be none unless something wakes the driver.
 func (d *driver) next(buf []byte) (packet []byte, wait time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

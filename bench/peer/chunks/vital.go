@@ -1,4 +1,4 @@
-// Package chunks is the article's small protocols as contenders: chunk/vital, and chunk/fragment's one-shot blocks.
+// Package chunks has the article's small protocols as contenders: chunk/vital, and chunk/fragment's one-shot blocks.
 package chunks
 
 import (
@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// What may wait for its acknowledgement is the path's bandwidth-delay product, within these bounds: the protocol has no
-	// congestion control, and more would only overflow the queue.
+	// How many bytes may wait for their acknowledgement is the path's bandwidth-delay product, within these bounds: the protocol has no congestion
+	// control, and more would only overflow the queue.
 	leastStore, mostStore = 64 << 10, 500 << 10
-	// ackAfter is the acknowledgement's delay; the game has none but its own traffic.
+	// ackAfter is for how long acknowledgements are delayed; a game delays them until its own traffic.
 	ackAfter = 5 * time.Millisecond
-	// chunkBytes is how much of a blob a chunk carries; a packet holds one.
+	// chunkBytes is how much of a blob a chunk carries; a packet holds one chunk.
 	chunkBytes = 1024
 )
 
@@ -43,12 +43,12 @@ func Peers() []peer.Peer {
 	}
 }
 
-// pair is two ends of a connection.
+// A pair is two ends of a connection.
 type pair struct {
 	near, far      *driver
 	client, server *vital.Conn
 
-	free chan struct{} // room in the store, perhaps
+	free chan struct{} // signals that there may be room in the store
 	peer.Inlet
 }
 
@@ -64,10 +64,10 @@ func openVital(n emulate.Net) (*pair, error) {
 	}
 	p.far = drive(peer.NewConn(n.Server(), nil), p.server, p.atServer)
 	p.near = drive(peer.NewConn(n.Client(), n.Address()), p.client, p.atClient)
-	return p, p.Say(nil) // so that the server knows where its client is
+	return p, p.Say(nil) // so that the server learns the client's address
 }
 
-// atClient says that chunks may have been acknowledged.
+// atClient signals that chunks may have been acknowledged.
 func (p *pair) atClient() {
 	for {
 		if _, ok := p.client.Next(); !ok {
@@ -130,7 +130,7 @@ func (p *pair) Say(message []byte) error {
 	return p.send(context.Background(), append([]byte{chunkTalk}, message...))
 }
 
-// Close ends both.
+// Close closes both ends.
 func (p *pair) Close() {
 	p.near.close()
 	p.far.close()

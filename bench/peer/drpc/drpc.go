@@ -28,7 +28,7 @@ func Peers() []peer.Peer {
 	}}
 }
 
-// plain passes messages, which are *[]byte, as they are.
+// A plain passes messages, which are *[]byte, unchanged.
 type plain struct{}
 
 func (plain) Marshal(m drpc.Message) ([]byte, error) { return *m.(*[]byte), nil }
@@ -39,7 +39,7 @@ func (plain) Unmarshal(b []byte, m drpc.Message) error {
 	return nil
 }
 
-// echo is the service: it answers a call with its argument.
+// An echo is the service: it answers a call with its argument.
 type echo struct{}
 
 // HandleRPC implements drpc.Handler.
@@ -51,7 +51,7 @@ func (echo) HandleRPC(s drpc.Stream, _ string) error {
 	return s.MsgSend(&m, plain{})
 }
 
-// pair is a client and a server with many connections.
+// A pair is a client and a server with many connections.
 type pair struct {
 	free   chan *drpcconn.Conn // the client's ends that carry no call
 	cancel context.CancelFunc  // ends the server
@@ -87,7 +87,7 @@ func (p *pair) Call(ctx context.Context, argument []byte) error {
 	return nil
 }
 
-// Close ends the server and the connections that carry no call.
+// Close closes the server and the connections that carry no call.
 func (p *pair) Close() {
 	p.cancel()
 	for len(p.free) > 0 {

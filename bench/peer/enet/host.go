@@ -60,7 +60,7 @@ import (
 	"unsafe"
 )
 
-// host is one end. ENet's hosts are for one thread at a time.
+// A host is one end. ENet's hosts may be used by only one thread at a time.
 type host struct {
 	c         *C.ENetHost
 	connected chan struct{}
@@ -68,12 +68,12 @@ type host struct {
 	stop      chan struct{}
 	work      sync.WaitGroup
 
-	turn sync.Mutex // held by whoever calls ENet
+	turn sync.Mutex // held while ENet is called
 	peer *C.ENetPeer
-	held *C.size_t // bytes that ENet has and that are not acknowledged
+	held *C.size_t // bytes that ENet has accepted and that are not acknowledged
 
 	mu    sync.Mutex
-	queue []packet // to send
+	queue []packet // packets to send
 }
 
 type packet struct {
@@ -105,7 +105,7 @@ func (h *host) connect(port int) error {
 	return nil
 }
 
-// start services the host until close.
+// start services the host until close is called.
 func (h *host) start() {
 	h.work.Go(func() {
 		defer C.free(unsafe.Pointer(h.held))
@@ -126,7 +126,7 @@ func (h *host) start() {
 	})
 }
 
-// service takes what has arrived and runs timers.
+// service handles what has arrived, and runs timers.
 func (h *host) service() {
 	var e C.ENetEvent
 	for C.enet_host_service(h.c, &e, 0) > 0 {
@@ -141,10 +141,11 @@ func (h *host) service() {
 	}
 }
 
-// mostHeld is how much ENet has when pieces of a blob wait in front of it: twice its window. Its one queue holds all channels.
+// mostHeld is how many bytes ENet may hold before pieces of a blob wait outside of it: twice its window. Its one queue holds the packets of all
+// channels.
 const mostHeld = 128 << 10
 
-// sendQueued hands ENet what waits, of a blob as much as there is room for, and lets it leave.
+// sendQueued gives queued packets to ENet, of a blob only as many as there is room for, and sends them.
 func (h *host) sendQueued() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,8 +162,7 @@ func (h *host) sendQueued() {
 	C.enet_host_flush(h.c)
 }
 
-// send queues a packet, whose bytes must stay as they are, and lets it leave unless the host is being serviced, which
-// does that then.
+// send queues a packet, whose bytes must not change, and sends it, unless the host is being serviced: then the service sends it.
 func (h *host) send(channel int, data []byte) {
 	h.mu.Lock()
 	h.queue = append(h.queue, packet{channel, data})

@@ -20,7 +20,7 @@ const (
 
 const pieceBytes = 16 << 10
 
-// Version is the library's.
+// Version returns the library's version.
 func Version() string {
 	major, minor, patch := version()
 	return fmt.Sprintf("%d.%d.%d", major, minor, patch)

@@ -4,8 +4,8 @@ package enet
 
 import "github.com/quivernet/quiver/bench/peer"
 
-// Peers returns none without the tag.
+// Peers returns no peers without the tag enet.
 func Peers() []peer.Peer { return nil }
 
-// Version is empty without the tag.
+// Version returns "" without the tag enet.
 func Version() string { return "" }

@@ -2,7 +2,7 @@ package grpcgo
 
 import "google.golang.org/grpc/mem"
 
-// plain encodes nothing: messages are *[]byte.
+// A plain does not encode messages, which are *[]byte.
 type plain struct{}
 
 func (plain) Name() string { return "plain" }

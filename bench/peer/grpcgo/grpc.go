@@ -39,7 +39,7 @@ type pair struct {
 
 	mu      sync.Mutex
 	sink    *peer.Sink
-	arrived chan error // gets the end of the blob
+	arrived chan error // receives the result of the blob
 }
 
 func open(ctx context.Context, over emulate.Streamed) (*pair, error) {
@@ -55,7 +55,7 @@ func open(ctx context.Context, over emulate.Streamed) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.conn.Connect() // else the first blob would have the handshake in its time
+	p.conn.Connect() // otherwise the time of the first blob would include the handshake
 	for state := p.conn.GetState(); state != connectivity.Ready; state = p.conn.GetState() {
 		if !p.conn.WaitForStateChange(ctx, state) {
 			p.Close()
@@ -65,7 +65,7 @@ func open(ctx context.Context, over emulate.Streamed) (*pair, error) {
 	return p, nil
 }
 
-// service is what a generator would write.
+// service is what a code generator would write.
 var service = grpc.ServiceDesc{
 	ServiceName: "bench.Echo", HandlerType: (*any)(nil),
 	Methods: []grpc.MethodDesc{{MethodName: "Say", Handler: say}},
@@ -126,7 +126,7 @@ func (p *pair) Move(ctx context.Context, blob []byte) error {
 	return peer.Await(ctx, arrived, 1)
 }
 
-// send returns when the server has answered.
+// send sends the blob and returns when the server has answered.
 func (p *pair) send(ctx context.Context, blob []byte) error {
 	s, err := p.conn.NewStream(ctx, &service.Streams[0], "/bench.Echo/Put")
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *pair) send(ctx context.Context, blob []byte) error {
 	return errors.Join(s.CloseSend(), s.RecvMsg(&answer))
 }
 
-// Close ends both.
+// Close closes both ends.
 func (p *pair) Close() {
 	_ = p.conn.Close()
 	p.server.Stop()

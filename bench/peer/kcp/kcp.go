@@ -1,4 +1,4 @@
-// Package kcp is kcp-go as a contender. Its scheduler is of the process, so it does not run in a bubble.
+// Package kcp is kcp-go as a contender. Its scheduler is shared by the whole process, so it does not run in a bubble.
 package kcp
 
 import (
@@ -13,13 +13,13 @@ import (
 
 const (
 	module = "github.com/xtaci/kcp-go/v5"
-	// window in packets, or what the path holds where that is more.
+	// window is the window in packets, unless the path holds more.
 	window = 1024
-	// payload of a packet of 1,400 bytes.
+	// payload is the payload of a packet of 1,400 bytes.
 	payload = 1376
 )
 
-// mode is what SetNoDelay takes.
+// A mode is the arguments of SetNoDelay.
 type mode struct{ nodelay, interval, resend, nc int }
 
 // Peers returns KCP by its defaults, and by the settings that its users call turbo.
@@ -54,7 +54,7 @@ func open(n emulate.Net, m mode) (*pair, error) {
 		return nil, err
 	}
 	tune(p.client, m, n.BDP())
-	// A session exists at the server with its first packet.
+	// A session exists at the server from its first packet on.
 	if err := peer.WriteFrame(p.client, []byte{0}); err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func tune(s *kcp.UDPSession, m mode, bdp int) {
 	s.SetMtu(1400)
 }
 
-// Close ends the session.
+// Close closes the session.
 func (p *pair) Close() {
 	_, _, _ = p.client.Close(), p.server.Close(), p.listener.Close()
 }

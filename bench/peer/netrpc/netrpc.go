@@ -60,5 +60,5 @@ func (p *pair) Call(ctx context.Context, argument []byte) error {
 	}
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (p *pair) Close() { _ = p.client.Close() }

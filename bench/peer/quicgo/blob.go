@@ -15,20 +15,20 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// partBytes is what a stream carries in the style with a stream per message.
+// partBytes is how much a stream carries in the style with a stream per message.
 const partBytes = 32 << 10
 
-// blob is one that is under way.
+// A blob is one that is in flight.
 type blob struct {
 	want   []byte
-	digest hash.Hash // of what arrives; nil = none
+	digest hash.Hash // digest of what arrives; nil = none
 	done   chan error
 
 	mu  sync.Mutex
 	got int
 }
 
-// whole takes the blob from one stream, with its digest behind it where there is one.
+// whole reads the blob from one stream, with its digest after it if there is one.
 func (b *blob) whole(s *quic.ReceiveStream) {
 	r := io.LimitReader(s, int64(len(b.want)))
 	if b.digest != nil {
@@ -49,7 +49,7 @@ func (b *blob) verify(r io.Reader) error {
 	return err
 }
 
-// part takes a piece from a stream of its own.
+// part reads a piece from a stream of its own.
 func (b *blob) part(s *quic.ReceiveStream) {
 	data, err := io.ReadAll(s)
 	if err != nil || len(data) < 8 {
@@ -68,7 +68,7 @@ func (b *blob) part(s *quic.ReceiveStream) {
 	}
 }
 
-// end tells the first outcome; when a transfer is cut every part that was under way has one.
+// end reports the first result. If a transfer is cut, every part in flight has one.
 func (b *blob) end(err error) {
 	select {
 	case b.done <- err:
@@ -108,7 +108,7 @@ func (p *pair) send(data []byte) error {
 	return errors.Join(p.sendHashed(s, data), s.Close())
 }
 
-// sendHashed hashes each piece as it leaves, and sends the digest behind them.
+// sendHashed hashes each piece as it sends it, and sends the digest after them.
 func (p *pair) sendHashed(w io.Writer, data []byte) error {
 	digest := p.digest()
 	if err := peer.Pour(io.MultiWriter(digest, w), data); err != nil {

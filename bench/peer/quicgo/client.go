@@ -10,13 +10,13 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// client is the client's end of a connection over the bare loopback, with a socket of its own as Quiver's clients have.
+// A client is the client's end of a connection over the bare loopback, with a socket of its own as Quiver's clients have.
 type client struct {
 	*quic.Conn
 	transport *quic.Transport
 }
 
-// dial connects a client. It is safe from any goroutine.
+// dial connects a client. It is safe for concurrent use.
 func dial(ctx context.Context, to net.Addr) (*client, error) {
 	t, err := listenLoopback()
 	if err != nil {
@@ -29,7 +29,7 @@ func dial(ctx context.Context, to net.Addr) (*client, error) {
 	return &client{conn, t}, nil
 }
 
-// close ends the connection, and closes the socket, which quic.Transport leaves open.
+// close closes the connection, and the socket, which quic.Transport does not close.
 func (c *client) close() {
 	_, _, _ = c.CloseWithError(0, "over"), c.transport.Close(), c.transport.Conn.Close()
 }

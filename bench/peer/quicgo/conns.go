@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// conns is one connection and what it stands on.
+// A conns is one connection and what it uses.
 type conns struct {
 	near, far        *quic.Transport
 	listener         *quic.Listener

@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// crowd is one server and many clients.
+// A crowd is one server and many clients.
 type crowd struct {
 	hear     func(message []byte) // of [peer.Peer].Gather
 	far      *quic.Transport      // the server's
@@ -35,7 +35,7 @@ func gather(ctx context.Context, clients, _ int, hear func(message []byte)) (pee
 	return c, peer.Join(clients, func() error { return c.join(ctx) })
 }
 
-// accept takes the server's end of each connection until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (c *crowd) accept() {
 	for {
 		conn, err := c.listener.Accept(context.Background())
@@ -49,7 +49,7 @@ func (c *crowd) accept() {
 	}
 }
 
-// join connects one client. It is called by several goroutines at once.
+// join connects one client. It is safe for concurrent use.
 func (c *crowd) join(ctx context.Context) error {
 	near, err := dial(ctx, c.far.Conn.LocalAddr())
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *crowd) join(ctx context.Context) error {
 	return nil
 }
 
-// receive hands the datagrams of one end to hear until the connection is closed.
+// receive calls hear with the datagrams of one end until the connection is closed.
 func (c *crowd) receive(conn *quic.Conn) {
 	for {
 		m, err := conn.ReceiveDatagram(context.Background())
@@ -96,7 +96,7 @@ func (c *crowd) Multicast(message []byte) error {
 	return nil
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (c *crowd) Close() {
 	for _, near := range c.clients {
 		near.close()

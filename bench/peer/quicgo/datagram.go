@@ -8,7 +8,7 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// datagrams answers each datagram with itself: the least that a call over QUIC costs.
+// A datagrams answers each datagram with itself: the least that a call over QUIC costs.
 type datagrams struct {
 	conns
 	work sync.WaitGroup
@@ -51,7 +51,7 @@ func (d *datagrams) receive() {
 	}
 }
 
-// chained reports whether there is a chain, and gives the echo to it, which sends the next datagram.
+// chained reports whether there is a chain, and passes the echo to it, which sends the next datagram.
 func (d *datagrams) chained(m []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +69,7 @@ func (d *datagrams) Call(ctx context.Context, argument []byte) error {
 	return d.calls.Call(ctx, argument, d.client.SendDatagram)
 }
 
-// Chain sends the next datagram where the echo of the last was received.
+// Chain sends the next datagram once the echo of the last was received.
 func (d *datagrams) Chain(ctx context.Context, argument []byte, next func() bool) error {
 	c := peer.NewChain(next)
 	d.mu.Lock()
@@ -81,7 +81,7 @@ func (d *datagrams) Chain(ctx context.Context, argument []byte, next func() bool
 	return c.Wait(ctx)
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (d *datagrams) Close() {
 	d.conns.Close()
 	d.work.Wait()

@@ -16,14 +16,14 @@ import (
 // The first byte of a stream says what it carries.
 const (
 	kindBlob byte = iota
-	kindPart      // of a blob: followed by its offset
+	kindPart      // a part of a blob: followed by its offset
 	kindTalk
 	kindWord // one message
 	kindCall
 	kindOne // one call
 )
 
-// pair is a connection whose streams carry blobs, messages and calls.
+// A pair is a connection whose streams carry blobs, messages and calls.
 type pair struct {
 	conns
 	style
@@ -35,7 +35,7 @@ type pair struct {
 	peer.Ear
 
 	mu   sync.Mutex
-	blob *blob // under way
+	blob *blob // the blob in flight
 }
 
 func open(ctx context.Context, n emulate.Net, s style) (*pair, error) {
@@ -63,7 +63,7 @@ func open(ctx context.Context, n emulate.Net, s style) (*pair, error) {
 	return p, nil
 }
 
-// opened begins a stream of that kind.
+// opened opens a stream of that kind.
 func (p *pair) opened(kind byte) (*quic.SendStream, error) {
 	s, err := p.client.OpenUniStreamSync(context.Background())
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *pair) Call(ctx context.Context, argument []byte) error {
 	return err
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (p *pair) Close() {
 	p.guests.leave()
 	p.conns.Close()

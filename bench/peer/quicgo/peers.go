@@ -1,4 +1,4 @@
-// Package quicgo is bare quic-go as a contender: what anyone would write with it.
+// Package quicgo is bare quic-go as a contender: what anybody would write with it.
 package quicgo
 
 import (
@@ -14,10 +14,10 @@ import (
 
 const module = "github.com/quic-go/quic-go"
 
-// connectionIDBytes is 17 as in rpc, so that both compare alike.
+// connectionIDBytes is 17 as in rpc, so that both are comparable.
 const connectionIDBytes = 17
 
-// config has windows for 32 MiB under way, four times what the largest path holds.
+// config returns a config with windows for 32 MiB in flight, four times what the largest path holds.
 func config() *quic.Config {
 	return &quic.Config{
 		EnableDatagrams:            true,
@@ -49,7 +49,7 @@ func Peers() []peer.Peer {
 			Gather: gather,
 		},
 	}
-	peers[1].Rushes = true // who hashes as Quiver does
+	peers[1].Rushes = true // this one hashes as Quiver does
 	return peers
 }
 

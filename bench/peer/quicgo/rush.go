@@ -10,16 +10,16 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// guests are the clients beside the pair's own.
+// guests are the clients besides the pair's own.
 type guests struct {
 	conns []guest
 	work  sync.WaitGroup // the goroutines that accept, receive and send
 
 	mu     sync.Mutex
-	arrive func(s *quic.ReceiveStream) // takes one blob
+	arrive func(s *quic.ReceiveStream) // reads one blob
 }
 
-// guest is one client's connection, at both ends.
+// A guest is one client's connection, at both ends.
 type guest struct {
 	near *client
 	far  *quic.Conn
@@ -43,7 +43,7 @@ func (p *pair) Invite(ctx context.Context, clients int) error {
 	return nil
 }
 
-// welcome takes what comes by one end.
+// welcome handles the streams that one end receives.
 func (g *guests) welcome(conn *quic.Conn) {
 	g.work.Go(func() {
 		for {
@@ -82,7 +82,7 @@ func (p *pair) Rush(ctx context.Context, data []byte, up bool) error {
 	return peer.Await(ctx, done, len(g.conns))
 }
 
-// give sends a blob by a stream of its own.
+// give sends a blob over a stream of its own.
 func (p *pair) give(conn *quic.Conn, data []byte) error {
 	s, err := conn.OpenUniStreamSync(context.Background())
 	if err != nil {

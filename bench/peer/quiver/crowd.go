@@ -18,10 +18,10 @@ var (
 	stageAll   = rpc.Multicast[rpc.Raw](stageClass, "All", rpc.Unreliable)
 )
 
-// receiveLimit is the least that rpc takes. By the default, 8 MiB, 64 connections could use up the default budget of 512 MiB.
+// receiveLimit is the least that rpc accepts. With the default, 8 MiB, 64 connections could use up the default budget of 512 MiB.
 const receiveLimit = 256 << 10
 
-// crowd is a server's world and many clients'.
+// A crowd is a server's world and those of many clients.
 type crowd struct {
 	server   *rpc.World
 	listener *rpc.Listener
@@ -34,10 +34,10 @@ type crowd struct {
 	clients []*member // complete when newCrowd returns
 }
 
-// member is one client.
+// A member is one client.
 type member struct {
 	world *rpc.World
-	actor chan *rpc.Actor // gets own when it has opened
+	actor chan *rpc.Actor // receives own when it has opened
 	own   *rpc.Actor      // set when join returns
 }
 
@@ -70,7 +70,7 @@ func newCrowd(ctx context.Context, clients, hz int, sealed bool, hear func(messa
 	return c, peer.Join(clients, func() error { return c.join(ctx, running, config, hear) })
 }
 
-// ackDelay is what Config.TickRate makes of Bunch.AckDelay in a game that ticks hz times a second. Here what is sent comes by posts.
+// ackDelay returns what Config.TickRate makes of Bunch.AckDelay in a game that ticks hz times a second. Here packets are sent by posts.
 func ackDelay(hz int) time.Duration {
 	return max(40*time.Millisecond, time.Second/time.Duration(hz)*5/4)
 }
@@ -133,7 +133,7 @@ func (c *crowd) Multicast(message []byte) error {
 	return nil
 }
 
-// Close ends all worlds.
+// Close closes all worlds.
 func (c *crowd) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -19,11 +19,11 @@ var (
 	shout     = rpc.Server[rpc.Raw](gameClass, "Shout", rpc.Reliable)
 )
 
-// game is the actor beside the blobs, at both ends.
+// A game is the actor beside the blobs, at both ends.
 type game struct {
-	opened chan *rpc.Actor      // gets the client's end of the actor
+	opened chan *rpc.Actor      // receives the client's end of the actor
 	actor  *rpc.Actor           // the client's end; the client world's
-	hear   func(message []byte) // set by Hear, called by the server world
+	hear   func(message []byte) // set by Hear, called by the server's world
 	shouts shouts
 	calls  peer.Numbered
 	chain  *peer.Chain // the client world's; nil = answers go to calls

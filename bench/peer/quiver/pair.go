@@ -13,7 +13,7 @@ import (
 
 var save = stream.NewBlob("bench")
 
-// Pair is a server's world and a client's with one connection, over which blobs and calls travel.
+// A Pair is a server's world and a client's with one connection, over which blobs and calls are sent.
 type Pair struct {
 	via    stream.Backend // of all blobs
 	config rpc.Config     // of all worlds: which carriers they have
@@ -28,19 +28,19 @@ type Pair struct {
 	game game
 	rush rush
 
-	carrier string // of the last blob; set by Move
+	carrier string // carrier of the last blob; set by Move
 
 	mu       sync.Mutex
 	incoming *arrival // the blob that Move sends
 }
 
-// arrival is a blob on its way to the server.
+// An arrival is a blob in flight to the server.
 type arrival struct {
 	want []byte
-	done chan error // capacity 1; gets nil when the server has verified the blob
+	done chan error // receives nil when the server has verified the blob; capacity 1
 }
 
-// Open connects two worlds, both with that config, over a net; blobs go by that backend.
+// Open connects two worlds, both with that config, over a net. Blobs use that backend.
 func Open(ctx context.Context, n emulate.Net, via stream.Backend, config rpc.Config) (*Pair, error) {
 	p := &Pair{via: via, config: config}
 	if err := p.prepare(); err != nil {
@@ -116,7 +116,7 @@ func (p *Pair) Move(ctx context.Context, blob []byte) error {
 // Carrier returns what carried the last blob: quic or sealed.
 func (p *Pair) Carrier() string { return p.carrier }
 
-// Close ends both worlds.
+// Close closes both worlds.
 func (p *Pair) Close() {
 	ctx := context.Background()
 	p.rush.leave(ctx)

@@ -1,4 +1,4 @@
-// Package quiver is this repository as a contender: one connection, whose blobs go by one of the streamer's backends.
+// Package quiver is this repository as a contender: one connection, whose blobs use one of the streamer's backends.
 package quiver
 
 import (
@@ -10,11 +10,11 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// lanes is what the contender with lanes may use: the most, because half a reliable buffer a round trip fills a path of
-// 100 Mbit/s and 200 ms only with 18 of them.
+// lanes is how many lanes the contender with lanes may use: the most, because half a reliable buffer per round trip fills a path of 100 Mbit/s
+// and 200 ms only with 18 of them.
 const lanes = 32
 
-// streaming is what all streamers have: content of any size, hashed as the QUIC streams beside them are, whatever the CPU has.
+// streaming is the config of all streamers: content of any size, hashed as by the QUIC streams beside them, on any CPU.
 var streaming = stream.Config{MaxBytes: -1, Hash: stream.SHA256}
 
 const common = "rpc worlds under Run at both ends, defaults; QUIC with TLS 1.3; SHA-256 of the blob at both ends; "
@@ -48,7 +48,7 @@ func Peers() []peer.Peer {
 	for _, like := range []peer.Peer{
 		of("quiver/window+sealed/1452", "stream.Window{}; rpc.Config.Sealed and NoJumbo at both ends: packets as large as QUIC's", stream.Window{}, rpc.Config{Sealed: true, NoJumbo: true}),
 		of("quiver/slices+sealed/1452", "stream.Slices{}; the same", stream.Slices{}, rpc.Config{Sealed: true, NoJumbo: true}),
-	} { // they differ on the bare loopback alone
+	} { // these differ only on the bare loopback
 		like.Virtual, like.Emulated, like.Talks, like.Calls, like.Chains, like.Shouts = false, false, false, false, false, false
 		peers = append(peers, like)
 	}

@@ -14,7 +14,7 @@ import (
 
 var rushed = stream.NewBlob("rush")
 
-// rush is the clients beside the pair's own.
+// A rush is the clients besides the pair's own.
 type rush struct {
 	guests []*guest
 	cancel context.CancelFunc
@@ -23,14 +23,14 @@ type rush struct {
 	arrive func(in *stream.IncomingBlob)
 }
 
-// guest is one client's world and connection.
+// A guest is one client's world and connection.
 type guest struct {
 	world   *rpc.World
 	streams *stream.Streams
 	conn    *rpc.Conn
 }
 
-// bind takes what arrives at one end.
+// bind handles the blobs that one end receives.
 func (r *rush) bind(s *stream.Streams) {
 	rushed.Handle(s, func(in *stream.IncomingBlob) {
 		r.mu.Lock()
@@ -81,7 +81,7 @@ func (p *Pair) Rush(ctx context.Context, data []byte, up bool) error {
 		if err != nil {
 			return err
 		}
-		go func() { // one that is refused has no end that arrives
+		go func() { // a refused blob does not arrive at the other end
 			if err := sent.Wait(ctx); err != nil {
 				done <- err
 			}
@@ -90,7 +90,7 @@ func (p *Pair) Rush(ctx context.Context, data []byte, up bool) error {
 	return peer.Await(ctx, done, len(p.rush.guests))
 }
 
-// ends are whom a rush sends to.
+// ends returns the peers that a rush sends to.
 func (p *Pair) ends(up bool) (all []*stream.Peer) {
 	if up {
 		for _, g := range p.rush.guests {
@@ -104,7 +104,7 @@ func (p *Pair) ends(up bool) (all []*stream.Peer) {
 	return all
 }
 
-// drain takes a whole blob and its verified end.
+// drain reads a whole blob and its verified end.
 func drain(in *stream.IncomingBlob, want []byte) error {
 	if err := peer.NewSink(want).Drain(in); err != nil {
 		return err
@@ -115,7 +115,7 @@ func drain(in *stream.IncomingBlob, want []byte) error {
 	return nil
 }
 
-// leave ends the guests' worlds.
+// leave closes the guests' worlds.
 func (r *rush) leave(ctx context.Context) {
 	for _, g := range r.guests {
 		_ = g.world.Close(ctx, 0, "over")

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// burst is how many calls a tick makes between two looks at the reliable buffer. A call takes an entry at most.
+	// burst is how many calls a tick makes between two checks of the reliable buffer. A call takes one entry at most.
 	burst = 64
-	// shoutQueue is how long unsent calls may take to leave, as the default of [stream.Gate].
+	// shoutQueue is how long sending the unsent calls may take, as in the default of [stream.Gate].
 	shoutQueue = 20 * time.Millisecond
 )
 
-// shouts is a series of reliable calls without answers, which the client makes behind the default of [stream.Gate]: while less than half of the
+// A shouts is a series of reliable calls without answers. The client makes them under the default of [stream.Gate]: while less than half of the
 // reliable buffer is taken.
 type shouts struct {
 	// The client world's.
@@ -25,7 +25,7 @@ type shouts struct {
 	// The server world's.
 	wanted, heard int // calls
 
-	done chan error // capacity 1; gets nil when the server has heard all, or the error of a call
+	done chan error // receives nil when the server has handled all calls, or the error of a call; capacity 1
 }
 
 // hear counts a call at the server.
@@ -36,7 +36,7 @@ func (s *shouts) hear() {
 	}
 }
 
-// pump makes calls, at each tick of the client, until the gate closes. Watch then asks for a tick as soon as it is open again.
+// pump makes calls, at each tick of the client, until the gate closes. Watch then requests a tick as soon as it is open again.
 func (s *shouts) pump(a *rpc.Actor) {
 	if s.left == 0 {
 		return

@@ -1,4 +1,4 @@
-// Package sctp is pion/sctp as a contender, straight over UDP: what WebRTC's data channels use, without their DTLS.
+// Package sctp is pion/sctp as a contender, directly over UDP: what WebRTC's data channels use, without their DTLS.
 package sctp
 
 import (
@@ -22,8 +22,8 @@ const (
 	pieceBytes = 16 << 10
 	maxMessage = 64 << 10
 	mtu        = 1400
-	// leastBuffered is how much of a blob is in the association's hands at least, sent and not acknowledged included: what
-	// is more delays messages, since one queue holds all streams.
+	// leastBuffered is how much of a blob the association holds at least, including what is sent and not acknowledged. More than that delays
+	// messages, because one queue holds all streams.
 	leastBuffered = 128 << 10
 )
 
@@ -48,8 +48,8 @@ type pair struct {
 	client, server *sctp.Association
 	near, far      [streams]*sctp.Stream
 	calls          *peer.Calls
-	buffered       uint64        // most of the blob's stream
-	room           chan struct{} // less than that is
+	buffered       uint64        // most bytes of the blob's stream that are buffered
+	room           chan struct{} // signals that fewer are
 	peer.Ear
 }
 
@@ -99,7 +99,7 @@ func (p *pair) start() error {
 	return nil
 }
 
-// messages reads whole messages into a buffer that may be smaller.
+// A messages reads whole messages into a buffer that may be smaller.
 type messages struct{ *sctp.Stream }
 
 func (m messages) Read(p []byte) (int, error) {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// control says what the report does: only Linux is asked.
+// control returns "unknown": it is only known on Linux.
 func control() string { return "unknown" }
 
 func setControl(control string, _ ...net.Conn) error {

@@ -13,7 +13,7 @@ import (
 
 const settings = "one connection for blobs and one for calls with a length before each message; no encryption, no digest; the kernel's windows; congestion control "
 
-// Peers returns TCP with the congestion control that the kernel uses, and with CUBIC where that is another.
+// Peers returns TCP with the congestion control that the kernel uses, and with CUBIC if that is another one.
 func Peers() []peer.Peer {
 	of := func(name, settings, control string) peer.Peer {
 		return peer.Peer{
@@ -28,7 +28,7 @@ func Peers() []peer.Peer {
 	return peers
 }
 
-// Over returns where TCP listens and dials: over the net when that carries TCP, else on the loopback.
+// Over returns where TCP listens and dials: over the net if that carries TCP, otherwise on the loopback.
 func Over(n emulate.Net) emulate.Streamed {
 	if s, ok := n.(emulate.Streamed); ok {
 		return s
@@ -36,7 +36,7 @@ func Over(n emulate.Net) emulate.Streamed {
 	return Loopback{}
 }
 
-// Loopback is where TCP needs no net.
+// Loopback is for TCP without a net.
 type Loopback struct{}
 
 func (Loopback) Listen() (net.Listener, error) { return net.Listen("tcp4", "127.0.0.1:0") }
@@ -64,7 +64,7 @@ type pair struct {
 	caller      *peer.Calls
 }
 
-// Open connects both ends over the net. Blobs go by that congestion control; empty = the kernel's own choice.
+// Open connects both ends over the net. Blobs use that congestion control; "" = the kernel's default.
 func Open(ctx context.Context, n emulate.Net, control string) (peer.Mover, error) {
 	p, over := &pair{}, Over(n)
 	for _, c := range []*[2]net.Conn{&p.bulk, &p.calls} {
