@@ -28,7 +28,7 @@ func TestBrake(t *testing.T) {
 	require.Positive(t, rounds(12, tally{lost: 600, consecutive: 599, acked: 40}))
 }
 
-// TestBrakeKnowsTheBestRound: where the path was dark, or the sender waited for a queue to go, next to nothing came in the last round. By that
+// TestBrakeKnowsTheBestRound: if the path was dark, or the sender waited for a queue to drain, next to nothing arrived in the last round. By that
 // alone a rate of 4 MB/s became four packets a round trip.
 func TestBrakeKnowsTheBestRound(t *testing.T) {
 	var b brake
@@ -44,8 +44,8 @@ func TestBrakeKnowsTheBestRound(t *testing.T) {
 	require.Equal(t, 1000, most, "of its own rounds")
 }
 
-// A controller that believes its path ten times as fast as it is comes down to the path's rate within some rounds, whatever
-// else it has learnt: a baseline of random loss at its cap included.
+// A controller that believes its path to be ten times as fast as it is comes down to the path's rate within some rounds, whatever else it has
+// learned, including a baseline of random loss at its cap.
 func TestBrakeStopsAFool(t *testing.T) {
 	const path, packet = 1e6, 1000 // bytes a second
 	c := New(Config{Packet: packet})
@@ -64,7 +64,7 @@ func TestBrakeStopsAFool(t *testing.T) {
 	require.Zero(t, c.usual(), "what was believed of random loss is forgotten")
 }
 
-// loses has packets with these numbers count as lost in this round.
+// loses declares packets with these numbers lost in this round.
 func (c *Controller) loses(numbers ...uint16) {
 	for _, n := range numbers {
 		c.round.fates.addLost(false)
@@ -72,7 +72,7 @@ func (c *Controller) loses(numbers ...uint16) {
 	}
 }
 
-// Packets that were only late give back what their losses took.
+// Packets that were only late restore what their losses took.
 func TestUndo(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -140,7 +140,7 @@ func TestUndo(t *testing.T) {
 	require.EqualValues(t, mostGrowth*10_000*20, c.Estimate())
 }
 
-// A second reaction within a round trip belongs to the first: what they took comes back when all of their losses were none.
+// A second reaction within a round trip belongs to the first: what they took is restored if all of their losses were spurious.
 func TestUndoOfTwo(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -161,7 +161,7 @@ func TestUndoOfTwo(t *testing.T) {
 	require.Equal(t, window, c.Window())
 }
 
-// A silence forgives losses, and a peer may be silent on purpose: afterwards no more is believed than twice what came in a round trip.
+// A silence forgives losses, and a peer may be silent on purpose: afterwards at most twice the rate of what arrived in a round trip is believed.
 func TestSilenceForgivesNoRate(t *testing.T) {
 	for _, before := range []instant{20 * ms, 60 * ms} { // when the packet left that ends the silence: before it, or in it
 		c := New(Config{Packet: 1000})

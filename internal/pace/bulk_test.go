@@ -14,9 +14,9 @@ const (
 	charged = sealed + netsim.UDPOverhead
 )
 
-// bulk is a toy of a reliable transfer over a controller: packets have numbers, acks have the arrivals of the last
-// packets, losses are detected as in RFC 9002, and lost pieces are sent again. Parity is a perfect code over the whole
-// blob: any pieces of it, as many as the blob has, are enough.
+// A bulk is a simple reliable transfer over a controller: packets have numbers, acks have the arrivals of the last packets, losses are detected
+// as in RFC 9002, and lost pieces are sent again. Parity is a perfect code over the whole blob: any pieces of it, as many as the blob has, are
+// enough.
 type bulk struct {
 	index  int
 	ctl    governor
@@ -102,10 +102,10 @@ func (b *bulk) withParity(n int) *bulk {
 
 func (b *bulk) done() bool { return b.count >= b.pieces }
 
-// took is the time from the beginning to the last piece's arrival.
+// took returns the time from the beginning to the last piece's arrival.
 func (b *bulk) took() time.Duration { return b.finished.Sub(b.begin) }
 
-// wire is the bytes sent over the blob's.
+// wire returns the bytes sent over the blob's bytes.
 func (b *bulk) wire() float64 { return float64(b.bytes) / float64(b.pieces*payload) }
 
 func (b *bulk) arrive(now time.Time, packet []byte) {
@@ -192,7 +192,7 @@ func (b *bulk) lose(now time.Time) {
 	}
 }
 
-// resend queues a piece; at the tail, when nothing fresh is left, twice, for a second loss would cost a round trip.
+// resend queues a piece; at the tail, when nothing new is left, twice, because a second loss would cost a round trip.
 func (b *bulk) resend(piece int) {
 	if b.acked[piece] || piece >= b.pieces {
 		return

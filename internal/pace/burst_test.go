@@ -16,7 +16,7 @@ type bursts struct {
 	bytesEach int // of a packet
 }
 
-// together returns how many packets leave together.
+// together returns how many packets are sent together.
 func (b *bursts) together() (n int) {
 	b.now += 100 * ms
 	for n == 0 || b.goesOn(b.now) {
@@ -75,7 +75,7 @@ func TestBursts(t *testing.T) {
 	require.Equal(t, []int{16}, b.send(1, 0))
 }
 
-// Packets that nobody has sent as a burst, but that left together because they could, show what the path passes on, too.
+// Packets that were not sent as a burst, but were sent together because they could be, also show what the path passes on.
 func TestBurstsAreLearntFromAnyPackets(t *testing.T) {
 	b := bursts{}
 	for i := range 40 {
@@ -96,7 +96,7 @@ func TestBurstsReordered(t *testing.T) {
 	require.Equal(t, []int{3}, b.send(1, 0), "as many came within burstTime")
 }
 
-// A peer tells any times: no burst becomes longer than one call sends, and whether there are bursts is the owner's to say.
+// A peer may report any times: no burst becomes longer than one call sends, and the owner decides whether there are bursts.
 func TestBurstsOfALiar(t *testing.T) {
 	r := testkit.Rand(t)
 	b := bursts{}
@@ -117,7 +117,7 @@ func TestBurstsOfALiar(t *testing.T) {
 	}
 }
 
-// After a burst the pacer waits for as long as its packets take one by one, and nothing leaves together that others hold back.
+// After a burst the pacer waits for as long as its packets take one by one, and packets that something else holds back are not sent together.
 func TestBurstsKeepThePace(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	send := func(wanted bool) (took time.Duration, most int) {
@@ -144,7 +144,7 @@ func TestBurstsKeepThePace(t *testing.T) {
 	require.InDelta(t, spaced.Seconds(), joined.Seconds(), 0.001)
 }
 
-// What the window or the dark holds back no burst lets leave.
+// No burst sends what the window or Dark holds back.
 func TestBurstsStayInTheWindow(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	c := New(Config{Packet: 1000})
@@ -159,7 +159,7 @@ func TestBurstsStayInTheWindow(t *testing.T) {
 	require.True(t, at.After(now))
 }
 
-// A train is a burst, too: one that came whole within burstTime shows what the path passes on before any bulk has left.
+// A train is a burst too: if all of it arrives within burstTime, it shows what the path passes on before any bulk was sent.
 func TestBurstsAreLearntFromTheTrain(t *testing.T) {
 	c := New(Config{})
 	c.Train(Train{Span: 2 * burstTime, Whole: true})

@@ -17,9 +17,8 @@ func shared(loss float64) link { return link{20e6, 50 * ms, loss} }
 // endless is more than any test sends.
 const endless = 1 << 29
 
-// Two transfers over one bottleneck end within 35 % of each other: the median pair (1.2 to 1.3; of 15 pairs 1.39 at most),
-// and none is far from it: one pair in two thousand was 2.4 apart. When they meet, each has a rate from before, and their
-// parts need seconds to become equal.
+// Two transfers over one bottleneck end within 35 % of each other: the median pair (1.2 to 1.3; of 15 pairs 1.39 at most), and none is far from
+// it: one pair in two thousand was 2.4 apart. When they meet, each has a rate from before, and their parts need seconds to become equal.
 func TestTwoTransfersShare(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, c := range []struct {
@@ -41,8 +40,7 @@ func TestTwoTransfersShare(t *testing.T) {
 	})
 }
 
-// In these pairs one took a rate that came free because the other drained for one that the path had to give, and started
-// anew.
+// In these pairs one took a rate that became free because the other drained for one that the path had to give, and started again.
 func TestNoStartIntoADrain(t *testing.T) {
 	for _, seed := range []uint64{1012, 1028, 1150} {
 		require.Less(t, pair(shared(0), seed, 4<<20), 1.5)
@@ -61,7 +59,7 @@ func pair(l link, seed uint64, size int) float64 {
 	return max(x, y) / min(x, y)
 }
 
-// A second transfer that begins while another has the link gets its part of it.
+// A second transfer that begins while another one has the link gets its part of the link.
 func TestLatecomer(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, loss := range []float64{0, 0.01} {
@@ -95,9 +93,8 @@ func mbits(w *world, flows ...*bulk) []float64 {
 	return rates
 }
 
-// New Reno beside a transfer keeps 30 % of the link or 80 % of what it reaches alone, whichever is less, and the transfer is
-// not shy. Random loss makes Reno's own rate vary from run to run, so that means are compared: of four runs they missed in one
-// of twenty.
+// New Reno beside a transfer keeps 30 % of the link or 80 % of what it reaches alone, whichever is less, and the transfer keeps its part too.
+// Random loss makes Reno's own rate vary from run to run, so means are compared: of four runs they missed in one of twenty.
 func TestRenoBeside(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, beta := range []float64{0.5, 0.7} {

@@ -21,7 +21,8 @@ func fitted() *Controller {
 	return c
 }
 
-// TestLooksFitAShortQueue: who had most of a path with a short queue dropped everybody's packets with each look, and kept it.
+// TestLooksFitAShortQueue: a controller that had most of a path with a short queue caused everybody's packets to be dropped with each look, and
+// kept its part.
 func TestLooksFitAShortQueue(t *testing.T) {
 	push := func(c *Controller, at instant) float64 {
 		c.open(at, false)
@@ -56,7 +57,7 @@ func TestLooksFitAShortQueue(t *testing.T) {
 	require.InDelta(t, lookGain, push(c, 5), 1e-9, "a deep queue")
 }
 
-// TestLossesOfFittingLooks: a look that fits the queue makes no losses, so others make those that come meanwhile.
+// TestLossesOfFittingLooks: a look that fits the queue causes no losses, so losses meanwhile are caused by others.
 func TestLossesOfFittingLooks(t *testing.T) {
 	c := fitted()
 	drops := func(at instant) bool { return c.look.drops(c.competition.lately(at)) }

@@ -50,7 +50,7 @@ func (s *steps) send(n int) []pace.Sample {
 	return samples
 }
 
-// ack says that a packet arrived so long ago.
+// ack reports that a packet has arrived so long ago.
 func (s *steps) ack(p pace.Sample, ago time.Duration) {
 	s.inFlight -= packet
 	s.Acked(s.now, p, packet, s.now.Add(-ago))
@@ -102,7 +102,7 @@ func TestNothingKnown(t *testing.T) {
 	s.rate(1e9)
 }
 
-// Two small packets of play, which jitter drew apart, are no rate: a transfer that began then went on at a thousandth of the path's
+// Two small packets of play, which jitter has spread, are no rate: a transfer that began then continued at a thousandth of the path's rate
 // (stream.TestSealedOnABadPath).
 func TestPlayIsNoRate(t *testing.T) {
 	const small = 100
@@ -167,7 +167,7 @@ func TestEstimate(t *testing.T) {
 	require.Less(t, s.Queue(), 2*ms)
 }
 
-// inQueue brings a controller to Cruise with a queue that it sees.
+// inQueue returns a controller in Cruise with a queue that it sees.
 func inQueue(t *testing.T) *steps {
 	s := newSteps(t)
 	s.Guess(50 * ms)
@@ -187,7 +187,7 @@ func inQueue(t *testing.T) *steps {
 	return s
 }
 
-// TestDarkIsNotPaidFor: packets that left in the dark hold nothing back when the path is back, however large they were.
+// TestDarkIsNotPaidFor: packets that were sent in Dark delay nothing once the path is back, however large they were.
 func TestDarkIsNotPaidFor(t *testing.T) {
 	s := inQueue(t)
 	s.send(10)
@@ -307,7 +307,7 @@ func TestNoAllocations(t *testing.T) {
 	}))
 }
 
-// Whatever its owner and the peer say, the controller names a rate and a window that a sender can live with.
+// Whatever its owner and the peer report, the controller returns a rate and a window that a sender can use.
 func TestAnyScript(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testkit.Seed(t), 3))
 	for range 20 {
@@ -370,8 +370,8 @@ func play(t *testing.T, script []byte) {
 	}
 }
 
-// TestFirstFlightIgnoresOthersQueue: the first round trip of many who begin at once holds the queue that they make together. By that
-// each one's first flight became longer, and went on into the queue.
+// TestFirstFlightIgnoresOthersQueue: the first round trip of many controllers that begin at once includes the queue that they make together. That
+// made each one's first flight longer, and it was sent into the queue.
 func TestFirstFlightIgnoresOthersQueue(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)

@@ -125,7 +125,7 @@ func TestDeliveryRateOfWhatLeftSlowly(t *testing.T) {
 	require.False(t, ok)
 }
 
-// The curve reaches back for four base round trips of grains.
+// The curve reaches back four base round trips of grains.
 func TestDeliveryCurveIsLongEnough(t *testing.T) {
 	d := delivery{grain: time.Second / 64}
 	for i := range 100_000 {
@@ -219,7 +219,7 @@ func TestNarrow(t *testing.T) {
 	require.True(t, narrow(100*ms, 4*ms))
 }
 
-// What arrives tells how fast the path is, but not while it has only just begun to move again.
+// What arrives shows how fast the path is, but not if it has only just begun to move again.
 func TestTrim(t *testing.T) {
 	after := func(trim func(*Controller), arrivals ...time.Duration) float64 {
 		c := New(Config{Packet: 1000})
@@ -246,8 +246,8 @@ func TestTrim(t *testing.T) {
 	require.EqualValues(t, 1e6, after(atRoundEnd, still...), "20 ms after")
 }
 
-// TestAPathThatHasBecomeSlower: when what left before a drain arrives at less than half of the estimate, and the queue grows on, the rate is trimmed
-// at once. A smaller difference may be due to others, and what left in the drain left at half the rate.
+// TestAPathThatHasBecomeSlower: if what was sent before a drain arrives at less than half of the estimate, and the queue continues to grow, the
+// rate is trimmed at once. A smaller difference may be due to others, and what was sent in the drain was sent at half the rate.
 func TestAPathThatHasBecomeSlower(t *testing.T) {
 	for _, row := range []struct {
 		sent   instant
@@ -274,8 +274,8 @@ func TestAPathThatHasBecomeSlower(t *testing.T) {
 	}
 }
 
-// Who has just begun to compete, over a queue that has not moved since the round before, does not grow, or a longer path would be a rival for ever:
-// on a slow one that would move the queue.
+// A controller that has just begun to compete, over a queue that has not moved since the round before, does not grow, or a longer path would be a
+// rival forever: on a slow one growing would move the queue.
 func TestCompeteLeavesTheQueueUnmoved(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
@@ -315,8 +315,8 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, Cruise, c.State())
 }
 
-// TestTheWholePathHasNoRival: who competes, and gets all that the path ever gave, dips at once to see whether the queue is its own. A queue that
-// stands behind that is nobody's: the path has become longer.
+// TestTheWholePathHasNoRival: a controller that competes, and gets all that the path ever gave, dips at once to see whether the queue is its own.
+// If a queue still stands then it is nobody's: the path has become longer.
 func TestTheWholePathHasNoRival(t *testing.T) {
 	competes := func(rate float64) *Controller {
 		c := New(Config{Packet: 1000})
@@ -365,8 +365,8 @@ func TestAlone(t *testing.T) {
 	require.Equal(t, vacantRounds, rounds(20*ms), "too short to be seen")
 }
 
-// TestLossesBesideNobodyAreRandom: when a competition met next to no queue there was no competitor, and its losses show what share is usual. Of few
-// packets, or of many losses, that is not believed unless the window has sunk: controllers on a short queue cause each other as many.
+// TestLossesBesideNobodyAreRandom: if a competition met next to no queue there was no competitor, and its losses show what share is usual. With
+// few packets, or many losses, that is not believed unless the window has sunk: controllers on a short queue cause each other as many.
 func TestLossesBesideNobodyAreRandom(t *testing.T) {
 	for _, row := range []struct {
 		rounds int
@@ -391,8 +391,8 @@ func TestLossesBesideNobodyAreRandom(t *testing.T) {
 	}
 }
 
-// TestOwnQueueIsNoRival: who has competed lately does so again when a queue stands above the target; one below it, or that of a look, is its own.
-// It competed with itself for a minute and more after jitter or a rival had gone.
+// TestOwnQueueIsNoRival: a controller that has competed lately does so again if a queue above the target stands; a queue below it, or that of a
+// look, is its own. It competed with itself for a minute and more after jitter or a rival had gone.
 func TestOwnQueueIsNoRival(t *testing.T) {
 	after := func(standing time.Duration, looks bool) State {
 		c := New(Config{Packet: 1000})
@@ -412,8 +412,8 @@ func TestOwnQueueIsNoRival(t *testing.T) {
 	require.Equal(t, Cruise, after(12*ms, false))
 }
 
-// TestCommonDips: who competes dips at the same times as all others. While the queue stays, it is a rival's, and each rest is twice as long as the
-// one before. When it goes, it was that of all who dipped, and they cruise at the rate that they had.
+// TestCommonDips: all controllers that compete dip at the same times. If the queue remains, it is a rival's, and each rest is twice as long as
+// the one before. If it goes, it was that of all that dipped, and they cruise at the rate that they had.
 func TestCommonDips(t *testing.T) {
 	began := time.Now()
 	c := New(Config{Packet: 1000, Epoch: began.Add(-2500 * ms)})
@@ -465,7 +465,7 @@ func TestCommonDips(t *testing.T) {
 	require.Equal(t, leastDipRest, c.dips.rest)
 }
 
-// TestLooksBehindACommonDipAreSpread: it has put all who took part in step, so their looks are spread over more rounds than others.
+// TestLooksBehindACommonDipAreSpread: the Dip has put all that took part in step, so their looks are spread over more rounds than others.
 func TestLooksBehindACommonDipAreSpread(t *testing.T) {
 	least, most := 1000, 0
 	for at := instant(1024); at < 100*1024; at += 1024 {
@@ -512,7 +512,7 @@ func TestStayBeginsAnew(t *testing.T) {
 	require.Equal(t, 3, stood(60*ms))
 }
 
-// TestBothWays: a path is longer when both ways are, and neither moves, however long that goes on while we compete.
+// TestBothWays: a path is longer if both ways are, and neither moves, however long that continues while we compete.
 func TestBothWays(t *testing.T) {
 	after := func(there, back func(i int) time.Duration) State {
 		c := New(Config{Packet: 1000})
@@ -535,8 +535,8 @@ func TestBothWays(t *testing.T) {
 	require.Equal(t, Compete, after(still(20*ms), grows), "which may grow, too")
 }
 
-// A queue that stays though we drain is somebody else's; one that goes is our own, of a path that has become slower. One that does not move though
-// we drain much of the path is the delay of a longer one.
+// A queue that remains although we drain is somebody else's; one that goes is our own, of a path that has become slower. One that does not move
+// although we drain much of the path is the delay of a longer one.
 func TestWhoseQueue(t *testing.T) {
 	fastest, fates, back := 1e6, tally{}, 60*ms
 	drained := func(queues ...time.Duration) State {
@@ -576,7 +576,7 @@ func TestWhoseQueue(t *testing.T) {
 	require.Equal(t, Cruise, drained(100*ms, 60*ms, 20*ms, 0))
 }
 
-// Rate that a look got while a queue stood is not the path's to give.
+// Rate that a look has found while a queue stood is not the path's.
 func TestFound(t *testing.T) {
 	look := func(peak time.Duration, packets int) *Controller {
 		c := New(Config{Packet: 1000})
@@ -621,7 +621,7 @@ func TestGoingOn(t *testing.T) {
 	require.Equal(t, Up, short.State())
 }
 
-// A look of before a silence says nothing of the path after it: what it had seen was given back from a rate measured anew.
+// A look from before a silence says nothing about the path after it: what it had seen was subtracted from a rate that was measured again.
 func TestSilenceEndsALook(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -635,7 +635,7 @@ func TestSilenceEndsALook(t *testing.T) {
 	require.EqualValues(t, 2e6, c.Estimate())
 }
 
-// A bottleneck without a queue has room: a look does not wait, but once it was in vain.
+// A bottleneck without a queue has room: a look does not wait, unless the last one was in vain.
 func TestVacant(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -695,8 +695,9 @@ func TestPush(t *testing.T) {
 	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
 }
 
-// TestPayback: a look is paid back for a fixed time, because the queue is seen a round trip late. On a narrow path that takes away less than the
-// packet or two that the look has added, so the drain lasts until the queue is gone; and so it does behind a look that has made too much of a queue.
+// TestPayback: a look is paid back for a fixed time, because the queue is seen a round trip late. On a narrow path that removes less than the
+// packet or two that the look has added, so the drain lasts until the queue is gone. It does so too after a look that has made too much of a
+// queue.
 func TestPayback(t *testing.T) {
 	after := func(grain, queue, late time.Duration) *Controller {
 		c := New(Config{Packet: 1000})
@@ -740,7 +741,7 @@ func TestQueueAhead(t *testing.T) {
 	require.Equal(t, 30*ms, c.queueAhead(), "later")
 }
 
-// TestPTOHasAFloor: when the smoothed variation has become small, a round trip of a clump is no silence yet.
+// TestPTOHasAFloor: even if the smoothed variation has become small, a round trip of a clump is no silence.
 func TestPTOHasAFloor(t *testing.T) {
 	d := delay{}
 	for i := range 20 * calmSamples {
@@ -784,7 +785,7 @@ func TestLossEndsACarefulStart(t *testing.T) {
 	}
 }
 
-// flight has so many full packets leave at once, and their fates be known a moment later.
+// flight sends so many full packets at once, whose fates are known a moment later.
 func (c *Controller) flight(now time.Time, packets int, arrives func(i int) bool) {
 	var flight []Sample
 	for i := range packets {
@@ -801,7 +802,7 @@ func (c *Controller) flight(now time.Time, packets int, arrives func(i int) bool
 	c.Feedback(now, 0)
 }
 
-// TestStartIsAnsweredOnce: losses of packets that left before a start ended by losses are answered by that, and those behind it are not.
+// TestStartIsAnsweredOnce: losses of packets that were sent before losses ended a start are answered by that, and losses of later ones are not.
 func TestStartIsAnsweredOnce(t *testing.T) {
 	c, now := New(Config{}), time.Unix(0, 0)
 	c.rates.set(0, 2e6)
@@ -826,7 +827,7 @@ func TestStartIsAnsweredOnce(t *testing.T) {
 	require.Equal(t, Compete, c.State())
 }
 
-// TestTokenBucket: it lets 20 packets of a first flight pass at once, and then one in 50. Those tell the rate.
+// TestTokenBucket: it lets 20 packets of a first flight pass at once, and then one in 50. These show the rate.
 func TestTokenBucket(t *testing.T) {
 	c := New(Config{Packet: 1500})
 	c.delay.trip(1, 50*ms)
@@ -843,8 +844,8 @@ func TestTokenBucket(t *testing.T) {
 	require.Zero(t, c.round.fates.lost, "the bucket explains them")
 }
 
-// TestTwoPacketsConfirmNothing: since a source last ran dry two packets have come, slowly. The train's rate holds until more
-// has: else a game that has talked for a while begins bulk at a quarter of the rate, and then, finding the rest, with a queue.
+// TestTwoPacketsConfirmNothing: since the source last had nothing to send two packets have arrived, slowly. The train's rate remains until more
+// have arrived. Otherwise a game that has sent play for a while begins bulk at a quarter of the rate, and then finds the rest with a queue.
 func TestTwoPacketsConfirmNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.start.hint, c.start.careful = 1e6, true
@@ -865,8 +866,8 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	require.InEpsilon(t, 5e5, c.Estimate(), 0.1)
 }
 
-// TestAFirstFlightLeavesOthersTheirPart: where it arrives more slowly than it left others fill the path, and it took a share of the queue from them:
-// what they leave is the rest, but a quarter at least. A flight that came little later tells of no queue.
+// TestAFirstFlightLeavesOthersTheirPart: if it arrives more slowly than it was sent others fill the path, and it took a share of the queue from
+// them. What they leave is the rest, but at least a quarter. A flight that arrived a little later shows no queue.
 func TestAFirstFlightLeavesOthersTheirPart(t *testing.T) {
 	for _, row := range []struct {
 		arrival float64
@@ -888,8 +889,8 @@ func TestAFirstFlightLeavesOthersTheirPart(t *testing.T) {
 	}
 }
 
-// TestAHeaderLimitsNothing: a transfer's header leaves alone, and then all the rest. That the source ran dry in between says
-// nothing of the flight behind it, which confirms the train's rate.
+// TestAHeaderLimitsNothing: a transfer's header is sent alone, and then all the rest. That the source had nothing to send in between says nothing
+// about the flight after it, which confirms the train's rate.
 func TestAHeaderLimitsNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.Train(Train{Bytes: 16_000, Span: 16 * time.Millisecond, Even: true})
@@ -908,7 +909,7 @@ func TestAHeaderLimitsNothing(t *testing.T) {
 	require.InEpsilon(t, 1e6, c.rates.value(), 0.1)
 }
 
-// flier is a sender whose train has told the rate of a path of 50 ms.
+// A flier is a sender whose train has shown the rate of a path of 50 ms.
 type flier struct {
 	*Controller
 	size  int
@@ -932,7 +933,7 @@ func (f flier) first() (flight []Sample) {
 	return flight
 }
 
-// arrive has packets arrive at the path's rate, the first of them so long after the beginning.
+// arrive reports that packets arrive at the path's rate, the first of them so long after the beginning.
 func (f flier) arrive(flight []Sample, after time.Duration) {
 	for n, s := range flight {
 		at := f.begin.Add(after + time.Duration(n)*f.each)
@@ -941,8 +942,8 @@ func (f flier) arrive(flight []Sample, after time.Duration) {
 	}
 }
 
-// TestAShortFlightConfirms: over 1 Gbit/s the first flight is through in 4 ms, of which the first instant of arrivals is a fifth. It
-// confirms the train's rate all the same: the second flight leaves a round trip later, and over both the path looks slow.
+// TestAShortFlightConfirms: over 1 Gbit/s the first flight arrives within 4 ms, of which the first instant of arrivals is a fifth. It confirms
+// the train's rate all the same: the second flight is sent a round trip later, and over both the path looks slow.
 func TestAShortFlightConfirms(t *testing.T) {
 	f := newFlier(1400, 125e6, 32<<20)
 	flight := f.first()
@@ -952,8 +953,8 @@ func TestAShortFlightConfirms(t *testing.T) {
 	require.InEpsilon(t, 125e6, f.Estimate(), 0.1)
 }
 
-// TestAFlightThatLostItsTailConfirms: that its last packets are lost shows when the next flight arrives, a round trip later. That pause is
-// no part of the rate: with it a transfer went on at a fifth of the path.
+// TestAFlightThatLostItsTailConfirms: that its last packets are lost shows when the next flight arrives, a round trip later. That pause is not
+// part of the rate: when it was, a transfer continued at a fifth of the path.
 func TestAFlightThatLostItsTailConfirms(t *testing.T) {
 	for lost := range 5 {
 		f := newFlier(1200, 2.5e6, 4<<20)
@@ -969,8 +970,7 @@ func TestAFlightThatLostItsTailConfirms(t *testing.T) {
 	}
 }
 
-// TestLossesAtARoundsBeginningAreNoFlood: a loss is told of later than what arrived beside it, so that a round may hear of two of them
-// before anything else.
+// TestLossesAtARoundsBeginningAreNoFlood: a loss is reported later than what arrived beside it, so a round may begin with two losses.
 func TestLossesAtARoundsBeginningAreNoFlood(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	c.rates.set(0, 1e6)
@@ -992,8 +992,8 @@ func TestLossesAtARoundsBeginningAreNoFlood(t *testing.T) {
 	require.False(t, c.flooded())
 }
 
-// TestAGuessIsOfTheFirstStart: what other packets told of the round trip bounds the first flight of all. A path whose round trip has grown
-// since is resumed with a flight as long as that.
+// TestAGuessIsOfTheFirstStart: the round trip of other packets limits only the first flight of all. A path whose round trip has grown since is
+// resumed with a flight for that.
 func TestAGuessIsOfTheFirstStart(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	c.Guess(20 * ms)
@@ -1007,7 +1007,8 @@ func TestAGuessIsOfTheFirstStart(t *testing.T) {
 	require.GreaterOrEqual(t, c.Window(), 200_000)
 }
 
-// TestAGuessPasses: a path that was shorter when QUIC measured it has no queue for ever, and random losses are learnt on it again.
+// TestAGuessPasses: a path that was shorter when QUIC measured it does not seem to have a queue forever, and random losses are learned on it
+// again.
 func TestAGuessPasses(t *testing.T) {
 	d := delay{guess: 20 * ms}
 	for at := instant(1); at < minimumLife; at += 100 * ms {
@@ -1020,8 +1021,8 @@ func TestAGuessPasses(t *testing.T) {
 	require.False(t, d.stands())
 }
 
-// TestDwellIsOfRoundTrips: over round trips of 3 ms a start that had lost competed with nobody for 2 s, in which random losses held it at a
-// fifth of the rate.
+// TestDwellIsOfRoundTrips: over round trips of 3 ms a start that had lost competed with nobody for 2 s, in which random losses held it at a fifth
+// of the rate.
 func TestDwellIsOfRoundTrips(t *testing.T) {
 	dwells := func(rtt time.Duration) (d []time.Duration) {
 		c := New(Config{})
@@ -1045,7 +1046,7 @@ func TestDwellIsOfRoundTrips(t *testing.T) {
 	require.Equal(t, 2*s, c.competition.dwell, "over a path that has become longer")
 }
 
-// fillWindow sends packets of size bytes until the window is full, over an empty path, and returns them and when the last one left.
+// fillWindow sends packets of size bytes until the window is full, over an empty path, and returns them and when the last one was sent.
 func fillWindow(c *Controller, now time.Time, size int) (flight []Sample, last time.Time) {
 	for inFlight := 0; ; inFlight += size {
 		at, _ := c.Next(now, size, inFlight)
@@ -1059,9 +1060,9 @@ func fillWindow(c *Controller, now time.Time, size int) (flight []Sample, last t
 	}
 }
 
-// TestAWindowAckedAtOnceTellsARate: over a short path all of a small window is acked together, and the path is empty before the next one
-// leaves. Taken each for a new beginning, no flight was ever as long as a round trip, and a transfer that a crowd had pressed to four packets
-// a flight stayed there when it was alone.
+// TestAWindowAckedAtOnceTellsARate: over a short path all of a small window is acked together, and the path is empty before the next one is sent.
+// When each was taken for a new beginning, no flight was ever as long as a round trip, and a transfer that many others had reduced to four
+// packets a flight stayed there when it was alone.
 func TestAWindowAckedAtOnceTellsARate(t *testing.T) {
 	const size = 1500
 	c, now := New(Config{}), time.Unix(1000, 0)
@@ -1083,7 +1084,7 @@ func TestAWindowAckedAtOnceTellsARate(t *testing.T) {
 	require.Greater(t, c.Estimate(), 10e6)
 }
 
-// TestAFlightAfterTheDarkIsItsOwn: no rate is measured across the dark.
+// TestAFlightAfterTheDarkIsItsOwn: no rate is measured across Dark.
 func TestAFlightAfterTheDarkIsItsOwn(t *testing.T) {
 	const size = 1500
 	f := newFlier(size, 2.5e6, 4<<20)
@@ -1096,8 +1097,8 @@ func TestAFlightAfterTheDarkIsItsOwn(t *testing.T) {
 	require.Equal(t, begin, f.delivery.begin)
 }
 
-// TestClumpsBeyondTheTimes: a feedback has times for 64 packets. Counted with the clump before, the others of each clump were in none: whatever
-// came, a path that delivers each 100 ms (a Wi-Fi that saves power) carried 64 packets each 100 ms.
+// TestClumpsBeyondTheTimes: a feedback has times for 64 packets. When the others of each clump counted with the clump before, they were in none:
+// whatever arrived, a path that delivers each 100 ms (a Wi-Fi that saves power) carried 64 packets each 100 ms.
 func TestClumpsBeyondTheTimes(t *testing.T) {
 	const size, each = 1200, 150
 	var d delivery
@@ -1117,8 +1118,8 @@ func TestClumpsBeyondTheTimes(t *testing.T) {
 	require.InDelta(t, 10*each*size, s.arrival, 1000)
 }
 
-// TestFirstWindowsTellARate: where the first windows of an unknown path are each acked in one clump, later than a round trip, what they show is
-// less than what a start supposes. Nothing else is ever known of the path.
+// TestFirstWindowsTellARate: if the first windows of an unknown path are each acked in one clump, later than a round trip, they show less than
+// what a start supposes. Nothing else is ever known about the path.
 func TestFirstWindowsTellARate(t *testing.T) {
 	const size = 1500
 	c, now := New(Config{}), time.Unix(1000, 0)
@@ -1136,7 +1137,7 @@ func TestFirstWindowsTellARate(t *testing.T) {
 	require.Greater(t, c.Window(), 32*size)
 }
 
-// TestDistanceBetweenLooks: whatever the time, also where an int has 32 bits.
+// TestDistanceBetweenLooks: the distance is within its bounds whatever the time, even if an int has 32 bits.
 func TestDistanceBetweenLooks(t *testing.T) {
 	var c Controller
 	for at := instant(0); at < 1000*1024; at += 1024 {
@@ -1145,8 +1146,9 @@ func TestDistanceBetweenLooks(t *testing.T) {
 	}
 }
 
-// TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to take twenty times as long. Jitter of less than two such times
-// was taken for a queue, in which random losses kept the rate low; and in a crowd the fast ones saw less of a common queue than the slow ones.
+// TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to take twenty times as long. Jitter of less than two such times was
+// taken for a queue, in which random losses kept the rate low; and of many controllers the fast ones saw less of a common queue than the slow
+// ones.
 func TestJitterBesideALowRate(t *testing.T) {
 	d := delay{}
 	d.way.add(1, 100*ms)
@@ -1185,7 +1187,7 @@ func TestJitterBesideALowRate(t *testing.T) {
 	require.InDelta(t, 10*ms*5/3, d.jitter(), float64(ms))
 }
 
-// TestJitterOfAShortQueue: what rises by little more than the depth of a queue that drops may be the queue, which a crowd fills and empties.
+// TestJitterOfAShortQueue: a rise by little more than the depth of a queue that drops may be the queue, which many fill and empty.
 func TestJitterOfAShortQueue(t *testing.T) {
 	d := delay{}
 	d.trip(1, 80*ms) // the target is 20 ms
@@ -1201,7 +1203,7 @@ func TestJitterOfAShortQueue(t *testing.T) {
 	}
 }
 
-// TestJitterEndsNoStartOfPlay: play sends a packet now and then, and jitter makes some arrive more slowly than they left, as behind a queue.
+// TestJitterEndsNoStartOfPlay: play sends a packet now and then, and jitter makes some arrive more slowly than they were sent, as from a queue.
 func TestJitterEndsNoStartOfPlay(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	c.Train(Train{Bytes: 16 * 1500, Span: 10 * ms})
@@ -1221,7 +1223,7 @@ func TestJitterEndsNoStartOfPlay(t *testing.T) {
 	}
 }
 
-// TestASlowTrainOfJitterIsNoHint: packets that jitter drew apart say that the path carries at least so much; that may be next to nothing.
+// TestASlowTrainOfJitterIsNoHint: packets that jitter has spread show that the path carries at least so much, which may be next to nothing.
 func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.Guess(250 * ms)
@@ -1232,7 +1234,7 @@ func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
 	require.Greater(t, c.Rate(), before)
 }
 
-// TestAStartAllowsForTheJitterOfItsTrain: of a queue as much may be jitter as has spread the train, until the jitter itself is known.
+// TestAStartAllowsForTheJitterOfItsTrain: as much of a queue may be jitter as has spread the train, until the jitter itself is known.
 func TestAStartAllowsForTheJitterOfItsTrain(t *testing.T) {
 	after := func(even bool, queue, jitter time.Duration) State {
 		c := New(Config{Packet: 1000})
@@ -1260,7 +1262,7 @@ func TestAStartAllowsForTheJitterOfItsTrain(t *testing.T) {
 }
 
 // TestSwings: jitter that begins shows after three rounds in which the queue ran empty and packets waited all the same. A queue that stands says
-// nothing of it, and a round without either ends it.
+// nothing about it, and a round without either ends it.
 func TestSwings(t *testing.T) {
 	d := delay{}
 	d.trip(1, 60*ms) // the target is 15 ms
@@ -1308,7 +1310,7 @@ func TestWhatShowsTheRate(t *testing.T) {
 	require.True(t, (&round{closed: true, leastWait: least{16 * ms, true}, mostWait: 30 * ms}).showsPath(&d), "a queue stands")
 }
 
-// TestALeastDelayDoesNotProveItself: a least delay that has risen with a queue is not near the least before that, so that a Dip looks.
+// TestALeastDelayDoesNotProveItself: a least delay that has risen with a queue is not near the least before that, so a Dip looks for a lower one.
 func TestALeastDelayDoesNotProveItself(t *testing.T) {
 	d := delay{}
 	d.trip(1, 60*ms)

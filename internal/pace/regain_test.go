@@ -7,10 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// flooded is a round that lost more than random loss explains.
+// flooded is the fates of a round that lost more than random loss explains.
 var flooded = tally{lost: 40, acked: 40}
 
-// carrying returns what is known behind rounds of Cruise that carried a rate.
+// carrying returns a regain after rounds of Cruise that carried a rate.
 func carrying(rounds int, rate float64) (g regain) {
 	for range rounds {
 		g.roundOver(second, tally{acked: 80}, 0, rate, true)
@@ -34,7 +34,7 @@ func TestRegain(t *testing.T) {
 	require.False(t, g.wants(50))
 }
 
-// TestRegainOnlyWhatWasCarried: a flood may be the work of a look, come upon a rate that has only just risen, or be a few losses.
+// TestRegainOnlyWhatWasCarried: a flood may be caused by a look, follow a rate that has only just risen, or be a few losses.
 func TestRegainOnlyWhatWasCarried(t *testing.T) {
 	for name, g := range map[string]regain{
 		"too short":         carrying(steadyRounds-1, 100),
@@ -55,7 +55,7 @@ func TestRegainOnlyWhatWasCarried(t *testing.T) {
 	require.EqualValues(t, 100, g.rate, "what all of the rounds carried")
 }
 
-// TestRegainGivesUp: trials that flood come ever later, and are three.
+// TestRegainGivesUp: trials that meet floods follow at longer and longer intervals, and there are three.
 func TestRegainGivesUp(t *testing.T) {
 	g := carrying(steadyRounds, 100)
 	g.roundOver(second, flooded, 0, 50, false)
@@ -72,7 +72,7 @@ func TestRegainGivesUp(t *testing.T) {
 	require.Zero(t, g.carried)
 }
 
-// TestRegainOfSpells: where a trial has succeeded floods may come upon anything.
+// TestRegainOfSpells: once a trial has succeeded a flood may follow any rate.
 func TestRegainOfSpells(t *testing.T) {
 	g := carrying(steadyRounds, 100)
 	g.roundOver(second, flooded, 0, 50, false)
@@ -86,7 +86,7 @@ func TestRegainOfSpells(t *testing.T) {
 	require.EqualValues(t, 100, g.rate)
 }
 
-// TestATrialGoesOn: one that loses nothing and finds a lower rate ended never, for the next one began every four rounds.
+// TestATrialGoesOn: a trial that lost nothing and found a lower rate never ended, because the next one began every four rounds.
 func TestATrialGoesOn(t *testing.T) {
 	g := carrying(steadyRounds, 100)
 	g.roundOver(second, flooded, 0, 50, false)
@@ -98,7 +98,7 @@ func TestATrialGoesOn(t *testing.T) {
 	require.False(t, g.trial)
 }
 
-// TestRegainForgets: after a pause a rate from before is no news of the path.
+// TestRegainForgets: after a pause a rate from before says nothing about the path.
 func TestRegainForgets(t *testing.T) {
 	g := carrying(steadyRounds, 100)
 	g.roundOver(second, flooded, 0, 50, false)

@@ -15,7 +15,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// scheme is how a hostile receiver acks. It acks nothing that has not come, for that would meet a number that was skipped.
+// A scheme is how a hostile receiver acks. It acks nothing that has not arrived, because that might be a number that was skipped.
 type scheme struct {
 	speed float64       // of its clock
 	hold  time.Duration // packets are acked when they are that old: round trips show no queue
@@ -27,13 +27,13 @@ type scheme struct {
 	jitter time.Duration // the most that it adds to the times that it tells
 	shake  time.Duration // the longest for which it holds an ack back
 
-	// What it does not tell, so that it counts as lost.
+	// What it does not ack, so that it counts as lost.
 	cycle, told int           // of so many numbers the first ones are acked; 0 = all
 	least       int           // stretches of fewer packets that came are not acked
 	late        time.Duration // what was not told is acked after all when it is that old; 0 = never
 }
 
-// schemer is a sender like that of package sealed, with a receiver that follows a scheme.
+// A schemer is a sender like that of package sealed, with a receiver that follows a scheme.
 type schemer struct {
 	scheme
 	control *pace.Controller
@@ -59,7 +59,7 @@ type schemer struct {
 	received int
 }
 
-// schemed is a packet that was sent.
+// A schemed is a packet that was sent.
 type schemed struct {
 	at, until time.Time // when it left, and until when a late ack of it counts
 	sample    pace.Sample
@@ -67,7 +67,7 @@ type schemed struct {
 	lost      bool
 }
 
-// told is an ack of a packet.
+// A told is an ack of a packet.
 type told struct {
 	due    time.Time
 	number uint64
@@ -99,7 +99,7 @@ func (s *schemer) arrive(now time.Time, packet []byte) {
 	}
 }
 
-// dueAt is when a packet is that old, but not before now.
+// dueAt returns when a packet is that old, but not before now.
 func (s *schemer) dueAt(n uint64, age time.Duration) time.Time {
 	return s.now.Add(max(s.sent[n].at.Add(age).Sub(s.now), 0))
 }
@@ -113,7 +113,7 @@ func (s *schemer) withhold(list ...told) {
 	}
 }
 
-// extend adds to the stretch that came without a gap. When it is long enough, all of it is acked.
+// extend adds to the stretch of packets that arrived without a gap. Once it is long enough, all of it is acked.
 func (s *schemer) extend(x told) {
 	if n := len(s.stretch); n > 0 && x.number != s.stretch[n-1].number+1 {
 		if n < s.least {
@@ -130,7 +130,7 @@ func (s *schemer) extend(x told) {
 	}
 }
 
-// replyAt is when acks leave; zero = there are none.
+// replyAt returns when acks are sent; zero = there are none.
 func (s *schemer) replyAt() time.Time {
 	if len(s.waiting) == 0 {
 		return time.Time{}
@@ -258,14 +258,14 @@ func (s *schemer) wait() (next time.Time) {
 	return next
 }
 
-// target is the path that a scheme is to have filled.
+// A target is the path that a scheme tries to fill.
 type target struct {
 	link
 	queue  float64 // in products
 	bucket int     // bytes of a policer, which passes 20 times the rate while they last; 0 = a bottleneck with that queue
 }
 
-// world drives a scheme over a target, to which the train has promised what the receiver's clock makes of it.
+// world returns a world that drives a scheme over a target, to which the train has promised what the receiver's clock makes of it.
 func (p target) world(k scheme, seed uint64) (*world, *schemer) {
 	c := netsim.Config{Rate: p.rate, Delay: p.rtt / 2, Seed: seed, Queue: max(int(p.queue*float64(p.rate)/8*p.rtt.Seconds()), 3000)}
 	if p.bucket > 0 {
@@ -280,13 +280,13 @@ func (p target) world(k scheme, seed uint64) (*world, *schemer) {
 	return w, s
 }
 
-// fill returns how many times the link's rate was sent in 3 s, and, of the 10 s after, which part of what the link carries was sent in vain.
+// fill returns how many times the link's rate was sent in 3 s and, for the 10 s after that, what part of what the link carries was sent in vain.
 func (p target) fill(k scheme, seed uint64) (first, vain float64) {
 	w, s := p.world(k, seed)
 	return p.sentBy(w, s, 13*time.Second)
 }
 
-// sentBy returns the same of a schemer, until that end.
+// sentBy returns the same for a schemer, until that end.
 func (p target) sentBy(w *world, s *schemer, end time.Duration) (first, vain float64) {
 	tooMany := func() bool { return len(s.sent) > 200_000 }
 	w.until(3*time.Second, tooMany)
@@ -296,9 +296,9 @@ func (p target) sentBy(w *world, s *schemer, end time.Duration) (first, vain flo
 	return first, max(float64(s.bytes-bytes-(s.received-received))*8/float64(p.rate)/(end.Seconds()-3), 0)
 }
 
-// TestSchemes: a peer that acks a part of what came, or later, or in turns, and tells any times, has a path filled for a moment. Each of the
-// first rows did so for ever, or with hundreds of times the rate: withheld packets that were acked late took back the losses of others; a hint was
-// given back as if it had been measured; one long run in each round passed for one event; a silence forgave all losses.
+// TestSchemes: a peer that acks a part of what has arrived, or later, or in turns, and reports any times, has a path filled for a moment only.
+// Each of the first rows did so permanently, or with hundreds of times the rate: withheld packets that were acked late removed the losses of
+// others; a hint was restored as if it had been measured; one long run in each round counted as one event; a silence forgave all losses.
 func TestSchemes(t *testing.T) {
 	seed := testkit.Seed(t)
 	try := func(p target, k scheme, seed uint64) {
@@ -323,8 +323,8 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// TestFalseJitter: delays that some packets of each round have, and others have not, count as jitter, and not as a queue. A peer that makes some
-// up has its transfer go on where another yields, which keeps a part of the link all the same.
+// TestFalseJitter: delays that some packets of each round have, and others have not, count as jitter, and not as a queue. If a peer makes some
+// up, its transfer continues where another one yields, and that one keeps a part of the link all the same.
 func TestFalseJitter(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, queue := range []float64{1, 4} {
@@ -341,7 +341,7 @@ func TestFalseJitter(t *testing.T) {
 	}
 }
 
-// leaves returns which part of the link another has beside a scheme that begins between a second and two later.
+// leaves returns what part of the link another transfer has beside a scheme that begins between a second and two later.
 func (p target) leaves(k scheme, seed uint64) float64 {
 	w, s := p.world(k, seed)
 	other := newBulk(1, endless, p.joined(1), netsim.Epoch)
@@ -378,7 +378,7 @@ func drawnScheme(r *rand.Rand) (target, scheme) {
 	return p, k
 }
 
-// reopen has the schemer's carrier end and open again at that time: what was in flight counts for nothing, and the train promises what a lie makes
+// reopen closes the schemer's carrier and opens it again at that time: what was in flight does not count, and the train promises what a lie makes
 // of it.
 func (s *schemer) reopen(w *world, at, rtt time.Duration) {
 	w.plan = append(w.plan, event{at, func() {
@@ -392,9 +392,10 @@ func (s *schemer) reopen(w *world, at, rtt time.Duration) {
 	}})
 }
 
-// TestCarriersThatOpenAgain: who ends a carrier and opens the next has each begin with a train, of which only he knows when it arrived. A client may
-// do so eight times at once, and then every 5 s; each time half a megabyte left at what the train promised, and more before the losses had shown the
-// lie: eleven times the rate of 1 Mbit/s for 3 s, and then in vain up to twice what it carries, for ever.
+// TestCarriersThatOpenAgain: a peer that closes a carrier and opens the next makes each begin with a train, and only the peer knows when that
+// arrived. A client may do so eight times at once, and then every 5 s. Each time half a megabyte was sent at the rate that the train promised,
+// and more before the losses had shown the lie: eleven times the rate of 1 Mbit/s for 3 s, and then in vain up to twice what it carries,
+// permanently.
 func TestCarriersThatOpenAgain(t *testing.T) {
 	for _, rate := range []int64{1e6, 10e6} {
 		for _, queue := range []float64{1, 4} {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sharer plays rounds of 100 packets to a controller that shares a path; lost says how many of them are, by the window in packets.
+// A sharer plays rounds of 100 packets to a controller that shares a path; lost returns how many of them are lost, by the window in packets.
 type sharer struct {
 	*Controller
 	t    instant
@@ -46,7 +46,8 @@ func TestMoreLossThanUsual(t *testing.T) {
 	require.True(t, s.exceeds(tally{lost: 65, acked: 2935}))
 }
 
-// Where as much is lost whatever the window is, nobody else needs the path: two surges show that, and the rate of the goal is gone on with.
+// If as much is lost whatever the window is, nobody else needs the path: two surges show that, and the controller continues with the rate of the
+// goal.
 func TestSurgesShowRandomLosses(t *testing.T) {
 	s := newSharer(func(float64) int { return 2 })
 	s.competition.window = 8e3
@@ -57,7 +58,7 @@ func TestSurgesShowRandomLosses(t *testing.T) {
 	require.Greater(t, s.yielding.next, s.t+10*time.Second)
 }
 
-// Where more is lost when the window grows, others need the path.
+// If more is lost when the window grows, others need the path.
 func TestSurgeThatFails(t *testing.T) {
 	s := newSharer(func(window float64) int { return 1 + max(0, int(window)-60) })
 	s.competition.window = 30e3
@@ -67,7 +68,7 @@ func TestSurgeThatFails(t *testing.T) {
 	require.Zero(t, s.competition.sharing.proofs)
 }
 
-// When others leave the path just as a surge begins, its losses may seem random. The next one is told by what is lost now.
+// If others leave the path just as a surge begins, its losses may seem random. The next one is judged by what is lost now.
 func TestSurgeThatShowsRandomLossesByChance(t *testing.T) {
 	s := newSharer(func(float64) int { return 3 })
 	s.competition.window = 20e3
@@ -89,7 +90,7 @@ func TestSurgesTakeWhatIsFree(t *testing.T) {
 	require.Greater(t, s.packets(), 400.)
 }
 
-// Where others leave a path little of which is left, all of a few packets in a row are lost now and then. Then it is shared as before.
+// If others leave little of a path, a few packets in a row are all lost now and then. Then it is shared as before.
 func TestSharingOutlastsSilence(t *testing.T) {
 	s := newSharer(func(float64) int { return 0 })
 	first, window := s.competition.sharing.first, s.competition.window
@@ -106,7 +107,7 @@ func TestSharingOutlastsSilence(t *testing.T) {
 	require.NotEqual(t, Compete, s.state)
 }
 
-// Who has little to send does not find out by surges what a path has: the window would grow without an end.
+// A controller with little to send does not use surges to find what a path has: the window would grow without limit.
 func TestNoSurgeWithoutData(t *testing.T) {
 	s := newSharer(func(float64) int { return 0 })
 	s.delivery.limited = 1
@@ -124,7 +125,7 @@ func TestNoSurgeWithoutData(t *testing.T) {
 	require.Equal(t, s.competition.sharing.base, s.competition.window)
 }
 
-// A quarter of the packets lost, over no queue: the path drops in place of queueing, until a queue is seen.
+// A quarter of the packets is lost, over no queue: the path drops instead of queueing, until a queue is seen.
 func TestDelugeBeginsSharing(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(time.Second, 50*ms)

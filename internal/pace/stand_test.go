@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestStand holds what is a stand and what a slow path.
+// TestStand checks what is a stand and what a slow path.
 func TestStand(t *testing.T) {
 	s := stand{least: 12 * ms}
 	t.Logf("# a packet that is a little late")
@@ -35,7 +35,7 @@ func TestStand(t *testing.T) {
 	require.False(t, s.heldUp(299*ms))
 }
 
-// What a stand of the path held up tells of no queue and of no rate.
+// What a stand of the path has held up shows no queue and no rate.
 func TestAStandIsNoQueue(t *testing.T) {
 	const size = 1000
 	c := New(Config{Packet: size})
@@ -67,7 +67,8 @@ func TestAStandIsNoQueue(t *testing.T) {
 	require.Less(t, c.gap, 2*ms, "nor is it how long acks take to come")
 }
 
-// A path that stood still for so long that it counted as dark goes on at its rate when what was under way comes; one that was dark at half.
+// A path that stood still for so long that it counted as dark continues at its rate once what was in flight arrives; one that was dark at half of
+// it.
 func TestAfterADarkStand(t *testing.T) {
 	const size = 1000
 	for _, stood := range []bool{true, false} {

@@ -15,7 +15,7 @@ import (
 
 var seeds = flag.Int("seeds", 1, "how many seeds each scene is played with; more than one prints how its figures spread")
 
-// figure is what a scene is held to.
+// A figure is a value of a scene and its bound.
 type figure struct {
 	name        string
 	got         float64
@@ -31,7 +31,7 @@ func atMost(name string, got, most float64) figure { return figure{name, got, ma
 
 func (f figure) holds() bool { return f.least <= f.got && f.got <= f.most }
 
-// collapses tells a miss that no chance explains.
+// collapses reports a miss that no chance explains.
 func (f figure) collapses() bool { return f.got < f.least/2 || f.got > 2*f.most }
 
 func (f figure) String() string {
@@ -45,9 +45,8 @@ func (f figure) String() string {
 	return s
 }
 
-// survey plays a scene with a random seed, or as many as -seeds says, and with those that once missed a figure, and checks
-// its figures. One seed in some hundred misses a bound by chance, when two looks in a row lose packets, say: then four more
-// are drawn, and the median counts.
+// survey plays a scene with a random seed, or as many as -seeds says, and with those that once missed a figure, and checks its figures. One seed
+// in about a hundred misses a bound by chance, for example if two looks in a row lose packets: then four more are drawn, and the median counts.
 func survey(t *testing.T, play func(seed uint64) []figure, missed ...uint64) {
 	t.Helper()
 	known, drawn := len(missed), testkit.Seed(t)
@@ -72,7 +71,7 @@ func survey(t *testing.T, play func(seed uint64) []figure, missed ...uint64) {
 	}
 }
 
-// again plays four more seeds, and tells whether the median of a figure holds, the miss counted too.
+// again plays four more seeds, and reports whether the median of a figure holds, including the miss.
 func again(play func(seed uint64) []figure, which int, seed uint64) bool {
 	held := 0
 	for i := range uint64(4) {
@@ -83,7 +82,7 @@ func again(play func(seed uint64) []figure, which int, seed uint64) bool {
 	return held >= 3
 }
 
-// spread says how a figure of many runs lies.
+// spread describes the distribution of a figure over many runs.
 func spread(runs []figure) string {
 	if len(runs) == 1 {
 		return runs[0].String()
@@ -102,7 +101,7 @@ func spread(runs []figure) string {
 		runs[0].name, held, len(got), got[0], at(0.01), at(0.1), at(0.5), at(0.9), at(0.99), at(1))
 }
 
-// curtain is when a scene's first transfer begins: another moment for another seed, for looks depend on it.
+// curtain returns when a scene's first transfer begins: another moment for another seed, because looks depend on it.
 func curtain(seed uint64) time.Time {
 	return netsim.Epoch.Add(ms + time.Duration(rand.New(rand.NewPCG(seed, 9)).Int64N(int64(50*ms))))
 }

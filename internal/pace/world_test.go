@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// flow is a sender with its receiver: machines that a world drives. The first byte of a packet is the flow's index.
+// A flow is a sender with its receiver: machines that a world drives. The first byte of a packet is the flow's index.
 type flow interface {
 	arrive(now time.Time, packet []byte) // at the receiver
 	answer(now time.Time, packet []byte) // at the sender
@@ -18,7 +18,7 @@ type flow interface {
 	done() bool
 }
 
-// world drives flows over one shared way there and one way back, in virtual time.
+// A world drives flows over one shared way there and one way back, in virtual time.
 type world struct {
 	now         time.Time
 	there, back wire
@@ -29,7 +29,7 @@ type world struct {
 	watched     time.Time
 }
 
-// event changes something at a time.
+// An event changes something at a time.
 type event struct {
 	at time.Duration
 	do func()
@@ -47,7 +47,7 @@ func frame(index int, number uint64, size int) []byte {
 
 func number(p []byte) uint64 { return binary.LittleEndian.Uint64(p[1:]) }
 
-// until runs the world until a condition holds or a time is over, and tells whether it holds.
+// until runs the world until a condition holds or a time has passed, and reports whether it holds.
 func (w *world) until(limit time.Duration, met func() bool) bool {
 	end := netsim.Epoch.Add(limit)
 	for !met() && w.now.Before(end) {
@@ -58,7 +58,7 @@ func (w *world) until(limit time.Duration, met func() bool) bool {
 	return met()
 }
 
-// done tells whether all flows are.
+// done reports whether all flows are done.
 func (w *world) done() bool {
 	for _, f := range w.flows {
 		if !f.done() {
@@ -70,7 +70,7 @@ func (w *world) done() bool {
 
 func (w *world) since() time.Duration { return w.now.Sub(netsim.Epoch) }
 
-// step lets happen what is due.
+// step does what is due.
 func (w *world) step() {
 	for len(w.plan) > 0 && w.plan[0].at <= w.since() {
 		w.plan[0].do()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tested plays rounds of 100 packets in 50 ms each at one rate, of which so many are lost, each by itself.
+// tested plays rounds of 100 packets in 50 ms each at one rate, of which so many are lost, each independently.
 type tested struct {
 	yielding
 	t     instant
@@ -47,7 +47,7 @@ func TestYieldTestsWhatSeemsRandom(t *testing.T) {
 	require.Zero(t, y.share)
 }
 
-// What left at the rate from before is decided for some rounds.
+// Packets sent at the rate from before are still decided for some rounds.
 func TestYieldCountsWhatLeftInIt(t *testing.T) {
 	y := newTested()
 	y.rounds(140, 1)
@@ -94,7 +94,7 @@ func TestLossesComeAgainOrNot(t *testing.T) {
 	require.EqualValues(t, y.t+32*time.Second, y.next)
 }
 
-// Whatever interrupts a Yield ends the test: its packets would count as some of the full rate.
+// Whatever interrupts a Yield ends the test: otherwise its packets would count as packets of the full rate.
 func TestYieldThatIsInterrupted(t *testing.T) {
 	for _, to := range []State{Drain, Dark} {
 		y := newTested()
@@ -109,7 +109,7 @@ func TestYieldThatIsInterrupted(t *testing.T) {
 	require.False(t, y.shown)
 }
 
-// Where a rate has grown, the losses from before show nothing of it.
+// If a rate has grown, the losses from before show nothing about it.
 func TestYieldWaitsWhereThePathChanges(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.rates.set(0, 1e6)

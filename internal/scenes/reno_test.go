@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A start ends when the first eight round trips of a round are all longer; a single one is jitter, and so is a ninth.
+// A start ends if the first eight round trips of a round are all longer; a single longer one is jitter, and so is a ninth.
 func TestRenoStart(t *testing.T) {
 	r, now := newReno(), time.Duration(0)
 	round := func(rtts ...time.Duration) bool {
@@ -24,7 +24,7 @@ func TestRenoStart(t *testing.T) {
 	require.False(t, round(long, long, long, long, long, long, long, long))
 }
 
-// A loss that was none gives the window back, once all of the same event have proved so.
+// A spurious loss restores the window, once all losses of the same event have proved spurious.
 func TestRenoUndo(t *testing.T) {
 	r := newReno()
 	r.lost(100*ms, 40*ms, 0)

@@ -21,7 +21,7 @@ var (
 	until = flag.Duration("until", 4*time.Second, "where -trace ends")
 )
 
-// TestModels holds that the models of others do what they stand for: fill a link alone, and share it with their like.
+// TestModels checks that the models of other stacks do what these do: fill a link alone, and share it with flows of their kind.
 func TestModels(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, kind := range []Kind{Reno, Cubic, BBR} {
@@ -41,7 +41,7 @@ func TestModels(t *testing.T) {
 	require.Less(t, ratio(Run(lossy.instead(BBR), seed)), 1.5, "and not BBR")
 }
 
-// TestSameSeedSameScene also of scenes with many flows.
+// TestSameSeedSameScene: a seed decides a scene, also one with many flows.
 func TestSameSeedSameScene(t *testing.T) {
 	s := Path(20e6, 50*ms, 0.01, 1).With(3, Flow{Begin: time.Second}, 100*ms).With(1, Flow{Kind: Play}, 0)
 	s.For = 3 * time.Second
@@ -51,7 +51,8 @@ func TestSameSeedSameScene(t *testing.T) {
 	require.Equal(t, a.Queue, b.Queue)
 }
 
-// TestTripsChange: the round trip of all flows does when it is time, also when nothing else happens then, and that of a flow with a delay keeps it.
+// TestTripsChange: the round trip of all flows changes when it is time, even if nothing else happens then, and that of a flow with a delay keeps
+// the delay.
 func TestTripsChange(t *testing.T) {
 	s := Path(20e6, 20*ms, 0, 1).With(2, Flow{Kind: Play}, 0)
 	s.Flows[1].Delay = 30 * ms
@@ -64,8 +65,7 @@ func TestTripsChange(t *testing.T) {
 	}
 }
 
-// TestOneEndsFirst plays a transfer that ends while another goes on: a pair of machines in which nothing happens any more was
-// stepped for ever.
+// TestOneEndsFirst plays a transfer that ends while another continues: a pair of machines in which nothing happened any more was stepped forever.
 func TestOneEndsFirst(t *testing.T) {
 	s := Path(20e6, 50*ms, 0, 1)
 	s.Flows = []Flow{{Begin: second, Bytes: mib / 4}, {Begin: second, Bytes: 2 * mib}}
@@ -76,7 +76,8 @@ func TestOneEndsFirst(t *testing.T) {
 }
 
 // TestHandover: a satellite hands over. Nothing arrives for a moment, and then half of the rate, a longer route, jitter and 0.5 % of loss follow.
-// What the moment had lost looked like a rival's doing: every second transfer competed with the route for many seconds, and had 0.2 of the rest.
+// What was lost in that moment looked like a rival's doing: every second transfer competed with the route for many seconds, and had 0.2 of the
+// rest.
 func TestHandover(t *testing.T) {
 	seed, mean := testkit.Seed(t), 0.0
 	for i := range uint64(16) {
@@ -90,8 +91,8 @@ func TestHandover(t *testing.T) {
 	require.Greater(t, mean, 0.65, "seed %d", seed)
 }
 
-// TestNeighboursQueueIsNoLongerPath plays transfers beside neighbours whose queue hardly moves while we drain. In every third run it was taken for
-// the delay of a longer path, and its drops for what a new start may lose: beside BBR on 2 Mbit/s twice as much was lost.
+// TestNeighboursQueueIsNoLongerPath plays transfers beside neighbours whose queue hardly moves while we drain. In every third run it was taken
+// for the delay of a longer path, and its drops for what a new start may lose: beside BBR on 2 Mbit/s twice as much was lost.
 func TestNeighboursQueueIsNoLongerPath(t *testing.T) {
 	seed, wrong, n := testkit.Seed(t), 0, 0
 	for _, row := range []struct {
@@ -113,7 +114,7 @@ func TestNeighboursQueueIsNoLongerPath(t *testing.T) {
 	require.LessOrEqual(t, wrong, 6, "of %d, seed %d: one of sixteen still is", n, seed)
 }
 
-// forgets plays the scene, and reports whether the first flow's least round trip rose by a quarter once the neighbours had come.
+// forgets plays the scene, and reports whether the first flow's least round trip has risen by a quarter since the neighbours began.
 func (st *stage) forgets() bool {
 	for before := time.Duration(0); st.act(); {
 		_, _, least := st.flows[0].(ours).session.Controller().RTT()
@@ -138,8 +139,8 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// One that stands still for half of the time carries what it can in between: such transfers had a tenth to a fifth of that, for every
-// stand was taken for a queue, and a third where each stand lasted longer than a silence may (0.11 to 0.36 each, 0.36 to 0.9 since).
+// A path that stands still for half of the time carries what it can in between. Such transfers had a tenth to a fifth of that, because every
+// stand was taken for a queue, and a third if each stand lasted longer than a silence may (0.11 to 0.36 each, 0.36 to 0.9 since).
 func TestStillForHalfOfTheTime(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -153,8 +154,8 @@ func TestStillForHalfOfTheTime(t *testing.T) {
 	}
 }
 
-// TestLateIsNotLost: packets that come late by up to half of a round trip are no losses, whatever the rate. At 100 Mbit/s 7 % were taken for
-// such, and the transfer went on at half the rate.
+// TestLateIsNotLost: packets that are late by up to half of a round trip are not lost, whatever the rate. At 100 Mbit/s 7 % were declared lost,
+// and the transfer continued at half the rate.
 func TestLateIsNotLost(t *testing.T) {
 	rng := testkit.Rand(t)
 	for range 3 {
@@ -168,7 +169,7 @@ func TestLateIsNotLost(t *testing.T) {
 	}
 }
 
-// TestLossesInRuns: a run of lost packets over an empty queue is one event. Each counted by itself, the losses of every other round were beyond
+// TestLossesInRuns: a run of lost packets over an empty queue is one event. When each packet counted, the losses of every other round were beyond
 // chance, and taken for those of competitors: such transfers took 3 to 18 times the ideal.
 func TestLossesInRuns(t *testing.T) {
 	drawn := testkit.Seed(t)
@@ -185,8 +186,8 @@ func TestLossesInRuns(t *testing.T) {
 	}
 }
 
-// TestStartThatLoses: what a start loses in a queue of a few packets, or behind a policer, is answered once, by its end. Answered again, as the
-// losses of whoever shared the queue, it made a transfer take twice its time. One of a hundred takes 1.4 to 1.6 all the same.
+// TestStartThatLoses: what a start loses in a queue of a few packets, or behind a policer, is answered once, by its end. When it was answered
+// again, as losses of somebody who shares the queue, a transfer took twice its time. One of a hundred still takes 1.4 to 1.6 times.
 func TestStartThatLoses(t *testing.T) {
 	rng := testkit.Rand(t)
 	for range 3 {
