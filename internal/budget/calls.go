@@ -5,30 +5,39 @@ import (
 	"time"
 )
 
-// A Bucket is a token bucket. It fills at a rate and holds one second's worth, at least one call. The zero Bucket is full.
+// A Bucket is a token bucket. It fills at a given rate and holds up to one second's worth of tokens, but never less than one. The zero Bucket
+// is full.
 type Bucket struct {
 	tokens float64
-	last   time.Time
+	last   time.Time // when the last call arrived, and tokens was updated; zero before the first call
 }
 
-// Allow takes a token for a call that arrived at came, and reports whether there was one at that time, so that calls which have
-// waited for a busy server do not count as simultaneous. A call that arrived before the last one counts as if it had arrived with
-// that. If now is before it, too, a game's clock was set back: the bucket does not fill, and continues from there.
+// Allow takes a token for a call and reports whether one was available. It uses the arrival time, came, so calls that queued up behind a busy
+// server are not treated as a burst. A call that arrived before the previous one is treated as arriving with it.
+//
+// If now is also earlier, the game's clock was set back: the bucket is not refilled and restarts from the new time.
 func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	if came.Before(b.last) && !now.Before(b.last) {
 		came = b.last
 	}
-	size := max(1, rate)
-	if elapsed := came.Sub(b.last); b.last.IsZero() {
-		b.tokens, b.last = size, came
-	} else {
-		b.tokens, b.last = min(size, b.tokens+max(0, elapsed.Seconds())*rate), came
-	}
+	b.fill(rate, came)
 	if b.tokens < 1 {
 		return false
 	}
 	b.tokens--
 	return true
+}
+
+// fill adds the tokens for the time from b.last to at, and sets b.last to at. If at is earlier, it adds none.
+func (b *Bucket) fill(rate float64, at time.Time) {
+	size := max(1, rate)
+	if b.last.IsZero() {
+		b.tokens = size
+	} else {
+		elapsed := max(0, at.Sub(b.last).Seconds())
+		b.tokens = min(size, b.tokens+elapsed*rate)
+	}
+	b.last = at
 }
 
 // Throttle counts calls by method between two updates of an actor. The zero Throttle has counted none.
@@ -44,10 +53,12 @@ type methodCalls[M comparable] struct {
 	calls  int
 }
 
-// Exceeds counts a call, and reports whether there were more than most since the last update of the actor. An update is the first
-// Flush, recognized by its number, at least a period after the last update. UE: net.MaxRPCPerNetUpdate.
+// Exceeds counts a call and reports whether more than most calls to m have been made since the actor's last update. An update is the first
+// Flush, recognized by its number, at least a period after the previous update. UE: net.MaxRPCPerNetUpdate.
 func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
-	if past := now.Sub(t.since); t.flush != flush && (past < 0 || past >= period) { // a game's clock may go back
+	past := now.Sub(t.since)
+	due := past < 0 || past >= period // past < 0: the game's clock was set back
+	if due && t.flush != flush {
 		t.flush, t.since, t.counts = flush, now, t.counts[:0]
 	}
 	i := slices.IndexFunc(t.counts, func(c methodCalls[M]) bool { return c.method == m })
