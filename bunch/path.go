@@ -9,18 +9,21 @@ import (
 // Path describes the path to the peer, as the carrier knows it.
 type Path = recovery.Path
 
-// pathState holds the carrier's last Path, and distinguishes packets that were sent on an earlier one.
+// pathState holds the Path that the carrier reported last, and separates the packets that were sent on it from those sent on earlier paths.
+//
+// A packet is foreign if it was sent on an earlier path. Foreign packets may still be acknowledged. They are declared lost at until if stale is
+// set; otherwise the carrier reports their fates.
 type pathState struct {
 	Path
 	since   time.Duration // when the path became the current one
-	foreign uint64        // packets with lower numbers were sent on another path; their fates say nothing about this one
-	stale   bool          // foreign packets are in flight whose fates no carrier will report
+	foreign uint64        // packets with lower numbers are foreign: their fates say nothing about the current path
+	stale   bool          // some foreign packets in flight will never have their fates reported
 	until   time.Duration // if stale: when the foreign packets are declared lost
 	arrived time.Duration // when the carrier last reported that a packet on this path had arrived
 }
 
-// lossy reports whether the path loses at least playLoss of its packets: according to the carrier if it reports fates, or else to
-// own, the share that this side has measured.
+// lossy reports whether the path loses at least playLoss of its packets: according to the carrier if it reports fates, and otherwise
+// according to own, the loss this side has measured.
 func (p *pathState) lossy(own float64) bool {
 	if p.Fates {
 		return p.Loss >= playLoss
@@ -28,15 +31,17 @@ func (p *pathState) lossy(own float64) bool {
 	return own >= playLoss
 }
 
-// judges reports whether an ack or loss of a packet says something about the path: the packet was sent on the current path, and the
-// carrier does not report fates.
+// judges reports whether the ack or loss of a packet counts as evidence about the path. It does if the packet was sent on the current
+// path and the carrier doesn't report fates.
 func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
-// SetPath is called when the path may have changed. If it is a different path (Epoch or Fates differ), packets in flight may still
-// arrive: none is sent again because of the change, and their fates say nothing about the new path. While the carrier reports
-// fates, it does the pacing and detects losses; this side still probes if nothing is acknowledged.
+// SetPath is called when the path may have changed. It is a different path if Epoch or Fates differs. Then packets in flight may still
+// arrive, so none is resent, and what happens to them says nothing about the new path.
+//
+// While the carrier reports fates, it paces packets and detects losses. This side still probes if nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
-	if t := c.advanceClock(now); p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
+	t := c.advanceClock(now)
+	if p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
 		c.move(t, p)
 	}
 	c.changed = c.changed || c.path.More && !p.More // repair bunches may now be sent
@@ -46,12 +51,16 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 	}
 }
 
-// move is called when the path becomes p. A carrier that reports fates will still report those of the packets in flight; otherwise
-// these are declared lost at path.until.
+// move starts a new path, p. A carrier that reports fates still reports those of the packets in flight. Otherwise they are declared lost at
+// path.until.
+//
+// It clears the loss timer and the count of probe timeouts, because both describe the previous path: the first probe on the new one must
+// not wait for the backoff that an outage of the previous path built up.
 func (c *Conn) move(t time.Duration, p Path) {
 	c.leaveDark()
 	path := &c.path
-	path.since, path.foreign = t, c.sent.Next
+	path.since = t
+	path.foreign = c.sent.Next
 	path.stale = path.stale || !path.Fates && c.sent.flying > 0
 	path.until = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
 	c.loss.Next, c.loss.ptos = 0, 0
@@ -59,7 +68,7 @@ func (c *Conn) move(t time.Duration, p Path) {
 }
 
 // Fate is called by a carrier that reports fates, with the fate of a packet. The bunches of a lost packet are sent again. Those of
-// an arrived packet stay until an ack says that the peer has kept it.
+// an arrived packet are kept until an ack shows that the peer has kept them.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	c.repairs.loss.Note()
@@ -69,7 +78,8 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	switch p := c.sent.At(number); {
 	case p.fate != flying:
 	case arrived:
-		if p.arrived = t; number >= c.path.foreign {
+		p.arrived = t
+		if number >= c.path.foreign {
 			c.leaveDark()
 			c.path.arrived = t
 		}
@@ -79,17 +89,17 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// giveUpArrivedAt returns when the oldest packet in flight is declared lost, if the carrier has reported its arrival: if the peer
-// had kept it, its ack would have arrived by then.
-func (c *Conn) giveUpArrivedAt() (time.Duration, bool) {
-	n, ok := c.sent.firstFlying()
-	if !ok || c.sent.At(n).arrived == 0 {
+// giveUpArrivedAt returns the time at which to declare the oldest packet in flight lost, given that the carrier has reported its arrival.
+// Had the peer kept it, its ack would be here by then. ok is false if no packet is in flight or the oldest has not arrived.
+func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
+	_, p, ok := c.sent.oldestArrived()
+	if !ok {
 		return 0, false
 	}
-	return c.sent.At(n).arrived + recovery.KeepTime, true
+	return p.arrived + recovery.KeepTime, true
 }
 
-// giveUpForeign declares packets lost that were sent on another path and have not been acknowledged by now.
+// giveUpForeign declares the remaining foreign packets in flight lost.
 func (c *Conn) giveUpForeign(t time.Duration) {
 	c.path.stale = false
 	for n, ok := c.sent.firstFlying(); ok && n < c.path.foreign; n, ok = c.sent.firstFlying() {
@@ -97,10 +107,13 @@ func (c *Conn) giveUpForeign(t time.Duration) {
 	}
 }
 
-// giveUpArrived declares packets lost that arrived long ago and were not acknowledged: the peer did not keep them.
+// giveUpArrived declares lost any packets that arrived long ago but were never acknowledged, because the peer did not keep them.
 func (c *Conn) giveUpArrived(t time.Duration) {
-	for at, ok := c.giveUpArrivedAt(); ok && t >= at; at, ok = c.giveUpArrivedAt() {
-		n, _ := c.sent.firstFlying()
-		c.losePacket(t, n, c.sent.At(n))
+	for {
+		n, p, ok := c.sent.oldestArrived()
+		if !ok || t < p.arrived+recovery.KeepTime {
+			return
+		}
+		c.losePacket(t, n, p)
 	}
 }

@@ -198,3 +198,13 @@ func (s *sentPackets) firstFlying() (uint64, bool) {
 	}
 	return 0, false
 }
+
+// oldestArrived returns the oldest flying packet if the carrier has reported its arrival. Otherwise ok is false.
+func (s *sentPackets) oldestArrived() (n uint64, p *packet, ok bool) {
+	n, ok = s.firstFlying()
+	if !ok {
+		return 0, nil, false
+	}
+	p = s.At(n)
+	return n, p, p.arrived != 0
+}
