@@ -3,23 +3,24 @@ package bunch
 import "time"
 
 const (
-	// tailLoss is the least loss rate with which the lost pieces at the end of a transfer are sent twice.
+	// tailLoss is the loss rate at or above which the lost pieces at the end of a transfer are sent twice.
 	tailLoss = 0.005
-	// tailCopies is how many copies of a piece at the end of a transfer may be in flight.
+	// tailCopies is the maximum number of copies in flight of a piece at the end of a transfer.
 	tailCopies = 2
-	// playLoss is the least loss rate with which small calls are sent twice: after one lost packet that is so for the next 170.
+	// playLoss is the loss rate at or above which small calls are sent twice. A single loss keeps the rate above it for about 170 packets:
+	// it raises sentPackets.loss to 1/lossSpan, which then falls by 1/lossSpan of itself with each ack.
 	playLoss = 0.002
-	// repeatQueue is the longest queueing time, by the least of the latest round trips, with which calls are sent twice while there
-	// is no bulk. A longer one is a standing queue, perhaps of the calls themselves. With 10 ms, jitter would count as a queue.
+	// repeatQueue is the longest queueing delay, judged by the shortest recent round trip, at which calls are still sent twice when there is
+	// no bulk. A longer delay means a standing queue, perhaps of the calls themselves. With 10 ms, jitter would count as a queue.
 	repeatQueue = 25 * time.Millisecond
-	// mostRepeats and repeatBytes limit the play that a packet repeats: the few small calls of a tick. A flood of play
-	// needs the path for itself.
+	// mostRepeats and repeatBytes limit how much play a packet repeats. The few small calls of a tick fit. A flood of play needs the whole path
+	// for itself, so repeating it would do harm.
 	mostRepeats = 8
 	repeatBytes = 256
 )
 
-// repeats holds small reliable bunches of play that were sent once. They are sent a second time in the next packet that has other
-// bunches. So if the first packet is lost, they are late by the time between the two, and not by more than a round trip.
+// repeats holds small reliable bunches of play that were sent once. They are sent a second time in the next packet that has other bunches. If
+// the first packet is lost, they are then late by only the gap between the two packets rather than by more than a round trip.
 type repeats struct {
 	items [mostRepeats]item // the first n are in use
 	n     int
@@ -39,33 +40,39 @@ func (r *repeats) note(p *packet) {
 	}
 }
 
-// fillRepeats places the repeats that were neither acked nor lost meanwhile. It does so only in a packet that is sent
-// anyway: one that already has bunches, or that will have bulk. Repeats that do not fit are dropped, and so are all of them
-// if calls alone make a queue.
+// fillRepeats places the repeats in a packet that is sent anyway: one that already has bunches, or that will have bulk. Until there is such a
+// packet, they wait. Repeats that don't fit are dropped. If calls alone are building a queue, all repeats are dropped.
 func (c *Conn) fillRepeats() {
 	lv := &c.levels[bulkLevel]
 	bulk := c.bulkOpen() && (lv.resend.len() > 0 || c.build.fresh.bulk && lv.fresh.len() > 0)
 	if c.build.bunches == 0 && !bulk {
 		return
 	}
-	if !bulk && c.gate.Recent > c.gate.Min+repeatQueue {
-		c.repeats = repeats{}
-		return
+	queueing := c.gate.Recent > c.gate.Min+repeatQueue
+	if bulk || !queueing {
+		c.repeats.placeOn(c)
 	}
-	for _, it := range c.repeats.items[:c.repeats.n] {
-		if it.sequence < it.channel.first || c.build.full() {
-			continue
+	c.repeats = repeats{}
+}
+
+// placeOn places the repeats that have been neither acked nor lost since they were noted, until c's packet is full.
+func (r *repeats) placeOn(c *Conn) {
+	for _, it := range r.items[:r.n] {
+		if c.build.full() {
+			return
+		}
+		if it.sequence < it.channel.first {
+			continue // acked
 		}
 		e := it.channel.out.at(it.sequence)
 		if i := e.onlyCopy(it); i >= 0 {
 			c.place(it.channel, it.sequence, e, i)
 		}
 	}
-	c.repeats = repeats{}
 }
 
-// repeatTail queues one more copy of the bulk that p sends again, if no new bulk is queued and the carrier reports random loss.
-// Otherwise each round of losses at the end of a transfer takes a round trip, in which the path carries little else.
+// repeatTail queues one more copy of the bulk that p resends, if no new bulk is queued and the carrier reports a loss rate of at least tailLoss.
+// Without the second copy, each round of losses at the end of a transfer takes a round trip, during which the path carries little else.
 func (c *Conn) repeatTail(p *packet) {
 	if !c.path.Fates || c.path.Loss < tailLoss || c.levels[bulkLevel].fresh.len() > 0 {
 		return
