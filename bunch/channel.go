@@ -176,6 +176,7 @@ type queue[T any] struct {
 }
 
 func (q *queue[T]) len() int { return len(q.items) - int(q.head) }
+func (q *queue[T]) cap() int { return cap(q.items) }
 func (q *queue[T]) peek() *T { return &q.items[q.head] }
 
 // at returns the value at index i.

@@ -1,25 +1,29 @@
 package bunch
 
-// A readyList holds messages in order, in blocks. A block is free as soon as its messages were taken, and growing
-// the list moves no message.
+// A readyList holds messages in order, in blocks. A block is freed once all its messages have been taken, and growing the list never moves a
+// message.
 type readyList struct {
-	blocks   queue[*readyBlock] // oldest first
-	from, to int                // indexes of the oldest message, in the first block, and of the next free place, in the last one
-	n        int
-	spare    spares[*readyBlock]
+	blocks queue[*readyBlock] // oldest first
+	from   int                // index of the oldest message in the first block
+	to     int                // index of the next free place in the last block
+	n      int                // messages in all blocks
+	spare  spares[*readyBlock]
 }
 
-// maxReadySpare is how many blocks are kept for reuse: 576 messages of a tick.
-const maxReadySpare = 32
+const (
+	// maxReadySpare is how many blocks are kept for reuse: 576 messages of a tick.
+	maxReadySpare = 32
+	// readyBlockLen is how many messages a block holds. They take 1,152 bytes, which is a size class of Go's allocator, so no memory is wasted.
+	readyBlockLen = 18
+)
 
-// A readyBlock is as large as a size class of Go's allocator, 1,152 bytes, so that no memory is wasted.
-type readyBlock [18]Message
+type readyBlock [readyBlockLen]Message
 
 func (r *readyList) len() int       { return r.n }
 func (r *readyList) peek() *Message { return &r.blocks.at(0)[r.from] }
 
 func (r *readyList) push(m *Message) {
-	if r.blocks.len() == 0 || r.to == len(readyBlock{}) {
+	if r.blocks.len() == 0 || r.to == readyBlockLen {
 		r.grow()
 	}
 	r.blocks.at(r.blocks.len() - 1)[r.to] = *m
@@ -40,24 +44,27 @@ func (r *readyList) grow() {
 // each yields the messages, oldest first.
 func (r *readyList) each(yield func(*Message) bool) {
 	for i := range r.n {
-		i += r.from
-		if !yield(&r.blocks.at(i / len(readyBlock{}))[i%len(readyBlock{})]) {
+		place := r.from + i
+		block := r.blocks.at(place / readyBlockLen)
+		if !yield(&block[place%readyBlockLen]) {
 			return
 		}
 	}
 }
 
-// pop moves the oldest message to m, and the first block to spare once it is empty. If the list is empty, pop also frees the memory
-// of the queue, if that had room for more than maxReadySpare blocks.
+// pop moves the oldest message to m, and the first block to spare once all its messages have been taken.
+//
+// When the list becomes empty, pop also releases the block queue's memory if its capacity exceeds maxReadySpare.
 func (r *readyList) pop(m *Message) {
 	oldest := r.peek()
 	*m, *oldest = *oldest, Message{}
 	r.from++
-	if r.n--; r.n == 0 || r.from == len(readyBlock{}) {
+	r.n--
+	if r.n == 0 || r.from == readyBlockLen {
 		r.spare.put(r.blocks.pop())
 		r.from = 0
 	}
-	if r.n == 0 && cap(r.blocks.items) > maxReadySpare {
+	if r.n == 0 && r.blocks.cap() > maxReadySpare {
 		r.blocks.release()
 	}
 }
