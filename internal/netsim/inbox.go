@@ -15,11 +15,11 @@ const (
 	maxFree = 512
 )
 
-// inbox holds the packets that have arrived at a socket and were not read. It is guarded by the socket's mu.
+// inbox holds packets that have arrived at a socket but have not been read. It is guarded by the socket's mu.
 type inbox struct {
 	packets recovery.Ring[datagram]
-	bytes   int      // of all packets
-	limit   int      // most bytes
+	bytes   int      // total size of packets
+	limit   int      // maximum for bytes
 	free    [][]byte // buffers for reuse
 }
 
@@ -35,7 +35,8 @@ func (i *inbox) put(d datagram) bool {
 		i.recycle(d.data)
 		return false
 	}
-	*i.packets.Push(firstWaiting) = d
+	slot := i.packets.Push(firstWaiting)
+	*slot = d
 	i.bytes += len(d.data)
 	return true
 }
