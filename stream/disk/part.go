@@ -17,8 +17,8 @@ type part struct {
 	file  *os.File // set by create; replaced by rename on systems that cannot rename open files
 	size  int64    // of the whole content; -1 = unknown
 
-	// reserved is how many bytes the limits of the store count for this part. Only the user of the part writes it, and only under store.mu; so that
-	// goroutine may read it without the lock, and others with it.
+	// reserved is how many bytes the store's limits count for this part. It is written only by the goroutine using the part, with store.mu held. That
+	// goroutine may read it without the lock; others must hold it.
 	reserved int64
 
 	offset int64 // bytes stored
@@ -94,28 +94,35 @@ func (p *part) load() error {
 	return nil
 }
 
-// createTries is how often create tries to make a file, since another process may remove its folder each time.
+// createTries is how often create tries to open the file. Each try fails if another process removes the folder at that moment.
 const createTries = 20
 
-// create opens the file, and makes the folders and the file if they are missing. An identity's empty folder may be removed by a walk for another
-// part (see Store.walkFolder). store.mu keeps walks of this process from doing so in between, but not those of other processes.
+// create opens the file, and makes the folders and the file if they are missing.
+//
+// A walk for another part may remove an identity's empty folder (see Store.walkFolder). Holding store.mu stops this process's walks from doing
+// that here, but not another process's, so create retries.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
 	for range createTries {
-		err = makeFolder(filepath.Dir(p.path))
-		if err == nil {
-			p.file, err = openLocked(p.path, os.O_CREATE)
-		}
+		err = p.tryCreate()
 		if !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return err // nil, or an error that a retry would not change
 		}
 	}
 	return err
 }
 
-// makeFolder makes the store's folder and an identity's folder in it. Commit syncs both even if they existed: the process that made them may
-// have been killed before it synced them.
+// tryCreate is one try of create. It returns fs.ErrNotExist if the folder was removed before the file was made.
+func (p *part) tryCreate() (err error) {
+	if err := makeFolder(filepath.Dir(p.path)); err != nil {
+		return err
+	}
+	p.file, err = openLocked(p.path, os.O_CREATE)
+	return err
+}
+
+// makeFolder makes the store's folder and an identity's folder in it, if they are missing. It returns errNotFolder if folder is something else.
 func makeFolder(folder string) error {
 	switch info, err := os.Lstat(folder); {
 	case err == nil && info.IsDir():
@@ -159,8 +166,10 @@ func (p *part) Commit(digest stream.Digest) error {
 	return doing("committing a part", p.publish(digest))
 }
 
-// publish renames the part to its final name. It syncs the file before it renames it, and the folder before it removes older content, so that a crash
-// at any moment leaves the old content or the new.
+// publish renames the part to its final name. It syncs the file before it renames it, and the folders before it removes older content, so a crash at
+// any point leaves either the old content or the new content intact.
+//
+// It syncs the folders even if this process did not make them: the process that did may have been killed before it synced them.
 func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
