@@ -10,14 +10,14 @@ package clock
 import "time"
 
 const (
-	// drift: bounds widen with age by 1/drift of the time since the exchange. 500 ppm is the most by which a kernel slews a clock (adjtime);
-	// quartz is off by at most 100 ppm.
+	// drift says how fast bounds age. Bounds widen by 1/drift of their age. 500 ppm is the fastest a kernel slews a clock (adjtime); quartz is off
+	// by at most 100 ppm.
 	drift = 2000
-	// memory is the length of a period in which exchanges are collected; they are dropped at the end of the next period. A step of the peer's
-	// clock by less than a round trip contradicts no bound, so it shows only after the exchanges before it were dropped.
+	// memory is the length of a period in which exchanges are collected. They are dropped at the end of the next period. If the peer's clock
+	// steps by less than a round trip, no bound is contradicted, so the step shows only once the older exchanges have been dropped.
 	memory = 8 * time.Second
-	// convincing is how many exchanges in a row must contradict the estimate, each in agreement with the one before, to replace it. A single
-	// one may be a mistake; a peer that lies needs three round trips.
+	// convincing is how many exchanges in a row must contradict the estimate, each in agreement with the previous one, to replace it. A single
+	// contradiction may be a mistake. A peer that lies needs this many round trips.
 	convincing = 3
 	// settled is the number of exchanges after which jitter hardly moves the estimate.
 	settled = 10
@@ -36,13 +36,14 @@ type Sample struct {
 	Peer            int64         // the peer's clock when the answer was sent, in nanoseconds
 }
 
-// sound reports whether the sample can be true. It is false if the peer claims to have held the question for longer than we waited.
+// sound reports whether the sample can be true. It is not if the answer arrived before the question was sent, if the peer held the question for
+// a negative time or for longer than we waited, or if the peer's time is beyond Farthest.
 func (s Sample) sound() bool {
 	trip := s.Answered - s.Asked
 	return trip >= 0 && s.Held >= 0 && s.Held <= trip+trip/drift+slack && -Farthest <= s.Peer && s.Peer <= Farthest
 }
 
-// span returns the bounds by which the sample says that the peer's clock is ahead of ours.
+// span returns the sample's bounds on how far the peer's clock is ahead of ours.
 func (s Sample) span() span {
 	held := min(s.Held, s.Answered-s.Asked)
 	return span{
@@ -60,7 +61,7 @@ type Clock struct {
 	contradictions int           // how many contradicted them in a row, each in agreement with the one before
 	samples        int
 	steps          uint64   // how often doubt has replaced the estimate
-	told           struct { // the last answer of At; later ones are not below it
+	told           struct { // the last result of At, below which later results don't fall
 		ok   bool
 		at   time.Duration
 		peer int64
@@ -89,26 +90,38 @@ func (c *Clock) Add(s Sample) bool {
 // learn narrows the estimate by a span that agrees with it.
 func (c *Clock) learn(fresh span) {
 	if fresh.at-c.began >= memory {
-		c.older, c.recent, c.began = c.recent, fresh, fresh.at
+		c.older = c.recent
+		c.recent = fresh
+		c.began = fresh.at
 		return
 	}
 	c.recent = c.recent.grown(fresh.at).cut(fresh)
 }
 
-// doubt counts a span that contradicts the estimate. The third in a row replaces the estimate.
+// doubt counts a span that contradicts the estimate. After convincing of them in a row, each in agreement with the previous one, the last
+// span replaces the estimate.
 func (c *Clock) doubt(fresh span) {
 	if !c.contradicting.grown(fresh.at).meets(fresh) {
 		c.contradictions = 0
 	}
 	c.contradicting = fresh // not their intersection: the spans of a clock that runs too fast or too slow hardly overlap
-	if c.contradictions++; c.contradictions == convincing {
-		c.recent, c.older, c.began, c.contradictions = c.contradicting, span{}, fresh.at, 0
-		c.told.ok = false
-		c.steps++
+	c.contradictions++
+	if c.contradictions == convincing {
+		c.restart(fresh)
 	}
 }
 
-// believed returns the bounds by which the peer's clock is ahead of ours when ours reads at.
+// restart replaces the estimate by a span, because a clock has stepped. Results of At may then fall once.
+func (c *Clock) restart(fresh span) {
+	c.recent = fresh
+	c.older = span{}
+	c.began = fresh.at
+	c.contradictions = 0
+	c.told.ok = false
+	c.steps++
+}
+
+// believed returns the estimate's bounds on how far the peer's clock is ahead of ours when ours reads at.
 func (c *Clock) believed(at time.Duration) span {
 	recent := c.recent.grown(at)
 	if older := c.older.grown(at); c.older.known() && older.meets(recent) {
@@ -118,7 +131,9 @@ func (c *Clock) believed(at time.Duration) span {
 }
 
 // At returns what the peer's clock reads, in nanoseconds, when ours reads at, and by how much that may be wrong. ok is false before the
-// first sample. While at grows, the result never falls, unless [Clock.Steps] has grown.
+// first sample.
+//
+// While at grows, peer never falls, unless [Clock.Steps] has grown. To ensure this, At records its result: it is not a mere getter.
 func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) {
 	if !c.recent.known() {
 		return 0, 0, false
@@ -131,18 +146,20 @@ func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) 
 		peer = c.told.peer
 	}
 	if !c.told.ok || at >= c.told.at {
-		c.told.ok, c.told.at, c.told.peer = true, at, peer
+		c.told.ok = true
+		c.told.at = at
+		c.told.peer = peer
 	}
 	return peer, bound, true
 }
 
-// Settled reports whether exchanges may become rare: there were enough, and the latest agree.
+// Settled reports whether exchanges may become rare: there have been enough of them, and the latest agreed with the estimate.
 func (c *Clock) Settled() bool { return c.samples >= settled && c.contradictions == 0 }
 
 // Steps returns how often the estimate was replaced because the peer's clock was set or ours stood still.
 func (c *Clock) Steps() uint64 { return c.steps }
 
-// span bounds by how much the peer's clock is ahead of ours, in nanoseconds, as measured when ours read at. The zero span bounds nothing.
+// span bounds how far the peer's clock is ahead of ours, in nanoseconds, as measured when ours read at. The zero span bounds nothing.
 type span struct {
 	least, most int64
 	at          time.Duration
