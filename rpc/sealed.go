@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// beginDelay is how long the first carrier waits before it sends its train (see package sealed), so that QUIC's goroutines send Welcome and Join
-	// first. After the train they would be delayed by 170 ms at 1 Mbit/s.
+	// beginDelay is how long the first carrier waits before it sends its train (see package sealed), to let QUIC send Welcome and Join first. Behind the
+	// train, they would be 170 ms late at 1 Mbit/s.
 	beginDelay = 2 * time.Millisecond
 	// moreIDs is how many spare ids are sent to a peer that requests some.
 	moreIDs = 2
@@ -27,12 +27,17 @@ const (
 
 // SealedStats is the state of a connection's newest sealed carrier, and the counters of all its carriers.
 type SealedStats struct {
-	// State is off (Config.Sealed is not set at both ends, or the connection does not use QUIC), opening, open, silent (no packet arrives, so QUIC
-	// carries) or closed (for instance after 10 s of silence; the client opens the next one later).
+	// State is one of:
+	//
+	//	off      Config.Sealed is not set at both ends, or the connection does not use QUIC
+	//	opening  none of its packets has been acknowledged yet
+	//	open     in use
+	//	silent   no packet has been acknowledged lately, so QUIC carries everything
+	//	closed   ended, for instance after 10 s of silence; the client opens the next carrier later
 	State string
-	// Carries reports that the carrier, and not QUIC, sends everything that this end sends: see [Conn.Sealed].
+	// Carries is true if everything this end sends goes through the sealed carrier rather than QUIC: see [Conn.Sealed].
 	Carries bool
-	// Err is the reason why the newest carrier closed.
+	// Err is why the newest carrier closed; nil if it has not.
 	Err error
 
 	Carriers              uint32 // begun so far, including the newest
@@ -40,11 +45,11 @@ type SealedStats struct {
 	BytesIn, BytesOut     uint64
 	PacketsAcked          uint64
 	PacketsLost           uint64
-	SpuriousLosses        uint64 // packets of PacketsLost that arrived later
+	SpuriousLosses        uint64 // packets counted in PacketsLost that turned out to have arrived
 	Discarded             uint64 // packets dropped on arrival, for any reason
-	Rate                  int    // bytes a second that it may send, as learned from the path; a first guess before that
-	Window                int    // bytes that may be in flight, as learned from the path: what the path holds, and a part of its queue
-	MaxPacket             int    // largest packet, in bytes, that it may send now; 8,952 while bulk uses such packets, see [Config].NoJumbo
+	Rate                  int    // permitted send rate in bytes per second, measured on the path (an initial guess until then)
+	Window                int    // limit on bytes in flight: the path's measured capacity plus part of its queue
+	MaxPacket             int    // largest packet, in bytes, that may be sent now; 8,952 while bulk uses such packets, see [Config].NoJumbo
 }
 
 // add adds the counters of one more carrier.
@@ -74,11 +79,12 @@ func (s *SealedStats) carrier() []string {
 	return []string{"QUIC", "sealed is " + s.State}
 }
 
-// sealedCarrier sends what the machines of one connection send in sealed packets, on the same socket as QUIC's. It uses one carrier after another:
-// the first begins at the end of the handshake, and when one has closed, the client opens the next. A carrier that is open and not silent carries
-// everything. A carrier has no goroutine while it is idle.
+// sealedCarrier sends the output of a connection's machines as sealed packets, over QUIC's socket.
 //
-// Unless their comments say otherwise, its methods must be called on the world's goroutine, and before Join on that of the handshake.
+// It uses one carrier after another. The first begins at the end of the handshake. Once a carrier has closed, the client opens the next one.
+// A carrier that is open and not silent carries everything. An idle carrier has no goroutine.
+//
+// Unless their comments say otherwise, call its methods only from the world's goroutine or, before Join, from the handshake's.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
@@ -111,7 +117,7 @@ func (s *sealedCarrier) wake() {
 	s.conn.call()
 }
 
-// config returns the config of an instance. Its source of packets is the connection's link, whose lock is also the session's.
+// config returns the config of an instance. Packets come from the connection's link, and the session shares the link's lock.
 func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	source := s.conn.link.Source()
 	c := sealed.Config{
@@ -179,19 +185,22 @@ func (s *sealedCarrier) ping() {
 	})
 }
 
-// begin begins the first carrier, on the goroutine of the handshake. It starts beginDelay later.
+// begin makes the first carrier, instance 1, on the goroutine of the handshake. The carrier starts beginDelay later.
+//
+// If there can be no carrier, this end records that instance 1 has begun and ended. The peer, which may have begun its own, is then not closed for
+// naming an instance that this end does not know, and a server lets its client open instance 2.
 func (s *sealedCarrier) begin() {
 	s.instances.Begin(time.Now())
 	if !s.beginInstance(1) {
-		s.instances.Renew(1)
+		s.instances.Renew(1) // beginInstance has not
 		s.instances.End(time.Now())
 		return
 	}
 	time.AfterFunc(beginDelay, s.carriers.current().Start)
 }
 
-// beginInstance makes the carrier of an instance, which the caller starts. The carrier before it must have ended, because both have the same
-// controller and the same link. beginInstance returns false if the connection is closed, or if there can be no carrier, which it logs.
+// beginInstance makes the carrier of an instance, which the caller starts. The previous carrier must have ended, because the two share a controller
+// and a link. beginInstance returns false if the connection is closed, or if there can be no carrier, which it logs.
 func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	if s.controller == nil {
 		s.controller = pace.New(pace.Config{})
@@ -212,20 +221,22 @@ func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 
 // maintain is called on the world's goroutine after wake. It logs a new state, opens the next carrier after one has closed, and requests spare ids.
 func (s *sealedCarrier) maintain() {
-	carrier := s.carriers.current()
-	switch {
-	case !s.conn.usable():
+	if !s.conn.usable() {
 		return
-	case s.opens > 0:
+	}
+	if s.opens > 0 {
 		s.beginOpened()
 		return
-	case carrier == nil:
+	}
+	carrier := s.carriers.current()
+	if carrier == nil {
 		return
 	}
 	state := carrier.State()
 	if state != s.state {
 		s.state = state
-		s.conn.world.logs.Guest(slog.LevelInfo, logs.Carried, s.conn.party(), "sealed carrier is "+state.String(), "conn", s.conn, "instance", s.instances.Newest())
+		s.conn.world.logs.Guest(slog.LevelInfo, logs.Carried, s.conn.party(), "sealed carrier is "+state.String(),
+			"conn", s.conn, "instance", s.instances.Newest())
 	}
 	if state == sealed.Open {
 		s.instances.Opened()
@@ -242,7 +253,8 @@ func (s *sealedCarrier) maintain() {
 	}
 }
 
-// openNext begins the next carrier, on a client, and tells the server. If it is too early for that, a timer wakes maintain.
+// openNext begins the next carrier on a client, and reports it to the server. If it is too early for that, a timer wakes maintain. On a server it
+// does nothing.
 func (s *sealedCarrier) openNext() {
 	if s.conn.server || !s.carriers.over() {
 		return
@@ -257,41 +269,65 @@ func (s *sealedCarrier) openNext() {
 	}
 }
 
-// control handles a message of the peer about carriers. It returns a violation, or nil.
+// control handles a message from the peer about carriers. It ignores a message about a carrier that has ended here, because the peer may have sent
+// it before it knew. It returns a violation if no honest peer sends this message now, and otherwise nil.
 func (s *sealedCarrier) control(m control.Sealed) *CloseError {
-	current, ok := s.instances.Has(m.Instance)
-	switch m.Kind {
-	case control.IDSealedOpen:
-		current, ok = true, s.conn.server && s.instances.MayOpen(m.Instance, time.Now())
-	case control.IDSealedIDs:
-		current, ok = s.instances.Given(m.Instance)
-	}
-	switch {
-	case !ok:
+	current, ok := s.admits(m)
+	if !ok {
 		return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(m.Kind), m.Instance, s.instances.Newest())
-	case !current: // that carrier had ended when the message arrived
+	}
+	if !current {
 		return nil
 	}
 	switch m.Kind {
 	case control.IDSealedOpen:
-		// maintain begins this carrier in the first Dispatch that finds the one before it ended; no tick waits for that end.
-		s.instances.Renew(m.Instance)
-		s.opens, s.owesIDs = m.Instance, false
-		s.attention.Store(true)
+		s.onOpen(m.Instance)
 	case control.IDSealedShut:
 		s.onShut()
 	case control.IDSealedAsk:
-		if s.owesIDs = s.opens > 0; !s.owesIDs { // otherwise they are sent once the carrier has begun
-			s.sendIDs()
-		}
+		s.onAsk()
 	case control.IDSealedIDs:
-		s.carriers.current().AddIDs(m.IDs...)
-		s.wake()
+		s.onIDs(m.IDs)
 	}
 	return nil
 }
 
-// beginOpened begins the carrier that the client has opened, if the one before it has ended. If not, its end wakes maintain again.
+// admits checks the instance that a message names. current is false if that instance has ended. ok is false if the message breaks the protocol: it
+// opens an instance that it may not open, has ids that this end has not requested, or is about an instance that has not begun.
+func (s *sealedCarrier) admits(m control.Sealed) (current, ok bool) {
+	switch m.Kind {
+	case control.IDSealedOpen:
+		return true, s.conn.server && s.instances.MayOpen(m.Instance, time.Now())
+	case control.IDSealedIDs:
+		return s.instances.Given(m.Instance)
+	}
+	return s.instances.Has(m.Instance)
+}
+
+// onOpen handles the client's request to open an instance. maintain starts this carrier in the first Dispatch after the previous one ends, so no tick
+// blocks on it.
+func (s *sealedCarrier) onOpen(instance uint32) {
+	s.instances.Renew(instance)
+	s.opens, s.owesIDs = instance, false
+	s.attention.Store(true)
+}
+
+// onAsk sends the spare ids that the peer has requested. If the carrier has not begun, beginOpened sends them.
+func (s *sealedCarrier) onAsk() {
+	s.owesIDs = s.opens > 0
+	if !s.owesIDs {
+		s.sendIDs()
+	}
+}
+
+// onIDs gives the newest carrier the spare ids that the peer has sent.
+func (s *sealedCarrier) onIDs(ids []sealed.ID) {
+	s.carriers.current().AddIDs(ids...)
+	s.wake()
+}
+
+// beginOpened starts the carrier that the client has opened, if the previous one has ended. If it has not, its end wakes maintain again. If there can
+// be no carrier, beginOpened answers SealedShut.
 func (s *sealedCarrier) beginOpened() {
 	if !s.carriers.over() {
 		return
@@ -312,7 +348,7 @@ func (s *sealedCarrier) beginOpened() {
 // onShut closes the newest carrier, which the peer has closed.
 func (s *sealedCarrier) onShut() {
 	s.instances.End(time.Now())
-	if s.opens > 0 { // it has not begun; the one before it, if any, is ending already
+	if s.opens > 0 { // the newest has not begun, and the previous one, if any, is ending already
 		s.opens = 0
 		return
 	}
@@ -330,32 +366,35 @@ func (s *sealedCarrier) sendIDs() {
 	s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, s.instances.Newest(), ids...))
 }
 
-// tellSealed logs, for a connection that has joined, if only one of its ends has Config.Sealed, and which end must set it.
+// tellSealed logs when only one end of a joined connection has set Config.Sealed, and names the end that must set it. It logs nothing if this end
+// has set it but the connection does not use QUIC.
 func tellSealed(c *Conn) {
-	if ours := c.world.config.Sealed; ours == c.peerSeals.Load() || ours && c.sealed == nil { // the last condition: it does not use QUIC
+	ours, theirs := c.world.config.Sealed, c.peerSeals.Load()
+	if ours == theirs || ours && c.sealed == nil {
 		return
 	}
-	here, there := c.world.role(), "server"
+	set, unset := c.world.role(), "server"
 	if c.server {
-		there = "client"
+		unset = "client"
 	}
-	if c.peerSeals.Load() {
-		here, there = there, here
+	if theirs {
+		set, unset = unset, set
 	}
-	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(), "QUIC carries all: the "+here+" has rpc.Config.Sealed, and the "+there+" has not; set it at both", "conn", c)
+	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(),
+		"QUIC carries everything: rpc.Config.Sealed is set on the "+set+" but not on the "+unset+"; set it on both", "conn", c)
 }
 
-// carriers are the sealed carriers of one connection. Only the newest is in use. All methods are safe for concurrent use.
+// carriers holds the sealed carriers of one connection. Only the newest is in use. All methods are safe for concurrent use.
 type carriers struct {
 	mu     sync.Mutex      // taken before the link's lock
 	newest *sealed.Carrier // nil = none has begun
 	closed bool            // the connection is closed: no other carrier is added
 	failed error           // why the last add failed: TLS has no keys
-	past   SealedStats     // counters of the carriers before the newest; its other fields are zero
-	retry  *time.Timer     // set by the first retryAfter; nil before
+	past   SealedStats     // counters of all carriers but the newest; its other fields are zero
+	retry  *time.Timer     // nil before the first retryAfter
 }
 
-// add makes a new carrier the newest. The one before must have ended. It returns nil if the connection is closed.
+// add makes a new carrier, which becomes the newest. The previous one must have ended. add returns nil and no error if the connection is closed.
 func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,7 +402,8 @@ func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *se
 		return nil, nil
 	}
 	carrier, err = sealed.NewCarrier(socket, config)
-	if s.failed = err; err != nil {
+	s.failed = err
+	if err != nil {
 		return nil, err
 	}
 	if s.newest != nil {
@@ -399,8 +439,8 @@ func (s *carriers) over() bool {
 	return carrier == nil || bell.Closed(carrier.Done())
 }
 
-// wait waits until the newest carrier, which has been closed, no longer uses the socket. A tick must not call it, because the carrier may take
-// another turn first, and wait for the socket in it.
+// wait waits until the newest carrier, which has been closed, no longer uses the socket. Don't call it from a tick: the carrier may take one more
+// turn first, and that turn may block on the socket.
 func (s *carriers) wait() {
 	if carrier := s.current(); carrier != nil {
 		<-carrier.Done()

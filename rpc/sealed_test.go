@@ -267,8 +267,8 @@ func TestSealedAtOneEnd(t *testing.T) {
 		server, client bool
 		says           string
 	}{
-		{true, false, "QUIC carries all: the server has rpc.Config.Sealed, and the client has not; set it at both"},
-		{false, true, "QUIC carries all: the client has rpc.Config.Sealed, and the server has not; set it at both"},
+		{true, false, "QUIC carries everything: rpc.Config.Sealed is set on the server but not on the client; set it on both"},
+		{false, true, "QUIC carries everything: rpc.Config.Sealed is set on the client but not on the server; set it on both"},
 		{false, false, ""},
 		{true, true, ""},
 	} {
@@ -283,7 +283,7 @@ func TestSealedAtOneEnd(t *testing.T) {
 			require.Contains(t, logs[1].String(), `msg=connected conn.id=1 conn.addr=`+n.ends[0].RemoteAddr().String()+" conn.local="+local.String())
 			for i := range logs {
 				if row.says == "" {
-					require.NotContains(t, logs[i].String(), "QUIC carries all")
+					require.NotContains(t, logs[i].String(), "QUIC carries everything")
 					continue
 				}
 				require.Equal(t, 1, strings.Count(logs[i].String(), row.says), "%s", &logs[i])
