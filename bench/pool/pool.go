@@ -1,4 +1,4 @@
-// Package pool runs jobs in worker processes, as many at once as do not disturb each other.
+// Package pool runs jobs in worker processes, as many at once as can run without disturbing each other.
 package pool
 
 import (
