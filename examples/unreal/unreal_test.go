@@ -17,7 +17,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// virtual is a network in virtual time.
+// A virtual is a network in virtual time.
 type virtual struct{ *rpctest.Network }
 
 func (v virtual) join(w *rpc.World) error {
@@ -27,7 +27,7 @@ func (v virtual) join(w *rpc.World) error {
 
 func (v virtual) until(limit time.Duration, done func() bool) bool { return v.Until(limit, done) }
 
-// onStage runs a test with a server and one client, which may be followed by others.
+// onStage runs a test with a server and one client, which others may follow.
 func onStage(t *testing.T, weather emulation.Settings, fn func(t *testing.T, s *stage)) {
 	rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
 		server := newServer(rpc.Config{})
@@ -38,7 +38,7 @@ func onStage(t *testing.T, weather emulation.Settings, fn func(t *testing.T, s *
 	})
 }
 
-// TestOneBigRPCIsRefused: the caller hears it, nothing arrives, and the connection lives.
+// TestOneBigRPCIsRefused: the caller gets an error, nothing arrives, and the connection stays open.
 func TestOneBigRPCIsRefused(t *testing.T) {
 	onStage(t, rpctest.Off, func(t *testing.T, s *stage) {
 		err := s.mode.sendAtOnce(s.server.controller())
@@ -51,7 +51,7 @@ func TestOneBigRPCIsRefused(t *testing.T) {
 	})
 }
 
-// TestLoopOverflows: eight or nine of the RPCs fit. Both ends know why it ended, and which RPCs were in the buffer.
+// TestLoopOverflows: eight or nine of the RPCs fit. Both ends know why the connection has ended, and which RPCs were in the buffer.
 func TestLoopOverflows(t *testing.T) {
 	onStage(t, rpctest.Off, func(t *testing.T, s *stage) {
 		sent, err := s.overflow()
@@ -71,7 +71,7 @@ func TestLoopOverflows(t *testing.T) {
 	})
 }
 
-// TestTickActor: all arrives in order, is told once, and the buffer was never more than half full and one RPC.
+// TestTickActor: everything arrives in order, its end is reported once, and the buffer was never fuller than half and one RPC.
 func TestTickActor(t *testing.T) {
 	for name, weather := range map[string]emulation.Settings{"Off": rpctest.Off, "Bad": rpctest.Bad} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestInnerArrays(t *testing.T) {
 	})
 }
 
-// TestJoinTrustsNoCount of the other end.
+// TestJoinTrustsNoCount: join does not trust a count of the other end.
 func TestJoinTrustsNoCount(t *testing.T) {
 	require.Equal(t, []BoundedStruct{{ID: 1, Inner: []float32{5}}, {ID: 2, Inner: []float32{}}},
 		join([]Struct{{1, 1<<32 - 1}, {2, 3}}, []float32{5}))
@@ -132,7 +132,7 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestUploadHasAnEnd: who sends more than ServerReceiveData_Validate lets pass is thrown out.
+// TestUploadHasAnEnd: a client that sends more than ServerReceiveData_Validate allows is disconnected.
 func TestUploadHasAnEnd(t *testing.T) {
 	onStage(t, rpctest.Off, func(t *testing.T, s *stage) {
 		s.mode.data = makeData(2*elements + 1)
@@ -142,7 +142,7 @@ func TestUploadHasAnEnd(t *testing.T) {
 	})
 }
 
-// TestStory plays what main does, over loopback, and tells it in lines that a terminal has room for.
+// TestStory plays what main does, over loopback, and prints it in lines that fit a terminal.
 func TestStory(t *testing.T) {
 	var told bytes.Buffer
 	require.NoError(t, play(&told, rpctest.Off))

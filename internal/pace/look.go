@@ -181,7 +181,7 @@ const (
 type looks struct {
 	pause      int     // how many rounds of Cruise precede the next look
 	extra      float64 // by how much the next look's gain is to exceed 1, within look.least and look.most
-	inVain     bool    // the last look found nothing, and every round since had a queue of next to nothing: a new look need not hurry
+	inVain     bool    // the last look found nothing, and every round since had next to no queue: a new look need not hurry
 	shallow    bool    // the last look met loss instead of a queue: the path drops what exceeds its rate
 	payingBack bool    // the present Drain follows a look that has made no queue above twice the target
 	fitting    fitting

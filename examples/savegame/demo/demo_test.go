@@ -38,7 +38,7 @@ func requireSane(t *testing.T, r *Report, size int64, clients int) {
 	require.LessOrEqual(t, r.Jain, 1+1e-9)
 }
 
-// Each carrier moves contents by each backend, over the loopback and over a link.
+// Each carrier moves contents with each backend, over the loopback and over a link.
 func TestCarriersAndBackends(t *testing.T) {
 	links := map[string]netsim.Config{"loopback": {}, "link": {Delay: 5 * time.Millisecond, Loss: 0.01, Rate: 50e6, Seed: 1}}
 	backends := map[string]stream.Backend{"window": stream.Window{}, "slices": stream.Slices{}}
@@ -65,7 +65,7 @@ func demo(t *testing.T, o Options) *Report {
 	return r
 }
 
-// Clients share one bottleneck: together they take as long as it needs for what all of them sent.
+// Clients share one bottleneck: together they take as long as it needs for what all of them have sent.
 func TestClientsShareTheBottleneck(t *testing.T) {
 	testkit.TempDir(t)
 	const clients, size = 3, 400_000

@@ -20,7 +20,7 @@ import (
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
-// dialTo is a client of a server that does what welcome says to whoever has joined.
+// dialTo returns a client of a server that calls welcome for each client that has joined.
 func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 	t.Helper()
 	world, err := rpc.NewWorld(rpc.Config{Classes: []*rpc.Class{Class}, Sealed: true, OnConnect: welcome})
@@ -46,7 +46,7 @@ func dialTo(t *testing.T, welcome func(w *rpc.World, c *rpc.Conn)) *Client {
 	return client
 }
 
-// TestServerWithManyDesks: the client takes the first one, and the others do not hang its world.
+// TestServerWithManyDesks: the client uses the first one, and the others do not block its world.
 func TestServerWithManyDesks(t *testing.T) {
 	client := dialTo(t, func(w *rpc.World, c *rpc.Conn) {
 		for range 20 {
@@ -69,7 +69,7 @@ func TestServerWithManyDesks(t *testing.T) {
 	}
 }
 
-// Lists had no end where the server gave them none.
+// Lists had no end if the server gave them none.
 func TestListsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 	client := dialTo(t, func(w *rpc.World, c *rpc.Conn) {
 		_, err := w.Spawn(Class, c)
@@ -88,7 +88,7 @@ func (h *host) peer() (p *stream.Peer) {
 	return p
 }
 
-// TestWhatEndedBeforeItWasTaken: all that is said may be there, and its end, before anybody waits for it.
+// TestWhatEndedBeforeItWasTaken: everything that is sent, and its end, may be there before anybody waits for it.
 func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
@@ -100,7 +100,8 @@ func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	require.Empty(t, b)
 }
 
-// TestChunksThatFailEndTheirBlob before the context of the request ends: an open one counts among those that a connection may have.
+// TestChunksThatFailEndTheirBlob: their blob ends before the context of the request does, because an open one counts among those that a
+// connection may have.
 func TestChunksThatFailEndTheirBlob(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()

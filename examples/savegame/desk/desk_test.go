@@ -117,7 +117,7 @@ func (h *host) dial() *Client {
 	return c
 }
 
-// persist does what may have to be done again over a new connection.
+// persist does something that may have to be done again over a new connection.
 func (h *host) persist(c **Client, do func() error) (err error) {
 	for {
 		if *c == nil {
@@ -315,7 +315,7 @@ func (h *host) requireRefused(token string, reason error) {
 	require.False(h.t, Transient(err))
 }
 
-// Wrong codes are wrong logins, which package rpc lets nobody try without end.
+// Wrong codes are wrong logins, which package rpc lets nobody try without limit.
 func TestCodesAreNotGuessed(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	require.NoError(t, os.Remove(h.tokens))
@@ -346,7 +346,7 @@ func TestRevokedToken(t *testing.T) {
 	require.ErrorContains(t, err, "unknown token")
 }
 
-// slow is a store whose gets and puts of chunks wait.
+// A slow is a store whose gets and puts of chunks wait.
 type slow struct {
 	store.Store
 	entered chan struct{}
@@ -393,7 +393,7 @@ func TestDrain(t *testing.T) {
 	<-drained
 }
 
-// TestInterruptedPut: what arrived before is not sent again, and nothing that was given up keeps on running.
+// TestInterruptedPut: what has arrived before is not sent again, and nothing that was abandoned keeps running.
 func TestInterruptedPut(t *testing.T) {
 	s := &slow{entered: make(chan struct{}, 1), goOn: make(chan struct{})}
 	h := newHost(t, versions.Config{}, func(inner store.Store) store.Store { s.Store = inner; return s })
@@ -415,7 +415,7 @@ func TestInterruptedPut(t *testing.T) {
 	require.Less(t, again.Sent, again.Chunks)
 }
 
-// framed is what a talk says of a chunk.
+// framed returns what a talk sends for a chunk.
 func framed(packed []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(packed))), packed...)
 }
@@ -478,7 +478,7 @@ func TestChangedWhilePut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A store that loses or damages a chunk is found out by the next get, and mended by the next put of the content.
+// A store that loses or damages a chunk is noticed by the next get, and repaired by the next put of the content.
 func TestLostAndDamagedChunks(t *testing.T) {
 	for name, spoil := range map[string]func(s store.Store, key string) error{
 		"lost": func(s store.Store, key string) error { return s.Delete(t.Context(), key) },
@@ -517,8 +517,8 @@ func TestLostAndDamagedChunks(t *testing.T) {
 
 const crowd = 50
 
-// TestCrowd: fifty clients with one token put ten saves each. As the program does they come again when the connection is lost: where
-// fifty ends share two cores with other work, one may be silent for longer than the other waits.
+// TestCrowd: fifty clients with one token put ten saves each. As the program does they connect again if the connection is lost: if fifty ends
+// share two cores with other work, one may be silent for longer than the other waits.
 func TestCrowd(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	clients := make([]*Client, crowd)
@@ -559,7 +559,7 @@ func TestTransient(t *testing.T) {
 	}
 }
 
-// A user who announces manifests, or asks for them, and stalls is in nobody else's way.
+// A user who announces manifests, or requests them, and stalls delays nobody else.
 func TestOneUserTakesNotAllMemory(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	alice := h.dial()
@@ -588,7 +588,7 @@ func TestOneUserTakesNotAllMemory(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestWhoLeavesIsNoError: the log of a server shows no errors for what clients break off.
+// TestWhoLeavesIsNoError: the log of a server shows no errors for what clients interrupt.
 func TestWhoLeavesIsNoError(t *testing.T) {
 	var log bytes.Buffer
 	k := &clerk{log: slog.New(slog.NewTextHandler(&log, nil)), share: &share{idle: rate.NewLimiter(rate.Inf, 0)}}

@@ -14,7 +14,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// ledger is what was acknowledged: the content of each version.
+// A ledger is what was acknowledged: the content of each version.
 type ledger struct {
 	mu       sync.Mutex
 	versions map[string]map[int][]byte
@@ -32,7 +32,7 @@ func (l *ledger) acknowledged(v versions.Version, content []byte) {
 	l.versions[v.Name][v.Number] = content
 }
 
-// require asserts that everything acknowledged is there, and that everything that is there is whole.
+// require asserts that everything acknowledged is there, and that everything that is there is complete.
 func (l *ledger) require(t *testing.T, h *host) versions.Report {
 	report, err := h.all.Check(t.Context(), false)
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func (l *ledger) require(t *testing.T, h *host) versions.Report {
 	return report
 }
 
-// inhabit puts versions of a save until an error is none to try again after, or all are put.
+// inhabit puts versions of a save until an error is not one after which to try again, or until all are put.
 func (l *ledger) inhabit(t *testing.T, c *Client, r *rand.Rand, name string, puts int, again func(error) bool) {
 	for range puts {
 		content := append(noise(uint64(r.IntN(3)), 200_000), noise(r.Uint64(), r.IntN(300_000))...)
@@ -63,7 +63,7 @@ func (l *ledger) inhabit(t *testing.T, c *Client, r *rand.Rand, name string, put
 	}
 }
 
-// TestFailingStore: one call of the store in twenty fails, and who is told of it tries again.
+// TestFailingStore: one call of the store in twenty fails, and clients that are told so try again.
 func TestFailingStore(t *testing.T) {
 	failing := storetest.NewFailing(storetest.NewMemory(nil), testkit.Rand(t), 0)
 	h := newHost(t, versions.Config{}, func(store.Store) store.Store { return failing })
@@ -111,7 +111,7 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestFullDisk: who is refused leaves room for others.
+// TestFullDisk: clients that are refused leave room for others.
 func TestFullDisk(t *testing.T) {
 	h := newHost(t, versions.Config{}, func(store.Store) store.Store {
 		return &storetest.Small{Store: storetest.NewMemory(nil), Space: 1 << 20}

@@ -24,7 +24,7 @@ import (
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
-// asking is a request that goes on, and what a test says beside.
+// An asking is a request that runs, and what a test sends beside it.
 type asking[R any] struct {
 	*pieces.Talk
 	ctx         context.Context // of what is said
@@ -55,12 +55,12 @@ func startAsking[A, R any](ctx context.Context, c *Client, r *rpc.Request[A, R],
 	return q
 }
 
-// options are those of a blob that is said.
+// options are the options of a blob that is sent.
 func (q *asking[R]) options(blob string) []stream.Option {
 	return []stream.Option{stream.Name(q.Name + " " + blob), stream.Hash(stream.NoDigest)}
 }
 
-// wait ends what is said, for that reason, and returns what comes of the request.
+// wait ends what is sent, with that reason, and returns the result of the request.
 func (q *asking[R]) wait(err error) (R, error) {
 	q.cause = err
 	close(q.over)
@@ -68,7 +68,7 @@ func (q *asking[R]) wait(err error) (R, error) {
 	return q.answer, q.err
 }
 
-// The manifest of a put that was refused was never taken, and when there were four the next one never began.
+// The manifest of a put that was refused was never read, and when there were four the next one never began.
 func TestRefusedPutsAreInNobodysWay(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	_, err := put(t, c, versions.Request{}, []byte("first"))
@@ -81,7 +81,7 @@ func TestRefusedPutsAreInNobodysWay(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// hanging is a store that does not answer.
+// A hanging is a store that does not answer.
 type hanging struct {
 	store.Store
 	answer chan struct{}
@@ -92,7 +92,7 @@ func (s *hanging) List(ctx context.Context, dir string) iter.Seq2[store.Object, 
 	return s.Store.List(ctx, dir)
 }
 
-// Whatever a client asked for was begun, a thousand of them.
+// Whatever a client requested was begun, even a thousand requests.
 func TestJobsOfAClientAreBounded(t *testing.T) {
 	hangs := &hanging{answer: make(chan struct{})}
 	c := newHost(t, versions.Config{}, func(s store.Store) store.Store { hangs.Store = s; return hangs }).dial()
@@ -116,8 +116,8 @@ func TestJobsOfAClientAreBounded(t *testing.T) {
 	}
 }
 
-// A put's manifest counted no more once its chunks were there, and stayed in memory until the disk had it: who sent manifests faster than that writes
-// them had as many of 32 MiB in memory as there may be requests.
+// A put's manifest no longer counted once its chunks were there, but stayed in memory until the disk had it: a client that sent manifests faster
+// than the disk writes them had as many of 32 MiB in memory as there may be requests.
 func TestManifestsCountUntilTheyAreStored(t *testing.T) {
 	disk := &slow{entered: make(chan struct{}, 100), goOn: make(chan struct{})}
 	h := newHost(t, versions.Config{}, func(s store.Store) store.Store { disk.Store = s; return disk })
@@ -157,7 +157,7 @@ func putManifest(t *testing.T, c *Client, name string, b []byte) error {
 	return err
 }
 
-// A list takes as many requests as it has pages.
+// A list makes as many requests as it has pages.
 func TestPages(t *testing.T) {
 	const saves = 2*mostListed + 1
 	h := newHost(t, versions.Config{}, nil)
@@ -193,7 +193,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Four gets of a save of one chunk had the server hold 32 MiB each that a client sent as a bitmap of it.
+// Four gets of a save of one chunk made the server hold 32 MiB for each, which a client sent as a bitmap of it.
 func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	_, err := put(t, c, versions.Request{}, noise(1, 1000))
@@ -208,7 +208,7 @@ func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	require.ErrorIs(t, err, pieces.ErrViolation, "two bytes for one chunk")
 }
 
-// A manifest beyond the limit was refused for now, and clients sent it again and again.
+// A manifest beyond the limit was refused as if for now, and clients sent it again and again.
 func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	n := c.next()
@@ -263,8 +263,8 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 	}
 }
 
-// A put had the server take 512 KiB for a chunk that was announced and never sent, or that its store was slow to take, however many a user
-// had of them: 2 MiB for each connection by a few bytes.
+// A put made the server take 512 KiB for a chunk that was announced and never sent, or that its store was slow to take, however many a user had
+// of them: 2 MiB for each connection by a few bytes.
 func TestAnnouncedChunksAreBounded(t *testing.T) {
 	const conns, puts, most = 4, 4, 4 // puts of a connection: as many streams as it may send at once
 	h := newHost(t, versions.Config{}, nil)
@@ -323,7 +323,7 @@ func beginPut(ctx context.Context, t *testing.T, c *Client, seed uint64) *asking
 	return q
 }
 
-// announceChunk sends no more of the chunk than its size.
+// announceChunk sends nothing of the chunk but its size.
 func announceChunk(t *testing.T, q *asking[Made]) {
 	out, err := talks.Create(q.Peer, q.options("pieces")...)
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// late is a store that takes a while to put an object, as a busy disk, or a bucket.
+// A late is a store that takes some time to put an object, as a busy disk or a bucket does.
 type late struct {
 	store.Store
 	by time.Duration
@@ -38,8 +38,8 @@ func (l late) Start(ctx context.Context, key string, data []byte) (wait func() e
 	}, nil
 }
 
-// Over 100 Mbit/s with a round trip of 50 ms, of which 1 % is lost each way, a put and a get make use of the link, also beside a
-// store that takes a while for each chunk. Time is virtual: neither computing nor the disk takes any.
+// Over 100 Mbit/s with a round trip of 50 ms and 1 % lost each way, a put and a get use the link, even beside a store that takes some time for
+// each chunk. Time is virtual: neither computing nor the disk takes any.
 func TestLossyLink(t *testing.T) {
 	text := make([]byte, cdc.AverageChunk) // the coders' goroutines belong to no bubble: all tests share them
 	_, err := cdc.Unpack(nil, cdc.Pack(cdc.Pack(nil, noise(1, cdc.MaxChunk))[:0], text), cdc.Chunk{Digest: cdc.Sum(text), Size: uint32(len(text))})

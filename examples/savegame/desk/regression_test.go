@@ -24,7 +24,7 @@ import (
 	"github.com/quivernet/quiver/rpc/users"
 )
 
-// Who had a code when his token was revoked came in again by it.
+// A client that had a code when its token was revoked could connect again with it.
 func TestCodesOfARevokedToken(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -43,7 +43,8 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	h.requireRefused(users.ByCode(code, strings.Repeat("t", 16), "pc"), users.ErrCode)
 }
 
-// A machine that came by a code between a look at the token file and what was done after it was sent away: its token was new, not revoked.
+// A machine that got a token by a code between a look at the token file and what was done after it was disconnected: its token was new, not
+// revoked.
 func TestNewTokensAreNotRevoked(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -91,8 +92,8 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	})
 }
 
-// Each new connection had twenty lines of its own, so that who came again and again, or by many at once, wrote a thousand a second. So did who
-// restored what is there: 50 a second over each connection.
+// Each new connection had twenty lines of its own, so a client that connected again and again, or many times at once, wrote a thousand a second.
+// So did one that restored what is there: 50 a second over each connection.
 func TestNewConnectionsHaveNoNewLines(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	var log testkit.Log
@@ -125,7 +126,7 @@ func TestNewConnectionsHaveNoNewLines(t *testing.T) {
 	require.Len(t, log.With("user=bob"), 1, "others have theirs")
 }
 
-// As many chunks of a user's puts as had buffers were verified at once, on all processors: at 600 KB/s chunks of 512 KiB that are all zeros, and come
+// As many chunks of a user's puts as had buffers were verified at once, on all processors: at 600 KB/s, chunks of 512 KiB zeros, which are sent
 // as a hundred bytes, keep one busy.
 func TestOneUserTakesNotAllProcessors(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
@@ -155,7 +156,7 @@ func TestOneUserTakesNotAllProcessors(t *testing.T) {
 	require.Equal(t, 1<<20, <-getting)
 }
 
-// Four users who announced manifests of 32 MiB, and sent none, had all others' puts, gets and lists refused for as long as they liked.
+// Four users who announced manifests of 32 MiB, and sent none, caused all others' puts, gets and lists to be refused for as long as they liked.
 func TestFourUsersTakeNotAllMemory(t *testing.T) {
 	m := memory{of: make(map[string]*share)}
 	for i := range manifestMemory / userMemory {
@@ -175,7 +176,7 @@ func TestFourUsersTakeNotAllMemory(t *testing.T) {
 	require.NoError(t, m.take("alice", userMemory/2))
 }
 
-// A client was told where on the server's disk its save was to be.
+// A client was told where on the server's disk its save was to be stored.
 func TestRefusalsNameNoFileOfTheServer(t *testing.T) {
 	no := &fs.PathError{Op: "write", Path: "/srv/saves/alice", Err: syscall.ENOSPC}
 	for _, err := range []error{no, fmt.Errorf("storing: %w", no), fmt.Errorf("%w: %w", &versions.Full{Setting: "disk"}, no)} {
@@ -185,7 +186,7 @@ func TestRefusalsNameNoFileOfTheServer(t *testing.T) {
 	require.ErrorContains(t, refuse(fmt.Errorf("storing: %w", &versions.Full{Setting: "quota"})), "quota exceeded")
 }
 
-// A user who connected from a few addresses, or had a few tokens, took all places of the server by connections that asked for nothing.
+// A user who connected from a few addresses, or had a few tokens, used up all connections of the server by ones that requested nothing.
 func TestOneUserTakesNotAllConnections(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	h.server.conns = 2
@@ -213,7 +214,7 @@ func TestOneUserTakesNotAllConnections(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// Programs that say other things beside the same requests could not tell each other so.
+// Programs that send other things beside the same requests could not tell each other so.
 func TestAnotherProtocolIsRefusedAtOnce(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	w, _, err := newWorld(nil, rpc.Config{Token: []byte(h.config.Token), Sealed: true})

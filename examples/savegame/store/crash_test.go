@@ -17,7 +17,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// world is a store that is killed, and what must be in it.
+// A world is a store that is killed, and what must be in it.
 type world struct {
 	t     *testing.T
 	r     *rand.Rand
@@ -41,7 +41,7 @@ func (w *world) open() {
 	w.store = s
 }
 
-// operate does something at random, and notes what must be there afterwards.
+// operate does something at random, and records what must be there afterwards.
 func (w *world) operate() {
 	key := fmt.Sprintf("%c/%c/%d", 'a'+w.r.IntN(2), 'a'+w.r.IntN(2), w.r.IntN(4))
 	if w.r.IntN(3) == 0 {
@@ -62,7 +62,7 @@ func (w *world) operate() {
 	}
 }
 
-// put notes what a put was answered.
+// put records what a put has returned.
 func (w *world) put(key string, data []byte, err error) {
 	_, had := w.there[key]
 	switch {
@@ -90,7 +90,7 @@ func (w *world) delete(key string) {
 	delete(w.there, key)
 }
 
-// check compares what is there with what must be, and learns what became of what was not answered.
+// check compares what is there with what must be, and records what happened to calls without an answer.
 func (w *world) check() {
 	for o, err := range w.store.List(w.t.Context(), "") {
 		require.NoError(w.t, err)
@@ -110,7 +110,7 @@ func (w *world) check() {
 	require.Equal(w.t, want, keys(w.t, w.store, ""))
 }
 
-// Whenever the power is cut or the process killed, everything acknowledged is there and whole, and nothing else is.
+// Whenever the power is cut or the process killed, everything acknowledged is there and complete, and nothing else is.
 func TestPowerCutAtEveryPoint(t *testing.T) {
 	seed := testkit.Seed(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file that the system does not make is an error of those whose objects it was for, one or several, and of nobody else.
+// If a file cannot be created, that is an error of the puts whose objects it was for, one or several, and of no others.
 func TestPutWhereNoFileCanBeMade(t *testing.T) {
 	dir, ctx := t.TempDir(), context.Background()
 	f, err := Open(dir)

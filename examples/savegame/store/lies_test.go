@@ -28,7 +28,7 @@ func zipOf(t *testing.T, method uint16) []byte {
 	return b.Bytes()
 }
 
-// withZip64 makes the only record of an archive's directory have a 64-bit size, and an offset if it is not 0.
+// withZip64 gives the only record of an archive's directory a 64-bit size, and an offset if it is not 0.
 func withZip64(b []byte, size, offset uint64) []byte {
 	i := bytes.Index(b, []byte("PK\x01\x02"))
 	e := bytes.Index(b, []byte("PK\x05\x06"))
@@ -80,7 +80,7 @@ func TestPacksThatLie(t *testing.T) {
 	}
 }
 
-// badSectors is a file system that opens packs, and fails to read them.
+// A badSectors is a file system that opens packs, and fails to read them.
 type badSectors struct {
 	store.Files
 	with error
@@ -103,7 +103,7 @@ func (f badFile) ReadAt([]byte, int64) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: "a pack", Err: f.with}
 }
 
-// TestABadSectorCostsOnePack, and not the folder that it is in.
+// TestABadSectorCostsOnePack: a bad sector costs one pack, and not the folder that it is in.
 func TestABadSectorCostsOnePack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, files, _ := packed(t)
@@ -116,7 +116,7 @@ func TestABadSectorCostsOnePack(t *testing.T) {
 	})
 }
 
-// badInode is a file system that does not even tell of packs how large they are.
+// A badInode is a file system that cannot even report how large packs are.
 type badInode struct{ store.Files }
 
 func (b badInode) Stat(name string) (fs.FileInfo, error) {

@@ -24,7 +24,7 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// gated is a file system on which nothing new is made while its gate is closed.
+// A gated is a file system in which nothing new is created while its gate is closed.
 type gated struct {
 	store.Files
 
@@ -62,8 +62,8 @@ func (g *gated) set(gate chan struct{}) {
 	g.gate = gate
 }
 
-// putTogether puts objects while another one, first, is made durable, so that they are put in one batch, and returns their errors and its.
-// It runs in a bubble.
+// putTogether puts objects while another one, first, is made durable, so that they are put in one batch, and returns their errors and that of
+// first. It runs in a bubble.
 func putTogether(ctx context.Context, s *store.Folder, files *gated, first string, data map[string][]byte) map[string]error {
 	errs := make(map[string]error)
 	type answer struct {
@@ -98,7 +98,7 @@ func sortedKeys[V any](m map[string]V) (keys []string) {
 	return keys
 }
 
-// some are objects of a folder a, but for one that is put first.
+// some are objects of a folder a, except one that is put first.
 func some(n int) map[string][]byte {
 	data := map[string][]byte{"first": []byte("first")}
 	for i := range n {
@@ -209,14 +209,14 @@ func TestDeletedPartOfAPack(t *testing.T) {
 	})
 }
 
-// unreadable is a file system of which no file can be read.
+// An unreadable is a file system of which no file can be read.
 type unreadable struct{ store.Files }
 
 func (u unreadable) Open(name string) (store.OpenFile, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 }
 
-// What cannot be read now may be good: nobody says that it is not there.
+// What cannot be read now may be good, so it is not reported as missing.
 func TestPackThatCanNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, files, _ := packed(t)
@@ -225,7 +225,7 @@ func TestPackThatCanNotBeRead(t *testing.T) {
 	})
 }
 
-// full is a file system that has room for a hundred bytes more at a time.
+// A full is a file system that has room for a hundred bytes more at a time.
 type full struct{ store.Files }
 
 func (f full) Create(name string) (store.File, error) {
@@ -242,7 +242,7 @@ func (f fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// What has no room was put by nobody, and leaves nothing behind.
+// What has no room does not exist, and leaves nothing behind.
 func TestPackThatHasNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, size := range map[string]int{"its end": 0, "an object": 2 << 20} {
@@ -294,7 +294,7 @@ func TestPackIsAnArchiveThatOthersRead(t *testing.T) {
 	})
 }
 
-// What a damaged pack had is missing, and may be put again. The pack stays, and is listed under its own name.
+// What a damaged pack contained is missing, and may be put again. The pack stays, and is listed under its own name.
 func TestDamagedPack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, name := onDisk(t)
@@ -310,8 +310,8 @@ func TestDamagedPack(t *testing.T) {
 	})
 }
 
-// TestPackOfManyBlocks: what is begun one after the other is read as it was put, also from a disk that takes whole blocks past its pages, and its
-// bytes are the caller's again at once.
+// TestPackOfManyBlocks: what is begun one after the other is read as it was put, even from a disk that takes whole blocks past its pages, and the
+// caller may change its bytes at once.
 func TestPackOfManyBlocks(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(dir)
@@ -362,7 +362,7 @@ func TestPackThatVanishes(t *testing.T) {
 	})
 }
 
-// What is in a pack was no file that is in the way, and so became a folder.
+// An object in a pack was not considered a file that is in the way, and so its key became a folder.
 func TestWhatIsInAPackIsNoFolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, data := packed(t)
@@ -373,7 +373,7 @@ func TestWhatIsInAPackIsNoFolder(t *testing.T) {
 	})
 }
 
-// crammed is a file system that has room for one more file for each that is removed or replaced.
+// A crammed is a file system that has room for one more file for each that is removed or replaced.
 type crammed struct {
 	store.Files
 	room int
@@ -402,7 +402,7 @@ func (c *crammed) Remove(name string) error {
 	return err
 }
 
-// On a full disk what stays of a pack had no room, though other packs went as a whole.
+// On a full disk what remains of a pack had no room, although other packs were deleted as a whole.
 func TestAFullDiskLosesWholePacksFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := &gated{Files: storetest.NewForgetful(nil)}
@@ -421,7 +421,7 @@ func TestAFullDiskLosesWholePacksFirst(t *testing.T) {
 	})
 }
 
-// Who deleted an object of each of many packs kept all puts waiting until 32 of them were written again, of 8 MiB each at least.
+// A Delete of an object of each of many packs delayed all puts until 32 of them were written again, of 8 MiB each at least.
 func TestPutsGoBetweenPacksThatAreWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := &gated{Files: storetest.NewForgetful(nil)}

@@ -90,7 +90,7 @@ func TestListIsOfAFolderInOrder(t *testing.T) {
 	})
 }
 
-// Two puts of one key conflict by construction: that is how versions never overwrite each other.
+// Two puts of one key conflict by construction: that is why versions never overwrite each other.
 func TestOnePutOfAKeyWins(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		for round := range 20 {
@@ -113,8 +113,8 @@ func TestOnePutOfAKeyWins(t *testing.T) {
 	})
 }
 
-// TestPutOfWhatIsThereBesideOthers: who finds that an object is there leaves a batch which is committed meanwhile, for the others or for nobody.
-// The committing goroutine looked at the keys of the batch before all had left.
+// TestPutOfWhatIsThereBesideOthers: a put that finds that its object exists leaves a batch which is committed meanwhile, for the others or for
+// none. The committing goroutine looked at the keys of the batch before all had left.
 func TestPutOfWhatIsThereBesideOthers(t *testing.T) {
 	s := storetest.NewMemory(nil)
 	require.NoError(t, s.Put(t.Context(), "a/there", nil))

@@ -9,7 +9,7 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// What a manifest announces and nobody sends was remembered for an hour, and 64 MiB of it took 350 MB.
+// What a manifest announced and nobody sent was remembered for an hour, and 64 MiB of it took 350 MB.
 func TestAbandonedPutIsForgotten(t *testing.T) {
 	p := newPlace(t, Config{Quota: 1 << 20})
 	u := p.user("alice")

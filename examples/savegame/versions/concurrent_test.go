@@ -14,10 +14,10 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// Whatever is put, read and deleted while Collect runs without any grace: nothing that is referred to goes.
+// Whatever is put, read and deleted while Collect runs without any grace, nothing that is referred to is deleted.
 func TestCollectBesidePuts(t *testing.T) { collectBesidePuts(t, 0) }
 
-// So it is where one call of the store in twenty fails, and the store is read again while puts and gets run.
+// The same holds if one call of the store in twenty fails, and the store is read again while puts and gets run.
 func TestCollectBesidePutsOnAFailingStore(t *testing.T) { collectBesidePuts(t, 20) }
 
 func collectBesidePuts(t *testing.T, one int) {

@@ -17,7 +17,8 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// allocated returns how many bytes a run of do allocates, which stands for its work: what is looked at there is copied, sorted or noted in maps.
+// allocated returns how many bytes a run of do allocates, as a measure of its work: what is looked at there is copied, sorted or recorded in
+// maps.
 func allocated(do func()) int {
 	const runs = 10
 	var before, after runtime.MemStats
@@ -30,8 +31,8 @@ func allocated(do func()) int {
 	return int(after.TotalAlloc-before.TotalAlloc) / runs
 }
 
-// Each get parsed the manifest anew, before the memory for it was asked for, and all other users waited for their turn to parse: a quarter of a
-// second and 355 MB of garbage for a request of 50 bytes, of a version that holds a million empty files and no chunk.
+// Each get parsed the manifest again, before the memory for it was reserved, and all other users waited for their turn to parse: a quarter of a
+// second and 355 MB of garbage for a request of 50 bytes, for a version that holds a million empty files and no chunk.
 func TestOpenDoesNotParse(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -50,8 +51,8 @@ func TestOpenDoesNotParse(t *testing.T) {
 	p.requireContent(u, "world", 0, s)
 }
 
-// Manifests are parsed one at a time, and who sent several at once of a million folders each had all others wait for every one of them: four of
-// one user had the puts of others take a second.
+// Manifests are parsed one at a time, and a user that sent several at once of a million folders each made all others wait for every one of them:
+// four of one user delayed the puts of others by a second.
 func TestOneUserTakesOneTurnToParse(t *testing.T) {
 	p := newPlace(t, Config{})
 	alice, bob := p.user("alice"), p.user("bob")
@@ -85,7 +86,7 @@ func TestOneUserTakesOneTurnToParse(t *testing.T) {
 	}
 }
 
-// Puts that were given up kept their manifests while they waited for one that the store was slow with.
+// Puts that were abandoned kept their manifests while they waited for one that the store was slow with.
 func TestAbandonedPutsKeepNoManifest(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, s := p.user("alice"), saveOf(noise(1, cdc.MaxChunk))
@@ -113,7 +114,7 @@ func TestAbandonedPutsKeepNoManifest(t *testing.T) {
 	<-ended
 }
 
-// Each page of a list sorted the names of all saves: 21 ms for a request of 30 bytes where there are 100,000.
+// Each page of a list sorted the names of all saves: 21 ms for a request of 30 bytes if there are 100,000.
 func TestPagesDoNotSortAllNames(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -140,8 +141,9 @@ func TestPagesDoNotSortAllNames(t *testing.T) {
 	}
 }
 
-// Who asked for an edit and canceled it at once had nobody know whether it was done, and all that the user has read from the store for the next
-// request: 140 ms for two requests of 100 bytes where there are 20,000 chunks, while all others wait for a lock that the reading holds.
+// After a request for an edit that was canceled at once it was unknown whether it was done, and everything that the user has was read from the
+// store for the next request: 140 ms for two requests of 100 bytes if there are 20,000 chunks, while all others wait for a lock that the reading
+// holds.
 func TestCanceledEditsHaveNothingRead(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -170,7 +172,7 @@ func TestCanceledEditsHaveNothingRead(t *testing.T) {
 	require.Len(t, history, 2)
 }
 
-// Of a save with 5,000 conflicts that were kept within seconds, a put that keeps one more tried 5,000 names, and did so when it began and when it
+// For a save with 5,000 conflicts that were kept within seconds, a put that keeps one more tried 5,000 names, both when it began and when it
 // ended: 6 ms for a request of 200 bytes, and more with each.
 func TestKeptConflictsDoNotTryAllNames(t *testing.T) {
 	p := newPlace(t, Config{})
@@ -190,7 +192,8 @@ func TestKeptConflictsDoNotTryAllNames(t *testing.T) {
 	require.Empty(t, u.names[name])
 }
 
-// A put that was abandoned had all chunks of all versions looked at: 154 ms for a request of 150 bytes where 2,000 versions have 10,000 each.
+// A put that was abandoned caused all chunks of all versions to be looked at: 154 ms for a request of 150 bytes if 2,000 versions have 10,000
+// each.
 func TestAbandonedPutsDoNotLookAtEverything(t *testing.T) {
 	const chunks = 4_000
 	const everything = 16 * chunks // a map of them takes twice as much; the race detector empties the pools of regexp, 37 KB each
@@ -227,8 +230,8 @@ func TestAbandonedPutsDoNotLookAtEverything(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Each put had all chunks of all newest versions looked at, to find out what must stay: 23 ms for a request of 150 bytes where 500 have 3,000
-// each.
+// Each put caused all chunks of all newest versions to be looked at, to find out what must be kept: 23 ms for a request of 150 bytes if 500 have
+// 3,000 each.
 func TestPutsDoNotLookAtEverything(t *testing.T) {
 	const chunks = 4_000
 	p := newPlace(t, Config{})
@@ -253,7 +256,7 @@ func manyChunks(seed, n int) (chunks []string) {
 	return chunks
 }
 
-// Many versions of one content count as one where it is asked what versions need.
+// Many versions of one content count as one when looking for what versions need.
 func TestNeededLooksAtEachContentOnce(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -268,8 +271,8 @@ func TestNeededLooksAtEachContentOnce(t *testing.T) {
 	require.Len(t, u.needed(false), 1001)
 }
 
-// Each save that was erased had the store write again all that stood together with its chunks: 8 MiB for a request of 100 bytes, or 256 MiB of 32
-// packs, while everybody's puts waited.
+// Each save that was erased made the store write again everything that shared a file with its chunks: 8 MiB for a request of 100 bytes, or 256
+// MiB of 32 packs, while everybody's puts waited.
 func TestLittleIsNotDeletedAtOnce(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -301,7 +304,7 @@ func TestLittleIsNotDeletedAtOnce(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// history has a user remember a save of many versions, each of another content, of which the store knows nothing.
+// history adds to a user a save of many versions, each of another content, of which the store knows nothing.
 func history(u *User, name string, count int) []Version {
 	for i := range count {
 		content := cdc.Sum(fmt.Append(nil, i))
@@ -312,7 +315,7 @@ func history(u *User, name string, count int) []Version {
 }
 
 // Each page of a history, and each get of an old version, looked at all versions from the first on: a tenth of a millisecond for a request of 30
-// bytes where there are 20,000.
+// bytes if there are 20,000.
 func TestPagesDoNotLookAtAllVersions(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")

@@ -17,7 +17,7 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// Without a quota the disk is one: the oldest versions go first, never the newest, and nothing for a put that does not fit anyway.
+// Without a quota the disk is the limit: the oldest versions are deleted first, never the newest, and nothing for a put that does not fit anyway.
 func TestTheDiskIsAQuota(t *testing.T) {
 	const size = 100_000
 	one := store.Occupied(size+1) + 2*recordBytes
@@ -41,7 +41,7 @@ func TestTheDiskIsAQuota(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// On a disk that is full to the last block a save can be deleted for good, which gives its room back.
+// On a disk that is full to the last block a save can be deleted permanently, which frees its room.
 func TestAFullDiskIsEmptied(t *testing.T) {
 	p := newPlace(t, Config{})
 	small := &storetest.Small{Store: p.store, Space: 1 << 30}
@@ -59,7 +59,7 @@ func TestAFullDiskIsEmptied(t *testing.T) {
 	p.put(u, Request{Name: "world"}, saveOf(noise(2, 100_000)))
 }
 
-// On a disk that is full but for the reserve a save can be put into the trash, and what is there makes room for the next put.
+// On a disk that is full except for the reserve a save can be put into the trash, and what is there makes room for the next put.
 func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	p := newPlace(t, Config{})
 	small := &storetest.Small{Store: p.store, Space: 1 << 30}
@@ -80,8 +80,8 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// A version that needs nothing new has a record all the same, which the quota bounds: two contents in turn went far beyond it. What made
-// room is remembered, and not for ever.
+// A version that needs nothing new has a record all the same, which the quota limits: two contents in turn exceeded it by far. What made room is
+// recorded, but not forever.
 func TestRecordsAreOfTheQuota(t *testing.T) {
 	p := newPlace(t, Config{Quota: 4*store.Occupied(1001) + 12*recordBytes})
 	u := p.user("alice")
@@ -98,7 +98,7 @@ func TestRecordsAreOfTheQuota(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Who waits for room in his quota holds nothing that others need: many of his chunks wait.
+// A put that waits for room in its user's quota holds nothing that others need: many of its chunks wait.
 func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 	many := make([]string, 65)
 	for i := range many {
@@ -129,7 +129,7 @@ func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An object that cannot be read for a moment is not replaced: where that failed, too, an acknowledged version had lost it.
+// An object that cannot be read for a moment is not replaced: when the replacement failed too, an acknowledged version had lost it.
 func TestWhatCanNotBeReadStays(t *testing.T) {
 	p, deaf := newDeafPlace(t, Config{})
 	u, s := p.user("alice"), saveOf(noise(1, 1000))
@@ -152,7 +152,7 @@ func newDeafPlace(t *testing.T, config Config) (*place, *deaf) {
 	return p, d
 }
 
-// deaf is a store that cannot read one object, and put none.
+// A deaf is a store that cannot read one object, and put none.
 type deaf struct {
 	store.Store
 	key string
@@ -178,7 +178,7 @@ func (d *deaf) Start(ctx context.Context, key string, data []byte) (wait func() 
 	return done, err
 }
 
-// A put that was cut off has made room all the same, and who goes on with it hears of that.
+// A put that was interrupted has made room all the same, and the put that continues reports that.
 func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
 	const size = 100_000
 	p := newPlace(t, Config{Quota: 2*(store.Occupied(size+1)+2*recordBytes) + 10_000})
@@ -216,7 +216,7 @@ func TestNothingIsDisplacedInVain(t *testing.T) {
 	require.Equal(t, []string{"world@1 put", "world@2 put"}, p.history(u, "world"))
 }
 
-// tight is a store that has no room to take some objects out of what they share with others.
+// A tight is a store that has no room to remove some objects from the files that they share with others.
 type tight struct {
 	store.Store
 	shared map[string]bool
@@ -230,7 +230,7 @@ func (s *tight) Delete(ctx context.Context, keys ...string) error {
 	return syscall.ENOSPC
 }
 
-// Where one delete had no room, a put failed though others would have made some; a save that was erased was said to be there.
+// If one delete had no room, a put failed although others would have made some; a save that was erased was reported to exist.
 func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	const size = 100_000
 	one := store.Occupied(size+1) + 2*recordBytes
@@ -276,8 +276,8 @@ func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	require.Zero(t, u.used.Load())
 }
 
-// Where no delete had room, all versions of a save but the newest went one after the other, to no avail: to delete what only one of them needed was
-// not tried, as that was little.
+// If no delete had room, all versions of a save but the newest were deleted one after the other, to no avail: deleting what only one of them
+// needed was not tried, because that was little.
 func TestOneVersionGoesInVain(t *testing.T) {
 	const size = 100_000
 	p := newPlace(t, Config{})

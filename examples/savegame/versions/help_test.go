@@ -58,7 +58,7 @@ func noise(seed uint64, size int) string {
 	return string(b)
 }
 
-// chunk gives a put a chunk, and returns when that is stored.
+// chunk passes a chunk to a put, and returns when it is stored.
 func chunk(ctx context.Context, p *Put, index int, packed []byte) error {
 	stored, err := p.Chunk(ctx, index, packed)
 	if err == nil {
@@ -67,7 +67,7 @@ func chunk(ctx context.Context, p *Put, index int, packed []byte) error {
 	return err
 }
 
-// place is where a test keeps saves.
+// A place is where a test keeps saves.
 type place struct {
 	t     *testing.T
 	now   time.Time
@@ -163,7 +163,7 @@ func (p *place) requireContent(u *User, name string, number int, want save) {
 	require.Equal(p.t, want.bytes, s.bytes)
 }
 
-// requireSound checks the store, and that what is remembered of it is so; it returns the keys of what no version has.
+// requireSound checks the store, and that what is known about it is correct; it returns the keys of what no version has.
 func (p *place) requireSound() (orphans []string) {
 	p.t.Helper()
 	r, err := p.all.Check(p.t.Context(), false)
@@ -211,7 +211,7 @@ func (p *place) history(u *User, name string) []string {
 	return numbers(versions)
 }
 
-// slow is a store whose calls take a while, so that others come in between.
+// A slow is a store whose calls take some time, so that others run in between.
 type slow struct{ store.Store }
 
 func (s *slow) Put(ctx context.Context, key string, data []byte) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// world is a program of random operations, and what must be there after them.
+// A world is a program of random operations, and what must be there after them.
 type world struct {
 	*place
 	r       *rand.Rand
@@ -152,7 +152,7 @@ func (w *world) abandonedPut(u *User, name string) {
 	w.did["abandoned"]++
 }
 
-// answered notes what a call made, or perhaps made.
+// answered records what a call has made, or may have made.
 func (w *world) answered(what string, u *User, v, perhaps Version, err error) {
 	w.excuse(err)
 	key := u.name + "/" + v.Name
@@ -167,7 +167,7 @@ func (w *world) answered(what string, u *User, v, perhaps Version, err error) {
 	w.verify(u, perhaps.Name, perhaps, false)
 }
 
-// verify compares a save with what was acknowledged, and learns what became of what perhaps was done. It reads all.
+// verify compares a save with what was acknowledged, and records what happened to calls that may have been carried out. It reads everything.
 func (w *world) verify(u *User, name string, perhaps Version, erased bool) {
 	if w.dead() {
 		w.reboot()
@@ -225,7 +225,7 @@ func (w *world) requireSoundNow() {
 	require.Empty(w.t, r.Findings)
 }
 
-// finish has everything collected, after which nothing is left over.
+// finish collects everything, after which nothing is left over.
 func (w *world) finish() {
 	w.failing.Fail(0)
 	for key, acked := range w.acked {
@@ -251,7 +251,7 @@ func configs() map[string]Config {
 	}
 }
 
-// Of a store of which one call in twenty fails every version listed is complete, and nothing acknowledged is lost.
+// With a store of which one call in twenty fails every version listed is complete, and nothing acknowledged is lost.
 func TestRandomOperationsOnAFailingStore(t *testing.T) {
 	for name, config := range configs() {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestRandomOperationsWithKills(t *testing.T) {
 	}
 }
 
-// reboot has the power on again, and checks what is there.
+// reboot switches the power on again, and checks what is there.
 func (w *world) reboot() {
 	w.files.Reboot(w.r.IntN(3) == 0)
 	w.reopen()

@@ -22,7 +22,7 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// A put of what has a damaged manifest was acknowledged, and nobody could have it.
+// A put of a content with a damaged manifest was acknowledged, and nobody could get it.
 func TestPutMendsADamagedManifest(t *testing.T) {
 	for name, reopen := range map[string]bool{"found by a get": false, "found when the store is read": true} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestPutMendsADamagedManifest(t *testing.T) {
 	}
 }
 
-// A put that had found no room forgot that when its other chunks, which it ends, failed for another reason: what had arrived stayed in the way.
+// A put that had found no room forgot that when its other chunks, which it ends, failed for another reason: what had arrived took up room.
 func TestNoRoomIsNotForgotten(t *testing.T) {
 	p := newPlace(t, Config{})
 	put, err := p.user("alice").Begin(t.Context(), Request{Name: "world", Machine: "pc"})
@@ -56,7 +56,7 @@ func TestNoRoomIsNotForgotten(t *testing.T) {
 	require.True(t, put.full.Load())
 }
 
-// What the record of a kept conflict displaced was told to nobody.
+// What the record of a kept conflict displaced was reported to nobody.
 func TestWhatAKeptConflictDisplacedIsTold(t *testing.T) {
 	const size = 100_000
 	one := store.Occupied(size+1) + 2*recordBytes
@@ -70,7 +70,7 @@ func TestWhatAKeptConflictDisplacedIsTold(t *testing.T) {
 	require.Equal(t, []string{"world@1"}, u.Displaced())
 }
 
-// What a get had found damaged counted as there again once the store was read anew, as it is when a client leaves in the middle of a chunk.
+// What a get had found damaged counted as there again once the store was read again, as it is when a client disconnects during a chunk.
 func TestWhatIsDamagedStaysSoUntilItIsPut(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two")
@@ -84,7 +84,7 @@ func TestWhatIsDamagedStaysSoUntilItIsPut(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Records of the trash were counted as versions that stay, in the place of some that a player wants.
+// Records of the trash were counted as versions that are kept, in the place of some that a player wants.
 func TestTheLastVersionsStay(t *testing.T) {
 	p := newPlace(t, Config{Keep: 2, KeepFor: time.Hour})
 	u := p.user("alice")
@@ -106,7 +106,7 @@ func TestTheLastVersionsStay(t *testing.T) {
 	require.Equal(t, []string{"world@8 put", "world@9 trash", "world@10 put"}, p.history(u, "world"))
 }
 
-// Where the clock went back, what an abandoned put had left was younger than now: old versions went in its place.
+// If the clock was set back, what an abandoned put had left was younger than now: old versions were deleted in its place.
 func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
 	const size = 100_000
 	p := newPlace(t, Config{Quota: 3*(store.Occupied(size+1)+2*recordBytes) + 10_000})
@@ -125,7 +125,7 @@ func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
 	require.Empty(t, u.Displaced())
 }
 
-// A version that is known to be damaged was restored, and said to be the newest.
+// A version that is known to be damaged was restored, and reported to be the newest.
 func TestWhatIsDamagedIsNotRestored(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx, s := p.user("alice"), t.Context(), saveOf("one")
@@ -139,7 +139,7 @@ func TestWhatIsDamagedIsNotRestored(t *testing.T) {
 	p.requireContent(u, "world", 0, saveOf("two"))
 }
 
-// One manifest in a bad place of the disk took all saves of its user, the whole server where there is a quota in total, and the check.
+// One manifest in a bad place of the disk made all saves of its user unusable, the whole server if there is a total quota, and the check.
 func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	p, deaf := newDeafPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
@@ -166,7 +166,7 @@ func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	require.True(t, r.Sound(), r.Findings)
 }
 
-// One record in a bad place of the disk took all saves of its user.
+// One record in a bad place of the disk made all saves of its user unusable.
 func TestARecordThatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	config := Config{Keep: 1, KeepFor: time.Hour}
 	p, deaf := newDeafPlace(t, config)
@@ -249,7 +249,7 @@ func (s *unlisted) List(ctx context.Context, dir string) iter.Seq2[store.Object,
 	}
 }
 
-// One folder in a bad place of the disk kept what has had its time, of all users, and all was left unchecked.
+// One folder in a bad place of the disk kept what was outdated, for all users, and everything was left unchecked.
 func TestAFolderThatCanNotBeListedIsItsUsers(t *testing.T) {
 	p := newPlace(t, Config{Keep: 1, KeepFor: time.Hour})
 	unlisted := &unlisted{Store: p.store}
@@ -275,7 +275,7 @@ func TestAFolderThatCanNotBeListedIsItsUsers(t *testing.T) {
 	require.Equal(t, 2, r.Users)
 }
 
-// A pack that is damaged says no more which chunks it had, so check has to say that it is there.
+// A pack that is damaged no longer shows which chunks it had, so check has to report that it is there.
 func TestCheckNamesADamagedPack(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects", "users", "_alice"), 0o700))
@@ -291,8 +291,8 @@ func TestCheckNamesADamagedPack(t *testing.T) {
 	require.Contains(t, r.Findings[0], "damaged: users/_alice/+X.zip: ")
 }
 
-// A damaged record was in the way for good: check --repair left it, said that a put would bring it back, and while nobody knew what it needs
-// nothing of its user was freed.
+// A damaged record was in the way permanently: check --repair left it, said that a put would bring it back, and while it was unknown what it
+// needs nothing of its user was freed.
 func TestRepairDeletesADamagedRecord(t *testing.T) {
 	p, unread := newDeafPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
@@ -320,7 +320,8 @@ func TestRepairDeletesADamagedRecord(t *testing.T) {
 	p.put(u, Request{Name: "world", Seen: second.Ref()}, saveOf("three"))
 }
 
-// A put over a version of which several chunks were damaged said that it had all of it again, and had brought back the one that a get had met.
+// A put over a version of which several chunks were damaged reported that it had all of it again, and had brought back only the one that a get
+// had met.
 func TestPutMendsAllThatIsDamaged(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two", "three", "four")
@@ -338,7 +339,7 @@ func TestPutMendsAllThatIsDamaged(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Each put that was begun over a damaged version, and abandoned, had all of it read.
+// Each put that was begun over a damaged version, and abandoned, caused all of it to be read.
 func TestWhatIsWholeIsNotReadForEachPut(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two", "three")
@@ -361,7 +362,8 @@ func TestWhatIsWholeIsNotReadForEachPut(t *testing.T) {
 	require.Equal(t, 2, lacks())
 }
 
-// A server whose clock jumped, or had stood in 1970 when a save went into the trash, deleted for good at the next cleaning what stays for a week.
+// A server whose clock jumped, or had been in 1970 when a save was put into the trash, permanently deleted at the next cleaning what is kept for
+// a week.
 func TestAClockThatIsWrong(t *testing.T) {
 	const years = 100_000 * time.Hour
 	p, wrong := newPlace(t, Config{}), time.Duration(0)

@@ -48,7 +48,7 @@ func TestPutAndGet(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// The same again costs nothing and makes no version. So does a put whose answer was lost: it conflicts with nothing.
+// Putting the same again costs nothing and makes no version. So does a put whose answer was lost: it conflicts with nothing.
 func TestPutOfTheSame(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -92,7 +92,7 @@ func TestConflicts(t *testing.T) {
 	require.Equal(t, []string{"world@1 put", "world@2 put", "world@3 put", "world@4 put"}, p.history(u, "world"))
 }
 
-// Whoever saw a content has seen each version that is it: after rm and restore, and when somebody went back to it.
+// A machine that has seen a content has seen each version that holds it: after rm and restore, and after somebody has restored it.
 func TestTheContentIsWhatWasSeen(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
@@ -111,7 +111,7 @@ func TestTheContentIsWhatWasSeen(t *testing.T) {
 	require.ErrorAs(t, u.Erase(ctx, "world", "laptop", seen, false), &conflict, "it never saw version 4, which would go with the others")
 }
 
-// The faster one of two puts that both began wins, and the other one is told.
+// The faster one of two puts that have both begun wins, and the other one gets an error.
 func TestPutsAtOnce(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
@@ -437,7 +437,7 @@ func TestRunningPutsHaveTheirRoom(t *testing.T) {
 	p.requireSound()
 }
 
-// A get goes on to its end, whatever becomes of its version.
+// A get continues to its end, whatever happens to its version.
 func TestGetWhileItIsErased(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
@@ -523,7 +523,7 @@ func TestCheckAndRepair(t *testing.T) {
 	require.True(t, r.Sound())
 }
 
-// A put that goes on relies on what an earlier one left behind, so Check looks at that, too.
+// A put that continues relies on what an earlier one left behind, so Check reads that too.
 func TestCheckVerifiesWhatNoVersionHasYet(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
