@@ -28,13 +28,13 @@ import (
 
 var rounds = flag.Int("savegame.rounds", 4, "how often TestKilled kills processes")
 
-// aloneEach is in which rounds clients are left to find a killed server again themselves, after their idle timeout.
+// aloneEach is in which rounds clients must find a killed server again themselves, after their idle timeout.
 const aloneEach = 8
 
 // keep is how many versions of each save the killed server keeps: so few that puts delete old ones as well.
 const keep = 3
 
-// process is the program as a process of its own.
+// A process is the program as a process of its own.
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr *output
@@ -59,19 +59,19 @@ func spawn(t *testing.T, args ...string) *process {
 	return p
 }
 
-// kill ends the process as the system does when it has no memory, if it has not ended.
+// kill ends the process as the system does if it has no memory, if it has not ended.
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// code waits for the end, and returns the exit code, or -1 of a process that was killed.
+// code waits for the end, and returns the exit code, or -1 for a process that was killed.
 func (p *process) code() int {
 	<-p.ended
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// snapshot is what a folder holds: the digest of each file.
+// A snapshot is what a folder holds: the digest of each file.
 type snapshot map[string]cdc.Digest
 
 func snapshotOf(t *testing.T, dir string) snapshot {
@@ -91,7 +91,7 @@ func snapshotOf(t *testing.T, dir string) snapshot {
 	return s
 }
 
-// siege is a server and its players, whose processes are killed.
+// A siege is a server and its players, whose processes are killed.
 type siege struct {
 	t         *testing.T
 	r         *rand.Rand
@@ -101,7 +101,7 @@ type siege struct {
 	kills     map[string]int
 }
 
-// player is a user with a machine that puts, one that gets, and one that verifies.
+// A player is a user with a machine that puts, one that gets, and one that verifies.
 type player struct {
 	*siege
 	putting, getting, verifying *machine
@@ -137,7 +137,7 @@ func (s *siege) serve(users ...string) (paste [][]string) {
 	return paste
 }
 
-// attempt is a put or a get that is made until it succeeds.
+// An attempt is a put or a get that is made until it succeeds.
 type attempt struct {
 	*player
 	name string
@@ -184,7 +184,7 @@ func (p *player) change(name string) {
 	p.putting.write(name+"/level.dat", fmt.Sprint(len(p.saves[name])))
 }
 
-// strike waits a while and kills somebody.
+// strike waits for some time and kills a process.
 func (s *siege) strike(round int, attempts []*attempt) {
 	alone := round%aloneEach == 0
 	s.wait(attempts)
@@ -281,8 +281,7 @@ func (p *player) holds(v versions.Version, want snapshot) {
 	require.Equal(p.t, want, snapshotOf(p.t, copied), "%s@%d", v.Name, v.Number)
 }
 
-// TestKilled: servers and clients are killed at any moment. Each put and get succeeds when it is made again, and no version is lost
-// or damaged.
+// TestKilled: servers and clients are killed at any moment. Each put and get succeeds when it is made again, and no version is lost or damaged.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	s := newSiege(t)
@@ -307,7 +306,7 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d rounds, killed: %v; %s", *rounds, s.kills, r.stdout)
 }
 
-// A get into a pipe that nobody reads any more, which the system kills in mid-write, left the whole save in the folder of temporary files.
+// A get into a pipe that nobody reads any more, which the system kills while it writes, left the whole save in the folder of temporary files.
 func TestGetIntoAClosedPipeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -327,7 +326,7 @@ func TestGetIntoAClosedPipeLeavesNothing(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A terminal that was closed while something went into a temporary file left that there.
+// A terminal that was closed while something was written to a temporary file left that file there.
 func TestHangupLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -360,7 +359,7 @@ func TestHangupLeavesNothing(t *testing.T) {
 	}
 }
 
-// A get into the folder that the shell is in left the shell in one that is deleted.
+// A get into the folder that the shell is in left the shell in a deleted one.
 func TestGetIsNotIntoTheFolderItRunsIn(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)

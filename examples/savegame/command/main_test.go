@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// notified returns a channel for hangups of this process. Until it is stopped, programs that are started here take them, though nohup has this one
-// ignore them.
+// notified returns a channel for hangups of this process. Until it is stopped, programs that are started here react to them, although nohup makes
+// this process ignore them.
 func notified() chan os.Signal {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -72,10 +72,10 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// line waits for a whole line that holds text, and returns it; empty when the program ended without.
+// line waits for a whole line that contains text, and returns it, or "" if the program ends without one.
 func (o *output) line(text string) string { return append(o.lines(text, 1), "")[0] }
 
-// lines waits for so many.
+// lines waits for so many such lines.
 func (o *output) lines(text string, n int) (lines []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *testServer) stop() int {
 	return s.wait()
 }
 
-// machine is a computer of a player's, with a login of its own.
+// A machine is a computer of a player, with a login of its own.
 type machine struct {
 	t         *testing.T
 	home, dir string
@@ -170,13 +170,13 @@ func newMachine(t *testing.T, paste []string) *machine {
 	return m
 }
 
-// another logs in one more machine of the same player's.
+// another logs in one more machine of the same player.
 func (m *machine) another() *machine {
 	m.t.Helper()
 	return newMachine(m.t, pasted(m.t, m.ok("invite")))
 }
 
-// shared returns two machines of a player's that have the first version of world, which one has put.
+// shared returns two machines of a player that have the first version of world, which one has put.
 func shared(t *testing.T) (one, two *machine) {
 	t.Helper()
 	one = newMachine(t, startServer(t).paste)
@@ -186,14 +186,14 @@ func shared(t *testing.T) (one, two *machine) {
 	return one, two
 }
 
-// loggedIn has the machine be a player's at a server that never saw it.
+// loggedIn logs the machine in as a player's at a server that has never seen it.
 func (m *machine) loggedIn(server, fingerprint string) {
 	m.t.Helper()
 	require.NoError(m.t, os.MkdirAll(m.home, 0o700))
 	require.NoError(m.t, writeJSON(filepath.Join(m.home, "profile.json"), profile{Server: server, Fingerprint: fingerprint, Token: "a token of nobody's"}))
 }
 
-// result is what one run of the program left.
+// A result is what one run of the program has left.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -247,7 +247,7 @@ func (m *machine) write(name, content string) string {
 	return m.path(name)
 }
 
-// holds asserts what a file on the machine holds.
+// holds asserts what a file on the machine contains.
 func (m *machine) holds(name, content string) {
 	m.t.Helper()
 	got, err := os.ReadFile(m.path(name))
@@ -255,7 +255,7 @@ func (m *machine) holds(name, content string) {
 	require.True(m.t, string(got) == content, "%s holds %d other bytes: %.20q", name, len(got), got)
 }
 
-// noise returns bytes that nothing compresses.
+// noise returns bytes that cannot be compressed.
 func noise(size int, seed uint64) string {
 	r := rand.New(rand.NewPCG(seed, 1))
 	b := make([]byte, size)

@@ -30,7 +30,7 @@ func TestPutWithoutALogin(t *testing.T) {
 	m.fails(exitDenied, []string{"put", m.write("world", "1")}, "world: not logged in")
 }
 
-// Files that no save can hold were lost to a get, though no version has them.
+// Files that no save can hold were lost to a get, although no version has them.
 func TestGetDoesNotLoseWhatAPutLeftOut(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -48,7 +48,7 @@ func TestGetDoesNotLoseWhatAPutLeftOut(t *testing.T) {
 	one.holds("world/a", "2")
 }
 
-// A file of a player's whose name begins as a work folder's was left out of a save without a word, and lost to the next get.
+// A file of a player whose name begins like that of a work folder was silently left out of a save, and lost to the next get.
 func TestOnlyWorkFoldersAreLeftOut(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -99,7 +99,8 @@ func TestPathsInAnyOrder(t *testing.T) {
 	m.ok("put", b, a, "--to", "both")
 }
 
-// Who deleted a save for good had seen it for ever: the next one of its name could not be deleted, and a get replaced the last copy.
+// A machine that had deleted a save permanently counted as having seen it forever: the next save of its name could not be deleted, and a get
+// replaced the last copy.
 func TestErasedSavesWereNeverSeen(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -116,7 +117,7 @@ func TestErasedSavesWereNeverSeen(t *testing.T) {
 	require.Empty(t, strings.TrimSpace(one.ok("ls")))
 }
 
-// A command whose answer was lost is run again, and said that there is no such save, for it had done it already.
+// A command whose answer was lost is run again, and reported that there is no such save, because it had deleted it already.
 func TestRemovedAtTheSecondTry(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -143,7 +144,7 @@ func TestRemovedAtTheSecondTry(t *testing.T) {
 	m.fails(exitMissing, []string{"rm", "world"}, "no such save")
 }
 
-// The time for which a server was there counted as time without it: after a long look at this machine's files the first loss was the end.
+// The time while a server was connected counted as time without it: after a long scan of this machine's files the first loss was the end.
 func TestPatienceIsForALostServer(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -162,7 +163,7 @@ func TestPatienceIsForALostServer(t *testing.T) {
 	require.Equal(t, 2, tries)
 }
 
-// mistypeTokens makes a server's token file one that cannot be read, until mend is called.
+// mistypeTokens makes a server's token file unreadable, until mend is called.
 func mistypeTokens(t *testing.T, dir string) (mend func()) {
 	tokens := filepath.Join(dir, tokenFile)
 	good, err := os.ReadFile(tokens)
@@ -171,7 +172,7 @@ func mistypeTokens(t *testing.T, dir string) (mend func()) {
 	return func() { require.NoError(t, os.WriteFile(tokens, good, 0o600)) }
 }
 
-// While the token file could not be read, as when its owner has mistyped a line, players were told to log in again.
+// While the token file could not be read, as when its owner had mistyped a line, players were told to log in again.
 func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -183,8 +184,8 @@ func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
 	require.Zero(t, ls.wait(), ls.stderr)
 }
 
-// Players whose tries had gone on while the token file could not be read were locked out, as the server slows down an address of which many logins
-// have failed.
+// Players whose attempts had continued while the token file could not be read were locked out, because the server slows down an address from
+// which many logins have failed.
 func TestATokenFileThatIsWrongForLong(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -203,7 +204,7 @@ func TestATokenFileThatIsWrongForLong(t *testing.T) {
 	}
 }
 
-// A pattern with a comma was taken for two: what it named was in the save, and what it did not was missing.
+// A pattern with a comma was taken for two: what it named was in the save, and what it did not name was missing.
 func TestExcludeWithAComma(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -215,7 +216,7 @@ func TestExcludeWithAComma(t *testing.T) {
 	require.NoFileExists(t, m.path("copy/a,b"))
 }
 
-// Who had made an old version the newest could not delete the save for good: the new number was said to be unseen.
+// A machine that had made an old version the newest could not delete the save permanently: the new number counted as unseen.
 func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -240,7 +241,7 @@ func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	one.ok("rm", "--forever", "world")
 }
 
-// Standard input was new each time, as the file that it waited in was: the same content made one version after the other.
+// Standard input was new each time, because the file that it waited in was: the same content made one version after another.
 func TestTheSameFromAPipeIsNoVersion(t *testing.T) {
 	m := newMachine(t, startServer(t).paste)
 	put := func(content string) string {
@@ -257,7 +258,7 @@ func TestTheSameFromAPipeIsNoVersion(t *testing.T) {
 	m.fails(exitUsage, []string{"put", "-", m.write("a", ""), "--to", "x"}, "no PATH can be beside it")
 }
 
-// What a place held was looked up when its content was sent, not when that was read: a version that came in between was put over.
+// What a place held was looked up when its content was sent, not when that was read: a version that was made in between was overwritten.
 func TestAPutHasSeenWhatWasThereWhenItBegan(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -271,7 +272,7 @@ func TestAPutHasSeenWhatWasThereWhenItBegan(t *testing.T) {
 	require.Equal(t, exitConflict, slow.wait(), slow.stdout)
 }
 
-// The server was set back to a backup: a get of what it had then lost the version that only the player's machine had by now.
+// The server was set back to a backup: a get of what it had then lost the version that by then only the player's machine had.
 func TestGetDoesNotLoseWhatABackupLacks(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -330,7 +331,7 @@ func TestANameThatIsNotFoundForAWhile(t *testing.T) {
 	require.Contains(t, said.String(), "lookup")
 }
 
-// A server of another version was told of by a protocol's name for it, and a list of classes.
+// A server of another version was reported by a protocol's name for it, and a list of classes.
 func TestAServerOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	err := explain("host:7777", &rpc.CloseError{Code: rpc.ProtocolMismatch, Reason: "one class more"})
@@ -338,7 +339,7 @@ func TestAServerOfAnotherVersion(t *testing.T) {
 	require.Equal(t, exitFailed, exitCode(err))
 }
 
-// writerFunc is a writer that is a function.
+// A writerFunc is a writer that is a function.
 type writerFunc func(b []byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
@@ -355,7 +356,7 @@ func TestWrongUsageHasOneCode(t *testing.T) {
 	}
 }
 
-// A put of a standard input that was closed made an empty version, the newest one, by which good ones have to go in the end.
+// A put of a standard input that was closed made an empty version, the newest one, for which good ones are deleted in the end.
 func TestPutOfAClosedStandardInput(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -369,7 +370,7 @@ func TestPutOfAClosedStandardInput(t *testing.T) {
 	require.Zero(t, m.run("", "put", "-", "--to", "world").code) // an empty pipe is somebody's
 }
 
-// A save that this machine knew, and that another one has deleted for good, could not be deleted for good, and stayed known.
+// A save that this machine knew, and that another one had deleted permanently, could not be deleted permanently, and stayed known.
 func TestErasedByAnotherMachine(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -391,7 +392,7 @@ func TestALineThatCannotBePrinted(t *testing.T) {
 	}
 }
 
-// An empty --dir, as of a variable that nobody set, made a server in the current folder.
+// An empty --dir, as of an unset variable, made a server in the current folder.
 func TestAnEmptyFolderIsNoServers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	ended, cancel := context.WithCancel(t.Context())
@@ -404,7 +405,8 @@ func TestAnEmptyFolderIsNoServers(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A put that was done, and could not be remembered where the machine's disk was full, said that it had no room, and that some of it had arrived.
+// A put that was done, and could not be remembered because the machine's disk was full, reported that it had no room, and that some of it had
+// arrived.
 func TestDoneButNotRemembered(t *testing.T) {
 	t.Parallel()
 	p := &profile{home: t.TempDir()}
@@ -413,7 +415,7 @@ func TestDoneButNotRemembered(t *testing.T) {
 	require.NotErrorAs(t, err, new(syscall.Errno), "what a full disk says of that is not what became of the command")
 }
 
-// A command that was said for a save with spaces or brackets, which a kept conflict has, could not be pasted.
+// A command that was suggested for a save with spaces or brackets, which a kept conflict has, could not be pasted.
 func TestWhatIsSaidCanBePasted(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -424,7 +426,7 @@ func TestWhatIsSaidCanBePasted(t *testing.T) {
 	m.ok("restore", name)
 }
 
-// A serve with a user of a bad name left an empty store behind, and printed a line for one who was not the first.
+// A serve with a user of a bad name left an empty store behind, and printed a line for a user who was not the first.
 func TestServeLooksAtAllUsersFirst(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -450,7 +452,7 @@ func TestPathsOfOneName(t *testing.T) {
 	m.fails(exitUsage, []string{"put", a, b, "--to", "x"}, a, b, "have one name")
 }
 
-// A get onto a link that leads nowhere said that there is no such file, also with --force.
+// A get onto a link that leads nowhere reported that there is no such file, even with --force.
 func TestGetOntoALinkThatLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -530,7 +532,7 @@ func TestPutOfWhatIsSavedMeanwhile(t *testing.T) {
 	<-saving
 }
 
-// A place was its path as it was said: by way of a link to the folder that it is in, as /home is one to /var/home, its puts were refused.
+// A place was its path as it was given: by way of a link to the folder that it is in, as /home is one to /var/home, its puts were refused.
 func TestAPlaceByWayOfALink(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -558,7 +560,7 @@ func TestAPlaceByWayOfALink(t *testing.T) {
 	require.Contains(t, s.key("x", m.path("missing/world")), m.path("missing/world")+"\n")
 }
 
-// The folder that a command runs in may be named by a link, too.
+// The folder that a command runs in may be named by a link too.
 func TestAPlaceBelowAFolderThatIsALink(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "real"), 0o700))
@@ -568,7 +570,7 @@ func TestAPlaceBelowAFolderThatIsALink(t *testing.T) {
 	require.Equal(t, p.key("x", filepath.Join(dir, "real/world")), p.key("x", "world"))
 }
 
-// What a transfer said was of its last connection alone.
+// What a transfer reported was about its last connection alone.
 func TestReportIsOfAllConnections(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -611,7 +613,7 @@ func TestReportIsOfAllConnections(t *testing.T) {
 	require.Regexp(t, `[12]\.\d MB sent in 6\d\.\d s`, out.String())
 }
 
-// A get that reached nobody said that what has arrived waits, and one that could not read what places held that a login helps.
+// A get that reached no server said that what has arrived waits, and one that could not read what places held said that a login helps.
 func TestWhatIsNotSoIsNotSaid(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -624,7 +626,7 @@ func TestWhatIsNotSoIsNotSaid(t *testing.T) {
 	require.NotContains(t, r.stderr, "log in")
 }
 
-// A server whose disk has no more than the reserve began without a word, and refused every put.
+// A server whose disk has no more than the reserve started silently, and refused every put.
 func TestServeWithoutRoom(t *testing.T) {
 	t.Parallel()
 	for _, space := range []int64{1 << 20, 1 << 30} {

@@ -97,7 +97,7 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	two.fails(exitUsage, []string{"put", "--force", "--keep-both", two.path("world")}, "both")
 }
 
-// A machine whose file system keeps neither modes nor times was told of changes that nobody had made.
+// A machine whose file system keeps neither modes nor times was told about changes that nobody had made.
 func TestModesAndTimesAreNoChanges(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -278,7 +278,7 @@ func TestProfile(t *testing.T) {
 	m.fails(exitFailed, []string{"ls"}, "profile.json", "move it away")
 }
 
-// What a stranger stumbled over.
+// Things over which a new user stumbled.
 func TestLocalFailuresAreFinal(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -293,7 +293,7 @@ func TestLocalFailuresAreFinal(t *testing.T) {
 	m.fails(exitUsage, []string{"put", m.path("folder"), "--exclude", "["}, "exclude")
 }
 
-// What a save cannot hold is said, however quiet, and tells in the exit code.
+// What a save cannot hold is reported even with --quiet, and by the exit code.
 func TestLeftOut(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -314,7 +314,7 @@ func TestLoginByToken(t *testing.T) {
 	require.Empty(t, m.ok("ls"))
 }
 
-// A put over a save that somebody had removed asked nothing, and said nothing.
+// A put over a save that somebody had removed neither asked nor reported anything.
 func TestPutOverTheTrash(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -339,7 +339,7 @@ func TestPutOverTheTrash(t *testing.T) {
 	require.Contains(t, two.run("", "put", "--force", two.path("world")).stderr, "world was in the trash")
 }
 
-// Who never saw a save could delete it for good, by way of the trash.
+// A machine that had never seen a save could delete it permanently, by way of the trash.
 func TestTheTrashIsNoWayAroundAQuestion(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -363,7 +363,7 @@ func TestTheTrashIsNoWayAroundAQuestion(t *testing.T) {
 	two.ok("rm", "--forever", "world")
 }
 
-// A restore that made nothing said that it had made a version, and so did the server's log.
+// A restore that made no version reported that it had, and so did the server's log.
 func TestRestoreOfTheNewest(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -373,7 +373,7 @@ func TestRestoreOfTheNewest(t *testing.T) {
 	require.NotEmpty(t, server.stderr.line(`msg="restored: unchanged"`))
 }
 
-// What was begun anew after rm --forever was called newer than what another machine had seen of the save before.
+// A save that was begun again after rm --forever was reported as newer than what another machine had seen of the save before.
 func TestConflictWithASaveThatBeganAnew(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -382,7 +382,7 @@ func TestConflictWithASaveThatBeganAnew(t *testing.T) {
 	two.fails(exitConflict, []string{"put", two.write("world", "2")}, "is of another save than version 1, which was seen here last")
 }
 
-// A version keeps times: a file that was only touched makes one, for which no content travels.
+// A version keeps times: a file that was only touched makes a version, for which no content is sent.
 func TestTouchedFilesMakeAVersion(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
