@@ -67,7 +67,7 @@ type actorTable struct {
 	// Server only.
 	byRef map[Ref]*Actor
 	last  Ref      // of the newest actor
-	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; clients that join later are told of them
+	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; reported to clients that join later
 }
 
 // number gives an actor the next Ref.
@@ -120,33 +120,44 @@ func (t *actorTable) removeName(a *Actor) {
 // A SpawnOption is an option of [Spawn], [World.Spawn] and [Place].
 type SpawnOption func(*Actor)
 
-// AlwaysRelevant opens the actor for every connection, present and future. A connection that cannot have it, because it has no free channel or too
-// small a MaxBunch, does without it, and the log says so: Spawn does not fail because of a peer.
+// AlwaysRelevant opens the actor for every connection, present and future. It cannot open for a connection that has no free channel or too small a
+// MaxBunch. That is logged, but Spawn does not fail because of a peer.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
 // OnlyRelevantToOwner opens an actor for its owner only, however near others are, and even if its class has neither At nor Relevant. SetOwner
-// closes the copy of the previous owner. Spawn returns an error if AlwaysRelevant is also set. UE: bOnlyRelevantToOwner; there the copy closes
-// after RelevantTimeout, and gets nothing meanwhile.
+// closes the copy of the previous owner. Spawn returns an error if AlwaysRelevant is also set.
+//
+// UE: bOnlyRelevantToOwner. There the copy closes after RelevantTimeout, and receives nothing until then.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
-// RelevantAsOwner makes an actor relevant to those to whom its owner is relevant, as a weapon is to those who see the pawn that carries it. It
-// takes the position and the cull distance of the actor that owns it or, if a connection owns it, of the actor that the connection sees from: see
-// [Conn.SetView]. If that actor is AlwaysRelevant, all connections that have a view see both. If there is no such actor, or [Relevant] decides
-// about it, only the owner has the actor, and SetOwner closes the copy of the previous owner. Otherwise a copy, including that of a previous owner,
-// closes 5 s after its client last saw the owner. While the server itself owns the actor, its own class's [At] gives its position; without an At no
-// connection has it. UE: bNetUseOwnerRelevancy, RelevantTimeout.
+// RelevantAsOwner makes an actor relevant to the connections to which its owner is relevant, as a weapon is to those that see the pawn carrying it.
+//
+// The actor has the position and the cull distance of the actor that it follows. That is the actor that owns it or, if a connection owns it, the
+// actor that the connection sees from: see [Conn.SetView]. If the followed actor is AlwaysRelevant, all connections that have a view see both. A
+// copy, including that of a previous owner, closes 5 s after its client last saw the followed actor.
+//
+// If there is no actor to follow, or [Relevant] decides about that actor, only the owner has this one, and SetOwner closes the copy of the previous
+// owner.
+//
+// While the server itself owns the actor, the [At] of the actor's own class gives its position. Without an At no connection has the actor.
+//
+// UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
-// Spawn makes an actor of b's class. owner owns it; nil stands for the server itself. Spawn calls b's constructor, then set with the object that
-// the constructor returned, unless set is nil, and then opens the actor for the connection that owns it. The open carries the states as set leaves
-// them. Spawn returns the actor and its object. UE: SpawnActorDeferred.
+// Spawn makes an actor of b's class. owner owns it; nil is the server itself. Spawn returns the actor and its object. UE: SpawnActorDeferred.
 //
-// Make calls to clients after Spawn: a call to a client from the constructor or set, or an OpenTo there, opens the actor earlier and without its
-// states, which then arrive in no order with calls. If a state exceeds a bound, Spawn destroys the actor and returns an error that names the field.
+// Spawn first calls b's constructor. Then it calls set with the object that the constructor returned, unless set is nil. Then it opens the actor for
+// the connection that owns it. The open carries the states as set leaves them. If a state exceeds a bound, Spawn destroys the actor and returns an
+// error that names the field.
+//
+// Make calls to clients after Spawn. A call to a client in the constructor or in set, or an OpenTo there, opens the actor earlier and without its
+// states, which then arrive in no order with calls.
 //
 // If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The actors of such a connection exist until
-// OnDisconnect has run, so a game that spawns for them in a tick, such as a pawn for a controller, must expect this error whenever a player leaves.
-// After OnDisconnect has run, the actors that the connection owns are destroyed, and all that they own in turn; use [World.SetOwner] in
+// OnDisconnect has run. A game that spawns for them in a tick, such as a pawn for a controller, must therefore expect this error whenever a player
+// leaves.
+//
+// After OnDisconnect has run, the actors that the connection owns are destroyed, and all that they own in turn. Use [World.SetOwner] in
 // OnDisconnect to keep some. In Unreal only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
@@ -186,8 +197,8 @@ func (a *Actor) show(c *Conn) error {
 	return a.open(c)
 }
 
-// partFrom closes the actor for its previous connection. If the client has yet to acknowledge the open, the close waits for that, and resume can
-// cancel it until then. Without the wait, an actor that changes owners more than once a round trip would queue ever more opens and closes.
+// partFrom closes the actor for its previous connection. If the client has yet to acknowledge the open, the close waits for that ack, and resume can
+// cancel the close until then. Without the wait, an actor that changes owners more than once per round trip would queue ever more opens and closes.
 func (a *Actor) partFrom(previous *Conn) {
 	o := a.openingOn(previous)
 	if o == nil || !previous.usable() || o.acknowledged() {
@@ -209,8 +220,8 @@ func (a *Actor) resume(c *Conn) {
 	}
 }
 
-// closeParted closes the parted openings of the actor: those whose clients have acknowledged the open, when called by Flush, or all of them
-// (atOnce), when called by TearOff. A copy of a placed actor then stays without a channel, as those of other previous owners do.
+// closeParted closes parted openings of the actor. Flush calls it to close those whose clients have acknowledged the open. TearOff calls it with
+// atOnce to close all. A copy of a placed actor then stays without a channel, as those of other previous owners do.
 func (a *Actor) closeParted(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
@@ -229,8 +240,8 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns, on the server, the connection at the end of the chain of owners, or nil if there is none. On a client it returns the connection to
-// the server, or nil if the copy is torn off.
+// Conn returns the actor's connection. On the server it is the connection at the end of the chain of owners, or nil if there is none. On a client it
+// is the connection to the server, or nil if the copy is torn off.
 func (a *Actor) Conn() *Conn {
 	if a.torn && !a.world.IsServer() {
 		return nil
@@ -238,7 +249,7 @@ func (a *Actor) Conn() *Conn {
 	return a.conn
 }
 
-// Owned reports, on a client, whether this side owns the actor, and on the server, whether any client owns it.
+// Owned reports whether a client owns the actor: on a client, whether this client does; on the server, whether any client does.
 func (a *Actor) Owned() bool {
 	if a.world.IsServer() {
 		return a.conn != nil
@@ -246,7 +257,7 @@ func (a *Actor) Owned() bool {
 	return a.owned
 }
 
-// Alive reports whether the actor has not ended; on a client, whether this copy of it has not.
+// Alive reports whether the actor, or on a client this copy of it, has not ended.
 func (a *Actor) Alive() bool { return !a.dead }
 
 // noActor is how errors name an actor that no world has made.

@@ -28,8 +28,8 @@ import (
 // A Conn is a connection to one peer. Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
 // [Conn.SetViewPoint] and [Conn.ServerTime], which must be called on the world's goroutine. UE: UNetConnection.
 //
-// [Call] has a nil *Conn for a call that was made in this world. On it String returns "no conn", Identity, RemoteAddr and RTT return zero values,
-// Close does nothing, and SendMessage returns an error.
+// [Call] has a nil *Conn for a call that was made in this world. On a nil *Conn, String returns "no conn", Identity, RemoteAddr and RTT return zero
+// values, Close does nothing, and SendMessage returns an error.
 type Conn struct {
 	world  *World
 	id     uint64 // unique in its world
@@ -183,8 +183,8 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 // World returns the world that the connection belongs to.
 func (c *Conn) World() *World { return c.world }
 
-// Identity returns the identity that the server's Config.Authenticate returned for the client's token. It is empty until the connection has joined;
-// on a server it is set already when Config.Login runs.
+// Identity returns the identity that the server's Config.Authenticate returned for the client's token. It is empty until the connection has joined.
+// On a server it is already known in Config.Login.
 func (c *Conn) Identity() string {
 	if c == nil || !c.joined.Load() && !c.loginAsked.Load() {
 		return ""
@@ -193,7 +193,7 @@ func (c *Conn) Identity() string {
 }
 
 // party identifies the peer across connections: for its budget of jobs that outlive a connection, and for transfers that another of its connections
-// may take over. A client knows only its own identity, so there, and without an identity, the party is the peer's address.
+// may take over. Without an identity the party is the peer's address. So it is on a client, which knows only its own identity.
 func (c *Conn) party() budget.Party {
 	if identity := c.Identity(); c.server && identity != "" {
 		return budget.Party{Identity: identity}
@@ -201,7 +201,7 @@ func (c *Conn) party() budget.Party {
 	return budget.Party{Address: door.AddressOf(c.RemoteAddr())}
 }
 
-// RemoteAddr returns the peer's address, nil if the carrier has none.
+// RemoteAddr returns the peer's address, or nil if the carrier has none.
 func (c *Conn) RemoteAddr() net.Addr {
 	if c == nil {
 		return nil
@@ -227,20 +227,20 @@ func (c *Conn) counts() bunch.Stats {
 	return c.machine.Stats()
 }
 
-// Sealed reports whether all that this end sends is now carried by sealed packets instead of QUIC's datagrams: see [Config].Sealed; [SealedStats]
-// shows why not. Sealed packets begin a round trip after Dial at the earliest. The other end may begin a moment later.
+// Sealed reports whether everything that this end sends is now sent in sealed packets instead of QUIC's datagrams: see [Config].Sealed. If it is not,
+// [SealedStats] shows why. Sealed packets begin a round trip after Dial at the earliest. The other end may begin a moment later.
 func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
 // Done returns a channel that is closed when the connection has ended. Goroutines and the socket may still exist then: see [Conn.Wait].
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Wait waits until all goroutines of the connection have ended and, after Dial, its socket is closed. The socket stays open for up to a second
-// after Done, to repeat a close that was lost. If ctx ends first, Wait returns its cause. Wait does not return while a call of Config.Authenticate
-// ignores its context.
+// Wait waits until all goroutines of the connection have ended and, if the connection was made by Dial, its socket is closed. The socket stays open
+// for up to a second after Done, to repeat a close that was lost. If ctx ends first, Wait returns its cause. Wait does not return while a call of
+// Config.Authenticate ignores its context.
 func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.gone) }
 
-// Err returns why the connection ended, as a *CloseError, or nil until Done is closed. So for a while after Close Err is still nil, although a
-// client's calls already fail with ErrClosed, and a server's are counted in Drops.Gone.
+// Err returns why the connection ended, as a *CloseError. It returns nil until Done is closed. So for a while after Close it still returns nil,
+// although a client's calls already fail with ErrClosed, and a server's are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	if !bell.Closed(c.done) {
 		return nil
@@ -248,7 +248,7 @@ func (c *Conn) Err() error {
 	return c.closeError()
 }
 
-// closeError returns the error of Err. The connection has ended, or closes.
+// closeError returns the error of Err. The connection has ended or is closing.
 func (c *Conn) closeError() *CloseError {
 	if cause := c.cause.Load(); cause != nil {
 		return cause
@@ -270,9 +270,11 @@ func unheard(e CloseError, unsent error) *CloseError {
 	return &e
 }
 
-// Close closes the connection after it has delivered what was sent reliably, for which it has at most a second. It does not wait; Done is closed at
-// the end. The peer receives code and reason. The code is one of the game's own, 1,024 or more, or a [Code] that fits; the reason is cut to 256
-// bytes. A close that is lost is repeated for some round trips while the peer sends packets. A peer that misses all of them times out.
+// Close closes the connection after everything that was sent reliably has been delivered, or after a second at most. Close does not wait for that;
+// Done is closed at the end.
+//
+// The peer receives code and reason. The code is one of the game's own, 1,024 or more, or a [Code] that fits. The reason is cut to 256 bytes. A close
+// that is lost is repeated for some round trips while the peer sends packets. A peer that misses all of these closes times out.
 func (c *Conn) Close(code Code, reason string) {
 	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
@@ -309,7 +311,7 @@ func (c *Conn) mayJoin() bool {
 	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
 
-// String returns the connection's number, identity and remote address. The number is unique in its world only.
+// String returns the connection's number, identity and remote address. The number is unique only within its world.
 func (c *Conn) String() string {
 	if c == nil {
 		return "no conn"
@@ -379,8 +381,8 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
-// raiseReceiveLimit lets more bytes of reliable messages wait here, if Config.ReceiveBudget allows. It is called when the present limit stops the
-// peer.
+// raiseReceiveLimit raises the limit on bytes of reliable messages that wait here, if Config.ReceiveBudget allows. It is called when the present
+// limit stops the peer.
 func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
 	if limit := c.world.lobby.memory.Grow(held, c.world.config.ReceiveLimit); limit > held {
@@ -452,35 +454,35 @@ func (ch Channel) Open() (open bool) {
 	return open
 }
 
-// Reliable returns how many entries of the channel's reliable buffer are used, and how many it has. The last one is reserved for the close. UE:
-// NumOutRec, RELIABLE_BUFFER.
+// Reliable returns how many entries of the channel's reliable buffer are used, and how many the buffer has. The last entry is reserved for the close.
+// UE: NumOutRec, RELIABLE_BUFFER.
 func (ch Channel) Reliable() (out, slots int) {
 	ch.ask(func(machine *bunch.Conn) { out, slots = machine.Reliable(ch.number) })
 	return out, slots
 }
 
-// QueueTime estimates how long it will take, at the present delivery rate, to send the bytes that wait on the channel and on those that are sent
-// before it.
+// QueueTime estimates how long it will take, at the present delivery rate, to send the bytes that wait on this channel and on all others of the same
+// or a higher priority. It returns 0 while the rate is unknown.
 func (ch Channel) QueueTime() (queued time.Duration) {
 	ch.ask(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })
 	return queued
 }
 
-// Gate returns what holds back the channel's calls now. If several things do, it returns the first of these:
+// Gate returns what holds back the channel's calls now. If there are several causes, it returns the first in this list:
 //
 //	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
 //	earlier channel  the actor was closed for the client and opens again: the client has yet to acknowledge that close
-//	flow control     the peer takes no more reliable bytes before it has dispatched some: its Config.ReceiveLimit
+//	flow control     the peer accepts no more reliable bytes until it has dispatched some: its Config.ReceiveLimit
 //	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
-//	window           the path takes no more: its congestion window or pace, or an outage
+//	window           the path accepts no more packets: its congestion window or pace, or an outage
 //
-// Gate returns "" if nothing waits, or the calls wait for Flush only. It ignores states.
+// Gate returns "" if nothing waits, or if the calls wait only for Flush. It ignores states.
 func (ch Channel) Gate() (gate string) {
 	ch.ask(func(*bunch.Conn) { gate = ch.conn.gate(ch.number) })
 	return gate
 }
 
-// Watch makes Run tick once, as soon as fewer than out entries are used and QueueTime is at most queued.
+// Watch makes Run tick once, as soon as fewer than out entries of the reliable buffer are used and QueueTime is at most queued.
 func (ch Channel) Watch(out int, queued time.Duration) {
 	ch.ask(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
 }

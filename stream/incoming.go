@@ -31,15 +31,15 @@ func (i Incoming) String() string {
 // Progress returns a consistent snapshot. Total is known from the beginning if the sender knew it then.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 
-// Done returns a channel that is closed when the transfer ends: when all content is consumed here and has the right digest, or when the
-// transfer fails.
+// Done returns a channel that is closed when the transfer ends: when all content has been consumed here and has the right digest, or when
+// the transfer fails.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
-// Err returns why the transfer failed. It returns nil before the transfer has ended, and if it is complete.
+// Err returns why the transfer failed. It returns nil until the transfer has ended, and if the transfer is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
-// Reject refuses the transfer, or the rest of it. Both ends get an error that Is ErrRejected; the sender's has the text of reason, cut to
-// 256 bytes. Reject never waits.
+// Reject refuses the transfer, or the rest of it. Both ends get an error that Is ErrRejected. The sender's error has the text of reason, cut
+// to 256 bytes. Reject never waits.
 func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
 
 // Cancel ends the transfer. Both ends get an error that Is ErrCanceled. Cancel never waits.
@@ -48,18 +48,21 @@ func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 // OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of Err. It must be called by the handler to which the
 // transfer is given. A second call replaces fn.
 //
-// When fn runs, the message that tells the sender of the end is already on the connection, and [rpc.Conn.Close] delivers it. So an
-// application that wants to leave once it has the content should close the connection in fn. When Done is closed, or when Read returns, is too
-// early, because the message is sent in the world's next tick.
+// When fn runs, the message that reports the end to the sender has already been passed to the connection, and [rpc.Conn.Close] delivers it.
+// An application that wants to leave once it has the content should therefore close the connection in fn. It would be too early to close it
+// when Done is closed or Read returns, because the message is sent in the world's next tick.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
 // SetStore makes the transfer use store instead of Config.Store, or no store if store is nil. It must be called by the handler to which the
-// transfer is given: after the handler has returned, the store is asked for the content.
+// transfer is given, because the transfer looks for the content in the store once the handler has returned.
 func (i Incoming) SetStore(store Store) { i.in.store = store }
 
-// incoming is a transfer at its receiver. Three goroutines work on it. The world's goroutine adds parts to arrival, and reports to the sender
-// through answer how far it may send. The writer, a goroutine of the transfer's own, takes the parts from arrival in order, hashes, stores
-// and decodes them, and passes them to delivery. The application takes them from delivery, on a goroutine of its own or in a tick.
+// incoming is a transfer at its receiver. Three goroutines work on it:
+//
+//   - The world's goroutine adds parts to arrival, and reports to the sender through answer how far it may send.
+//   - The writer, a goroutine of the transfer's own, takes the parts from arrival in order, hashes, stores and decodes them, and passes
+//     them to delivery.
+//   - The application takes them from delivery, on a goroutine of its own or in a tick.
 type incoming struct {
 	peer *Peer
 
@@ -70,7 +73,7 @@ type incoming struct {
 	store  Store      // nil = none; the handler may change it
 
 	// Used by the world's goroutine only.
-	waits   bool      // the header has arrived, and waits for memory before a handler gets the transfer
+	waits   bool      // the header has arrived, but there is no memory yet to give the transfer to a handler
 	came    time.Time // when the header arrived
 	records int64     // memory borrowed for the transfer's records, and for its goroutines once it runs
 
@@ -139,8 +142,8 @@ func (in *incoming) readerCame() {
 	}
 }
 
-// guard runs fn, which calls a function of the game. If that panics, the transfer fails, and guard panics, too, unless rpc.Config.OnPanic
-// is set.
+// guard runs fn, which calls a function of the game. If that function panics, the transfer fails and guard returns false. Without
+// rpc.Config.OnPanic, guard panics instead of returning.
 func (in *incoming) guard(what string, fn func()) (returned bool) {
 	defer func() {
 		if !returned {
@@ -150,7 +153,7 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.function(what) }, fn)
 }
 
-// finish ends the transfer at this end. err is nil if everything was consumed. Only the first call has an effect.
+// finish ends the transfer at this end. err is nil if all content has been consumed. Only the first call has an effect.
 func (in *incoming) finish(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
