@@ -113,7 +113,7 @@ func TestAcksOf1024ChunksBack(t *testing.T) {
 	require.False(t, r.Insert(after(time.Minute), slicesOf(1100-1025, []byte("x"))[0]))
 	require.Empty(t, acks(r, after(time.Minute)))
 	text := must(os.ReadFile("WIRE.md"))
-	require.Contains(t, string(text), "(1,024 chunks back are remembered.)")
+	require.Contains(t, string(text), "(The last 1,024 chunks are remembered.)")
 }
 
 // TestReceiveQueueChanges: a queue that grows or shrinks keeps its slices, because their acks may have been sent.

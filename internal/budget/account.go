@@ -2,19 +2,18 @@ package budget
 
 import "sync"
 
-// Pool is the memory of a world for the transfers that its peers send. Half of it is kept for small charges, so that a
-// connection that arrives late or holds little has room for a small transfer besides many that take all they can get. It is
-// safe for concurrent use.
+// A Pool limits the memory that a world spends on incoming transfers. Half of it is kept for small charges, so that a new or idle
+// connection can still receive something when others take all they can get. It is safe for concurrent use.
 type Pool struct {
 	kept int64 // bytes kept for small charges
 
 	mu    sync.Mutex      // guards the fields below
 	left  int64           // free bytes
-	small map[Party]int64 // bytes for which the accounts of each party are charged, at most Terms.Floor of each account; none for Party{}
+	small map[Party]int64 // bytes charged to each party, counting at most Terms.Floor per account; Party{} is not counted
 }
 
-// partyPart limits the accounts of one party to seven eighths of the kept part, which is enough for a crowd of machines with one
-// login. Without it, a hundred connections of one client that sent nothing took all of it, and nobody else could begin a transfer.
+// partyPart limits the accounts of one party to seven eighths of the kept part, which is enough for many machines that share a
+// login. Without this limit, a hundred idle connections from one client used up the kept part, and nobody else could start a transfer.
 const partyPart = 7. / 8
 
 // NewPool returns a pool that holds the given number of bytes.
@@ -22,8 +21,8 @@ func NewPool(bytes int64) *Pool {
 	return &Pool{left: bytes, kept: bytes / 2, small: make(map[Party]int64)}
 }
 
-// take takes n bytes for a party or, if it returns false, none. Up to small of them may come from the kept part, if that leaves some of it to
-// other parties. The rest may take half of the bytes that are free beside the kept part, so that no connection takes them all.
+// take charges n bytes to a party, or charges nothing and returns false. Up to small of them may come from the kept part, within the party's
+// share of it. The rest may take half of the bytes that are free outside the kept part, so that no connection takes them all.
 func (p *Pool) take(party Party, n, small int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,9 +73,9 @@ type Terms struct {
 // was promised to it, whichever is more, and for room to go on. It is safe for concurrent use. Its lock is taken after all
 // others except the pool's.
 //
-// The room to go on prevents a full pool from stopping transfers that have begun. Chunks are delivered in order, so one that finds
-// no memory stops all after it, and their credit fills the pool. Therefore Terms.GoOn bytes of each charge are left free for the
-// awaited chunk: it arrives, is delivered, and its room is free for the next.
+// Chunks are delivered in order, so one that gets no memory blocks all those after it, while their credit fills the pool. To keep a full
+// pool from stalling transfers in progress, each charge sets aside Terms.GoOn bytes for the awaited chunk, the room to go on. Delivering
+// that chunk frees them for the next.
 type Account struct {
 	world *Pool
 
@@ -91,7 +90,7 @@ type Account struct {
 // NewAccount returns an account of a connection that holds nothing yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
 
-// Bill sets whose account it is. Party{}, which has neither an identity nor an address, is no party.
+// Bill sets the party that is charged. Party{} means that it is unknown: its share of the kept part is not limited.
 func (a *Account) Bill(party Party) { a.chargeAnew(func() { a.party = party }) }
 
 // SetTerms changes the terms, also for what is already held.
@@ -195,7 +194,7 @@ func (a *Account) Promise(n int64) bool {
 	return !a.closed && a.change(Sums{Promised: n})
 }
 
-// MustHold adds n bytes of held memory whatever the limits are. It is for few bytes, which are limited elsewhere.
+// MustHold adds n bytes of held memory whatever the limits are. Use it only for small amounts that are limited elsewhere.
 func (a *Account) MustHold(n int64) { a.must(Sums{Held: n}) }
 
 // Drop removes n bytes that are no longer held.
@@ -223,7 +222,8 @@ func (a *Account) MustBorrow(n int64) {
 	a.settle()
 }
 
-// Repay removes n borrowed bytes that are no longer held.
+// Repay removes n borrowed bytes that are no longer held. It frees them for the pool. Bytes that were borrowed from the room to go on must not
+// be repaid, because they would not return there.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
 
 // goOn adds more if the room to go on is large enough. The caller holds mu.

@@ -11,11 +11,11 @@ import (
 type arrival struct {
 	at     time.Time // when it arrives
 	packet []byte
-	addr   *net.UDPAddr // see Link.send
+	addr   *net.UDPAddr // its source or destination, as the caller of Link.send gave it
 }
 
-// arrivals are packets in flight with similar delays, so that they hardly overtake each other. The earliest is first; of packets that
-// arrive at the same time, the one that was sent first.
+// arrivals is a queue of packets in flight, ordered by arrival time, then by send order. Their delays are similar, so push rarely moves a
+// packet far.
 type arrivals struct{ recovery.Ring[arrival] }
 
 // next returns when the earliest packet arrives.

@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// chunkMemory is a receiver whose memory is charged to the connection's account: its records, and the chunks in it. A chunk for
-// which there is no room is neither kept nor charged.
+// chunkMemory charges a receiver's records and chunks to the connection's account. If a chunk does not fit, it is neither stored nor
+// charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
@@ -40,9 +40,9 @@ func (c *chunkMemory) equip() bool {
 	return true
 }
 
-// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. The chunk is ahead places after the
-// next one to be delivered. awaited means that no later message can be delivered before it has arrived. A chunk that is charged as
-// much as a page, like that of a full part, is kept in one; inbox.giveBack returns it.
+// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. ahead is the chunk's distance from the
+// next one to be delivered. awaited means that no later message can be delivered before this chunk has arrived. A chunk that takes as much
+// memory as a page, like that of a full part, is stored in one; inbox.giveBack returns the page.
 func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.hold(s.Count, ahead, awaited) {
 		return false
@@ -100,5 +100,5 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release is called when the caller no longer uses a message, or charges it elsewhere. It uses nothing but the account.
+// release is called when the caller no longer uses a message, or charges it elsewhere. It touches only the account.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

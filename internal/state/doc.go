@@ -1,5 +1,5 @@
-// Package state encodes a game's plain structs as replicated state. It is a pure machine without clock, goroutine or lock. It examines a
-// type once, by reflection.
+// Package state encodes a game's plain structs as replicated state. It uses no clock, goroutines or locks, and reflects on each type
+// only once.
 //
 // [Compile] makes the [Plan] of a struct type. Each field of the struct is encoded by itself, with everything inside of it. A [Shadow]
 // holds the last encoding of a value's fields, and reports which fields have changed since. A [Mask] is a set of fields, encoded by
@@ -24,16 +24,16 @@
 //	quiver:"if=name"            while the game has the condition of that name on (UE: COND_Custom)
 //	quiver:"quant=0.01"         floats are encoded as multiples of 0.01
 //	quiver:"range=0:100"        ints take as many bytes as these values need; others are clamped
-//	quiver:"range=-5:5,quant=0.1" floats likewise
+//	quiver:"range=-5:5,quant=0.1" floats take as many bytes as these multiples of 0.1 need; others are clamped
 //	quiver:"unit"               three floats are a direction and take 4 bytes
 //
-// A field has at most one condition, and only fields of the state itself have one. quant, range and unit apply to everything inside of the
-// field: a range alone to ints, with a quant to floats. A quant or range of something inside takes precedence.
+// A field has at most one condition, and only fields of the state itself have one. quant, range and unit apply to everything inside the
+// field. A range alone applies to ints, and with a quant to floats. Tags of an inner field take precedence.
 //
 // # On the wire
 //
-// There is nothing between fields, nor between the parts of one: both ends know the plan, and compare its [Plan.Lines] before. Numbers of
-// fixed size are big-endian.
+// Fields and their parts are written back to back. Both ends know the plan, because they compare [Plan.Lines] first. Numbers of fixed size
+// are big-endian.
 //
 //	bool               a byte, 0 or 1
 //	int8, uint8        a byte
@@ -44,7 +44,7 @@
 //	unit               two int16 of an octahedral map
 //	reference          a varint
 //	string             a varint of the number of its bytes, then UTF-8
-//	slice              a varint of the number of its elements, then they
+//	slice              a varint of the number of its elements, then the elements
 //	array, struct      its elements or fields
 //
 // Every value has exactly one encoding, and all others are refused, so that decoding and encoding again gives the same bytes.

@@ -113,6 +113,20 @@ func TestTicksGoBack(t *testing.T) {
 	require.Equal(t, push{2}, in, "the newest before that tick")
 }
 
+// TestInputsOfTicksLeftOut: an input for a tick that the server did not take is counted, once, and is there if ticks go back.
+func TestInputsOfTicksLeftOut(t *testing.T) {
+	q, call, now := filled()
+	q.Take(now, 105)
+	for range 3 {
+		q.receive(pushes, call, batch[push]{First: 103, Inputs: []push{{3}}})
+	}
+	require.EqualValues(t, 1, q.Stats().Late)
+	q.owes = false
+	in, ok := q.Take(now, 103)
+	require.True(t, ok)
+	require.Equal(t, push{3}, in)
+}
+
 // TestAnotherOwner: with another owner the queue resets, and inputs of the previous one are not applied.
 func TestAnotherOwner(t *testing.T) {
 	q, call, now := filled()

@@ -40,8 +40,8 @@ type slot[I any] struct {
 type QueueStats struct {
 	Taken    uint64        // ticks that had their input
 	Missed   uint64        // ticks that were taken without their input, since the owner's first message
-	Late     uint64        // inputs that arrived after their tick was taken
-	Outside  uint64        // inputs that were dropped because their tick was more than a second (at least 32 ticks) from the newest that was taken
+	Late     uint64        // inputs that arrived after their tick was taken or left out
+	Outside  uint64        // inputs dropped because their tick was too far from the newest taken: a second or 32 ticks, whichever is longer
 	Repeated int           // ticks without input since the last one that had its input
 	Margin   time.Duration // how early inputs arrive before their tick, smoothed
 }
@@ -50,14 +50,13 @@ type QueueStats struct {
 // input before it, at first the zero I: a game may repeat it, and stop after some ticks; see [QueueStats].Repeated. now is the time of the running
 // Dispatch.
 //
-// Call Take for every tick that is simulated, in order, beginning with 1 or more; ticks may be left out. Taking the same tick again returns the
-// same. Taking a lower tick goes back: inputs for ticks of the last second are available again; farther back the queue resets. A client learns the
-// server's tick from Take: before the first one it predicts nothing, and [Predictor.Tick] does not call its function.
+// Call Take for every tick that is simulated, in order, beginning with 1 or more; ticks may be left out. Taking a tick again returns the same
+// result. Taking a lower tick rewinds the queue; rewinding it by a second (at least 32 ticks) or more resets it. A client learns the server's tick
+// from Take. Before the first call it predicts nothing, and [Predictor.Tick] does not call its function.
 //
-// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1, and after a frame that was late simulate all ticks that are due. If
-// a game leaves some out, its clients must correct what they predicted for those, which is better only after a stop of a second or more. If a game
-// adds 1 in each frame, it falls behind its clients whenever a frame is late, and all inputs wait so much longer for their ticks: with a late frame
-// twice a second that adds up to a third of a second.
+// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1. After a late frame, simulate all ticks that are due. Leave ticks out
+// only after a stall of a second or more, because clients must undo what they predicted for them. Do not just add 1 per frame: every late frame then
+// delays all later inputs, by up to a third of a second in total if two frames a second are late.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
@@ -71,7 +70,8 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	}
 	s := q.slot(tick)
 	ok = s.tick == tick && s.came
-	if q.came = ok; ok {
+	q.came = ok
+	if ok {
 		if !s.taken {
 			q.note(tick, now.Sub(s.at))
 		}
@@ -89,9 +89,9 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	return q.last, ok
 }
 
-// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by answers: the owner aimed at others as they were then. A
-// client may lie, but neither beyond the newest tick that was taken, nor farther back than inputs are kept, which is a second, or 32 ticks if that
-// is more. Seen returns 0 before the owner has sent a message.
+// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by answers: the owner saw the others as they
+// were then when it aimed. The client reports it, so it may be false, but it is limited to the ticks for which inputs are kept: the last second, or
+// the last 32 if that is more. Seen returns 0 before the owner has sent a message.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0
@@ -159,8 +159,7 @@ func (q *Queue[I]) before(tick uint64) (input I) {
 
 // put stores the input of a tick. The first copy counts, so that a client cannot change it later.
 func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
-	half := q.handle.half()
-	if !q.began || tick > q.taken && tick-q.taken > half || tick <= q.taken && q.taken-tick >= half {
+	if !q.keeps(tick) {
 		q.stats.Outside++
 		return
 	}
@@ -173,12 +172,28 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 		s.came, s.input = true, input // in case Take goes back
 		q.stats.Late++
 		q.note(tick, s.at.Sub(at))
+	default: // Take left the tick out; the slot is of an older tick
+		*s = slot[I]{tick: tick, came: true, at: at, input: input}
+		q.stats.Late++
 	}
+}
+
+// keeps reports whether the queue keeps inputs for a tick: whether it is near enough to the newest tick that was taken.
+func (q *Queue[I]) keeps(tick uint64) bool {
+	half := q.handle.half()
+	switch {
+	case !q.began:
+		return false
+	case tick > q.taken:
+		return tick-q.taken <= half
+	}
+	return q.taken-tick < half
 }
 
 // note records how early an input arrived.
 func (q *Queue[I]) note(tick uint64, left time.Duration) {
-	if q.stats.Margin = smooth(q.stats.Margin, left); q.worstTick == 0 || left < q.worst {
+	q.stats.Margin = smooth(q.stats.Margin, left)
+	if q.worstTick == 0 || left < q.worst {
 		q.worst, q.worstTick = left, tick
 	}
 }
