@@ -240,20 +240,11 @@ func TestCloseOfAWorldIsRepeated(t *testing.T) {
 // TestYoungConnectionsCloseAtOnce: before, a listener whose server was full took up to 5 ms for each client that it refused.
 func TestYoungConnectionsCloseAtOnce(t *testing.T) {
 	for _, age := range []time.Duration{0, 2 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
-			near, far := netsim.Pipe(netsim.Config{Delay: 25 * time.Millisecond}, netsim.Config{Delay: 25 * time.Millisecond})
-			serverTLS, clientTLS := credentials(t)
-			listener, err := ListenPacket(far, serverTLS, server.World)
-			require.NoError(t, err)
-			c, err := DialPacket(t.Context(), near, far.LocalAddr(), clientTLS, client.World)
-			require.NoError(t, err)
+		overQUIC(t, netsim.Config{Delay: 25 * time.Millisecond}, Config{}, func(n *network) {
 			time.Sleep(age)
 			began := time.Now()
-			require.NoError(t, server.lobby.all()[0].carrier.CloseWithError(uint64(ServerFull), "full"))
-			require.Equal(t, age == 0, time.Now().Equal(began), "%v old", age)
-			require.NoError(t, c.Wait(t.Context()))
-			require.NoError(t, errors.Join(listener.Close(), near.Close(), far.Close()))
+			require.NoError(t, n.conns[0].carrier.CloseWithError(uint64(ServerFull), "full"))
+			require.Equal(t, age == 0, time.Now().Equal(began), "%v later", age)
 		})
 	}
 }
