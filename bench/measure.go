@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/bench/report"
 )
 
-// measure runs the jobs, adds the results to doc, and prints progress. CPU profiles of the jobs are written to the folder profiles, unless that
-// is "".
+// measure runs the jobs, adds the results to doc, and prints progress. CPU
+// profiles of the jobs are written to the folder profiles, unless that is "".
 func measure(ctx context.Context, doc *report.Document, jobs []job.Job, profiles string) error {
 	begin, done := time.Now(), 0
 	p, err := pool.New(func(r job.Result, running int) {
@@ -60,7 +60,8 @@ func read(path string) (*report.Document, error) {
 // packed is the extension of compressed files.
 const packed = ".gz"
 
-// prepare checks, before the hours of measuring, that the results can be written, and makes the folder for profiles.
+// prepare checks, before the hours of measuring, that the results can be
+// written, and makes the folder for profiles.
 func prepare(o options) error {
 	for _, path := range []string{o.json, o.html, o.md} {
 		if path == "" {
@@ -91,7 +92,8 @@ func writable(path string) error {
 	return f.Close()
 }
 
-// write writes the document to the files that the options name, or else as Markdown to standard output.
+// write writes the document to the files that the options name, or else as
+// Markdown to standard output.
 func write(o options, doc *report.Document) error {
 	for _, out := range []struct {
 		path  string

@@ -8,17 +8,21 @@ import (
 )
 
 const (
-	// seenWindow is how many packet numbers are remembered; an older one counts as a duplicate. It is twice the history: a sender
-	// has declared such a packet lost long ago, and sent its bunches again.
+	// seenWindow is how many packet numbers are remembered; an older one counts
+	// as a duplicate. It is twice the history: a sender has declared such a
+	// packet lost long ago, and sent its bunches again.
 	seenWindow = recovery.WindowSize
-	// ackEvery is after how many packets that ask for an ack one is sent at once. So ack-only packets are at most 1 in 8 of the
-	// packets received. RFC 9000, section 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
+	// ackEvery is after how many packets that ask for an ack one is sent at once. So
+	// ack-only packets are at most 1 in 8 of the packets received. RFC 9000, section
+	// 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
 	ackEvery = 8
-	// gapAckInterval is the least time between two acks for gaps. RFC 9000, section 13.2.1, asks for an immediate ack of each
-	// packet out of order; on a path that reorders all packets, every packet would get one.
+	// gapAckInterval is the least time between two acks for gaps. RFC 9000,
+	// section 13.2.1, asks for an immediate ack of each packet out of order; on
+	// a path that reorders all packets, every packet would get one.
 	gapAckInterval = time.Millisecond
-	// pingEvery is how often an ack-only packet asks for an ack: every 16th does. Its ack shows which of our acks have arrived, so
-	// that the next ones can leave out the numbers in these (RFC 9000, section 13.2.4).
+	// pingEvery is how often an ack-only packet asks for an ack: every 16th
+	// does. Its ack shows which of our acks have arrived, so that the next ones
+	// can leave out the numbers in these (RFC 9000, section 13.2.4).
 	pingEvery      = 16
 	ackHeaderBytes = 7 // largest, delay, number of runs
 )
@@ -26,7 +30,9 @@ const (
 // received records which packets have arrived, and decides when to acknowledge them.
 type received struct {
 	recovery.Window
-	floor   uint64        // acks contain no numbers below it: the peer has acknowledged an ack that had them, or they are too old
+	// Acks contain no numbers below it: the peer has acknowledged an ack that
+	// had them, or they are too old.
+	floor   uint64
 	at      time.Duration // when the largest number arrived
 	missing uint64        // numbers below Next that have not arrived
 	toTell
@@ -39,8 +45,9 @@ type received struct {
 	acksOnly int           // ack-only packets sent since the last packet that asked
 }
 
-// toTell holds the received numbers that were in no ack yet. An ack contains the newest runs first and may have no room for the
-// others. If many packets are late, each ack would contain the same runs if it did not remember what was left out.
+// toTell holds the received numbers that were in no ack yet. An ack contains the
+// newest runs first and may have no room for the others. If many packets are late,
+// each ack would contain the same runs if it did not remember what was left out.
 type toTell struct {
 	fresh span // numbers that were the largest when they arrived
 	late  span // numbers that arrived after a larger one
@@ -90,8 +97,9 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	return true
 }
 
-// ask is called for a packet that asks for an ack, and decides when the ack is due: at once if the peer asks for that (ackNow) or
-// enough packets have asked; for a gap, made or filled, as soon as gapAckInterval allows; otherwise after delay.
+// ask is called for a packet that asks for an ack, and decides when the ack is due:
+// at once if the peer asks for that (ackNow) or enough packets have asked; for a
+// gap, made or filled, as soon as gapAckInterval allows; otherwise after delay.
 func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	r.asking++
 	due := now + delay
@@ -119,9 +127,10 @@ func (r *received) ackSent(now time.Duration) {
 	r.asking, r.urgent = 0, false
 }
 
-// appendAcks appends the runs, newest first, in at most room bytes including their header. covered is false if some were left out.
-// While an ack has no room for all runs, every second ack contains those that were left out. The gap below its first run then
-// includes received numbers, too, because a gap means nothing to the peer.
+// appendAcks appends the runs, newest first, in at most room bytes including their
+// header. covered is false if some were left out. While an ack has no room for all
+// runs, every second ack contains those that were left out. The gap below its first
+// run then includes received numbers, too, because a gap means nothing to the peer.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	// The header; the number of runs follows once it is known.
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
@@ -131,7 +140,8 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	b = append(b, 0)
 	limit := len(b) + room - ackHeaderBytes
 
-	// The first run ends with the largest number, whatever was left out before, because the peer measures its round trip with it.
+	// The first run ends with the largest number, whatever was left out before,
+	// because the peer measures its round trip with it.
 	low := r.runDown(r.Next, true)
 	b = appendVarint(b, r.Next-low)
 	nruns, below := 1, low
@@ -161,7 +171,8 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	return b, covered
 }
 
-// turnToOlder reports whether this ack, whose first run ends at low, must continue with the numbers that an earlier one left out.
+// turnToOlder reports whether this ack, whose first run ends at low, must
+// continue with the numbers that an earlier one left out.
 func (r *received) turnToOlder(low uint64) bool {
 	r.left.cut(low)
 	r.older = !r.older && !r.left.empty()

@@ -129,8 +129,9 @@ func TestAckFloor(t *testing.T) {
 	require.Equal(t, []uint64{seenWindow + 10}, ackedNumbers(t, b))
 }
 
-// TestAcksTellOfTheLate: an ack has room for few gaps. If packets arrive late, after hundreds of others, there are more gaps above them
-// than that. Every second ack reports the late ones; otherwise none would.
+// TestAcksTellOfTheLate: an ack has room for few gaps. If packets arrive late,
+// after hundreds of others, there are more gaps above them than that. Every
+// second ack reports the late ones; otherwise none would.
 func TestAcksTellOfTheLate(t *testing.T) {
 	const late, room = 300, maxHeaderBytes - packetHeaderBytes // of every other packet, beside an entry
 	var r received
@@ -149,8 +150,8 @@ func TestAcksTellOfTheLate(t *testing.T) {
 	}
 }
 
-// TestAcksTellOfAClump: if packets arrive at once with more gaps than an ack has room for, the next acks report the rest,
-// even if more packets arrive.
+// TestAcksTellOfAClump: if packets arrive at once with more gaps than an ack
+// has room for, the next acks report the rest, even if more packets arrive.
 func TestAcksTellOfAClump(t *testing.T) {
 	var r received
 	told := map[uint64]bool{}
@@ -167,7 +168,8 @@ func TestAcksTellOfAClump(t *testing.T) {
 	require.Len(t, told, 600)
 }
 
-// TestEverySecondAckTellsOfTheNewest: many numbers may be left out, but the peer waits for the newest.
+// TestEverySecondAckTellsOfTheNewest: many numbers may be left out, but the
+// peer waits for the newest.
 func TestEverySecondAckTellsOfTheNewest(t *testing.T) {
 	var r received
 	for n := uint64(0); n < 1000; n += 2 {
@@ -287,8 +289,9 @@ func TestAckTimer(t *testing.T) {
 	require.True(t, r.urgent)
 }
 
-// TestNumbersThatLeap: a peer that left out 8,192 numbers with each packet once made this end clear as many bits one by one, 30 µs for
-// a packet of ten bytes. Received numbers are remembered, and nothing else, however far the numbers leap.
+// TestNumbersThatLeap: a peer that left out 8,192 numbers with each packet once
+// made this end clear as many bits one by one, 30 µs for a packet of ten bytes.
+// Received numbers are remembered, and nothing else, however far the numbers leap.
 func TestNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)
 	var r received
@@ -309,7 +312,8 @@ func TestNumbersThatLeap(t *testing.T) {
 	}
 }
 
-// TestPacketThatIsGivenUpTellsNothing: a packet that turns out to have no content is not sent, and neither are its acks.
+// TestPacketThatIsGivenUpTellsNothing: a packet that turns out to have no
+// content is not sent, and neither are its acks.
 func TestPacketThatIsGivenUpTellsNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.flow.limit = 0

@@ -36,7 +36,8 @@ func TestAfterHoldsUntilAllIsAcked(t *testing.T) {
 	require.Len(t, p.take(0), 2, "the close of the second, the first of the third")
 }
 
-// TestAfterOne: only one channel may come after another. A second one would be forgotten when the first one is released.
+// TestAfterOne: only one channel may come after another. A second one would be
+// forgotten when the first one is released.
 func TestAfterOne(t *testing.T) {
 	p := newPair(t, Config{})
 	first, second, third := p.open(1, Normal), p.open(1, Normal), p.open(1, Normal)
@@ -52,8 +53,8 @@ func TestAfterOne(t *testing.T) {
 	p.settled()
 }
 
-// TestAfterOverBadPaths opens and closes channels that come after each other, with loss and packets out of order: the peer
-// never has two of them at once, and all messages arrive in order.
+// TestAfterOverBadPaths opens and closes channels that come after each other, with loss and
+// packets out of order: the peer never has two of them at once, and all messages arrive in order.
 func TestAfterOverBadPaths(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 20 {

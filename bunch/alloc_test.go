@@ -26,8 +26,9 @@ func newSteady(t testing.TB, priority Priority) *steady {
 	return s
 }
 
-// exchange lets both ends send what is ready until neither has more. Payloads alias buf, so it is for tests that look at
-// none; the datagram that a real carrier hands over is an allocation of its own.
+// exchange lets both ends send what is ready until neither has more. Payloads
+// alias buf, so it is for tests that look at none; the datagram that a real
+// carrier hands over is an allocation of its own.
 func (s *steady) exchange() {
 	for again := true; again; {
 		again = false
@@ -70,8 +71,9 @@ func (s *steady) tick() {
 	}
 }
 
-// TestSteadyStateAllocatesOnlyPayloads counts Send, AppendPacket, Receive, acks and Next together. A payload is copied
-// out of its datagram when it is smaller than a quarter of it, else it aliases the datagram: at most one allocation.
+// TestSteadyStateAllocatesOnlyPayloads counts Send, AppendPacket, Receive, acks
+// and Next together. A payload is copied out of its datagram when it is smaller
+// than a quarter of it, else it aliases the datagram: at most one allocation.
 func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -174,7 +176,8 @@ func TestSteadyStateAllocatesOnlyPayloads(t *testing.T) {
 	}
 }
 
-// TestTrackedAllocatesOnlyPayloads: what an owner does at each tick, with losses, taken back and unsent ones.
+// TestTrackedAllocatesOnlyPayloads: what an owner does at each tick, with
+// losses, taken back and unsent ones.
 func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -230,7 +233,8 @@ func TestTrackedAllocatesOnlyPayloads(t *testing.T) {
 	}
 }
 
-// requireAllocs wants that many allocations of each round. The race detector has pools forget memory now and then: a round only has to run then.
+// requireAllocs wants that many allocations of each round. The race detector
+// has pools forget memory now and then: a round only has to run then.
 func requireAllocs(t *testing.T, want float64, round func()) {
 	t.Helper()
 	if got := testing.AllocsPerRun(500, round); !testkit.Race {

@@ -5,9 +5,9 @@ import "slices"
 const (
 	maxAssemblies = 4       // most for a channel; the next one evicts the oldest
 	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; parts, an array of slices, takes 1,440 of them
-	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP datagram has at most 65,507
-	// bytes, room for the first parts of 59 messages, so at most 30,208 messages begin in 512 packets: no two of them have
-	// the same number of 16 bits.
+	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP
+	// datagram has at most 65,507 bytes, room for the first parts of 59 messages, so at most
+	// 30,208 messages begin in 512 packets: no two of them have the same number of 16 bits.
 	partSpan = 512
 )
 
@@ -26,10 +26,11 @@ type assembly struct {
 // is reports whether a part with header h belongs to the assembly.
 func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
 
-// assemblies holds the incomplete unreliable messages of a connection. They share maxParked with the whole unreliable and tracked
-// messages that wait for the owner; if there is no room, the oldest assembly is dropped. A part looks only at the assemblies of its
-// own channel, however many others there are: a peer chooses its channels, and packets of tiny parts of new messages on many of
-// them took 20 times as long as others.
+// assemblies holds the incomplete unreliable messages of a connection. They share
+// maxParked with the whole unreliable and tracked messages that wait for the owner; if
+// there is no room, the oldest assembly is dropped. A part looks only at the assemblies
+// of its own channel, however many others there are: a peer chooses its channels, and
+// packets of tiny parts of new messages on many of them took 20 times as long as others.
 type assemblies struct {
 	all     []*assembly // oldest first
 	spare   *assembly   // the last one that was dropped, emptied; nil = none
@@ -41,8 +42,9 @@ type assemblies struct {
 // fits reports whether there is room for messages or parts of the given price.
 func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
 
-// stale reports whether a part belongs to an older message than the assembly with the same number. If it belongs to a newer one,
-// stale drops the assembly: some of its parts were lost, and 65,536 messages have been sent since.
+// stale reports whether a part belongs to an older message than the assembly
+// with the same number. If it belongs to a newer one, stale drops the assembly:
+// some of its parts were lost, and 65,536 messages have been sent since.
 func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
 	of := ch.assembling(h)
 	if of == nil {
@@ -55,8 +57,9 @@ func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
 	return number+partSpan < newest
 }
 
-// place finds or begins the assembly of a message and makes room for more bytes. It evicts the oldest assemblies: of the channel if
-// that has too many, and else of the connection. It returns nil if waiting whole messages leave no room.
+// place finds or begins the assembly of a message and makes room for more bytes.
+// It evicts the oldest assemblies: of the channel if that has too many, and else
+// of the connection. It returns nil if waiting whole messages leave no room.
 func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	of := ch.assembling(h)
 	if of == nil {
@@ -122,8 +125,8 @@ func (a *assemblies) finish(whole *assembly) []byte {
 	return message
 }
 
-// assemble adds one part, from the packet with the given number. If the message is now complete, assemble returns it, and the
-// number of the newest packet that had a part of it.
+// assemble adds one part, from the packet with the given number. If the message is now
+// complete, assemble returns it, and the number of the newest packet that had a part of it.
 func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (whole []byte, last uint64, err error) {
 	index, ends := int(h.part), h.flags&flagEnd != 0
 	if index >= maxParts || !ends && len(payload) != EntryBytes {

@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// serialMessage is a message in which every byte pair identifies the message, so that a mixture is detected.
+// serialMessage is a message in which every byte pair identifies the message,
+// so that a mixture is detected.
 func serialMessage(serial uint32, size int) []byte {
 	b := make([]byte, 0, size+4)
 	for len(b) < size {
@@ -30,7 +31,8 @@ func requireOneSerial(t testing.TB, b []byte) uint32 {
 	return serial
 }
 
-// stale is a sender of messages in parts whose packets get lost as a test says, and a receiver that must not mix them.
+// stale is a sender of messages in parts whose packets get lost as a test says,
+// and a receiver that must not mix them.
 type stale struct {
 	*pair
 	random *rand.Rand
@@ -81,7 +83,8 @@ func (s *stale) check() {
 	}
 }
 
-// catchUp makes the peer acknowledge everything received, so that the sender's history does not stop it.
+// catchUp makes the peer acknowledge everything received, so that the sender's
+// history does not stop it.
 func (s *stale) catchUp() {
 	s.pair.send(0, s.aside, Reliable, nil)
 	s.pair.run(300 * ms)
@@ -112,8 +115,9 @@ func (s *stale) lose(n int, delivery func() Delivery) {
 
 func every(int) bool { return true }
 
-// TestStaleAssemblyIsNeverCompleted loses all but one part of a message, then as many messages as the 16 bits of their
-// numbers count, and one or two less. No later part may complete the first one, whatever the deliveries.
+// TestStaleAssemblyIsNeverCompleted loses all but one part of a message, then
+// as many messages as the 16 bits of their numbers count, and one or two less.
+// No later part may complete the first one, whatever the deliveries.
 func TestStaleAssemblyIsNeverCompleted(t *testing.T) {
 	s := newStale(t)
 	first := s.random.IntN(3)
@@ -138,7 +142,8 @@ func TestStaleAssemblyIsNeverCompleted(t *testing.T) {
 	require.Equal(t, 2, s.got, "nothing is deaf afterwards")
 }
 
-// TestPartsFarApart: two parts belong to one message if they arrive within 512 packets, in either order.
+// TestPartsFarApart: two parts belong to one message if they arrive within 512
+// packets, in either order.
 func TestPartsFarApart(t *testing.T) {
 	first, last := unreliablePart(1, Unreliable, 7, 0, false, EntryBytes), unreliablePart(1, Unreliable, 7, 1, true, 1)
 	for _, apart := range []uint32{1, 512, 513} {
@@ -158,7 +163,8 @@ func TestPartsFarApart(t *testing.T) {
 	}
 }
 
-// TestAssembliesOfALossyPath mixes sizes, deliveries and datagrams of all lengths, and loses, holds and reorders packets.
+// TestAssembliesOfALossyPath mixes sizes, deliveries and datagrams of all
+// lengths, and loses, holds and reorders packets.
 func TestAssembliesOfALossyPath(t *testing.T) {
 	s := newStale(t)
 	type held struct {
@@ -197,8 +203,9 @@ func TestAssembliesOfALossyPath(t *testing.T) {
 	t.Logf("%d of %d messages", s.got, s.serial)
 }
 
-// partsScript lets bytes say what a sender of messages in parts does, at up to the rate that the largest datagrams allow, and
-// which of its packets arrive when. The receiver must never mix messages.
+// partsScript lets bytes say what a sender of messages in parts does, at up to
+// the rate that the largest datagrams allow, and which of its packets arrive
+// when. The receiver must never mix messages.
 type partsScript struct {
 	*receiver
 	bytes   []byte
@@ -306,7 +313,8 @@ func TestPartsScripts(t *testing.T) {
 	}
 }
 
-// FuzzParts begins with a part of a message, 65,535 messages that are lost, and the other part of the next one.
+// FuzzParts begins with a part of a message, 65,535 messages that are lost, and
+// the other part of the next one.
 func FuzzParts(f *testing.F) {
 	f.Add([]byte{0, 50, 0, 255, 200, 1, 0, 50, 255, 0})
 	f.Add([]byte{1, 50, 0, 150, 200, 1, 1, 50, 255, 0, 128})

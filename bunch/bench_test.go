@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// BenchmarkSmall sends reliable messages of 32 bytes, 300 a tick, which merge, through both machines.
+// BenchmarkSmall sends reliable messages of 32 bytes, 300 a tick, which merge,
+// through both machines.
 func BenchmarkSmall(b *testing.B) { benchmarkMessages(b, Normal, 32, 300) }
 
 // BenchmarkSingle is one small reliable message a packet, with its acks.
@@ -35,7 +36,8 @@ func benchmarkMessages(b *testing.B, priority Priority, size, batch int) {
 	b.ReportMetric(float64(got)/b.Elapsed().Seconds(), "messages/s")
 }
 
-// BenchmarkTracked hands over updates as a server of many actors does, of which most are updated in every third tick: 120, 4 and 4.
+// BenchmarkTracked hands over updates as a server of many actors does, of which
+// most are updated in every third tick: 120, 4 and 4.
 func BenchmarkTracked(b *testing.B) {
 	s := newSteady(b, Normal)
 	s.channel = s.opened(Normal)

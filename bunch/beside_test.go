@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPacketsBesideOthers is about play whose next packet is sent much later, while another machine's bulk shows what the path does.
+// TestPacketsBesideOthers is about play whose next packet is sent much later,
+// while another machine's bulk shows what the path does.
 func TestPacketsBesideOthers(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

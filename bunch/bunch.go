@@ -18,8 +18,8 @@ const (
 	Unreliable
 	// UnreliableSequenced messages may be lost; one that a newer one has overtaken is dropped.
 	UnreliableSequenced
-	// Tracked is the delivery of messages from [Conn.SendTracked]: they may be lost or overtake each other, and their sender learns
-	// the fate of each. Send does not accept it.
+	// Tracked is the delivery of messages from [Conn.SendTracked]: they may be lost or
+	// overtake each other, and their sender learns the fate of each. Send does not accept it.
 	Tracked
 )
 
@@ -48,10 +48,12 @@ const (
 const (
 	// Protocol is the first byte of every packet.
 	Protocol byte = 0x01
-	// MaxBunchBytes is the default limit of one message. UE: net.MaxConstructedPartialBunchSizeBytes.
+	// MaxBunchBytes is the default limit of one message. UE:
+	// net.MaxConstructedPartialBunchSizeBytes.
 	MaxBunchBytes = 65536
-	// EntryBytes is the most payload that one entry of the reliable buffer holds. With it, a packet header (52 bytes with acks) and
-	// a bunch header (11 bytes) fit the smallest datagram that QUIC falls back to (1,163 bytes).
+	// EntryBytes is the most payload that one entry of the reliable buffer holds.
+	// With it, a packet header (52 bytes with acks) and a bunch header (11 bytes)
+	// fit the smallest datagram that QUIC falls back to (1,163 bytes).
 	EntryBytes = 1100
 )
 
@@ -66,20 +68,25 @@ var (
 type Code uint16
 
 const (
-	NoError                       Code = iota // never ends a connection; see [Conn.Refuse]
-	ReliableBufferOverflow                    // at this end: a channel's reliable buffer had no room for a message, under OverflowClose
-	MaxReliableExceeded                       // an entry is further ahead than the reliable buffer reaches
-	PartialTooLarge                           // a message has more than MaxBunch bytes, or a part of one has an invalid length
-	PartialMergeReliableDestroy               // a part belongs to no message
-	PartialInitialReliableDestroy             // a message begins before the last part of another
-	BunchBadChannelIndex                      // a bunch on a channel where the peer may not send it, or one channel more than MaxChannels
-	BunchDataOverflow                         // a bunch cannot be parsed, or is not allowed on its channel, for example after the close
-	ReadHeaderFail                            // a packet header cannot be parsed
-	AckSequenceMismatch                       // an ack of a packet that was never sent
-	AlreadyOpen                               // a second open of a channel, or an open of one of this side's channels
-	ReliableBeforeOpen                        // the first message of a channel does not open it
-	ReceiveLimitExceeded                      // the peer sent more bytes than the ReceiveLimit, or than the limit of channel 0
-	ConnectionTimeout                         // no answer for Config.IdleTimeout
+	NoError Code = iota // never ends a connection; see [Conn.Refuse]
+	// At this end: a channel's reliable buffer had no room for a message, under OverflowClose.
+	ReliableBufferOverflow
+	MaxReliableExceeded // an entry is further ahead than the reliable buffer reaches
+	// A message has more than MaxBunch bytes, or a part of one has an invalid length.
+	PartialTooLarge
+	PartialMergeReliableDestroy   // a part belongs to no message
+	PartialInitialReliableDestroy // a message begins before the last part of another
+	// A bunch on a channel where the peer may not send it, or one channel more than MaxChannels.
+	BunchBadChannelIndex
+	// A bunch cannot be parsed, or is not allowed on its channel, for example after the close.
+	BunchDataOverflow
+	ReadHeaderFail      // a packet header cannot be parsed
+	AckSequenceMismatch // an ack of a packet that was never sent
+	AlreadyOpen         // a second open of a channel, or an open of one of this side's channels
+	ReliableBeforeOpen  // the first message of a channel does not open it
+	// The peer sent more bytes than the ReceiveLimit, or than the limit of channel 0.
+	ReceiveLimitExceeded
+	ConnectionTimeout // no answer for Config.IdleTimeout
 )
 
 var codeNames = [...]string{
@@ -127,8 +134,8 @@ type Message struct {
 	joined bool   // Payload was joined from the parts of a run, and shares no memory
 }
 
-// grain is the unit of Message.at. Half of its 2^32 values count as the past, so [Conn.Waited] is right for a message that has
-// waited for up to 9 hours.
+// grain is the unit of Message.at. Half of its 2^32 values count as the past,
+// so [Conn.Waited] is right for a message that has waited for up to 9 hours.
 const grain = 16 * time.Microsecond
 
 // Entries returns how many entries of the reliable buffer a message of size bytes takes.

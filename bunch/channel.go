@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// A channel is the state of one channel in both directions. Like its Conn, it is guarded by the owner's lock.
+// A channel is the state of one channel in both directions. Like its Conn, it
+// is guarded by the owner's lock.
 type channel struct {
 	number   uint64
 	priority Priority
 	ours     bool // this side has opened it
 
 	// Sending. Sequences first to next-1 are in the reliable buffer.
-	out           ring            // the reliable buffer
-	ownSlots      []entry         // the channel's own slots, while out has borrowed a larger ring
-	first, next   uint64          // sequences of the oldest entry, and of the next one
-	fresh         uint64          // sequence of the next entry for placeFresh; those before it were sent, at least in part
+	out         ring    // the reliable buffer
+	ownSlots    []entry // the channel's own slots, while out has borrowed a larger ring
+	first, next uint64  // sequences of the oldest entry, and of the next one
+	// Sequence of the next entry for placeFresh; those before it were sent, at least in part.
+	fresh         uint64
 	resend        queue[uint64]   // sequences with lost pieces
 	unreliable    queue[datagram] // queued unreliable messages
 	nextMessage   uint16          // number of the next unreliable message in parts to be sent
@@ -26,8 +28,9 @@ type channel struct {
 	inResendQueue bool            // the channel is in its level's resend
 	inFreshQueue  bool            // the channel is in its level's fresh
 	watch         watch
-	earlier       *channel // the channel that must be acknowledged before this one sends anything; nil = none, or it was
-	later         *channel // the channel that has this one as its earlier; nil = none
+	// The channel that must be acknowledged before this one sends anything; nil = none, or it was.
+	earlier *channel
+	later   *channel // the channel that has this one as its earlier; nil = none
 
 	// Receiving. Sequences below expected were processed in order.
 	in         parked      // entries that arrived early
@@ -68,7 +71,8 @@ func (ch *channel) runFrom(n uint64) int {
 // hasFresh reports whether placeFresh has something to place.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
-// begunUnreliable returns how many unreliable messages have parts that were sent and others that were not: 1 or, mostly, 0.
+// begunUnreliable returns how many unreliable messages have parts that were
+// sent and others that were not: 1 or, mostly, 0.
 func (ch *channel) begunUnreliable() int {
 	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return 1
@@ -79,8 +83,9 @@ func (ch *channel) begunUnreliable() int {
 // isBulk reports whether the messages of a channel are bulk.
 func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
 
-// ownEntries is how many slots a channel keeps for itself: the entries of a tick of play. A reliable buffer that needs more borrows
-// a ring of the connection until it is empty, so that a channel which sends much only now and then does not keep it.
+// ownEntries is how many slots a channel keeps for itself: the entries of a tick of
+// play. A reliable buffer that needs more borrows a ring of the connection until it
+// is empty, so that a channel which sends much only now and then does not keep it.
 const ownEntries = 8
 
 // makePlace gives the reliable buffer room for one more entry.
@@ -109,8 +114,8 @@ func (ch *channel) returnRing(rings *spares[[]entry]) {
 	}
 }
 
-// begun reports whether the rest of a message that was sent in part may follow. If held is true, that of an
-// unreliable message may not.
+// begun reports whether the rest of a message that was sent in part may follow.
+// If held is true, that of an unreliable message may not.
 func (ch *channel) begun(held bool) bool {
 	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true
@@ -118,13 +123,14 @@ func (ch *channel) begun(held bool) bool {
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
 }
 
-// opening reports whether all reliable messages on the channel were sent, the opening one first, and the peer has not acknowledged
-// the open. Tracked messages may then follow.
+// opening reports whether all reliable messages on the channel were sent, the opening one
+// first, and the peer has not acknowledged the open. Tracked messages may then follow.
 func (ch *channel) opening() bool {
 	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
 }
 
-// owesAnswer reports whether the peer has acknowledged all of ch, which was closed here, and has not answered.
+// owesAnswer reports whether the peer has acknowledged all of ch, which was
+// closed here, and has not answered.
 func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
 // partial returns what has arrived of entry n. known is false if its message was already delivered.
@@ -157,7 +163,8 @@ type ring struct{ slots []entry } // a power of two, or none
 
 func (r *ring) at(sequence uint64) *entry { return &r.slots[sequence&uint64(len(r.slots)-1)] }
 
-// move moves the entries from first to next-1 into slots, which are empty, and returns the old slots, emptied.
+// move moves the entries from first to next-1 into slots, which are empty, and
+// returns the old slots, emptied.
 func (r *ring) move(slots []entry, first, next uint64) []entry {
 	old := *r
 	r.slots = slots
@@ -187,7 +194,8 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// compact moves the items to the front if there is no room behind them but more than half of the memory is free.
+// compact moves the items to the front if there is no room behind them but more
+// than half of the memory is free.
 func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && int(q.head) > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
@@ -216,8 +224,8 @@ func (q *queue[T]) take(i int) T {
 	return v
 }
 
-// reset empties the list. It frees large memory of which the list has repeatedly used less than an eighth. It waits, because one
-// tick in three may add many items, and the others few.
+// reset empties the list. It frees large memory of which the list has repeatedly used less
+// than an eighth. It waits, because one tick in three may add many items, and the others few.
 func (q *queue[T]) reset() {
 	switch {
 	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:
@@ -230,7 +238,8 @@ func (q *queue[T]) reset() {
 	q.items, q.head = q.items[:0], 0
 }
 
-// mostSlack is how often in a row a list may be emptied after using little of its memory, before that is freed: two seconds of ticks.
+// mostSlack is how often in a row a list may be emptied after using little of
+// its memory, before that is freed: two seconds of ticks.
 const mostSlack = 64
 
 // release frees the memory of an empty list.

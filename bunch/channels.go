@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// channels holds the channels of a connection. Numbers are never reused, so each number of the peer's is either unseen, open or closed.
+// channels holds the channels of a connection. Numbers are never reused, so
+// each number of the peer's is either unseen, open or closed.
 type channels struct {
 	open  map[uint64]*channel
 	last  *channel // the open one that find has returned last; nil = none
@@ -30,8 +31,8 @@ func newChannels(client bool, limit int) channels {
 	return c
 }
 
-// find returns the open channel with a number, or nil. It remembers the last one: most bunches belong to the same channel as the
-// one before, and the map is no longer in the CPU's cache.
+// find returns the open channel with a number, or nil. It remembers the last one: most bunches
+// belong to the same channel as the one before, and the map is no longer in the CPU's cache.
 func (c *channels) find(number uint64) *channel {
 	if c.last == nil || c.last.number != number {
 		c.last = c.open[number]
@@ -39,7 +40,8 @@ func (c *channels) find(number uint64) *channel {
 	return c.last
 }
 
-// create opens the next channel of this side. It returns nil if too many are open or all numbers were used.
+// create opens the next channel of this side. It returns nil if too many are
+// open or all numbers were used.
 func (c *channels) create(p Priority) *channel {
 	if c.ours >= c.limit || c.ourNext > maxChannelNumber {
 		return nil
@@ -51,8 +53,9 @@ func (c *channels) create(p Priority) *channel {
 	return ch
 }
 
-// known is called with a number that is not open. It reports whether that channel was closed; if not, the peer may open it. A
-// number of ours that this side never opened is a violation, and so is one of the peer's if it may open none.
+// known is called with a number that is not open. It reports whether that channel
+// was closed; if not, the peer may open it. A number of ours that this side never
+// opened is a violation, and so is one of the peer's if it may open none.
 func (c *channels) known(number uint64) (bool, error) {
 	if c.isOurs(number) {
 		if number >= c.ourNext {
@@ -88,9 +91,10 @@ func (c *channels) begin(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if the peer opens more channels than an honest one does. A number that it skipped counts as open,
-// because its first bunch is in flight. The peer forgets a channel once it has received our close, and our ack of its own. Its ack
-// of our close may then be in flight, so channels that wait for that have a limit of their own.
+// checkLimit returns an error if the peer opens more channels than an honest one does. A
+// number that it skipped counts as open, because its first bunch is in flight. The peer
+// forgets a channel once it has received our close, and our ack of its own. Its ack of our
+// close may then be in flight, so channels that wait for that have a limit of their own.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -115,8 +119,8 @@ func (c *channels) peerClosed(ch *channel) {
 	}
 }
 
-// retire forgets a channel if both sides have closed it, and reports whether it did. When the peer has closed it, so has this side,
-// because closed answers at once.
+// retire forgets a channel if both sides have closed it, and reports whether it did.
+// When the peer has closed it, so has this side, because closed answers at once.
 func (c *channels) retire(ch *channel) bool {
 	if !ch.inClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
@@ -133,21 +137,25 @@ func (c *channels) retire(ch *channel) bool {
 	return true
 }
 
-// shrink replaces the map by a smaller one, because a map keeps room for the most that it ever held.
+// shrink replaces the map by a smaller one, because a map keeps room for the
+// most that it ever held.
 func (c *channels) shrink() {
 	fewer := make(map[uint64]*channel, len(c.open))
 	maps.Copy(fewer, c.open)
 	c.open, c.peak = fewer, len(fewer)
 }
 
-// maxOwed is how many answers to closes a peer may owe for any length of time. Each keeps 582 bytes here, 4.5 MiB in all. An honest
-// peer whose world is stuck in a tick does not answer. With a receive limit of 4 MiB it owes fewer: a close takes 657 bytes of that
-// until the owner takes it, so no more than 6,384 can arrive (TestClosesDuringALongTick). With a higher limit, as rpc has by
-// default, it may owe more, but answers them as soon as it ticks. So owing more is a violation only after Config.IdleTimeout.
+// maxOwed is how many answers to closes a peer may owe for any length of time. Each keeps
+// 582 bytes here, 4.5 MiB in all. An honest peer whose world is stuck in a tick does not
+// answer. With a receive limit of 4 MiB it owes fewer: a close takes 657 bytes of that
+// until the owner takes it, so no more than 6,384 can arrive (TestClosesDuringALongTick).
+// With a higher limit, as rpc has by default, it may owe more, but answers them as soon
+// as it ticks. So owing more is a violation only after Config.IdleTimeout.
 const maxOwed = 8192
 
-// owed counts the channels that were closed here and of which the peer has acknowledged every entry. The peer has our close, and
-// owes its own, without which this side cannot forget the channel.
+// owed counts the channels that were closed here and of which the peer has
+// acknowledged every entry. The peer has our close, and owes its own, without
+// which this side cannot forget the channel.
 type owed struct {
 	count int
 	since time.Duration // when count last rose above maxOwed
@@ -160,7 +168,8 @@ func (o *owed) add(now time.Duration) {
 	}
 }
 
-// until returns when the peer will have owed too many answers for too long. ok is false if it does not owe too many.
+// until returns when the peer will have owed too many answers for too long. ok
+// is false if it does not owe too many.
 func (o *owed) until(patience time.Duration) (time.Duration, bool) {
 	return o.since + patience, o.count > maxOwed
 }

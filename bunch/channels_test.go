@@ -175,8 +175,8 @@ func TestChannelLimits(t *testing.T) {
 	require.ErrorContains(t, err, "2 closed ones wait for an ack")
 }
 
-// TestUnreliableBunchesBeginNoChannel: nothing is kept for numbers that no reliable bunch has named. A later reliable bunch
-// finds its number unused.
+// TestUnreliableBunchesBeginNoChannel: nothing is kept for numbers that no
+// reliable bunch has named. A later reliable bunch finds its number unused.
 func TestUnreliableBunchesBeginNoChannel(t *testing.T) {
 	r := newReceiver(t, Config{})
 	for n := uint64(1); n < 64_000; n += 2 {
@@ -189,7 +189,8 @@ func TestUnreliableBunchesBeginNoChannel(t *testing.T) {
 	require.Equal(t, []string{"1 open a"}, r.got())
 }
 
-// TestRefuse: a peer that may open nothing begins no channel with any bunch, and the code is the owner's.
+// TestRefuse: a peer that may open nothing begins no channel with any bunch,
+// and the code is the owner's.
 func TestRefuse(t *testing.T) {
 	for name, bunch := range map[string][]byte{
 		"open":       wholeOf(flagOpen, 1, 0, "a"),
@@ -300,7 +301,8 @@ func TestClosedNumbersAreDroppedAndAcknowledged(t *testing.T) {
 	require.Equal(t, 1, r.received.asking)
 }
 
-// TestDuplicatesOfAHalfClosedChannelAreDuplicates: the peer has closed, this end's answer is not acked yet.
+// TestDuplicatesOfAHalfClosedChannelAreDuplicates: the peer has closed, this
+// end's answer is not acked yet.
 func TestDuplicatesOfAHalfClosedChannelAreDuplicates(t *testing.T) {
 	r := newReceiver(t, Config{})
 	r.must(wholeOf(flagOpen, 1, 0, "a"), wholeOf(flagClose, 1, 1, "b"))
@@ -354,7 +356,8 @@ func TestBothClose(t *testing.T) {
 	p.settled()
 }
 
-// TestCloseDropsAssemblies: the parts of an unreliable message that never became whole go with their channel.
+// TestCloseDropsAssemblies: the parts of an unreliable message that never
+// became whole go with their channel.
 func TestCloseDropsAssemblies(t *testing.T) {
 	r := newReceiver(t, Config{})
 	part := header{flags: flagBegin | byte(Unreliable), channel: 1, sequence: 1}

@@ -7,8 +7,9 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Conn is one end of a connection. It has no clock, goroutine or lock, and must not be used concurrently: its owner locks it, and
-// passes the time to its methods. Time does not go backwards: a now before that of an earlier call counts as the earlier one.
+// A Conn is one end of a connection. It has no clock, goroutine or lock, and must not be
+// used concurrently: its owner locks it, and passes the time to its methods. Time does
+// not go backwards: a now before that of an earlier call counts as the earlier one.
 type Conn struct {
 	config  Config
 	limits  Params // this end's until Agree, then the smaller of both ends'
@@ -53,8 +54,9 @@ type Conn struct {
 	restorer   restorer      // repair bunches that wait for others of their group
 
 	// For the owner.
-	wake    bool             // set when a message is ready, a watch fires or the connection ends; cleared by Wake
-	changed bool             // set when AppendPacket may have a packet, or NextTimeout may have changed; cleared by Changed
+	wake bool // set when a message is ready, a watch fires or the connection ends; cleared by Wake
+	// Set when AppendPacket may have a packet, or NextTimeout may have changed; cleared by Changed.
+	changed bool
 	content recovery.Content // of the last packet from AppendPacket
 	watched []*channel       // channels whose watch is armed
 	stats   Stats            // counters; the method Stats adds what is measured elsewhere
@@ -107,7 +109,8 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 // Params returns this end's limits, which Hello contains for the peer's Agree.
 func (c *Conn) Params() Params { return c.config.params() }
 
-// Agree is called when the peer's Hello arrives. It lowers each limit to the smaller of both ends', and adopts the peer's ack delay.
+// Agree is called when the peer's Hello arrives. It lowers each limit to the
+// smaller of both ends', and adopts the peer's ack delay.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
@@ -122,8 +125,9 @@ func (c *Conn) Agree(peer Params) error {
 // Err returns why the connection ended, or nil if it has not.
 func (c *Conn) Err() error { return c.err }
 
-// Open opens a channel and returns its number. The first reliable message opens the channel at the peer, so it should be the first message on the
-// channel: the peer drops unreliable messages that arrive before it.
+// Open opens a channel and returns its number. The first reliable message opens
+// the channel at the peer, so it should be the first message on the channel:
+// the peer drops unreliable messages that arrive before it.
 func (c *Conn) Open(p Priority) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -139,11 +143,13 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// UsedUp reports whether this side has used all of its channel numbers. Open then fails; only a new connection has more numbers.
+// UsedUp reports whether this side has used all of its channel numbers. Open
+// then fails; only a new connection has more numbers.
 func (c *Conn) UsedUp() bool { return c.channels.ourNext > maxChannelNumber }
 
-// Refuse makes the connection end with code as soon as the peer names a channel of its own that is not open here, so that the peer cannot
-// make this side hold memory for its channels. With NoError, the default, the peer may open channels.
+// Refuse makes the connection end with code as soon as the peer names a channel
+// of its own that is not open here, so that the peer cannot make this side hold
+// memory for its channels. With NoError, the default, the peer may open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
 // SetPriority moves a channel to another priority. Channel 0 has no priority: it always goes first.
@@ -177,8 +183,9 @@ func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
-// Untaken returns for how long flow control has held back the next reliable message of a channel while the peer does answer: the peer's world has
-// stopped, or cannot keep up, and takes too few messages. It is 0 if flow control holds nothing back, or the path is silent.
+// Untaken returns for how long flow control has held back the next reliable message of a
+// channel while the peer does answer: the peer's world has stopped, or cannot keep up, and
+// takes too few messages. It is 0 if flow control holds nothing back, or the path is silent.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	if ch := c.channels.find(number); ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {
 		return 0
@@ -186,16 +193,19 @@ func (c *Conn) Untaken(number uint64) time.Duration {
 	return c.now - c.flow.blockedAt
 }
 
-// AllReady yields the messages that wait for Next or Take, oldest first. It does not remove them, and they must not be changed.
+// AllReady yields the messages that wait for Next or Take, oldest first. It
+// does not remove them, and they must not be changed.
 func (c *Conn) AllReady(yield func(*Message) bool) { c.ready.each(yield) }
 
-// IsOpen reports whether a channel was opened, by Open or by the peer's first message, and was not closed at this end.
+// IsOpen reports whether a channel was opened, by Open or by the peer's first
+// message, and was not closed at this end.
 func (c *Conn) IsOpen(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && !ch.outClosed
 }
 
-// Reliable returns how many entries of a channel's reliable buffer are in use, and how many it has. UE: NumOutRec and RELIABLE_BUFFER.
+// Reliable returns how many entries of a channel's reliable buffer are in use,
+// and how many it has. UE: NumOutRec and RELIABLE_BUFFER.
 func (c *Conn) Reliable(number uint64) (out, slots int) {
 	if ch := c.channels.find(number); ch != nil {
 		out = ch.outstanding()
@@ -214,9 +224,10 @@ func slotsOf(number uint64, slots int) int {
 // Drained reports whether the peer has acknowledged everything that was sent reliably.
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
-// Held calls visit for each message in a channel's reliable buffer, oldest first, with the first bytes of the message and the number of entries
-// that it takes. For a message whose first entry is acknowledged, these are its first 16 bytes. A message that shares an entry with the one
-// before takes 0. The sum of the entries is the out of Reliable.
+// Held calls visit for each message in a channel's reliable buffer, oldest first, with
+// the first bytes of the message and the number of entries that it takes. For a message
+// whose first entry is acknowledged, these are its first 16 bytes. A message that shares
+// an entry with the one before takes 0. The sum of the entries is the out of Reliable.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -252,12 +263,13 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	}
 }
 
-// Wake reports whether, since the last call, something happened that the owner may wait for: messages are ready, a watch fired or the
-// connection ended.
+// Wake reports whether, since the last call, something happened that the owner
+// may wait for: messages are ready, a watch fired or the connection ended.
 func (c *Conn) Wake() bool { return once(&c.wake) }
 
-// Changed reports whether, since the last call, a method was called after which AppendPacket may have a packet, NextTimeout may have changed or
-// Wake may be true. Of the packets given to Receive, only those count after which AppendPacket may have a packet.
+// Changed reports whether, since the last call, a method was called after which
+// AppendPacket may have a packet, NextTimeout may have changed or Wake may be true. Of the
+// packets given to Receive, only those count after which AppendPacket may have a packet.
 func (c *Conn) Changed() bool { return once(&c.changed) }
 
 // once reports whether a flag is set, and clears it.
@@ -267,7 +279,8 @@ func once(flag *bool) bool {
 	return set
 }
 
-// Content returns what the last packet from AppendPacket holds. Messages on channel 0 are neither play nor bulk.
+// Content returns what the last packet from AppendPacket holds. Messages on
+// channel 0 are neither play nor bulk.
 func (c *Conn) Content() recovery.Content { return c.content }
 
 // Queued returns the bytes of messages that were never sent.
@@ -281,7 +294,8 @@ func (c *Conn) Queued() (bytes int) {
 // FirstByte returns the first byte of each datagram for this machine.
 func (c *Conn) FirstByte() byte { return Protocol }
 
-// advanceClock sets the connection's clock to now, unless that is earlier than before, and returns it.
+// advanceClock sets the connection's clock to now, unless that is earlier than
+// before, and returns it.
 func (c *Conn) advanceClock(now time.Time) time.Duration {
 	c.now = max(c.now, now.Sub(c.start))
 	return c.now

@@ -40,7 +40,8 @@ func TestConfigIsChecked(t *testing.T) {
 	require.Equal(t, Protocol, c.FirstByte())
 }
 
-// TestLimitsWithoutEnd: the largest times and limits of Go, used to mean no limit, end no connection.
+// TestLimitsWithoutEnd: the largest times and limits of Go, used to mean no
+// limit, end no connection.
 func TestLimitsWithoutEnd(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: math.MaxInt64, ReceiveLimit: math.MaxInt})
 	number, err := p.ends[0].Open(Normal)

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// darkQueue is a path that loses everything for a while, under a carrier like quic-go: datagrams are sent while its window allows, and
-// are lost; later ones wait in order, and are sent when the path is back.
+// darkQueue is a path that loses everything for a while, under a carrier like
+// quic-go: datagrams are sent while its window allows, and are lost; later ones
+// wait in order, and are sent when the path is back.
 type darkQueue struct {
 	*pair
 	dark    bool
@@ -42,7 +43,8 @@ func (q *darkQueue) light() {
 	}
 }
 
-// beats is play at 30 Hz in both directions: a reliable and an unreliable message a tick, with their number and time.
+// beats is play at 30 Hz in both directions: a reliable and an unreliable
+// message a tick, with their number and time.
 type beats struct {
 	*pair
 	channels [2]uint64
@@ -75,7 +77,8 @@ func (b *beats) play(d time.Duration) {
 	}
 }
 
-// listen records the age with which each unreliable message arrives, and checks the order of the reliable ones.
+// listen records the age with which each unreliable message arrives, and checks
+// the order of the reliable ones.
 func (b *beats) listen(d time.Duration) {
 	for end, more := b.now.Add(d), true; more; {
 		more = b.step(end)
@@ -93,8 +96,8 @@ func (b *beats) listen(d time.Duration) {
 	}
 }
 
-// TestLightIsSeenSoon: nothing waits in the carrier, and everything that was sent in the dark is lost. Play continues after the next
-// probe, which is soon, however long the path was dark.
+// TestLightIsSeenSoon: nothing waits in the carrier, and everything that was sent in the dark
+// is lost. Play continues after the next probe, which is soon, however long the path was dark.
 func TestLightIsSeenSoon(t *testing.T) {
 	for _, dark := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second} {
 		p := newPair(t, Config{})
@@ -112,8 +115,9 @@ func TestLightIsSeenSoon(t *testing.T) {
 	}
 }
 
-// TestNothingStaleAfterDarkness: the path is out for three seconds. No unreliable message arrives that is much older than
-// the time in which an outage is seen, those of that time before the light do, and no reliable one is lost.
+// TestNothingStaleAfterDarkness: the path is out for three seconds. No
+// unreliable message arrives that is much older than the time in which an outage
+// is seen, those of that time before the light do, and no reliable one is lost.
 func TestNothingStaleAfterDarkness(t *testing.T) {
 	p := newPair(t, Config{})
 	q, b := newDarkQueue(p, 12), newBeats(p)
@@ -136,8 +140,8 @@ func TestNothingStaleAfterDarkness(t *testing.T) {
 	p.settled()
 }
 
-// TestDarkHoldsWhatWasNeverSent: in the dark only small probes are sent. A carrier that reports fates has a second to
-// hand over to the other one.
+// TestDarkHoldsWhatWasNeverSent: in the dark only small probes are sent. A
+// carrier that reports fates has a second to hand over to the other one.
 func TestDarkHoldsWhatWasNeverSent(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

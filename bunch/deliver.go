@@ -6,11 +6,12 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// maxMessages is how many messages a whole bunch may hold. Each takes messageCost at the receiver, however short it is; without a
-// limit, 1,100 bytes could make it hold as many messages.
+// maxMessages is how many messages a whole bunch may hold. Each takes messageCost at the receiver,
+// however short it is; without a limit, 1,100 bytes could make it hold as many messages.
 const maxMessages = 32
 
-// deliverWhole delivers the messages of a whole bunch. The last one has the price of the entry, which Take frees.
+// deliverWhole delivers the messages of a whole bunch. The last one has the
+// price of the entry, which Take frees.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
 		if s.flags&flagClose == 0 {
@@ -54,14 +55,16 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 // grains returns t in grains, modulo 2^32.
 func grains(t time.Duration) uint32 { return uint32(t / grain) }
 
-// Waited returns for how long a message has been complete at now, to 16 µs. It may be called at any time after Take, on any goroutine.
+// Waited returns for how long a message has been complete at now, to 16 µs. It
+// may be called at any time after Take, on any goroutine.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	since := int32(grains(now.Sub(c.start)) - m.at)
 	return time.Duration(max(0, since)) * grain
 }
 
-// deliverUnordered delivers the unordered message to which the i-th parked entry belongs, if all of it has arrived, although
-// earlier entries are missing. A message that opens or closes the channel waits for them.
+// deliverUnordered delivers the unordered message to which the i-th parked
+// entry belongs, if all of it has arrived, although earlier entries are
+// missing. A message that opens or closes the channel waits for them.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil // the message that opens the channel must be delivered first
@@ -91,12 +94,14 @@ func (c *Conn) Next() (Message, bool) {
 // Ready returns how many complete messages wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// takeBytes is how many bytes one Take returns at most, unless a single message has more. Taken messages count against no limit, so
-// an owner that stops in the middle of a batch must not hold many bytes.
+// takeBytes is how many bytes one Take returns at most, unless a single message
+// has more. Taken messages count against no limit, so an owner that stops in
+// the middle of a batch must not hold many bytes.
 const takeBytes = 16 << 10
 
-// Take moves complete messages to into, oldest first, and returns how many: as many as fit, but at most 16 KiB, or one of any
-// length. They count as consumed. The others stay, and stop the peer once they reach the ReceiveLimit (see [Config]).
+// Take moves complete messages to into, oldest first, and returns how many: as many
+// as fit, but at most 16 KiB, or one of any length. They count as consumed. The
+// others stay, and stop the peer once they reach the ReceiveLimit (see [Config]).
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
@@ -113,9 +118,10 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
-// Reuse returns the memory of a message from Next or Take, once: after that no copy of the message or its Payload may be used. A
-// page of 32 KiB, which holds a bulk message of 28 to 32 KiB, can then be used by any connection, which writes what its own peer
-// sends into it. Reuse uses nothing of c, and may be called on any goroutine, like [Conn.Waited].
+// Reuse returns the memory of a message from Next or Take, once: after that no copy of the
+// message or its Payload may be used. A page of 32 KiB, which holds a bulk message of 28
+// to 32 KiB, can then be used by any connection, which writes what its own peer sends into
+// it. Reuse uses nothing of c, and may be called on any goroutine, like [Conn.Waited].
 func (c *Conn) Reuse(m *Message) {
 	if m.joined && cap(m.Payload) == pages.Size {
 		pages.Give((*pages.Page)(m.Payload[:pages.Size]))
@@ -123,7 +129,8 @@ func (c *Conn) Reuse(m *Message) {
 	*m = Message{}
 }
 
-// fetched subtracts a message that Take moves from what is held, and returns what that frees of the peer's limit.
+// fetched subtracts a message that Take moves from what is held, and returns
+// what that frees of the peer's limit.
 func (c *Conn) fetched(m *Message) (cost int) {
 	c.payloads.pinned -= int(m.pinned)
 	switch {

@@ -2,12 +2,12 @@ package bunch
 
 import "slices"
 
-// maxPieces is the most pieces into which an entry is cut, and the most ranges of an entry that a receiver keeps
-// separate (WIRE.md, Pieces).
+// maxPieces is the most pieces into which an entry is cut, and the most ranges
+// of an entry that a receiver keeps separate (WIRE.md, Pieces).
 const maxPieces = 6
 
-// A piece is a range of an entry's bytes. A piece in flight is never cut, so that a late ack of an earlier, larger range
-// always covers complete pieces.
+// A piece is a range of an entry's bytes. A piece in flight is never cut, so
+// that a late ack of an earlier, larger range always covers complete pieces.
 type piece struct {
 	off, end uint16 // from off to end-1
 	copies   uint16 // packets in flight that carry it, until it is acked; at most as many as sentPackets holds
@@ -16,7 +16,8 @@ type piece struct {
 	acked    bool
 }
 
-// An entry is one slot of the reliable buffer: a whole bunch of one or more messages, or a part of a long message.
+// An entry is one slot of the reliable buffer: a whole bunch of one or more
+// messages, or a part of a long message.
 type entry struct {
 	payload  []byte // from Conn.blocks
 	flags    byte   // of the bunch's header
@@ -41,8 +42,9 @@ func (e *entry) queued() int {
 	return slices.IndexFunc(e.all(), func(p piece) bool { return p.queued && !p.acked })
 }
 
-// onlyCopy returns the index of the piece that an item names, if exactly one packet in flight carries it and it does not wait to be
-// sent again. Otherwise it returns -1, also if the item's bytes have been cut into several pieces since.
+// onlyCopy returns the index of the piece that an item names, if exactly one
+// packet in flight carries it and it does not wait to be sent again. Otherwise it
+// returns -1, also if the item's bytes have been cut into several pieces since.
 func (e *entry) onlyCopy(it item) int {
 	return slices.IndexFunc(e.all(), func(p piece) bool {
 		return p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked
@@ -54,8 +56,9 @@ func (e *entry) acked() bool {
 	return !slices.ContainsFunc(e.all(), func(p piece) bool { return !p.acked })
 }
 
-// cost returns the bytes that are charged to the peer's limit when the first piece of the entry is sent. The first entry of a long
-// message pays for all of its entries, so that the others can always follow: the peer raises no limit for half a message.
+// cost returns the bytes that are charged to the peer's limit when the first piece of
+// the entry is sent. The first entry of a long message pays for all of its entries,
+// so that the others can always follow: the peer raises no limit for half a message.
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
@@ -66,8 +69,8 @@ func (e *entry) cost() int {
 	return 0
 }
 
-// cut splits piece i so that its first part has size bytes. It returns false, and changes nothing, if the piece is in flight, if
-// the entry has maxPieces, or if a part would be empty.
+// cut splits piece i so that its first part has size bytes. It returns false, and changes
+// nothing, if the piece is in flight, if the entry has maxPieces, or if a part would be empty.
 func (e *entry) cut(i, size int) bool {
 	p := &e.pieces[i]
 	if e.n == maxPieces || p.copies > 0 || size <= 0 || size >= int(p.end-p.off) {

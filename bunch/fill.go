@@ -1,7 +1,8 @@
 package bunch
 
-// fresh says which bunches that were never sent may be sent now. If play may, bulk may, too. A cork holds back only play: what a
-// transfer has queued fills packets anyway, and its path must not idle while a tick is simulated.
+// fresh says which bunches that were never sent may be sent now. If play may,
+// bulk may, too. A cork holds back only play: what a transfer has queued fills
+// packets anyway, and its path must not idle while a tick is simulated.
 type fresh struct{ play, bulk bool }
 
 // of reports whether those of level i may.
@@ -24,7 +25,8 @@ func (c *Conn) hasContent(f fresh) bool {
 	return f.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// unsent reports whether a bunch of the first levels waits, for whatever reason. levels is bulkLevel for play, len(c.levels) for all.
+// unsent reports whether a bunch of the first levels waits, for whatever
+// reason. levels is bulkLevel for play, len(c.levels) for all.
 func (c *Conn) unsent(levels int) bool {
 	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].fresh.len() > 0 {
@@ -34,20 +36,23 @@ func (c *Conn) unsent(levels int) bool {
 	return c.tracked.waiting.len() > 0
 }
 
-// freshAllowed returns which bunches that were never sent may be sent now: none of play while corked; none at all in the dark, or
-// if the oldest undecided packet would leave the peer's history.
+// freshAllowed returns which bunches that were never sent may be sent now: none
+// of play while corked; none at all in the dark, or if the oldest undecided
+// packet would leave the peer's history.
 func (c *Conn) freshAllowed() fresh {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
 	return fresh{play: may && c.cork.open(), bulk: may}
 }
 
-// bulkOpen reports whether bulk may be sent: neither the owner nor the window holds it back, or a probe is due.
+// bulkOpen reports whether bulk may be sent: neither the owner nor the window
+// holds it back, or a probe is due.
 func (c *Conn) bulkOpen() bool {
 	return c.windowOpen() && (!c.saturation.bulkHeld || c.loss.probes > 0)
 }
 
-// windowOpen reports whether bulk may add a packet to those in flight. After two probe timeouts in a row only a probe may: the path
-// is out, and quic-go's window does not shrink on timeouts. A carrier that reports fates has a gate of its own.
+// windowOpen reports whether bulk may add a packet to those in flight. After two
+// probe timeouts in a row only a probe may: the path is out, and quic-go's window
+// does not shrink on timeouts. A carrier that reports fates has a gate of its own.
 func (c *Conn) windowOpen() bool {
 	if c.loss.probes > 0 || c.path.Fates {
 		return true
@@ -121,9 +126,10 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, until a bunch does not fit or every channel is held or waits for a higher limit. A
-// channel's turn is one entry, so that no long message delays others. In bulk it is a whole message, unless the rest of it is held,
-// because the limit is charged for all of each message that has begun.
+// fillFresh serves the channels of lv in turn, until a bunch does not fit or every
+// channel is held or waits for a higher limit. A channel's turn is one entry, so that
+// no long message delays others. In bulk it is a whole message, unless the rest of it
+// is held, because the limit is charged for all of each message that has begun.
 func (c *Conn) fillFresh(lv *level) {
 	waiting := 0 // channels in a row that placed nothing
 	for lv.fresh.len() > waiting && !c.build.full() {
@@ -154,8 +160,8 @@ const (
 	blocked               // the peer's limit or the owner holds it back
 )
 
-// placeFresh places the next entry of ch that was never sent, or the next part of its unreliable messages if that was queued
-// earlier and is not held.
+// placeFresh places the next entry of ch that was never sent, or the next part
+// of its unreliable messages if that was queued earlier and is not held.
 func (c *Conn) placeFresh(ch *channel) placed {
 	c.dropStale(ch)
 	unreliable := ch.unreliable.len() > 0 && !c.saturation.held
@@ -195,7 +201,8 @@ func (c *Conn) placeFresh(ch *channel) placed {
 	return done
 }
 
-// queueResend queues the pieces of entry n that wait, to be sent before anything new of their level.
+// queueResend queues the pieces of entry n that wait, to be sent before
+// anything new of their level.
 func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	if e.resend {
 		return
@@ -205,7 +212,8 @@ func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	c.schedule(ch)
 }
 
-// place puts piece i of e into the packet, cut if that fills the packet exactly, and reports whether it fitted.
+// place puts piece i of e into the packet, cut if that fills the packet
+// exactly, and reports whether it fitted.
 func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	h := header{flags: e.flags, channel: ch.number, sequence: uint16(n)}
 	if e.n > 1 {
@@ -224,7 +232,8 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	return true
 }
 
-// cutAt returns how many of size bytes to place: all, as many as fit, or a little less than all so that another piece fills the packet.
+// cutAt returns how many of size bytes to place: all, as many as fit, or a
+// little less than all so that another piece fills the packet.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	field := 0
 	if whole {
@@ -245,7 +254,8 @@ func (c *Conn) moreBehind(ch *channel) bool {
 	return ch.fresh+1 < ch.next || c.level(ch).fresh.len() > 1
 }
 
-// put adds piece p of entry n to the packet and to its record, and charges the entry to the peer's limit if this is its first piece.
+// put adds piece p of entry n to the packet and to its record, and charges the
+// entry to the peer's limit if this is its first piece.
 func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total = p.off, uint16(len(e.payload))

@@ -28,8 +28,9 @@ func bunchesOf(t testing.TB, packet []byte) (all []string) {
 	return all
 }
 
-// TestPacketsAreExactlyFull: GSO batches datagrams only while each has exactly the maximum, so every packet but
-// the last of a stream is full to the byte, whatever the maximum and the width of the channel's number.
+// TestPacketsAreExactlyFull: GSO batches datagrams only while each has exactly
+// the maximum, so every packet but the last of a stream is full to the byte,
+// whatever the maximum and the width of the channel's number.
 func TestPacketsAreExactlyFull(t *testing.T) {
 	buf, payload := make([]byte, 0, 1500), make([]byte, 65536)
 	for i, channel := range []uint64{1, 63, 65, 16383, 16385, maxChannelNumber} {
@@ -139,8 +140,8 @@ func TestChannelsOfOnePriorityTakeTurns(t *testing.T) {
 	require.Equal(t, []string{"1/0", "3/0", "1/1", "3/1[0:164]"}, bunchesOf(t, packet))
 }
 
-// TestBulkTakesTurnsByMessage: the limit is charged with all messages that have begun, and parts of an unreliable one that
-// the messages of many channels lie between would not be put together.
+// TestBulkTakesTurnsByMessage: the limit is charged with all messages that have begun, and parts
+// of an unreliable one that the messages of many channels lie between would not be put together.
 func TestBulkTakesTurnsByMessage(t *testing.T) {
 	for d := Reliable; d <= UnreliableSequenced; d++ {
 		bulkTakesTurns(t, d)
@@ -169,7 +170,8 @@ func bulkTakesTurns(t *testing.T, d Delivery) {
 	require.Equal(t, []string{"1", "3", "1", "3"}, order)
 }
 
-// TestBulkAsksForAcks: a sixteenth of the window after the last, not more often than on every second packet.
+// TestBulkAsksForAcks: a sixteenth of the window after the last, not more often
+// than on every second packet.
 func TestBulkAsksForAcks(t *testing.T) {
 	for _, test := range []struct{ packets, every int }{{10, 2}, {128, 8}} {
 		p := newPair(t, Config{})
@@ -188,7 +190,8 @@ func TestBulkAsksForAcks(t *testing.T) {
 	}
 }
 
-// TestBlockedChannelHoldsNobodyUp: what waits for a higher limit lets the unreliable messages of others fill the packet.
+// TestBlockedChannelHoldsNobodyUp: what waits for a higher limit lets the
+// unreliable messages of others fill the packet.
 func TestBlockedChannelHoldsNobodyUp(t *testing.T) {
 	p := newPair(t, Config{})
 	a, b := p.open(0, Normal), p.open(0, Normal)
@@ -289,8 +292,8 @@ func TestMaxBelowTheLeast(t *testing.T) {
 	require.Equal(t, len(b)-len(prefix), c.InFlight())
 }
 
-// TestEntryFitsBesideTheLargestHeaders: 1,163 bytes hold an entry, acks that fill their room, a limit and the widest bunch
-// header.
+// TestEntryFitsBesideTheLargestHeaders: 1,163 bytes hold an entry, acks that
+// fill their room, a limit and the widest bunch header.
 func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.channels.ourNext = maxChannelNumber
@@ -309,7 +312,8 @@ func TestEntryFitsBesideTheLargestHeaders(t *testing.T) {
 	require.Equal(t, maxHeaderBytes+1+4+2+2+EntryBytes, len(b))
 }
 
-// TestPiecesAreNotTiny: remaining room takes a piece of the next entry only if that has at least minPiece bytes.
+// TestPiecesAreNotTiny: remaining room takes a piece of the next entry only if
+// that has at least minPiece bytes.
 func TestPiecesAreNotTiny(t *testing.T) {
 	for left, want := range map[int][]string{minPiece: {"1/0", "1/1", "1/2[0:16]"}, minPiece - 1: {"1/0", "1/1"}} {
 		c, ch := newClient(t, Config{})

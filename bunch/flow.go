@@ -2,9 +2,10 @@ package bunch
 
 import "time"
 
-// flow limits the memory that reliable bunches hold at the receiver. As with MAX_DATA (RFC 9000, section 4.1), the receiver sends
-// an absolute limit, and the sender charges the price of each entry to it. Channel 0 is exempt, so that control messages get
-// through while a world is stopped; it has a limit of its own, maxControl.
+// flow limits the memory that reliable bunches hold at the receiver. As with MAX_DATA
+// (RFC 9000, section 4.1), the receiver sends an absolute limit, and the sender
+// charges the price of each entry to it. Channel 0 is exempt, so that control messages
+// get through while a world is stopped; it has a limit of its own, maxControl.
 type flow struct {
 	entries int // in all reliable buffers of this side
 
@@ -43,8 +44,8 @@ func (f *flow) grow(capacity int) {
 // kib returns the limit to send, in KiB.
 func (f *flow) kib() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
 
-// offer makes the next packet contain the limit, if that has grown by a quarter of the capacity since it was sent:
-// less is not worth a packet.
+// offer makes the next packet contain the limit, if that has grown by a quarter
+// of the capacity since it was sent: less is not worth a packet.
 func (f *flow) offer() {
 	if f.kib()<<10 >= f.advertised+f.capacity/4 {
 		f.update = true
@@ -56,8 +57,9 @@ func (f *flow) limitSent(packet uint64) {
 	f.update, f.advertised, f.toldBy = false, f.kib()<<10, packet
 }
 
-// consume is called when the owner has taken messages of this cost. The capacity is tight if a quarter of it was consumed in a
-// round trip: a peer whose rate doubles every round trip will need all of it before the next limit arrives there.
+// consume is called when the owner has taken messages of this cost. The capacity is
+// tight if a quarter of it was consumed in a round trip: a peer whose rate doubles
+// every round trip will need all of it before the next limit arrives there.
 func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 	if now-f.markAt > roundTrip {
 		f.mark, f.markAt = f.consumed, now
@@ -73,14 +75,16 @@ func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
 // playLimit is how many bytes of the peer's limit bulk leaves for play.
 const playLimit = 64 << 10
 
-// block is called when something must wait for a higher limit. It records since when, because a probe is due some time later.
+// block is called when something must wait for a higher limit. It records since
+// when, because a probe is due some time later.
 func (f *flow) block(now time.Duration) {
 	if !f.blocked {
 		f.blocked, f.blockedAt = true, now
 	}
 }
 
-// allows reports whether the limit lets an entry be sent. An entry that costs 0 always may be sent: it is free, or was already charged.
+// allows reports whether the limit lets an entry be sent. An entry that costs 0
+// always may be sent: it is free, or was already charged.
 func (f *flow) allows(cost int, p Priority) bool {
 	if p == Bulk && cost > 0 {
 		cost += playLimit
@@ -101,14 +105,15 @@ func (f *flow) take(cost int) bool {
 	return f.received <= f.advertised
 }
 
-// tickTime is added to the round trip in Conn.consume, because an owner takes messages only once in a tick.
+// tickTime is added to the round trip in Conn.consume, because an owner takes
+// messages only once in a tick.
 const tickTime = 50 * time.Millisecond
 
 // ReceiveLimited reports, once, that a higher SetReceiveLimit would let the peer send faster.
 func (c *Conn) ReceiveLimited() bool { return once(&c.flow.tight) }
 
-// SetReceiveLimit raises the number of bytes that reliable messages may hold here; the next packet tells the peer. A
-// lower number has no effect.
+// SetReceiveLimit raises the number of bytes that reliable messages may hold
+// here; the next packet tells the peer. A lower number has no effect.
 func (c *Conn) SetReceiveLimit(bytes int) {
 	c.flow.grow(bytes)
 	c.changed = true

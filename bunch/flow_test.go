@@ -244,7 +244,8 @@ func TestTakeHandsOutLittleAtATime(t *testing.T) {
 	require.Equal(t, 1, r.Take(into))
 }
 
-// A window is tight when a quarter of it goes through within a round trip, and is said to be so once.
+// A window is tight when a quarter of it goes through within a round trip, and
+// is said to be so once.
 func TestTightWindow(t *testing.T) {
 	var f flow
 	f.init(minReceiveLimit)
@@ -257,8 +258,9 @@ func TestTightWindow(t *testing.T) {
 	require.False(t, f.tight)
 }
 
-// TestLimitNeverStopsAMessageInTheMiddle: long messages on many channels at once are more than the peer lets wait. If each
-// got a part of the limit, none would become whole and the limit would never rise. Play is not held up by bulk.
+// TestLimitNeverStopsAMessageInTheMiddle: long messages on many channels at once
+// are more than the peer lets wait. If each got a part of the limit, none would
+// become whole and the limit would never rise. Play is not held up by bulk.
 func TestLimitNeverStopsAMessageInTheMiddle(t *testing.T) {
 	p := newPair(t, Config{})
 	bulk, got := make(map[uint64]int), 0

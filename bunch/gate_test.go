@@ -137,8 +137,9 @@ func TestGates(t *testing.T) {
 	require.Equal(t, "window", c.Gate(bulk, true), "an outage")
 }
 
-// TestBulkProbesAreTwoPackets: where a small entry takes the room of a large one, what a probe timeout repeats takes three packets. The third waits
-// for the next timeout, however large the window is.
+// TestBulkProbesAreTwoPackets: where a small entry takes the room of a large
+// one, what a probe timeout repeats takes three packets. The third waits for
+// the next timeout, however large the window is.
 func TestBulkProbesAreTwoPackets(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

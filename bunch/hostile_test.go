@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// allowed is how much more than its price a connection may hold: the limits in price.go besides the receive limit, and the
-// records of sent packets.
+// allowed is how much more than its price a connection may hold: the limits in
+// price.go besides the receive limit, and the records of sent packets.
 const allowed = 1 << 20
 
 // hostile is a peer that writes what it likes, whatever c says of it.
@@ -42,8 +42,8 @@ func newHostile(t testing.TB, config Config, own int) *hostile {
 	return h
 }
 
-// sends passes a packet to the connection, in a datagram of its own followed by some meaningless bytes. It returns false once
-// the connection has ended.
+// sends passes a packet to the connection, in a datagram of its own followed by
+// some meaningless bytes. It returns false once the connection has ended.
 func (h *hostile) sends(filler int, bunches ...[]byte) bool {
 	packet := packetOf(h.number, bunches...)
 	for filler > 0 {
@@ -116,7 +116,8 @@ func (h *hostile) piece(channel uint64, sequence, total int) []byte {
 	return appendBunch(nil, header{flags: flagWhole | flagPiece, channel: channel, sequence: uint16(sequence), offset: uint16(total - 1), total: uint16(total)}, []byte{1})
 }
 
-// repair is a repair bunch for the end of a run of which nothing has arrived, whose last entry is empty.
+// repair is a repair bunch for the end of a run of which nothing has arrived,
+// whose last entry is empty.
 func (h *hostile) repair(channel uint64, first, count, total, index int) []byte {
 	return appendRepair(nil, repair{group{channel: channel, flags: flagRepair | flagEnd, first: uint64(first), count: count, total: total}, index, make([]byte, EntryBytes)})
 }
@@ -270,7 +271,8 @@ func partOf2(channel uint64, flags byte, sequence, size int) []byte {
 	return appendBunch(nil, header{flags: flags, channel: channel, sequence: uint16(sequence)}, make([]byte, size))
 }
 
-// TestAttacksStayWithinTheLimit: whatever a peer sends, the heap grows by no more than the limit that it was sent, and 1 MiB.
+// TestAttacksStayWithinTheLimit: whatever a peer sends, the heap grows by no
+// more than the limit that it was sent, and 1 MiB.
 func TestAttacksStayWithinTheLimit(t *testing.T) {
 	for _, attack := range attacks {
 		t.Run(attack.name, func(t *testing.T) {
@@ -285,8 +287,8 @@ func TestAttacksStayWithinTheLimit(t *testing.T) {
 	}
 }
 
-// TestMemoryGoesBack: what a flood filled is free as soon as it is fetched, though the peer never falls silent, and all of it
-// once the connection is idle.
+// TestMemoryGoesBack: what a flood filled is free as soon as it is fetched,
+// though the peer never falls silent, and all of it once the connection is idle.
 func TestMemoryGoesBack(t *testing.T) {
 	h := newHostile(t, Config{ReceiveLimit: 4 << 20, ReliableBuffer: 16384}, 100)
 	h.base = testkit.Heap()

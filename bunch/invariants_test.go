@@ -140,7 +140,8 @@ func checkFlights(t testing.TB, c *Conn) map[pieceKey]uint16 {
 	return copies
 }
 
-// checkEntries asserts that each byte of the reliable buffer is acked, in flight or queued, and returns how many were never sent.
+// checkEntries asserts that each byte of the reliable buffer is acked, in
+// flight or queued, and returns how many were never sent.
 func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16) (waiting int) {
 	resends := make(map[uint64]bool)
 	for i := int(ch.resend.head); i < len(ch.resend.items); i++ {
@@ -177,7 +178,8 @@ func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16
 	return waiting
 }
 
-// charged returns what the peer's limit, and that of channel 0, must be charged with for what c holds.
+// charged returns what the peer's limit, and that of channel 0, must be charged
+// with for what c holds.
 func charged(c *Conn) (reliable, control int) {
 	for _, m := range slices.Collect(c.AllReady) {
 		switch {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// lostMemory is for how many PTOs the record of a lost packet is kept, so that a late ack frees its entries. RFC 9000, section
-	// 10.2, expects packets to be in flight for as long.
+	// lostMemory is for how many PTOs the record of a lost packet is kept, so that a late ack
+	// frees its entries. RFC 9000, section 10.2, expects packets to be in flight for as long.
 	lostMemory = 3
 	// probePackets is the most that RFC 9002, section 6.2.4, allows for one timeout.
 	probePackets = 2
@@ -27,7 +27,8 @@ type loss struct {
 	besideTill time.Duration // until when more datagrams of other machines are expected
 }
 
-// receiveAcks handles the acks in a packet: it decides the fates of the packets in them, measures the path, and detects lost packets.
+// receiveAcks handles the acks in a packet: it decides the fates of the packets
+// in them, measures the path, and detects lost packets.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
@@ -59,7 +60,8 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	return nil
 }
 
-// ackRuns acknowledges the packets in all runs, and returns the newest that was not acknowledged before, or nil.
+// ackRuns acknowledges the packets in all runs, and returns the newest that was
+// not acknowledged before, or nil.
 func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *packet, err error) {
 	high := largest + 1
 	for i, run := range h.runs[:h.nruns] {
@@ -84,9 +86,9 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 	return newest, nil
 }
 
-// ackRange acknowledges the packets from low to high-1, and returns the newest that was not acknowledged before, or nil. It
-// skips ranges that are already acknowledged: a peer that repeats itself must not make this end look at thousands of records for
-// an ack of fifteen bytes.
+// ackRange acknowledges the packets from low to high-1, and returns the newest that was not
+// acknowledged before, or nil. It skips ranges that are already acknowledged: a peer that repeats
+// itself must not make this end look at thousands of records for an ack of fifteen bytes.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err error) {
 	low = max(low, c.sent.Oldest)
 	for n := high; n > low; {
@@ -105,15 +107,16 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err 
 	return newest, nil
 }
 
-// sampleRTT measures the round trip of p, which is the largest packet in an ack and newly acknowledged (RFC 9002, section 5.1). The
-// delay that the peer reports counts up to the agreed one (5.3).
+// sampleRTT measures the round trip of p, which is the largest packet in an ack
+// and newly acknowledged (RFC 9002, section 5.1). The delay that the peer
+// reports counts up to the agreed one (5.3).
 func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
 	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
-// ackPacket acknowledges packet n, and reports whether that is new. It is also new for a lost packet, because after the round trip
-// has become longer, only such packets show it.
+// ackPacket acknowledges packet n, and reports whether that is new. It is also new for a
+// lost packet, because after the round trip has become longer, only such packets show it.
 func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	was := p.fate
 	if was != flying && was != lost {
@@ -147,7 +150,8 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	return true
 }
 
-// ackItem marks the pieces that an item covers as acked, and frees entries at the front of the buffer that are now acked completely.
+// ackItem marks the pieces that an item covers as acked, and frees entries at
+// the front of the buffer that are now acked completely.
 func (c *Conn) ackItem(it item) {
 	ch := it.channel
 	if it.sequence < ch.first {
@@ -164,8 +168,8 @@ func (c *Conn) ackItem(it item) {
 	}
 }
 
-// popAcked frees acked entries, but only from the front of the buffer, so one lost bunch keeps all entries after it in the count.
-// UE: UChannel::ReceivedAcks.
+// popAcked frees acked entries, but only from the front of the buffer, so one
+// lost bunch keeps all entries after it in the count. UE: UChannel::ReceivedAcks.
 func (c *Conn) popAcked(ch *channel) {
 	oldest := ch.first
 	for ch.first < ch.next {
@@ -197,8 +201,9 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// detectLosses declares packets lost that others have overtaken (RFC 9002, section 6.1). It declares none lost if the carrier
-// reports fates, and none that was sent on another path; giveUpForeign handles those.
+// detectLosses declares packets lost that others have overtaken (RFC 9002,
+// section 6.1). It declares none lost if the carrier reports fates, and none
+// that was sent on another path; giveUpForeign handles those.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
 	n, ok := c.sent.firstFlying()
@@ -217,10 +222,11 @@ func (c *Conn) detectLosses(t time.Duration) {
 	}
 }
 
-// Overtaken is called when a datagram of others on the same path has arrived; sent is when it was sent. It serves single packets of
-// play beside others' bulk, because no packet of ours whose ack would show their loss follows them soon. While such datagrams
-// arrive, packets of play ask for an ack at once, and those that were sent before one of these datagrams are lost after 9/8 of the
-// round trip (RFC 9002, section 6.1.2).
+// Overtaken is called when a datagram of others on the same path has arrived; sent is
+// when it was sent. It serves single packets of play beside others' bulk, because no
+// packet of ours whose ack would show their loss follows them soon. While such datagrams
+// arrive, packets of play ask for an ack at once, and those that were sent before one of
+// these datagrams are lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t, at := c.advanceClock(now), sent.Sub(c.start)
 	c.loss.besideTill = t + besideTime
@@ -234,11 +240,12 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 	}
 }
 
-// BlackHole reports, once, that 3 packets in a row above 1,163 bytes were lost, while smaller ones that were sent after the first
-// of them arrived and no larger one did.
+// BlackHole reports, once, that 3 packets in a row above 1,163 bytes were lost, while
+// smaller ones that were sent after the first of them arrived and no larger one did.
 func (c *Conn) BlackHole() bool { return c.blackHole.Found(c.sent.Next) }
 
-// losePacket declares p lost and queues its bunches again. Its record stays for a while, so that a late ack frees their entries.
+// losePacket declares p lost and queues its bunches again. Its record stays for
+// a while, so that a late ack frees their entries.
 func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.decide(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
@@ -259,7 +266,8 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	}
 }
 
-// giveBack removes one copy of an item from flight, and queues those of its pieces that have no other copy in flight.
+// giveBack removes one copy of an item from flight, and queues those of its
+// pieces that have no other copy in flight.
 func (c *Conn) giveBack(it item) {
 	c.requeue(it, func(p *piece) bool {
 		p.copies--
@@ -267,7 +275,8 @@ func (c *Conn) giveBack(it item) {
 	})
 }
 
-// requeue queues the pieces of an item that are wanted and not acked, and returns how many bytes they have.
+// requeue queues the pieces of an item that are wanted and not acked, and
+// returns how many bytes they have.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	ch := it.channel
 	if it.sequence < ch.first {
@@ -298,10 +307,11 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe is called on a probe timeout. It allows two packets (RFC 9002, section 6.2.4), or one that repeats nothing if
-// asksOften. The two repeat as many bunches as two small packets hold, whose copies in flight stay there. The oldest are
-// repeated first. The next timeout in a row continues where this one ended, in turn, so that all have the same chance on a path
-// that loses nearly everything.
+// probe is called on a probe timeout. It allows two packets (RFC 9002, section
+// 6.2.4), or one that repeats nothing if asksOften. The two repeat as many bunches
+// as two small packets hold, whose copies in flight stay there. The oldest are
+// repeated first. The next timeout in a row continues where this one ended, in
+// turn, so that all have the same chance on a path that loses nearly everything.
 func (c *Conn) probe() {
 	if c.loss.ptos++; c.loss.ptos == 1 {
 		c.loss.repeat = 0

@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// lossTest is one end whose peer is written by hand. It sends one message, of an entry each, a packet.
+// lossTest is one end whose peer is written by hand. It sends one message, of
+// an entry each, a packet.
 type lossTest struct {
 	*testing.T
 	*Conn
@@ -119,7 +120,8 @@ func TestTimeThreshold(t *testing.T) {
 	require.Equal(t, lost, l.fate(1))
 }
 
-// TestTimeThresholdOfALongerRoundTrip: RFC 9002, section 6.1.2, takes the latest round trip when it is above the mean.
+// TestTimeThresholdOfALongerRoundTrip: RFC 9002, section 6.1.2, takes the
+// latest round trip when it is above the mean.
 func TestTimeThresholdOfALongerRoundTrip(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -175,8 +177,8 @@ func TestLateAckFreesEntries(t *testing.T) {
 	}
 }
 
-// TestRTTThatRises: when the path becomes ten times as long, all packets are first declared lost, and only their late acks
-// can show what has happened.
+// TestRTTThatRises: when the path becomes ten times as long, all packets are
+// first declared lost, and only their late acks can show what has happened.
 func TestRTTThatRises(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -237,7 +239,8 @@ func TestProbeTimeoutIsCappedAt3RTT(t *testing.T) {
 	require.Equal(t, 4640*ms, at.Sub(l.at), "but never below the first")
 }
 
-// TestProbesFitAPathThatShrank: from the second probe timeout on all packets are small, and the first two ask for an ack.
+// TestProbesFitAPathThatShrank: from the second probe timeout on all packets
+// are small, and the first two ask for an ack.
 func TestProbesFitAPathThatShrank(t *testing.T) {
 	l := newLossTest(t, Config{})
 	require.NoError(t, l.Send(l.channel, Reliable, pattern(10_000, 1)))
@@ -401,8 +404,9 @@ func TestProbesPassTheRate(t *testing.T) {
 	require.Equal(t, []string{fmt.Sprintf("%d/0", bulk)}, bunchesOf(t, b))
 }
 
-// TestManyChannelsOpenAtOnce: 4,000 actors that a server spawns in one tick, at 30 % loss. Entries whose open was lost wait for
-// it, and what waits never is more than the limit, which the application's ticks raise.
+// TestManyChannelsOpenAtOnce: 4,000 actors that a server spawns in one tick, at
+// 30 % loss. Entries whose open was lost wait for it, and what waits never is
+// more than the limit, which the application's ticks raise.
 func TestManyChannelsOpenAtOnce(t *testing.T) {
 	p := newPair(t, Config{})
 	p.drop = func(int, []byte) bool { return p.rand.IntN(10) < 3 }
@@ -440,7 +444,8 @@ func TestManyChannelsOpenAtOnce(t *testing.T) {
 	p.settled()
 }
 
-// TestLeastRoundTripIsBelowTheMean: where a new minimum is less than ten seconds old, its ack delay and its few samples do not show.
+// TestLeastRoundTripIsBelowTheMean: where a new minimum is less than ten
+// seconds old, its ack delay and its few samples do not show.
 func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
 	c, err := NewConn(epoch, Config{})
 	require.NoError(t, err)
@@ -453,8 +458,9 @@ func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
 	require.Equal(t, 160*ms, s.LatestRTT)
 }
 
-// TestLossesEndAtTheFirstThatIsNotLost: each ack once caused a look at all packets in flight, 137 µs for 4,000 of them and an ack of
-// ten bytes. A packet that was sent after one that is not lost yet is not lost either.
+// TestLossesEndAtTheFirstThatIsNotLost: each ack once caused a look at all
+// packets in flight, 137 µs for 4,000 of them and an ack of ten bytes. A packet
+// that was sent after one that is not lost yet is not lost either.
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	l := newLossTest(t, Config{})
 	for range 8 {
@@ -473,8 +479,9 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	require.EqualValues(t, 1, l.Stats().PacketsLost)
 }
 
-// TestAcksAgainLookAtNothing: each ack had the records of all that it names looked at, 15 µs for 2,000 of them and an ack of 15 bytes. A peer keeps
-// as many by an old packet that it does not acknowledge.
+// TestAcksAgainLookAtNothing: each ack had the records of all that it names
+// looked at, 15 µs for 2,000 of them and an ack of 15 bytes. A peer keeps as
+// many by an old packet that it does not acknowledge.
 func TestAcksAgainLookAtNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.sendPackets(40)
@@ -493,8 +500,9 @@ func TestAcksAgainLookAtNothing(t *testing.T) {
 	require.Equal(t, AckSequenceMismatch, l.ack(0, 37).(*Error).Code)
 }
 
-// TestOldLossesShowNoHole: large packets that were sent before a black hole was found are lost one after another. When they still
-// counted afterwards, the first large packet that tried the path, and was lost by chance, showed the hole again.
+// TestOldLossesShowNoHole: large packets that were sent before a black hole was
+// found are lost one after another. When they still counted afterwards, the first
+// large packet that tried the path, and was lost by chance, showed the hole again.
 func TestOldLossesShowNoHole(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -542,7 +550,8 @@ func TestOldLossesShowNoHole(t *testing.T) {
 	}
 }
 
-// TestAcksOfWhatIsForgotten: an ack may repeat packets whose records were given up, and all records with them.
+// TestAcksOfWhatIsForgotten: an ack may repeat packets whose records were given
+// up, and all records with them.
 func TestAcksOfWhatIsForgotten(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -551,7 +560,8 @@ func TestAcksOfWhatIsForgotten(t *testing.T) {
 	l.mustAck(0, 0)
 }
 
-// TestAckDelayIsBelieved up to what the peer has agreed to: more would hide a path that has become long.
+// TestAckDelayIsBelieved up to what the peer has agreed to: more would hide a
+// path that has become long.
 func TestAckDelayIsBelieved(t *testing.T) {
 	for delay, want := range map[time.Duration]time.Duration{16 * ms: 134 * ms, 100 * ms: 110 * ms} {
 		l := newLossTest(t, Config{})

@@ -197,7 +197,8 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// TestBulkKeepsNoStandingQueue streams over 10 Mbit/s and 50 ms for 25 s, so that the minimum RTT expires twice.
+// TestBulkKeepsNoStandingQueue streams over 10 Mbit/s and 50 ms for 25 s, so
+// that the minimum RTT expires twice.
 func TestBulkKeepsNoStandingQueue(t *testing.T) {
 	const rate = 10e6
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: rate, Queue: 128 << 10}

@@ -10,9 +10,14 @@ import (
 const (
 	minDatagram  = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
 	fullDatagram = 1404                                         // where quic-go's path MTU discovery ends
-	playDatagram = 1420                                         // the largest with play: it fills a common sealed packet; in a jumbo one, play would wait for bulk
-	minPiece     = 16                                           // the smallest piece that an entry is cut into: the header of a piece takes nearly as many bytes
-	minFill      = 32                                           // the least room in a packet that is worth another piece with its header
+	// The largest with play: it fills a common sealed packet; in a jumbo one,
+	// play would wait for bulk.
+	playDatagram = 1420
+	// The smallest piece that an entry is cut into: the header of a piece takes
+	// nearly as many bytes.
+	minPiece = 16
+	// The least room in a packet that is worth another piece with its header.
+	minFill = 32
 )
 
 // A builder holds the packet that AppendPacket is building.
@@ -37,14 +42,15 @@ func (b *builder) widen() {
 	}
 }
 
-// full reports whether no further bunch can fit. The smallest, a reliable message of one byte on a channel below 64, takes 8 bytes: 6 for the header,
-// one for the length, and the message.
+// full reports whether no further bunch can fit. The smallest, a reliable message of one byte
+// on a channel below 64, takes 8 bytes: 6 for the header, one for the length, and the message.
 func (b *builder) full() bool {
 	return b.bunches == maxBunches || b.room() < 8
 }
 
-// AppendPacket appends the next packet, of at most size bytes, to buf, and returns its number. It makes no packet if size is below 1,163.
-// Call it until ok is false: then there is nothing to send before NextTimeout, or before another method is called.
+// AppendPacket appends the next packet, of at most size bytes, to buf, and returns its
+// number. It makes no packet if size is below 1,163. Call it until ok is false: then
+// there is nothing to send before NextTimeout, or before another method is called.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	t := c.advanceClock(now)
 	c.settle()
@@ -82,7 +88,8 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	return c.launch(t)
 }
 
-// must reports whether a packet must be sent even if it carries no bunch: a probe, a keep-alive, or an ack or a limit that the peer waits for. A cork
+// must reports whether a packet must be sent even if it carries no bunch: a
+// probe, a keep-alive, or an ack or a limit that the peer waits for. A cork
 // does not hold them back, except a limit, for at most AckDelay.
 func (c *Conn) must(t time.Duration) bool {
 	return c.mustPing() || c.silent || c.received.due(t) || c.flow.update && (c.cork.open() || t >= c.corkEnds())
@@ -94,9 +101,11 @@ func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDela
 // mustPing reports whether a packet must be sent that asks for an ack at once.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
-// makeRoom makes room for the record of another packet, and reports whether it could. There is none if the peer acknowledges nothing. Then the oldest
-// record is dropped. If its packet is in flight, makeRoom does so only for a packet that must be sent, and counts the old one as lost first. The
-// bunches of the lost packet are sent again; without that condition, their packets would push out further ones forever.
+// makeRoom makes room for the record of another packet, and reports whether it could.
+// There is none if the peer acknowledges nothing. Then the oldest record is dropped.
+// If its packet is in flight, makeRoom does so only for a packet that must be sent,
+// and counts the old one as lost first. The bunches of the lost packet are sent
+// again; without that condition, their packets would push out further ones forever.
 func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	if !c.sent.full() {
 		return true
@@ -111,7 +120,8 @@ func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	return true
 }
 
-// appendHeader appends the packet's header, with acks and a limit if these are due. In a packet with content it leaves room for an entry.
+// appendHeader appends the packet's header, with acks and a limit if these are
+// due. In a packet with content it leaves room for an entry.
 func (c *Conn) appendHeader(t time.Duration, content bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
@@ -142,7 +152,8 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	}
 }
 
-// launch finishes the packet, and records in it what is needed when it is acked or lost, or never sent (see Unsent).
+// launch finishes the packet, and records in it what is needed when it is acked
+// or lost, or never sent (see Unsent).
 func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b, p := &c.build, c.build.packet
 	flags := &b.buf[b.start+1]
@@ -215,10 +226,12 @@ func (c *Conn) putInFlight(t time.Duration, p *packet, flags *byte) {
 	p.prompt = *flags&flagAckNow != 0
 }
 
-// wantsAck reports whether a packet with bulk asks for an ack at once. One packet per sixteenth of the window does, but at most every second packet.
-// So a small window opens as steadily as QUIC's, whose receivers acknowledge every second packet (RFC 9000, section 13.2.2). A sixteenth, because
-// QUIC's window grows only while nearly all of it is in flight: with an ack for each eighth it grew half as fast. A packet also asks if the
-// window is full and too few packets are in flight for the peer to ack them before its ack delay ends.
+// wantsAck reports whether a packet with bulk asks for an ack at once. One packet per
+// sixteenth of the window does, but at most every second packet. So a small window opens as
+// steadily as QUIC's, whose receivers acknowledge every second packet (RFC 9000, section
+// 13.2.2). A sixteenth, because QUIC's window grows only while nearly all of it is in flight:
+// with an ack for each eighth it grew half as fast. A packet also asks if the window is full
+// and too few packets are in flight for the peer to ack them before its ack delay ends.
 func (c *Conn) wantsAck() bool {
 	c.sent.unasked++
 	if c.sent.unasked < max(2, c.gate.Window(fullDatagram)/(16*fullDatagram)) && (c.sent.flying >= 2*ackEvery || c.windowOpen()) {
@@ -240,8 +253,8 @@ func (c *Conn) finishBare(flags *byte) {
 	}
 }
 
-// idle is called when AppendPacket has nothing to send. Unless bulk waits for the window, the connection is then application-limited (RFC 9002,
-// section 7.8), which idle reports to the gate.
+// idle is called when AppendPacket has nothing to send. Unless bulk waits for the window, the
+// connection is then application-limited (RFC 9002, section 7.8), which idle reports to the gate.
 func (c *Conn) idle() {
 	c.cork.flushing = false
 	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.windowOpen() {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pair is two connections over a small link in virtual time. Each step checks what must always hold.
+// pair is two connections over a small link in virtual time. Each step checks
+// what must always hold.
 type pair struct {
 	t     testing.TB
 	now   time.Time
@@ -164,7 +165,8 @@ func (p *pair) send(end int, channel uint64, d Delivery, payload []byte) {
 	require.NoError(p.t, p.ends[end].Send(channel, d, payload))
 }
 
-// settled asserts that all that was sent reliably has been acknowledged, and the accounts of both ends agree.
+// settled asserts that all that was sent reliably has been acknowledged, and
+// the accounts of both ends agree.
 func (p *pair) settled() {
 	for i, c := range p.ends {
 		peer := p.ends[1-i]

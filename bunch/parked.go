@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// parked holds the entries of a channel that arrived before their turn, or only in part, in the order of their numbers. Its memory
-// grows with the number of entries, and not with how far ahead a peer's numbers are.
+// parked holds the entries of a channel that arrived before their turn, or only
+// in part, in the order of their numbers. Its memory grows with the number of
+// entries, and not with how far ahead a peer's numbers are.
 type parked struct{ queue[*slot] }
 
 // keptParked is for how many entries an empty list keeps room; channelCost covers it.
@@ -33,8 +34,8 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the indexes of the first and the last entry of the unordered message to which the i-th entry belongs. ok
-// is false if some of its entries are missing.
+// unorderedAround returns the indexes of the first and the last entry of the unordered
+// message to which the i-th entry belongs. ok is false if some of its entries are missing.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).mayOvertake() {
 		return 0, 0, false

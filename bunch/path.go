@@ -9,10 +9,11 @@ import (
 // Path describes the path to the peer, as the carrier knows it.
 type Path = recovery.Path
 
-// pathState holds the Path that the carrier reported last, and separates the packets that were sent on it from those sent on earlier paths.
+// pathState holds the Path that the carrier reported last, and separates the
+// packets that were sent on it from those sent on earlier paths.
 //
-// A packet is foreign if it was sent on an earlier path. Foreign packets may still be acknowledged. They are declared lost at until if stale is
-// set; otherwise the carrier reports their fates.
+// A packet is foreign if it was sent on an earlier path. Foreign packets may still be acknowledged.
+// They are declared lost at until if stale is set; otherwise the carrier reports their fates.
 type pathState struct {
 	Path
 	since   time.Duration // when the path became the current one
@@ -22,8 +23,8 @@ type pathState struct {
 	arrived time.Duration // when the carrier last reported that a packet on this path had arrived
 }
 
-// lossy reports whether the path loses at least playLoss of its packets: according to the carrier if it reports fates, and otherwise
-// according to own, the loss this side has measured.
+// lossy reports whether the path loses at least playLoss of its packets: according to the
+// carrier if it reports fates, and otherwise according to own, the loss this side has measured.
 func (p *pathState) lossy(own float64) bool {
 	if p.Fates {
 		return p.Loss >= playLoss
@@ -31,14 +32,16 @@ func (p *pathState) lossy(own float64) bool {
 	return own >= playLoss
 }
 
-// judges reports whether the ack or loss of a packet counts as evidence about the path. It does if the packet was sent on the current
-// path and the carrier doesn't report fates.
+// judges reports whether the ack or loss of a packet counts as evidence about the path. It
+// does if the packet was sent on the current path and the carrier doesn't report fates.
 func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
-// SetPath is called when the path may have changed. It is a different path if Epoch or Fates differs. Then packets in flight may still
-// arrive, so none is resent, and what happens to them says nothing about the new path.
+// SetPath is called when the path may have changed. It is a different path if
+// Epoch or Fates differs. Then packets in flight may still arrive, so none is
+// resent, and what happens to them says nothing about the new path.
 //
-// While the carrier reports fates, it paces packets and detects losses. This side still probes if nothing is acknowledged.
+// While the carrier reports fates, it paces packets and detects losses. This
+// side still probes if nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	t := c.advanceClock(now)
 	if p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
@@ -51,11 +54,12 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 	}
 }
 
-// move starts a new path, p. A carrier that reports fates still reports those of the packets in flight. Otherwise they are declared lost at
-// path.until.
+// move starts a new path, p. A carrier that reports fates still reports those
+// of the packets in flight. Otherwise they are declared lost at path.until.
 //
-// It clears the loss timer and the count of probe timeouts, because both describe the previous path: the first probe on the new one must
-// not wait for the backoff that an outage of the previous path built up.
+// It clears the loss timer and the count of probe timeouts, because both
+// describe the previous path: the first probe on the new one must not wait for
+// the backoff that an outage of the previous path built up.
 func (c *Conn) move(t time.Duration, p Path) {
 	c.leaveDark()
 	path := &c.path
@@ -67,8 +71,9 @@ func (c *Conn) move(t time.Duration, p Path) {
 	c.changed = true
 }
 
-// Fate is called by a carrier that reports fates, with the fate of a packet. The bunches of a lost packet are sent again. Those of
-// an arrived packet are kept until an ack shows that the peer has kept them.
+// Fate is called by a carrier that reports fates, with the fate of a packet.
+// The bunches of a lost packet are sent again. Those of an arrived packet are
+// kept until an ack shows that the peer has kept them.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	c.repairs.loss.Note()
@@ -89,8 +94,9 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// giveUpArrivedAt returns the time at which to declare the oldest packet in flight lost, given that the carrier has reported its arrival.
-// Had the peer kept it, its ack would be here by then. ok is false if no packet is in flight or the oldest has not arrived.
+// giveUpArrivedAt returns the time at which to declare the oldest packet in flight lost,
+// given that the carrier has reported its arrival. Had the peer kept it, its ack would
+// be here by then. ok is false if no packet is in flight or the oldest has not arrived.
 func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
 	_, p, ok := c.sent.oldestArrived()
 	if !ok {
@@ -107,7 +113,8 @@ func (c *Conn) giveUpForeign(t time.Duration) {
 	}
 }
 
-// giveUpArrived declares lost any packets that arrived long ago but were never acknowledged, because the peer did not keep them.
+// giveUpArrived declares lost any packets that arrived long ago but were never
+// acknowledged, because the peer did not keep them.
 func (c *Conn) giveUpArrived(t time.Duration) {
 	for {
 		n, p, ok := c.sent.oldestArrived()

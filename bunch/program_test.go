@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// program is a hostile peer whose bytes say what it does. What it writes is legal, so that the connection lives long.
+// program is a hostile peer whose bytes say what it does. What it writes is
+// legal, so that the connection lives long.
 type program struct {
 	*hostile
 	bytes []byte
@@ -172,8 +173,8 @@ func (p *program) close() {
 	}
 }
 
-// holds is what c was paid for: by the limit, by the bounds beside it, and for the channels that the peer opened, which the
-// application has accepted and MaxChannels bounds.
+// holds is what c was paid for: by the limit, by the bounds beside it, and for the channels
+// that the peer opened, which the application has accepted and MaxChannels bounds.
 func (c *Conn) holds() int {
 	accepted := 0
 	for _, ch := range c.channels.open {
@@ -184,7 +185,8 @@ func (c *Conn) holds() int {
 	return int(c.flow.received-c.flow.consumed) + c.flow.control + c.assemblies.price + c.assemblies.waiting + c.payloads.pinned + accepted*channelCost
 }
 
-// runProgram runs it in batches, and after each the heap has risen by no more than what was paid and what may stay beside.
+// runProgram runs it in batches, and after each the heap has risen by no more
+// than what was paid and what may stay beside.
 func runProgram(t testing.TB, ops, program_ []byte, batch int) (most int) {
 	p := &program{hostile: newHostile(t, Config{ReceiveLimit: 4 << 20, ReliableBuffer: 1024}, 20), bytes: program_, ops: ops, next: 1}
 	p.base = testkit.Heap()
@@ -201,7 +203,8 @@ func runProgram(t testing.TB, ops, program_ []byte, batch int) (most int) {
 	return most
 }
 
-// TestHeapIsCharged: programs of a peer that writes what it likes, within the wire's rules: heap - 1 MiB <= price, always.
+// TestHeapIsCharged: programs of a peer that writes what it likes, within the
+// wire's rules: heap - 1 MiB <= price, always.
 func TestHeapIsCharged(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	programs := 12

@@ -1,7 +1,7 @@
 package bunch
 
-// A readyList holds messages in order, in blocks. A block is freed once all its messages have been taken, and growing the list never moves a
-// message.
+// A readyList holds messages in order, in blocks. A block is freed once all its
+// messages have been taken, and growing the list never moves a message.
 type readyList struct {
 	blocks queue[*readyBlock] // oldest first
 	from   int                // index of the oldest message in the first block
@@ -13,7 +13,8 @@ type readyList struct {
 const (
 	// maxReadySpare is how many blocks are kept for reuse: 576 messages of a tick.
 	maxReadySpare = 32
-	// readyBlockLen is how many messages a block holds. They take 1,152 bytes, which is a size class of Go's allocator, so no memory is wasted.
+	// readyBlockLen is how many messages a block holds. They take 1,152 bytes,
+	// which is a size class of Go's allocator, so no memory is wasted.
 	readyBlockLen = 18
 )
 
@@ -52,9 +53,11 @@ func (r *readyList) each(yield func(*Message) bool) {
 	}
 }
 
-// pop moves the oldest message to m, and the first block to spare once all its messages have been taken.
+// pop moves the oldest message to m, and the first block to spare once all its
+// messages have been taken.
 //
-// When the list becomes empty, pop also releases the block queue's memory if its capacity exceeds maxReadySpare.
+// When the list becomes empty, pop also releases the block queue's memory if
+// its capacity exceeds maxReadySpare.
 func (r *readyList) pop(m *Message) {
 	oldest := r.peek()
 	*m, *oldest = *oldest, Message{}

@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Receive handles one datagram. The caller must not use the datagram again, because messages may alias it. An error is a violation
-// by the peer, which ends the connection.
+// Receive handles one datagram. The caller must not use the datagram again, because
+// messages may alias it. An error is a violation by the peer, which ends the connection.
 func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -47,16 +47,17 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	return nil
 }
 
-// ReceiveLent is Receive for a datagram that the caller will reuse: the connection copies the payloads that it keeps. Parts of a
-// run go into reusable blocks, so that a long message causes no garbage beyond its own bytes.
+// ReceiveLent is Receive for a datagram that the caller will reuse: the
+// connection copies the payloads that it keeps. Parts of a run go into reusable
+// blocks, so that a long message causes no garbage beyond its own bytes.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	c.payloads.lent = true
 	defer func() { c.payloads.lent = false }()
 	return c.Receive(now, datagram)
 }
 
-// receivePacket handles the content of a packet: acks, the limit, and then the bunches in rest. size is the size of the datagram,
-// which payloads may alias.
+// receivePacket handles the content of a packet: acks, the limit, and then the
+// bunches in rest. size is the size of the datagram, which payloads may alias.
 func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, rest []byte, size int) error {
 	if h.flags&flagAcks != 0 {
 		if err := c.receiveAcks(t, h); err != nil {
@@ -114,8 +115,8 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 	return c.receiveUnreliable(ch, number, h, payload, size)
 }
 
-// incoming returns the channel that a bunch of the peer names, or nil if the bunch must be dropped. Only a reliable bunch begins a
-// channel; an unreliable one that has overtaken it is dropped.
+// incoming returns the channel that a bunch of the peer names, or nil if the bunch must be dropped.
+// Only a reliable bunch begins a channel; an unreliable one that has overtaken it is dropped.
 func (c *Conn) incoming(h header) (*channel, error) {
 	if ch := c.channels.find(h.channel); ch != nil {
 		return ch, nil
@@ -138,9 +139,9 @@ func (c *Conn) incoming(h header) (*channel, error) {
 	return ch, c.charge(ch, channelCost)
 }
 
-// receiveReliable handles a reliable bunch, an entry or a piece of one, and reports whether that made the entry complete. The next
-// entry in order is processed at once. An early one is parked until the entries before it have arrived; an unordered message may
-// be delivered from there.
+// receiveReliable handles a reliable bunch, an entry or a piece of one, and reports whether that
+// made the entry complete. The next entry in order is processed at once. An early one is parked
+// until the entries before it have arrived; an unordered message may be delivered from there.
 func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) (whole bool, err error) {
 	n := recovery.Number(ch.expected, uint64(h.sequence), 16)
 	if n < ch.expected {
@@ -185,8 +186,8 @@ func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 	return c.receiveRestored(ch, c.restorer.receive(ch, r))
 }
 
-// receiveRestored handles restored entries as if they had arrived, the last one first: entries after a close must be there when
-// that is processed, to be detected.
+// receiveRestored handles restored entries as if they had arrived, the last one
+// first: entries after a close must be there when that is processed, to be detected.
 func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	for _, s := range slices.Backward(restored) {
 		if _, err := c.receiveReliable(ch, header{flags: s.flags, sequence: uint16(s.number)}, s.payload, EntryBytes); err != nil {
@@ -231,8 +232,8 @@ func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error 
 	return c.chargeMessages(ch, s)
 }
 
-// storePiece copies a piece to its place in the entry. The first piece allocates memory for all of the entry and charges it. All
-// pieces must have the same flags and total.
+// storePiece copies a piece to its place in the entry. The first piece allocates memory
+// for all of the entry and charges it. All pieces must have the same flags and total.
 func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error {
 	flags := h.flags &^ flagPiece
 	if s.state == empty {
@@ -293,7 +294,8 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	return nil
 }
 
-// deliverEntry delivers the messages that an entry completes. r is the run that it continues, if it is part of one.
+// deliverEntry delivers the messages that an entry completes. r is the run that
+// it continues, if it is part of one.
 func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return c.addToRun(ch, r, s)
@@ -304,8 +306,8 @@ func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	return c.deliverWhole(ch, s)
 }
 
-// checkOpen returns an error unless entry n opens its channel exactly when it must: only the first entry of a channel of the peer
-// does. Channel 0 has neither open nor close.
+// checkOpen returns an error unless entry n opens its channel exactly when it must: only
+// the first entry of a channel of the peer does. Channel 0 has neither open nor close.
 func checkOpen(ch *channel, n uint64, flags byte) error {
 	opens := flags&flagOpen != 0
 	switch {
@@ -335,8 +337,8 @@ func (c *Conn) closed(ch *channel) {
 	c.retire(ch)
 }
 
-// retire forgets a channel once nothing more can happen on it. Unreliable messages that are still queued are those
-// that Unsent has put back.
+// retire forgets a channel once nothing more can happen on it. Unreliable
+// messages that are still queued are those that Unsent has put back.
 func (c *Conn) retire(ch *channel) {
 	if !c.channels.retire(ch) {
 		return

@@ -9,14 +9,14 @@ import (
 const (
 	// maxRepaired is how many entries a group has at most. A part of a transfer takes 30.
 	maxRepaired = 32
-	// leastRepaired is how many entries a message needs to get repair bunches. Two or three entries would get as many repair
-	// bunches, and a game may send such messages in every tick.
+	// leastRepaired is how many entries a message needs to get repair bunches. Two or three
+	// entries would get as many repair bunches, and a game may send such messages in every tick.
 	leastRepaired = 4
 )
 
-// repairs makes repair bunches for long messages of bulk in flight, once everything that was queued has been sent and the owner has
-// no more: otherwise a loss at the end of a transfer would cost a round trip in which the path carries nothing else. It does so
-// only if the carrier reports fates.
+// repairs makes repair bunches for long messages of bulk in flight, once everything that was queued
+// has been sent and the owner has no more: otherwise a loss at the end of a transfer would cost a
+// round trip in which the path carries nothing else. It does so only if the carrier reports fates.
 type repairs struct {
 	loss parity.Loss
 	runs queue[sentRun] // those that were sent and may not be acknowledged yet
@@ -50,8 +50,9 @@ func (r *repairs) forget() {
 	}
 }
 
-// more reports whether some repair bunches of current were not sent and may be useful. They are not once all of the group is
-// acknowledged; and after 65,536 entries their sequence would be that of other entries.
+// more reports whether some repair bunches of current were not sent and may be
+// useful. They are not once all of the group is acknowledged; and after 65,536
+// entries their sequence would be that of other entries.
 func (r *repairs) more() bool { return r.current.index < r.current.total && !r.run.acked() }
 
 // next makes current a repair bunch that was not sent, and reports whether there is one.
@@ -67,7 +68,8 @@ func (r *repairs) next(measured float64) bool {
 	return true
 }
 
-// prepare makes the repair bunches of the group that ends with entry last: as many as its entries in flight are likely to need.
+// prepare makes the repair bunches of the group that ends with entry last: as
+// many as its entries in flight are likely to need.
 func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	g, flying, ok := groupOf(ch, last)
 	if !ok {
@@ -84,9 +86,9 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	r.run, r.current = sentRun{ch, last}, repair{group: g}
 }
 
-// groupOf returns the group that ends with entry last: as many entries before it in its run as a group may have and as are still
-// in the reliable buffer. flying is how many of them are not acknowledged. ok is false for a message that opens or closes the
-// channel, and for a short one.
+// groupOf returns the group that ends with entry last: as many entries before it in its run as a
+// group may have and as are still in the reliable buffer. flying is how many of them are not
+// acknowledged. ok is false for a message that opens or closes the channel, and for a short one.
 func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 	end := ch.out.at(last)
 	g = group{channel: ch.number, first: last + 1, last: len(end.payload)}
@@ -130,13 +132,14 @@ func (r *repairs) trim() {
 	}
 }
 
-// due reports whether a repair bunch must be sent: no bulk is queued, the owner has no more, and the path loses packets, or too few
-// were sent to know that it does not.
+// due reports whether a repair bunch must be sent: no bulk is queued, the owner has
+// no more, and the path loses packets, or too few were sent to know that it does not.
 func (r *repairs) due(path *pathState, bulk *level) bool {
 	return path.Fates && !path.More && bulk.fresh.len()+bulk.resend.len() == 0 && r.loss.Estimate(path.Loss) >= tailLoss && r.next(path.Loss)
 }
 
-// place adds repair bunches to the packet while they fit. Unsent does not restore them, because nothing is lost without them.
+// place adds repair bunches to the packet while they fit. Unsent does not
+// restore them, because nothing is lost without them.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
 	for b.bunches < maxBunches && b.room() >= maxBunchHeader+EntryBytes && r.due(path, bulk) {
 		r.current.shard = r.shards[r.current.count+r.current.index]

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestRepairsUnderRandomFates: whatever is lost, late, doubled, taken back or sent over another carrier, with repair bunches all messages arrive as
-// without them, and the accounts agree.
+// TestRepairsUnderRandomFates: whatever is lost, late, doubled, taken back or sent over another
+// carrier, with repair bunches all messages arrive as without them, and the accounts agree.
 func TestRepairsUnderRandomFates(t *testing.T) {
 	seed := testkit.Seed(t)
 	restored := uint64(0)
@@ -31,7 +31,8 @@ func TestRepairsUnderRandomFates(t *testing.T) {
 	require.NotZero(t, restored)
 }
 
-// fatedRun is a pair of which one end sends long messages, mostly over a carrier that reports fates.
+// fatedRun is a pair of which one end sends long messages, mostly over a
+// carrier that reports fates.
 type fatedRun struct {
 	*pair
 	random   *rand.Rand

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newFatedPair returns a pair whose client has an open bulk channel, and a carrier that reports the fates of packets on a path with
-// loss.
+// newFatedPair returns a pair whose client has an open bulk channel, and a
+// carrier that reports the fates of packets on a path with loss.
 func newFatedPair(t testing.TB, loss float64) (p *pair, ch uint64) {
 	p = newPair(t, Config{})
 	ch = p.open(0, Bulk)
@@ -23,8 +23,9 @@ func newFatedPair(t testing.TB, loss float64) (p *pair, ch uint64) {
 	return p, ch
 }
 
-// TestRepairsRestoreTheTail: on a path that loses packets, a flight of long messages is complete one way later although two packets of
-// it were lost, and the lost content is sent again all the same.
+// TestRepairsRestoreTheTail: on a path that loses packets, a flight of long
+// messages is complete one way later although two packets of it were lost, and
+// the lost content is sent again all the same.
 func TestRepairsRestoreTheTail(t *testing.T) {
 	for _, d := range []Delivery{Reliable, ReliableUnordered} {
 		for seed := range uint64(40) {
@@ -72,8 +73,8 @@ func requireMessages(t *testing.T, got []Message, sizes []int) {
 	}
 }
 
-// TestRepairsWaitForTheEnd: no repair bunch is sent while the owner has more messages, something is queued, the path loses nothing, or
-// QUIC is the carrier; and none for play.
+// TestRepairsWaitForTheEnd: no repair bunch is sent while the owner has more messages,
+// something is queued, the path loses nothing, or QUIC is the carrier; and none for play.
 func TestRepairsWaitForTheEnd(t *testing.T) {
 	lossy := Path{Epoch: 1, Fates: true, Loss: 0.02, Rate: 1e6, Window: 1e6}
 	for name, row := range map[string]struct {
@@ -116,7 +117,8 @@ func TestRepairsWaitForTheEnd(t *testing.T) {
 	}
 }
 
-// TestRepairsKeepToTheBunchesOfAPacket: a large packet may have room for more bunches than its peer reads.
+// TestRepairsKeepToTheBunchesOfAPacket: a large packet may have room for more
+// bunches than its peer reads.
 func TestRepairsKeepToTheBunchesOfAPacket(t *testing.T) {
 	p, number := newFatedPair(t, 0.1)
 	c := p.ends[0]
@@ -173,7 +175,8 @@ func TestRepairsGiveUpTheirMemory(t *testing.T) {
 	require.False(t, r.spare())
 }
 
-// TestGroups: a group is 32 entries of a run at most, those that are still in the reliable buffer, and none holds the one that opens the channel.
+// TestGroups: a group is 32 entries of a run at most, those that are still in
+// the reliable buffer, and none holds the one that opens the channel.
 func TestGroups(t *testing.T) {
 	p := newPair(t, Config{})
 	number := p.open(0, Bulk)
@@ -202,7 +205,8 @@ func TestGroups(t *testing.T) {
 	require.False(t, ok, "short")
 }
 
-// TestUnsentRunsAreNotedOnce: a run whose end was not sent, however often, gets repair bunches once.
+// TestUnsentRunsAreNotedOnce: a run whose end was not sent, however often, gets
+// repair bunches once.
 func TestUnsentRunsAreNotedOnce(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[0]
@@ -220,8 +224,8 @@ func TestUnsentRunsAreNotedOnce(t *testing.T) {
 	require.LessOrEqual(t, c.repairs.runs.len(), 1)
 }
 
-// TestRepairsOfTheAcked: repair bunches that could not be sent before their group was acknowledged are never sent, because after 65,536
-// entries their sequence would be that of others.
+// TestRepairsOfTheAcked: repair bunches that could not be sent before their group was acknowledged
+// are never sent, because after 65,536 entries their sequence would be that of others.
 func TestRepairsOfTheAcked(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[0]
@@ -244,7 +248,8 @@ func TestRepairsOfTheAcked(t *testing.T) {
 	require.Equal(t, before, c.Stats().RepairsSent)
 }
 
-// TestUnsentRepairs: the content of an unsent packet, even a jumbo one, is sent again, except its repair bunches.
+// TestUnsentRepairs: the content of an unsent packet, even a jumbo one, is sent
+// again, except its repair bunches.
 func TestUnsentRepairs(t *testing.T) {
 	for _, size := range []int{1404, 20_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -291,7 +296,8 @@ func repairsIn(t *testing.T, packet []byte) (count uint64) {
 	return count
 }
 
-// TestRepairsOnTheGreatestChannel: its number takes four bytes, and the least datagram holds a repair bunch beside the largest header.
+// TestRepairsOnTheGreatestChannel: its number takes four bytes, and the least
+// datagram holds a repair bunch beside the largest header.
 func TestRepairsOnTheGreatestChannel(t *testing.T) {
 	p := newPair(t, Config{})
 	p.max = minDatagram

@@ -13,7 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// replication is two worlds that send each other state, among calls and bulk, over a path that loses, doubles and reorders.
+// replication is two worlds that send each other state, among calls and bulk,
+// over a path that loses, doubles and reorders.
 type replication struct {
 	*pair
 	sides  [2]replicationSide
@@ -222,8 +223,8 @@ func (r *replication) finish() {
 		r.ends[0].Lost(), r.ends[1].Lost(), r.ends[0].Stats().SpuriousLosses)
 }
 
-// TestReplicationAtRandom: each record gets one fate, and a message that is reported as kept was delivered, or the owner knows
-// that it missed something.
+// TestReplicationAtRandom: each record gets one fate, and a message that is
+// reported as kept was delivered, or the owner knows that it missed something.
 func TestReplicationAtRandom(t *testing.T) {
 	runs := 40
 	if testing.Short() {

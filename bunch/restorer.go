@@ -7,16 +7,18 @@ import (
 )
 
 const (
-	// maxHeldRepairs is how many repair bunches a connection keeps until their groups can be restored: 51 KiB with their sets. When there are more,
-	// the oldest group is dropped, and the peer resends its lost entries.
+	// maxHeldRepairs is how many repair bunches a connection keeps until their
+	// groups can be restored: 51 KiB with their sets. When there are more, the
+	// oldest group is dropped, and the peer resends its lost entries.
 	maxHeldRepairs = 32
-	// maxCuts is how many cuts a group may have besides 0 and EntryBytes (see entries); a lost packet makes two. The bytes between two cuts are
-	// restored separately, so the work grows with the number of cuts, which the peer controls: see BenchmarkRestoreWorst.
+	// maxCuts is how many cuts a group may have besides 0 and EntryBytes (see entries); a
+	// lost packet makes two. The bytes between two cuts are restored separately, so the work
+	// grows with the number of cuts, which the peer controls: see BenchmarkRestoreWorst.
 	maxCuts = 16
 )
 
-// A restorer keeps the repair bunches that a connection receives, on all channels, until they suffice to restore the missing entries of
-// their group.
+// A restorer keeps the repair bunches that a connection receives, on all
+// channels, until they suffice to restore the missing entries of their group.
 type restorer struct {
 	sets []*repairSet // one for each group, that with the newest repair bunch last
 	held int          // repair bunches in all sets, at most maxHeldRepairs
@@ -31,7 +33,8 @@ type repairSet struct {
 	parity.Set
 }
 
-// receive handles a repair bunch of ch, and returns the entries that it restores. The caller handles them as if they had been received.
+// receive handles a repair bunch of ch, and returns the entries that it
+// restores. The caller handles them as if they had been received.
 func (r *restorer) receive(ch *channel, rep repair) []slot {
 	restored := r.restore(ch, r.keep(rep))
 	if r.held > maxHeldRepairs {
@@ -40,7 +43,8 @@ func (r *restorer) receive(ch *channel, rep repair) []slot {
 	return restored
 }
 
-// entryReceived is called when the entry of ch with the given sequence is complete, and returns the entries that can be restored now.
+// entryReceived is called when the entry of ch with the given sequence is
+// complete, and returns the entries that can be restored now.
 func (r *restorer) entryReceived(ch *channel, sequence uint16) []slot {
 	for _, set := range r.sets {
 		if set.channel == ch.number && int(sequence-uint16(set.first)) < set.count {
@@ -50,7 +54,8 @@ func (r *restorer) entryReceived(ch *channel, sequence uint16) []slot {
 	return nil
 }
 
-// keep adds a repair bunch to the set of its group, and returns the set, which is now the last of r.sets. It drops a duplicate.
+// keep adds a repair bunch to the set of its group, and returns the set, which
+// is now the last of r.sets. It drops a duplicate.
 func (r *restorer) keep(rep repair) *repairSet {
 	set := &repairSet{group: rep.group}
 	if i := slices.IndexFunc(r.sets, func(s *repairSet) bool { return s.group == rep.group }); i >= 0 {
@@ -85,8 +90,9 @@ func (r *restorer) spare() bool { return r.sets != nil }
 // trim drops all repair bunches.
 func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
-// restore restores the missing entries of a set's group and returns them. It returns none while the set has too few repair bunches. It removes
-// the set once the group is complete, and when it can no longer be restored (see entriesOf).
+// restore restores the missing entries of a set's group and returns them. It
+// returns none while the set has too few repair bunches. It removes the set once
+// the group is complete, and when it can no longer be restored (see entriesOf).
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := entriesOf(ch, set.group)
 	switch missing := e.missing(); {
@@ -102,15 +108,16 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	return restored
 }
 
-// entries are the entries of a group, with what has been received of them. The cuts are the offsets at which a received range of some entry
-// begins or ends. So of each entry, the bytes between two neighbouring cuts are either all received or all missing.
+// entries are the entries of a group, with what has been received of them. The cuts are
+// the offsets at which a received range of some entry begins or ends. So of each entry,
+// the bytes between two neighbouring cuts are either all received or all missing.
 type entries struct {
 	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes
 }
 
-// entriesOf returns the entries of a group of ch. It returns no entries if one was delivered already, if the length of one contradicts the
-// group, or if there are more than maxCuts.
+// entriesOf returns the entries of a group of ch. It returns no entries if one was delivered
+// already, if the length of one contradicts the group, or if there are more than maxCuts.
 func entriesOf(ch *channel, g group) entries {
 	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}
 	for i := range e.all {
@@ -134,8 +141,8 @@ func entriesOf(ch *channel, g group) entries {
 	return e
 }
 
-// missing returns how many repair bunches it takes to restore the group: the largest number of entries in which the same range is missing. It is
-// 0 if there are no entries.
+// missing returns how many repair bunches it takes to restore the group: the largest
+// number of entries in which the same range is missing. It is 0 if there are no entries.
 func (e entries) missing() (most int) {
 	for i := range len(e.cuts) - 1 {
 		count := 0
@@ -149,8 +156,8 @@ func (e entries) missing() (most int) {
 	return most
 }
 
-// restore fills in the missing ranges from the repair bunches of set, which must have as many as missing returns. It returns the entries that
-// were incomplete before.
+// restore fills in the missing ranges from the repair bunches of set, which must have
+// as many as missing returns. It returns the entries that were incomplete before.
 func (e entries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]

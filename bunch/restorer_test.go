@@ -42,8 +42,8 @@ func TestRepairsRefused(t *testing.T) {
 	}
 }
 
-// TestRepairsOfNothing: repair bunches for delivered entries, or that contradict received ones, are counted. They hold no more memory
-// than maxHeldRepairs, and none after trimming.
+// TestRepairsOfNothing: repair bunches for delivered entries, or that contradict received
+// ones, are counted. They hold no more memory than maxHeldRepairs, and none after trimming.
 func TestRepairsOfNothing(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -77,7 +77,8 @@ func TestRepairsOfNothing(t *testing.T) {
 	require.EqualValues(t, 40*30+2, c.Stats().DroppedRepairs)
 }
 
-// TestRestoredLies: what a peer makes this side restore is handled as if it had arrived: here a run within a run.
+// TestRestoredLies: what a peer makes this side restore is handled as if it had
+// arrived: here a run within a run.
 func TestRestoredLies(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -102,8 +103,8 @@ func TestRepairsBeginNoChannel(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().DroppedBeforeOpen)
 }
 
-// TestRepairsInPieces: an entry of which a part is missing is restored from the parts that have arrived. If there are more cuts than an
-// honest sender makes, the repair bunch is dropped.
+// TestRepairsInPieces: an entry of which a part is missing is restored from the parts that have
+// arrived. If there are more cuts than an honest sender makes, the repair bunch is dropped.
 func TestRepairsInPieces(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -138,7 +139,8 @@ func TestRepairsInPieces(t *testing.T) {
 	require.Equal(t, dropped+1, c.Stats().DroppedRepairs)
 }
 
-// BenchmarkRestoreWorst is the most work that a message can make a receiver do to restore it: every entry but half in as many ranges as it takes.
+// BenchmarkRestoreWorst is the most work that a message can make a receiver do
+// to restore it: every entry but half in as many ranges as it takes.
 func BenchmarkRestoreWorst(b *testing.B) {
 	for b.Loop() {
 		set := &repairSet{group: group{flags: flagRepair | flagBegin, count: maxRepaired, total: parity.Most, last: EntryBytes}}
@@ -158,7 +160,8 @@ func BenchmarkRestoreWorst(b *testing.B) {
 	}
 }
 
-// TestLastEntryIsNotRestored: an entry that has arrived counts neither as restored nor as a duplicate.
+// TestLastEntryIsNotRestored: an entry that has arrived counts neither as
+// restored nor as a duplicate.
 func TestLastEntryIsNotRestored(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -170,7 +173,8 @@ func TestLastEntryIsNotRestored(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 }
 
-// TestLateEntryStartsRestoring: an entry, or a piece of one, that arrives after the repair bunches makes the missing ones be restored.
+// TestLateEntryStartsRestoring: an entry, or a piece of one, that arrives after
+// the repair bunches makes the missing ones be restored.
 func TestLateEntryStartsRestoring(t *testing.T) {
 	message := pattern(4*EntryBytes, 3)
 	shards := make([][]byte, 0, 6)
@@ -222,7 +226,8 @@ func TestLateEntryStartsRestoring(t *testing.T) {
 	}
 }
 
-// TestContradictedRepairsGo: held repair bunches are dropped as soon as something arrives that contradicts their group.
+// TestContradictedRepairsGo: held repair bunches are dropped as soon as
+// something arrives that contradicts their group.
 func TestContradictedRepairsGo(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -233,7 +238,8 @@ func TestContradictedRepairsGo(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().DroppedRepairs)
 }
 
-// TestRestoredBehindAClose: entries after a close end the connection, whether or not they were restored.
+// TestRestoredBehindAClose: entries after a close end the connection, whether
+// or not they were restored.
 func TestRestoredBehindAClose(t *testing.T) {
 	p, number := newFatedPair(t, 0.02)
 	c := p.ends[1]
@@ -249,7 +255,8 @@ func TestRestoredBehindAClose(t *testing.T) {
 	require.Contains(t, v.Error(), "behind its close")
 }
 
-// FuzzRepairs gives a receiver entries, pieces and repair bunches of three messages in any order, some more than once, and repair bunches that lie.
+// FuzzRepairs gives a receiver entries, pieces and repair bunches of three
+// messages in any order, some more than once, and repair bunches that lie.
 // Without a lie all messages arrive as they were sent.
 func FuzzRepairs(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 0, 0, 2, 1, 0, 0, 3, 0, 1, 2, 100})
@@ -304,7 +311,8 @@ func FuzzRepairs(f *testing.F) {
 	})
 }
 
-// repairedMessages returns the entries of messages of some sizes, from sequence 1 on, and the repair bunches of all of their groups.
+// repairedMessages returns the entries of messages of some sizes, from sequence
+// 1 on, and the repair bunches of all of their groups.
 func repairedMessages(channel uint64, sizes []int) (all []slot, repairs [][]byte) {
 	for i, size := range sizes {
 		message := pattern(size, i)

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestReusedMemory lies under later messages, and under none that its owner still has: here two connections share it.
+// TestReusedMemory lies under later messages, and under none that its owner
+// still has: here two connections share it.
 func TestReusedMemory(t *testing.T) {
 	type held struct {
 		fill byte
@@ -41,7 +42,8 @@ func TestReusedMemory(t *testing.T) {
 	}
 }
 
-// TestMessageMemory takes no more than a message's price, and is used again for those of bulk alone.
+// TestMessageMemory takes no more than a message's price, and is used again for
+// those of bulk alone.
 func TestMessageMemory(t *testing.T) {
 	for size := range pages.Size + 1 {
 		memory := messageMemory(size)
@@ -67,7 +69,8 @@ func TestReuseOfSharedMemory(t *testing.T) {
 	require.Zero(t, m)
 }
 
-// TestReuseNeedsNoLock: it is called while another goroutine uses the connection, which the race detector watches.
+// TestReuseNeedsNoLock: it is called while another goroutine uses the
+// connection, which the race detector watches.
 func TestReuseNeedsNoLock(t *testing.T) {
 	s := newSteady(t, Bulk)
 	var reusing sync.WaitGroup

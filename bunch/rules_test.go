@@ -41,7 +41,8 @@ func TestUnreliableNeedsNoEntry(t *testing.T) {
 	require.Contains(t, strip(p.take(1)), Message{Channel: ch, Delivery: Unreliable, Payload: []byte("x")})
 }
 
-// 1.3j, 4.2a: an ack marks entries; they are removed from the buffer in order, and one lost bunch keeps all after it.
+// 1.3j, 4.2a: an ack marks entries; they are removed from the buffer in order,
+// and one lost bunch keeps all after it.
 func TestEntriesLeaveTheBufferInOrder(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.opened(Normal)
@@ -88,7 +89,8 @@ func TestUnreliableOvertakesWhatIsMissing(t *testing.T) {
 	p.settled()
 }
 
-// 4.6b: the loop that asks for half of the buffer before each call of 32 KiB sends 5 at once at 256 and 9 at 512, and peaks below the buffer.
+// 4.6b: the loop that asks for half of the buffer before each call of 32 KiB
+// sends 5 at once at 256 and 9 at 512, and peaks below the buffer.
 func TestGatedLoopOfLargerBuffers(t *testing.T) {
 	for slots, calls := range map[int]int{256: 5, 512: 9} {
 		c, ch := newClient(t, Config{ReliableBuffer: slots})

@@ -3,16 +3,17 @@ package bunch
 import "time"
 
 const (
-	// standingTime is how long, at every tick, unreliable messages of earlier ticks must have been queued before the path counts as
-	// saturated. UE: two ticks of credit (QueuedBits), at 30 Hz.
+	// standingTime is how long, at every tick, unreliable messages of earlier ticks must have been
+	// queued before the path counts as saturated. UE: two ticks of credit (QueuedBits), at 30 Hz.
 	standingTime = 66 * time.Millisecond
-	// maxStanding is how many bytes of unreliable messages may be queued on a saturated path. Beyond it, a new message replaces the
-	// oldest ones of its channel. At 50 kB/s these bytes take 0.6 s; the 256 KiB of maxUnreliable would take 5 s.
+	// maxStanding is how many bytes of unreliable messages may be queued on a saturated
+	// path. Beyond it, a new message replaces the oldest ones of its channel. At 50
+	// kB/s these bytes take 0.6 s; the 256 KiB of maxUnreliable would take 5 s.
 	maxStanding = 32 << 10
 )
 
-// saturation detects that more is queued than the path, or the owner's rate, can send. A tick begins with Cork(true)
-// and ends with Cork(false).
+// saturation detects that more is queued than the path, or the owner's rate,
+// can send. A tick begins with Cork(true) and ends with Cork(false).
 type saturation struct {
 	// Set by Hold.
 	held     bool // the owner holds back unreliable and tracked messages
@@ -35,29 +36,30 @@ type saturation struct {
 // A volume is a number of bytes of play, and of bulk.
 type volume struct{ play, bulk int }
 
-// Hold holds back unreliable and tracked messages, or bulk, until the next call. An owner calls it when its rate is used up. Acks,
-// control messages, probes, resends and reliable messages of priorities above bulk are always sent.
+// Hold holds back unreliable and tracked messages, or bulk, until the next call.
+// An owner calls it when its rate is used up. Acks, control messages, probes,
+// resends and reliable messages of priorities above bulk are always sent.
 func (c *Conn) Hold(unreliable, bulk bool) {
 	c.saturation.held, c.saturation.bulkHeld = unreliable, bulk
 }
 
-// Waiting reports what could be sent now if the owner held nothing back: whether unreliable or tracked messages
-// could, and whether bulk could.
+// Waiting reports what could be sent now if the owner held nothing back:
+// whether unreliable or tracked messages could, and whether bulk could.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh, lv := c.freshAllowed(), &c.levels[bulkLevel]
 	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh.bulk && lv.fresh.len() > 0)
 	return fresh.play && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }
 
-// Unreliable returns how many bytes of unreliable messages are queued, and whether they saturate the path or the rate: for 66 ms,
-// messages of earlier ticks were still queued at every Cork(true).
+// Unreliable returns how many bytes of unreliable messages are queued, and whether they saturate
+// the path or the rate: for 66 ms, messages of earlier ticks were still queued at every Cork(true).
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	s := &c.saturation
 	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime
 }
 
-// beginTick records whether unreliable messages of earlier ticks are still queued when a tick begins. waiting is the number of
-// queued ones without those that are behind.
+// beginTick records whether unreliable messages of earlier ticks are still queued when
+// a tick begins. waiting is the number of queued ones without those that are behind.
 func (s *saturation) beginTick(now time.Duration, waiting int) {
 	old := waiting > s.young
 	if old && !s.standing {
@@ -74,7 +76,8 @@ func (c *Conn) countTick() {
 	}
 }
 
-// leftOver reports whether play, and whether bulk, that was queued before the last tick ended still waits for the path or the rate.
+// leftOver reports whether play, and whether bulk, that was queued before the
+// last tick ended still waits for the path or the rate.
 func (c *Conn) leftOver() (play, bulk bool) {
 	waiting := c.tracked.bytes
 	for i := range bulkLevel {
@@ -84,8 +87,9 @@ func (c *Conn) leftOver() (play, bulk bool) {
 	return waiting > c.saturation.added.play, lv.queued-lv.behind > c.saturation.added.bulk
 }
 
-// crowded reports whether there is no room for an unreliable message of size bytes. maxUnreliable limits memory, so it is compared
-// with the price; maxStanding limits the time that the path needs, so it is compared with the bytes.
+// crowded reports whether there is no room for an unreliable message of size bytes.
+// maxUnreliable limits memory, so it is compared with the price; maxStanding limits
+// the time that the path needs, so it is compared with the bytes.
 func (c *Conn) crowded(size int) bool {
 	after := c.unreliables
 	after.add(1, size)
@@ -110,8 +114,9 @@ const (
 //	rate             the owner's rate is used up, see [Conn.Hold]
 //	window           the path takes no more: its congestion window, or undecided packets, or an outage
 //
-// Gate returns "" if nothing is queued, or if it waits only for the end of a tick ([Conn.Cork]). If the owner holds bulk, rated
-// says whether it does so because of its rate, and not because of the carrier's pace. Tracked messages do not count.
+// Gate returns "" if nothing is queued, or if it waits only for the end of a tick
+// ([Conn.Cork]). If the owner holds bulk, rated says whether it does so because of
+// its rate, and not because of the carrier's pace. Tracked messages do not count.
 func (c *Conn) Gate(number uint64, rated bool) string {
 	ch := c.channels.find(number)
 	switch {
@@ -142,7 +147,8 @@ func (c *Conn) heldByFlow(ch *channel) bool {
 	return !e.started && !c.flow.allows(e.cost(), ch.priority)
 }
 
-// heldByRate reports whether the owner holds back everything that ch has queued: bulk, or nothing but unreliable messages.
+// heldByRate reports whether the owner holds back everything that ch has
+// queued: bulk, or nothing but unreliable messages.
 func (c *Conn) heldByRate(ch *channel, rated bool) bool {
 	if ch.isBulk() {
 		return c.saturation.bulkHeld && rated
@@ -150,8 +156,9 @@ func (c *Conn) heldByRate(ch *channel, rated bool) bool {
 	return c.saturation.held && ch.fresh == ch.next && ch.resend.len() == 0
 }
 
-// heldByWindow reports whether the path holds back what ch has queued. The carrier asks for packets whenever it can send some, so
-// messages that are older than this tick wait for the path. So do all messages of an owner that never corks (Ticks is 0).
+// heldByWindow reports whether the path holds back what ch has queued. The carrier asks
+// for packets whenever it can send some, so messages that are older than this tick wait
+// for the path. So do all messages of an owner that never corks (Ticks is 0).
 func (c *Conn) heldByWindow(ch *channel) bool {
 	play, bulk := c.leftOver()
 	switch {

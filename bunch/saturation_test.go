@@ -17,7 +17,8 @@ func (p *pair) taken(end int) (counts [4]int) {
 	return counts
 }
 
-// Only what the rate holds back stays. Everything else is sent, even on the same channel, and lost reliable messages are sent again.
+// Only what the rate holds back stays. Everything else is sent, even on the
+// same channel, and lost reliable messages are sent again.
 func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p := newPair(t, Config{})
 	p.delay = 5 * time.Millisecond // all is settled before messages are old
@@ -63,8 +64,9 @@ func TestHoldLetsReliablePlayPass(t *testing.T) {
 	p.settled()
 }
 
-// TestHeldBulkMessageLetsOthersPass: an unreliable message of which a part was sent is held in the middle. Neither other channels nor
-// other messages of its channel that may be sent wait for it, and it does not use the others' turns.
+// TestHeldBulkMessageLetsOthersPass: an unreliable message of which a part was
+// sent is held in the middle. Neither other channels nor other messages of its
+// channel that may be sent wait for it, and it does not use the others' turns.
 func TestHeldBulkMessageLetsOthersPass(t *testing.T) {
 	p := newPair(t, Config{})
 	c, half, other := p.ends[0], p.open(0, Bulk), p.open(0, Bulk)
@@ -96,7 +98,8 @@ func TestHeldBulkMessageLetsOthersPass(t *testing.T) {
 	p.settled()
 }
 
-// TestEmptyUnreliableMessagesWait as others do: they are seen, and a path that does not take them is saturated.
+// TestEmptyUnreliableMessagesWait as others do: they are seen, and a path that
+// does not take them is saturated.
 func TestEmptyUnreliableMessagesWait(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -186,8 +189,8 @@ func (k *ticker) tick(ticks, size int) {
 	}
 }
 
-// TestUnreliableMessagesDoNotGrowOld: if they are held for long, only those of the last 200 ms and a round trip remain, or of half as
-// long again. Reliable ones stay queued.
+// TestUnreliableMessagesDoNotGrowOld: if they are held for long, only those of the last
+// 200 ms and a round trip remain, or of half as long again. Reliable ones stay queued.
 func TestUnreliableMessagesDoNotGrowOld(t *testing.T) {
 	k := newTicker(t)
 	k.Hold(true, false)
@@ -216,8 +219,8 @@ func TestUnreliableMessagesDoNotGrowOld(t *testing.T) {
 	k.settled()
 }
 
-// TestMessagesAgeFromTheirFirstChance: neither a long tick, nor the idle time before it, in which nothing passed the time to the
-// machine, makes a message old.
+// TestMessagesAgeFromTheirFirstChance: neither a long tick, nor the idle time
+// before it, in which nothing passed the time to the machine, makes a message old.
 func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
 	k := newTicker(t)
 	for range 3 {
@@ -234,7 +237,8 @@ func TestMessagesAgeFromTheirFirstChance(t *testing.T) {
 	k.settled()
 }
 
-// TestWaitForAnotherChannelSaturatesNothing: messages that wait for the ack of another channel's close do not wait for the path.
+// TestWaitForAnotherChannelSaturatesNothing: messages that wait for the ack of
+// another channel's close do not wait for the path.
 func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	k := newTicker(t)
 	k.delay = 150 * time.Millisecond
@@ -267,7 +271,8 @@ func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	k.settled()
 }
 
-// TestLongMessageThatHasBegunGoesOn: if messages take longer to be sent than one may wait, some of them still arrive.
+// TestLongMessageThatHasBegunGoesOn: if messages take longer to be sent than
+// one may wait, some of them still arrive.
 func TestLongMessageThatHasBegunGoesOn(t *testing.T) {
 	k := newTicker(t)
 	for tick := range 300 {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script runs operations that bytes name on a connected pair, and remembers what each end must still get.
+// script runs operations that bytes name on a connected pair, and remembers
+// what each end must still get.
 type script struct {
 	*pair
 	bytes  []byte
@@ -216,7 +217,8 @@ func (s *script) closeOne(end int) {
 	}
 }
 
-// isClosed reports whether end cannot send on a channel: it closed it, or has answered the peer's close.
+// isClosed reports whether end cannot send on a channel: it closed it, or has
+// answered the peer's close.
 func (s *script) isClosed(end int, number uint64) bool {
 	return s.sides[end].closed[number] || s.wanted(end, number).closes
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Send queues one message; payload is copied. After ErrBunchTooLarge, ErrClosed and (with policy OverflowError)
-// ErrReliableBufferFull, the connection is unchanged. With OverflowClose a full reliable buffer ends it, and the error is an *Error
-// with ReliableBufferOverflow.
+// Send queues one message; payload is copied. After ErrBunchTooLarge, ErrClosed and (with
+// policy OverflowError) ErrReliableBufferFull, the connection is unchanged. With OverflowClose
+// a full reliable buffer ends it, and the error is an *Error with ReliableBufferOverflow.
 func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -38,7 +38,8 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	return nil
 }
 
-// Close queues the last message of a channel; payload may be nil. There is always room for it in the reliable buffer.
+// Close queues the last message of a channel; payload may be nil. There is
+// always room for it in the reliable buffer.
 func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -66,8 +67,8 @@ func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 	c.closeTracked(ch)
 }
 
-// sendReliable puts a message into the reliable buffer: into the newest entry if that was not sent and has room, else into an entry
-// of its own, or into several if it is too long for one.
+// sendReliable puts a message into the reliable buffer: into the newest entry if that was not
+// sent and has room, else into an entry of its own, or into several if it is too long for one.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	if c.merge(ch, d, payload) {
 		return nil
@@ -108,7 +109,8 @@ func (c *Conn) overflow(ch *channel, n int) error {
 	return c.fail(violation(ReliableBufferOverflow, "channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ch.number, out, slots, n))
 }
 
-// merge adds a small message to the last entry if that was never sent, and reports whether it did. UE: UChannel::SendBunch, Merge.
+// merge adds a small message to the last entry if that was never sent, and
+// reports whether it did. UE: UChannel::SendBunch, Merge.
 func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	if ch.fresh == ch.next {
 		return false
@@ -168,7 +170,8 @@ func (c *Conn) schedule(ch *channel) {
 	}
 }
 
-// A cork holds back new messages of play from Cork(true) to Cork(false), except while it is flushing.
+// A cork holds back new messages of play from Cork(true) to Cork(false), except
+// while it is flushing.
 type cork struct {
 	on       bool
 	flushing bool // from Flush, or from a Cork(true) with messages of an earlier tick, until nothing more can be sent
@@ -178,10 +181,11 @@ type cork struct {
 // open reports whether new messages may be sent.
 func (k *cork) open() bool { return !k.on || k.flushing }
 
-// Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick is sent in few full packets. A long tick does not
-// hold up the peer: due acks, resends, probes and bulk are sent all the same, and a higher limit after Config.AckDelay. So are
-// messages of an earlier tick, and what is queued before these were sent: if ticks take longer than their interval, one begins
-// before the carrier has been able to send the last one.
+// Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick is
+// sent in few full packets. A long tick does not hold up the peer: due acks, resends, probes
+// and bulk are sent all the same, and a higher limit after Config.AckDelay. So are messages
+// of an earlier tick, and what is queued before these were sent: if ticks take longer than
+// their interval, one begins before the carrier has been able to send the last one.
 func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.cork.on && !on && (c.unsent(len(c.levels)) || c.flow.update)
 	if on && !c.cork.on {
@@ -198,8 +202,9 @@ func (c *Conn) Cork(on bool) {
 // Flush allows everything that is queued now to be sent, even while the connection is corked.
 func (c *Conn) Flush() { c.cork.flushing, c.changed = c.cork.on, true }
 
-// QueueTime estimates how long it will take to send the queued bytes of a channel, and those that precede them: their number
-// divided by the delivery rate, or by Config.Rate if that is less. It returns 0 while no rate is known.
+// QueueTime estimates how long it will take to send the queued bytes of a
+// channel, and those that precede them: their number divided by the delivery
+// rate, or by Config.Rate if that is less. It returns 0 while no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -234,8 +239,8 @@ func (c *Conn) rate() float64 {
 	return rate
 }
 
-// Watch asks for one Wake as soon as fewer than out entries of a channel's reliable buffer are in use and its QueueTime is at most
-// queued, or as soon as none is in use.
+// Watch asks for one Wake as soon as fewer than out entries of a channel's reliable
+// buffer are in use and its QueueTime is at most queued, or as soon as none is in use.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -259,10 +264,11 @@ func (c *Conn) checkWatches() {
 	})
 }
 
-// After holds back all messages of the channel number until the peer has acknowledged everything on earlier, including its close.
-// So the peer receives everything on earlier before anything on number; nothing else is ordered between channels. It costs a round
-// trip. earlier must be closed at this end, and nothing may have been sent on number. If everything on earlier is already
-// acknowledged, After does nothing.
+// After holds back all messages of the channel number until the peer has acknowledged
+// everything on earlier, including its close. So the peer receives everything on
+// earlier before anything on number; nothing else is ordered between channels. It costs
+// a round trip. earlier must be closed at this end, and nothing may have been sent on
+// number. If everything on earlier is already acknowledged, After does nothing.
 func (c *Conn) After(number, earlier uint64) error {
 	if c.err != nil {
 		return c.err

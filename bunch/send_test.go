@@ -74,7 +74,8 @@ func TestLongMessagesOverflowAsAWhole(t *testing.T) {
 	require.Equal(t, 31, out(c, ch))
 }
 
-// TestNaiveLoopDies: all chunks in one tick, nothing acknowledged. With entries of 1,100 bytes 8 x 30 fit 255, the 9th does not.
+// TestNaiveLoopDies: all chunks in one tick, nothing acknowledged. With entries
+// of 1,100 bytes 8 x 30 fit 255, the 9th does not.
 func TestNaiveLoopDies(t *testing.T) {
 	c, ch := newClient(t, Config{})
 	for i := range 8 {
@@ -174,8 +175,8 @@ func TestSmallMessagesMerge(t *testing.T) {
 	p.settled()
 }
 
-// TestMergingPassesAFullBuffer: a message that shares the last entry, which was not sent yet, needs no slot. Unreal checks all the
-// same.
+// TestMergingPassesAFullBuffer: a message that shares the last entry, which was
+// not sent yet, needs no slot. Unreal checks all the same.
 func TestMergingPassesAFullBuffer(t *testing.T) {
 	c, ch := newClient(t, Config{ReliableBuffer: 8, Overflow: OverflowError})
 	for range 6 {
@@ -307,8 +308,8 @@ func TestUnreliableBytesThatWaitAreBounded(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestSmallUnreliableMessagesThatWaitAreBounded: what a message takes beside its bytes counts, or empty ones would have no
-// bound at all.
+// TestSmallUnreliableMessagesThatWaitAreBounded: what a message takes beside
+// its bytes counts, or empty ones would have no bound at all.
 func TestSmallUnreliableMessagesThatWaitAreBounded(t *testing.T) {
 	for _, size := range []int{0, 1, 20, 100} {
 		c, ch := newClient(t, Config{})

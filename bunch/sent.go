@@ -25,7 +25,8 @@ type item struct {
 	first    bool // the bytes had not been sent before
 }
 
-// packet is the record of a sent packet. It is kept until the fate is known, and lostMemory PTOs longer if that is lost or skipped.
+// packet is the record of a sent packet. It is kept until the fate is known,
+// and lostMemory PTOs longer if that is lost or skipped.
 type packet struct {
 	// How it was sent.
 	size   int           // bytes
@@ -49,7 +50,8 @@ type packet struct {
 	below     uint64        // how many packets right below it have been acknowledged in one range with it
 }
 
-// sentPackets holds the records of sent packets, from the oldest whose fate is still of interest to the newest.
+// sentPackets holds the records of sent packets, from the oldest whose fate is
+// still of interest to the newest.
 type sentPackets struct {
 	recovery.Ring[packet]
 	undecided uint64        // no packet with a lower number is flying
@@ -64,15 +66,16 @@ type sentPackets struct {
 // lossSpan is how many packets the share of lost packets is smoothed over: nine seconds at 30 Hz.
 const lossSpan = 256
 
-// bareRecords is how many records there may be if few packets carry bunches. It is limited because a peer can make this side send as many
-// acks and limits as it likes. It is enough for two seconds with an ack each millisecond.
+// bareRecords is how many records there may be if few packets carry bunches. It
+// is limited because a peer can make this side send as many acks and limits as
+// it likes. It is enough for two seconds with an ack each millisecond.
 const bareRecords = 2048
 
 // leastSent is the initial capacity in records: the packets of a handshake, or of a tick of play.
 const leastSent = 4
 
-// full reports whether a record must be dropped before the next add. More than seenWindow records would be useless, because the peer remembers
-// no more packets.
+// full reports whether a record must be dropped before the next add. More than
+// seenWindow records would be useless, because the peer remembers no more packets.
 func (s *sentPackets) full() bool {
 	most := max(bareRecords, min(seenWindow, 8*s.loaded))
 	if s.Len() < most {
@@ -107,7 +110,8 @@ func (s *sentPackets) unload(p *packet) {
 	}
 }
 
-// add returns the record of the next packet, which is empty but reuses the memory of items and records.
+// add returns the record of the next packet, which is empty but reuses the
+// memory of items and records.
 func (s *sentPackets) add() *packet {
 	if s.Len() == s.Cap() {
 		s.forgetDecided()
@@ -132,7 +136,8 @@ func (s *sentPackets) launched(p *packet, now time.Duration) {
 	s.lastAsk = now
 }
 
-// keepAliveAt returns when a keep-alive is due: when no ack-eliciting packet was sent for every, which is 0 if there are no keep-alives.
+// keepAliveAt returns when a keep-alive is due: when no ack-eliciting packet
+// was sent for every, which is 0 if there are no keep-alives.
 func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
 	return s.lastAsk + every, every > 0 && s.flying == 0
 }
@@ -154,14 +159,16 @@ func (s *sentPackets) decide(p *packet, f fate) {
 	p.fate = f
 }
 
-// takeBack removes the records from number next on, none of which was sent: the newest, and perhaps a skipped number before it.
+// takeBack removes the records from number next on, none of which was sent: the
+// newest, and perhaps a skipped number before it.
 func (s *sentPackets) takeBack(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many numbers were skipped before the third packet after n. The packet threshold (RFC 9002, section 6.1.1) must not count
-// them as packets that overtook n. Several in a row are skipped if the carrier refuses packets.
+// skippedAfter returns how many numbers were skipped before the third packet after
+// n. The packet threshold (RFC 9002, section 6.1.1) must not count them as packets
+// that overtook n. Several in a row are skipped if the carrier refuses packets.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+skipLeast+count, s.Next); next++ {
 		if s.At(next).fate == skipped {
@@ -171,7 +178,8 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	return count
 }
 
-// forget drops the oldest records up to the first that is flying, or that is lost or skipped and not yet past lostUntil.
+// forget drops the oldest records up to the first that is flying, or that is
+// lost or skipped and not yet past lostUntil.
 func (s *sentPackets) forget(now time.Duration) {
 	s.firstFlying()
 	for s.Oldest < s.undecided {
@@ -199,7 +207,8 @@ func (s *sentPackets) firstFlying() (uint64, bool) {
 	return 0, false
 }
 
-// oldestArrived returns the oldest flying packet if the carrier has reported its arrival. Otherwise ok is false.
+// oldestArrived returns the oldest flying packet if the carrier has reported
+// its arrival. Otherwise ok is false.
 func (s *sentPackets) oldestArrived() (n uint64, p *packet, ok bool) {
 	n, ok = s.firstFlying()
 	if !ok {

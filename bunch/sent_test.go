@@ -105,8 +105,9 @@ func TestPeerThatAcknowledgesNothing(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestLimitsThatAreNeverAcknowledged: each ping that wants an ack gets a limit, which itself asks for an ack. New ones push out old
-// ones, once. The old ones are not sent again, because they would push out the next ones, forever.
+// TestLimitsThatAreNeverAcknowledged: each ping that wants an ack gets a limit,
+// which itself asks for an ack. New ones push out old ones, once. The old ones
+// are not sent again, because they would push out the next ones, forever.
 func TestLimitsThatAreNeverAcknowledged(t *testing.T) {
 	p := newPair(t, Config{IdleTimeout: time.Hour})
 	c := p.ends[0]
@@ -125,7 +126,8 @@ func TestLimitsThatAreNeverAcknowledged(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestFullHistoryOfBunches: when all that is remembered carries bunches, they do not push each other out for ever.
+// TestFullHistoryOfBunches: when all that is remembered carries bunches, they
+// do not push each other out for ever.
 func TestFullHistoryOfBunches(t *testing.T) {
 	c, ch := newClient(t, Config{ReliableBuffer: 16384, IdleTimeout: time.Hour})
 	c.flow.raise(1 << 40)

@@ -3,17 +3,19 @@ package bunch
 import "time"
 
 const (
-	// skipAbout is the mean distance between packet numbers that are left out. Each costs an immediate ack of the peer, and two
-	// bytes in its acks until one of those is acknowledged: at most one more packet in 500.
+	// skipAbout is the mean distance between packet numbers that are left out.
+	// Each costs an immediate ack of the peer, and two bytes in its acks until
+	// one of those is acknowledged: at most one more packet in 500.
 	skipAbout = 500
-	// skipLeast is the least distance: one more than the packet threshold of 3 (RFC 9002, section 6.1.1). So at most one of the
-	// numbers that the threshold counts was left out, unless the carrier has refused packets.
+	// skipLeast is the least distance: one more than the packet threshold of 3
+	// (RFC 9002, section 6.1.1). So at most one of the numbers that the
+	// threshold counts was left out, unless the carrier has refused packets.
 	skipLeast = 4
 )
 
-// skips chooses packet numbers that are never sent. To the peer they look like lost packets. A peer may acknowledge packets that
-// it has not received, to make this side send faster than the path allows. Sooner or later it acknowledges one of these numbers
-// (RFC 9000, section 21.4).
+// skips chooses packet numbers that are never sent. To the peer they look like lost packets. A
+// peer may acknowledge packets that it has not received, to make this side send faster than the
+// path allows. Sooner or later it acknowledges one of these numbers (RFC 9000, section 21.4).
 type skips struct {
 	random func(n int) int // nil = no number is left out
 	next   uint64          // the next number to leave out, or the first one after it for which there is room
@@ -31,14 +33,16 @@ func (s *skips) draw(last uint64) {
 	}
 }
 
-// launched chooses the next number to leave out, once packet n, after the last such number, was sent.
+// launched chooses the next number to leave out, once packet n, after the last
+// such number, was sent.
 func (s *skips) launched(n uint64) {
 	if n > s.next {
 		s.draw(n)
 	}
 }
 
-// skipNumber leaves out the next packet number if that is due. Its record is kept as long as that of a lost packet.
+// skipNumber leaves out the next packet number if that is due. Its record is
+// kept as long as that of a lost packet.
 func (c *Conn) skipNumber(t time.Duration) {
 	if c.skips.random == nil || c.sent.Next < c.skips.next || !c.sent.roomForTwo() {
 		return

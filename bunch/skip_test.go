@@ -67,7 +67,8 @@ func TestNumbersAreLeftOut(t *testing.T) {
 	require.Empty(t, none)
 }
 
-// TestMadeUpAcksClose: a peer that acknowledges every number is detected; one that acknowledges only what it received never is.
+// TestMadeUpAcksClose: a peer that acknowledges every number is detected; one
+// that acknowledges only what it received never is.
 func TestMadeUpAcksClose(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.skips.next = 3
@@ -90,7 +91,8 @@ func TestMadeUpAcksClose(t *testing.T) {
 	requireCode(t, AckSequenceMismatch, l.ack(3, 3))
 }
 
-// TestSkippedNumberIsNoLoss: what was not sent counts neither as lost nor as one of three that overtook.
+// TestSkippedNumberIsNoLoss: what was not sent counts neither as lost nor as
+// one of three that overtook.
 func TestSkippedNumberIsNoLoss(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.skips.next = 2
@@ -109,8 +111,8 @@ func TestSkippedNumberIsNoLoss(t *testing.T) {
 	require.True(t, l.Drained())
 }
 
-// TestSkippedNumberIsTakenBack: the number of a packet that was refused counts as left out. A packet that turns out to have no
-// content uses up no number.
+// TestSkippedNumberIsTakenBack: the number of a packet that was refused counts
+// as left out. A packet that turns out to have no content uses up no number.
 func TestSkippedNumberIsTakenBack(t *testing.T) {
 	l := newLossTest(t, Config{Random: dice(testkit.Seed(t))})
 	l.sendPackets(4)
@@ -137,7 +139,8 @@ func TestSkippedNumberIsTakenBack(t *testing.T) {
 	checkConn(t, l.Conn)
 }
 
-// TestSkipsCostLittle counts the packets of an hour of play at 30 Hz and of a transfer, with and without skipped numbers.
+// TestSkipsCostLittle counts the packets of an hour of play at 30 Hz and of a
+// transfer, with and without skipped numbers.
 func TestSkipsCostLittle(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -180,7 +183,8 @@ func TestSkipsCostLittle(t *testing.T) {
 	}
 }
 
-// TestUnsentNumberIsNeverAcked: a peer that acknowledges a refused packet invents acks, as long as the packet's record is kept.
+// TestUnsentNumberIsNeverAcked: a peer that acknowledges a refused packet
+// invents acks, as long as the packet's record is kept.
 func TestUnsentNumberIsNeverAcked(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -193,7 +197,8 @@ func TestUnsentNumberIsNeverAcked(t *testing.T) {
 	requireCode(t, AckSequenceMismatch, l.ack(uint32(refused), uint32(refused)+1))
 }
 
-// TestSkippedAfter: skipped numbers count up to the third packet, however many there are, and no later ones.
+// TestSkippedAfter: skipped numbers count up to the third packet, however many
+// there are, and no later ones.
 func TestSkippedAfter(t *testing.T) {
 	var s sentPackets
 	for n := range 16 {

@@ -58,7 +58,8 @@ func (s *slot) has(off, end uint16) bool {
 	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(e extent) bool { return e.off <= off && end <= e.end })
 }
 
-// fillUp pads the last entry of a run with zeros, which count as arrived, in memory of its own. ok is false if there are too many pieces.
+// fillUp pads the last entry of a run with zeros, which count as arrived, in
+// memory of its own. ok is false if there are too many pieces.
 func (s *slot) fillUp() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {
@@ -79,11 +80,14 @@ func (s *slot) mayOvertake() bool {
 }
 
 const (
-	maxPinned = 32 << 10 // bytes of datagrams and blocks that payloads may keep in memory besides their own; further payloads are copied
-	maxSlots  = 64       // slots kept for reuse
+	// Bytes of datagrams and blocks that payloads may keep in memory besides
+	// their own; further payloads are copied.
+	maxPinned = 32 << 10
+	maxSlots  = 64 // slots kept for reuse
 )
 
-// payloadMemory allocates the memory of payloads, from their arrival until the owner takes their messages.
+// payloadMemory allocates the memory of payloads, from their arrival until the
+// owner takes their messages.
 type payloadMemory struct {
 	pinned int  // bytes that payloads keep in memory besides their own
 	lent   bool // the datagram that is being received belongs to the caller: see Conn.ReceiveLent
@@ -112,8 +116,9 @@ func (p *payloadMemory) free(s *slot) {
 	p.slots.put(s)
 }
 
-// keep puts payload into s. payload aliases the datagram, which has size bytes. keep copies it if the datagram is lent, if the
-// payload is less than a quarter of it, or if maxPinned is reached. A payload of all size bytes is memory of our own.
+// keep puts payload into s. payload aliases the datagram, which has size bytes.
+// keep copies it if the datagram is lent, if the payload is less than a quarter of
+// it, or if maxPinned is reached. A payload of all size bytes is memory of our own.
 func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	beyond := size - len(payload)
 	mayAlias := beyond == 0 || !p.lent && beyond <= 3*len(payload)
@@ -134,8 +139,8 @@ func (p *payloadMemory) block(s *slot, size int) {
 	s.payload = make([]byte, size)
 }
 
-// pin records that the payload of s keeps beyond bytes in memory besides its own. It returns false, and records nothing,
-// if that exceeds maxPinned.
+// pin records that the payload of s keeps beyond bytes in memory besides its
+// own. It returns false, and records nothing, if that exceeds maxPinned.
 func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	if p.pinned+beyond > maxPinned {
 		return false
@@ -145,8 +150,8 @@ func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	return true
 }
 
-// messageMemory returns empty memory for a message of size bytes, of no more than inMemory bytes: a page, if that is
-// allowed. See Conn.Reuse.
+// messageMemory returns empty memory for a message of size bytes, of no more
+// than inMemory bytes: a page, if that is allowed. See Conn.Reuse.
 func messageMemory(size int) []byte {
 	if size <= pages.Size && inMemory(size) >= pages.Size {
 		return pages.Take()[:0]

@@ -71,7 +71,8 @@ func TestSlotAgainstAModel(t *testing.T) {
 	}
 }
 
-// TestParkedAgainstAModel: a list of early entries finds each of them, and has room for no more than a few times their number.
+// TestParkedAgainstAModel: a list of early entries finds each of them, and has
+// room for no more than a few times their number.
 func TestParkedAgainstAModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(testkit.Seed(t), 0))
 	memory := newPayloadMemory()
@@ -181,7 +182,8 @@ func TestQueue(t *testing.T) {
 	require.LessOrEqual(t, cap(q.items), 8*(len(model)+100))
 }
 
-// A queue that is full in one tick and nearly empty in the next two keeps its memory; one that stays nearly empty gives it up.
+// A queue that is full in one tick and nearly empty in the next two keeps its
+// memory; one that stays nearly empty gives it up.
 func TestQueueKeepsTheMemoryOfABusyTick(t *testing.T) {
 	var q queue[int]
 	fill := func(n int) {
@@ -205,7 +207,8 @@ func TestQueueKeepsTheMemoryOfABusyTick(t *testing.T) {
 	require.Zero(t, cap(q.items))
 }
 
-// TestReliableBuffersBorrowRings: a channel keeps places for a tick of play, and borrows those for more.
+// TestReliableBuffersBorrowRings: a channel keeps places for a tick of play,
+// and borrows those for more.
 func TestReliableBuffersBorrowRings(t *testing.T) {
 	p := newPair(t, Config{})
 	c, channels := p.ends[0], []uint64{p.open(0, Normal), p.open(0, Normal)}

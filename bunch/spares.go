@@ -45,11 +45,13 @@ func newBlocks(small, full int) blocks {
 }
 
 const (
-	smallBlock   = 128            // bytes
-	maxSmall     = 256            // small blocks kept for reuse: one reliable buffer
-	maxRings     = 32             // rings kept for reuse: one for each lane of a Window
-	maxFull      = 128 * maxRings // full blocks kept for reuse: a lane fills half of its reliable buffer
-	maxPieceRoom = 64             // full blocks kept for received pieces: two long messages of which every other entry arrives in pieces
+	smallBlock = 128            // bytes
+	maxSmall   = 256            // small blocks kept for reuse: one reliable buffer
+	maxRings   = 32             // rings kept for reuse: one for each lane of a Window
+	maxFull    = 128 * maxRings // full blocks kept for reuse: a lane fills half of its reliable buffer
+	// Full blocks kept for received pieces: two long messages of which every
+	// other entry arrives in pieces.
+	maxPieceRoom = 64
 )
 
 // get returns an empty block with room for size bytes, at most EntryBytes.

@@ -3,15 +3,17 @@ package bunch
 import "time"
 
 const (
-	// trimAfter is how long a connection keeps memory that it does not use, and some of it up to twice as long. It is long enough that the next
-	// burst of play need not allocate, and short enough that a transfer's memory is freed soon.
+	// trimAfter is how long a connection keeps memory that it does not use, and
+	// some of it up to twice as long. It is long enough that the next burst of play
+	// need not allocate, and short enough that a transfer's memory is freed soon.
 	trimAfter = 10 * time.Second
-	// trimBulkAfter replaces trimAfter while there is more spare memory than play needs: up to 4.5 MB a connection, right after a transfer.
+	// trimBulkAfter replaces trimAfter while there is more spare memory than
+	// play needs: up to 4.5 MB a connection, right after a transfer.
 	trimBulkAfter = time.Second
 )
 
-// Advance runs the timers that are due at now. It returns an error if the peer has been silent for longer than Config.IdleTimeout; the connection
-// has then ended.
+// Advance runs the timers that are due at now. It returns an error if the peer has
+// been silent for longer than Config.IdleTimeout; the connection has then ended.
 func (c *Conn) Advance(now time.Time) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -47,7 +49,8 @@ func (c *Conn) Advance(now time.Time) error {
 	return nil
 }
 
-// timedOut returns an error if, for IdleTimeout, the peer has acknowledged nothing or has not answered closes of channels.
+// timedOut returns an error if, for IdleTimeout, the peer has acknowledged
+// nothing or has not answered closes of channels.
 func (c *Conn) timedOut(t time.Duration) *Error {
 	if at, ok := c.idleAt(); ok && t >= at {
 		return violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout)
@@ -58,7 +61,8 @@ func (c *Conn) timedOut(t time.Duration) *Error {
 	return nil
 }
 
-// NextTimeout returns when Advance must be called next, and AppendPacket after it, unless something happens before. ok is false if no timer is set.
+// NextTimeout returns when Advance must be called next, and AppendPacket after
+// it, unless something happens before. ok is false if no timer is set.
 func (c *Conn) NextTimeout() (time.Time, bool) {
 	if c.err != nil {
 		return time.Time{}, false
@@ -91,7 +95,8 @@ func (c *Conn) limitProbeAt() (time.Duration, bool) {
 	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.probes, c.peerAckDelay), true
 }
 
-// idleAt returns when the connection ends because the peer has acknowledged nothing; ok is false while no ack is outstanding.
+// idleAt returns when the connection ends because the peer has acknowledged
+// nothing; ok is false while no ack is outstanding.
 func (c *Conn) idleAt() (at time.Duration, ok bool) {
 	return c.loss.unanswered + c.config.IdleTimeout, c.sent.flying > 0
 }
@@ -106,7 +111,8 @@ func (c *Conn) trimAt() (at time.Duration, spare bool) {
 	return c.trimmed + trimAfter, spare
 }
 
-// trim frees memory that was not used since the last trim. So after a transfer a connection soon shrinks again, even while play goes on.
+// trim frees memory that was not used since the last trim. So after a transfer
+// a connection soon shrinks again, even while play goes on.
 func (c *Conn) trim() {
 	c.trimmed = c.now
 	c.blocks.trim()

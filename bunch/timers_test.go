@@ -41,7 +41,8 @@ func TestCorkHoldsATick(t *testing.T) {
 	require.Equal(t, 3, p.sent[0])
 }
 
-// TestChangesDuringATickStay: what an owner does in a tick changes nothing, and takes back no change of before.
+// TestChangesDuringATickStay: what an owner does in a tick changes nothing, and
+// takes back no change of before.
 func TestChangesDuringATickStay(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.opened(Normal)
@@ -60,8 +61,9 @@ func TestChangesDuringATickStay(t *testing.T) {
 	}
 }
 
-// TestTicksWithoutAPause: where ticks take longer than their time, the next one begins before the carrier has had a turn for the last one. When that
-// held all back again, an end with bulk, whose carrier has a goroutine of its own, was mute for seconds.
+// TestTicksWithoutAPause: where ticks take longer than their time, the next one begins
+// before the carrier has had a turn for the last one. When that held all back again,
+// an end with bulk, whose carrier has a goroutine of its own, was mute for seconds.
 func TestTicksWithoutAPause(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -85,8 +87,9 @@ func TestTicksWithoutAPause(t *testing.T) {
 	require.Equal(t, 2, p.sent[0])
 }
 
-// TestTicksDoNotHoldBulk: a transfer continues while a tick is simulated. When it did not, a server whose ticks took 20 ms of their 33
-// sent at 0.4 of the link's rate, and an overloaded one at a thirtieth.
+// TestTicksDoNotHoldBulk: a transfer continues while a tick is simulated. When
+// it did not, a server whose ticks took 20 ms of their 33 sent at 0.4 of the
+// link's rate, and an overloaded one at a thirtieth.
 func TestTicksDoNotHoldBulk(t *testing.T) {
 	p := newPair(t, Config{})
 	c, play, bulk := p.ends[0], p.open(0, Normal), p.open(0, Bulk)
@@ -100,7 +103,8 @@ func TestTicksDoNotHoldBulk(t *testing.T) {
 	require.Len(t, p.take(1), 1)
 }
 
-// TestKeepAlive: an idle end asks for an ack now and then, and no more often. The other end answers, and asks for nothing.
+// TestKeepAlive: an idle end asks for an ack now and then, and no more often.
+// The other end answers, and asks for nothing.
 func TestKeepAlive(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -145,8 +149,8 @@ func TestCorkLetsGapAcksAndResendsPass(t *testing.T) {
 	require.Zero(t, l.packets())
 }
 
-// TestLongTicksAreHeard: an end that is corked for minutes acknowledges, asks for what it lacks and raises the limit, and
-// sends nothing new. Either end is corked in turn, on a lossy path.
+// TestLongTicksAreHeard: an end that is corked for minutes acknowledges, asks for what it lacks
+// and raises the limit, and sends nothing new. Either end is corked in turn, on a lossy path.
 func TestLongTicksAreHeard(t *testing.T) {
 	random := testkit.Rand(t)
 	for corked := range 2 {
@@ -177,7 +181,8 @@ func TestLongTicksAreHeard(t *testing.T) {
 	}
 }
 
-// TestLimitOfALongTick: the first 40 ms of a tick a higher limit waits for company, so that one tick is one datagram.
+// TestLimitOfALongTick: the first 40 ms of a tick a higher limit waits for
+// company, so that one tick is one datagram.
 func TestLimitOfALongTick(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.Cork(true)
@@ -208,7 +213,8 @@ func TestEverySixteenthAckOnlyPacketPings(t *testing.T) {
 	require.Equal(t, 4, pings, "every 16th")
 }
 
-// TestHistoryShrinks: after the ack of a ping, the receiver's next acks leave out what it acknowledged before.
+// TestHistoryShrinks: after the ack of a ping, the receiver's next acks leave
+// out what it acknowledged before.
 func TestHistoryShrinks(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -291,8 +297,9 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, Event{At: 50 * ms, Kind: "ready", Number: uint64(l.acks), Channel: 2, Bytes: 1}, events[len(events)-1])
 }
 
-// TestProbeForALimitIsNotOverdue: an end that begins to wait for a higher limit long after its last packet asks for it a probe timeout
-// later, and not in the past, for which no driver can wait (a script of TestScripts, QUIVER_SEED=11167654613008467994).
+// TestProbeForALimitIsNotOverdue: an end that begins to wait for a higher limit long
+// after its last packet asks for it a probe timeout later, and not in the past, for
+// which no driver can wait (a script of TestScripts, QUIVER_SEED=11167654613008467994).
 func TestProbeForALimitIsNotOverdue(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
@@ -317,7 +324,8 @@ func TestTrimOfAnAssembly(t *testing.T) {
 	require.Nil(t, r.assemblies.spare)
 }
 
-// TestTrimOfBulk: what bulk had in flight is given up within two seconds, but for as much as play may need.
+// TestTrimOfBulk: what bulk had in flight is given up within two seconds, but
+// for as much as play may need.
 func TestTrimOfBulk(t *testing.T) {
 	p := newPair(t, Config{})
 	p.open(0, Bulk)
@@ -329,7 +337,8 @@ func TestTrimOfBulk(t *testing.T) {
 	require.LessOrEqual(t, len(c.blocks.full.items), maxSmall)
 }
 
-// TestTrimBesidePlay: memory that only a burst needed is freed even while play continues; memory that play needs is not.
+// TestTrimBesidePlay: memory that only a burst needed is freed even while play
+// continues; memory that play needs is not.
 func TestTrimBesidePlay(t *testing.T) {
 	p := newPair(t, Config{})
 	bulk, play := p.open(0, Bulk), p.open(0, Normal)

@@ -185,7 +185,8 @@ func TestSendTrackedRefuses(t *testing.T) {
 	require.ErrorIs(t, c.SendTracked(ch, 7, nil), c.Err())
 }
 
-// TestTrackedBeforeTheOpenIsAcked: the message is sent, is dropped if it overtakes the open, and is reported as kept all the same.
+// TestTrackedBeforeTheOpenIsAcked: the message is sent, is dropped if it
+// overtakes the open, and is reported as kept all the same.
 func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
 	p := newPair(t, Config{})
 	ch := p.open(0, Normal)
@@ -207,7 +208,8 @@ func TestTrackedBeforeTheOpenIsAcked(t *testing.T) {
 	require.Equal(t, uint64(1), p.ends[1].Stats().DroppedBeforeOpen)
 }
 
-// TestOpened: all of the message that opens the channel must be acked, because a part of it does not open the channel at the peer.
+// TestOpened: all of the message that opens the channel must be acked, because
+// a part of it does not open the channel at the peer.
 func TestOpened(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -476,7 +478,8 @@ func TestTrackedAfterAnOutage(t *testing.T) {
 	p.settled()
 }
 
-// TestTrackedBeforeBulkInTime: bulk waits for them, and nothing else does; nor do they saturate the path.
+// TestTrackedBeforeBulkInTime: bulk waits for them, and nothing else does; nor
+// do they saturate the path.
 func TestTrackedBeforeBulkInTime(t *testing.T) {
 	p := newPair(t, Config{Rate: 10_000})
 	c, ch, bulk := p.ends[0], p.opened(Normal), p.opened(Bulk)
@@ -625,7 +628,8 @@ func TestTrackedOnAClosedChannelOfTheReceivers(t *testing.T) {
 	requireCode(t, BunchBadChannelIndex, c.Receive(p.now, packetOf(uint32(c.received.Next), trackedBunch(ch, "x"))))
 }
 
-// TestRandomTrackedBunches: whatever follows the flag, the connection continues or ends with a code.
+// TestRandomTrackedBunches: whatever follows the flag, the connection continues
+// or ends with a code.
 func TestRandomTrackedBunches(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 2000 {

@@ -49,7 +49,8 @@ func sequencedBunch(payload string) []byte {
 	return appendBunch(nil, header{flags: flagWhole | byte(UnreliableSequenced), channel: 1}, []byte(payload))
 }
 
-// TestSequencedDropsLateOnes: the packet number decides which of two messages is the newer one and, within a packet, the order.
+// TestSequencedDropsLateOnes: the packet number decides which of two messages
+// is the newer one and, within a packet, the order.
 func TestSequencedDropsLateOnes(t *testing.T) {
 	r := newOpened(t, 1)
 	for _, n := range []uint32{5, 4, 6, 9, 7, 8, 32_776, 32_775, 65_600, 65_599} {
@@ -60,7 +61,8 @@ func TestSequencedDropsLateOnes(t *testing.T) {
 	require.Equal(t, uint64(10), r.Stats().DroppedLate)
 }
 
-// TestSequencedInPartsIsAsNewAsItsLastPart: a message that was sent before that part is late, one that was sent after it is not.
+// TestSequencedInPartsIsAsNewAsItsLastPart: a message that was sent before that
+// part is late, one that was sent after it is not.
 func TestSequencedInPartsIsAsNewAsItsLastPart(t *testing.T) {
 	r := newOpened(t, 1)
 	in := func(number uint32, bunch []byte) {
@@ -83,7 +85,8 @@ func TestSequencedInPartsIsAsNewAsItsLastPart(t *testing.T) {
 	require.Equal(t, uint64(2), r.Stats().DroppedLate)
 }
 
-// TestSequencedIsNeverDeaf: however many messages are lost in a row, in packets full of them, the next one counts.
+// TestSequencedIsNeverDeaf: however many messages are lost in a row, in packets
+// full of them, the next one counts.
 func TestSequencedIsNeverDeaf(t *testing.T) {
 	s := newStale(t)
 	for range 4 {
@@ -171,8 +174,8 @@ func TestTinyPartsCostMoreThanTheirBytes(t *testing.T) {
 	require.LessOrEqual(t, r.assemblies.price, maxParked)
 }
 
-// TestPartsOfOneChannelAlone: a part had the assemblies of all channels looked at and moved, 128 of 1.4 KB, so that a packet of tiny parts on many
-// channels took half a millisecond.
+// TestPartsOfOneChannelAlone: a part had the assemblies of all channels looked at and moved,
+// 128 of 1.4 KB, so that a packet of tiny parts on many channels took half a millisecond.
 func TestPartsOfOneChannelAlone(t *testing.T) {
 	r := newOpened(t, 1, 3)
 	r.must(unreliablePart(3, Unreliable, 7, 1, true, 5))

@@ -19,10 +19,11 @@ func (c *Conn) settle() {
 	c.placed = c.placed[:0]
 }
 
-// Unsent takes back the content of the packet that AppendPacket returned last, because the datagram was not sent. Its reliable and
-// unreliable bunches, acks and limit are queued again, and Fates reports its tracked messages with Back. Its number is not used
-// again, like those that are left out. Any other number is ignored. The packet and its bunches stay counted as sent, and the
-// reliable ones count as sent again when they are sent.
+// Unsent takes back the content of the packet that AppendPacket returned last, because the
+// datagram was not sent. Its reliable and unreliable bunches, acks and limit are queued
+// again, and Fates reports its tracked messages with Back. Its number is not used again,
+// like those that are left out. Any other number is ignored. The packet and its bunches
+// stay counted as sent, and the reliable ones count as sent again when they are sent.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || !c.sent.Has(number) {
 		return
@@ -58,9 +59,10 @@ func (c *Conn) Unsent(number uint64) {
 	c.changed = true
 }
 
-// unsendDatagrams returns the unreliable bunches of a packet that was not sent to the heads of their queues, the last one first.
-// The last part of a message, or a whole one, becomes a message of its own there. An earlier part joins the rest of its message,
-// which is at the head, because nothing drops that before the next packet.
+// unsendDatagrams returns the unreliable bunches of a packet that was not sent to the
+// heads of their queues, the last one first. The last part of a message, or a whole
+// one, becomes a message of its own there. An earlier part joins the rest of its
+// message, which is at the head, because nothing drops that before the next packet.
 func (c *Conn) unsendDatagrams() {
 	for _, u := range slices.Backward(c.placed) {
 		ch := u.channel

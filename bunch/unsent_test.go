@@ -105,7 +105,8 @@ func TestUnsentAcksProbesAndLimits(t *testing.T) {
 	require.Equal(t, 2, l.packets())
 }
 
-// unsendClose takes back, with play corked, a packet that has an unreliable message and the close of its channel.
+// unsendClose takes back, with play corked, a packet that has an unreliable
+// message and the close of its channel.
 func unsendClose(t *testing.T, p *pair) (c *Conn, ch uint64) {
 	c, ch = p.ends[0], p.open(0, Normal)
 	p.send(0, ch, Reliable, nil)
@@ -119,8 +120,8 @@ func unsendClose(t *testing.T, p *pair) (c *Conn, ch uint64) {
 	return c, ch
 }
 
-// TestUnsentUnreliableOfAClosedChannel: the close is sent with the resends; the unreliable message is held back by the cork and is
-// dropped with its channel.
+// TestUnsentUnreliableOfAClosedChannel: the close is sent with the resends; the
+// unreliable message is held back by the cork and is dropped with its channel.
 func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := unsendClose(t, p)
@@ -131,7 +132,8 @@ func TestUnsentUnreliableOfAClosedChannel(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentPartOfAMessageAmongTooMany: a message of which a part was sent is not replaced by newer ones; those after it are.
+// TestUnsentPartOfAMessageAmongTooMany: a message of which a part was sent is
+// not replaced by newer ones; those after it are.
 func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -159,7 +161,8 @@ func TestUnsentPartOfAMessageAmongTooMany(t *testing.T) {
 	p.settled()
 }
 
-// TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the answer to an earlier one has arrived.
+// TestUnsentAfterItsChannelClosed: the carrier refuses a datagram after the
+// answer to an earlier one has arrived.
 func TestUnsentAfterItsChannelClosed(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := unsendClose(t, p)
@@ -194,7 +197,8 @@ func TestUnsentOfOtherNumbersIsIgnored(t *testing.T) {
 	checkConn(t, l.Conn)
 }
 
-// TestRefusedNumberStaysUsedUp: a packet that turns out to have no content uses up no number, even after refused ones.
+// TestRefusedNumberStaysUsedUp: a packet that turns out to have no content uses
+// up no number, even after refused ones.
 func TestRefusedNumberStaysUsedUp(t *testing.T) {
 	p := newPair(t, Config{})
 	c, ch := p.ends[0], p.open(0, Normal)
@@ -215,7 +219,8 @@ func TestRefusedNumberStaysUsedUp(t *testing.T) {
 	checkConn(t, c)
 }
 
-// TestRefusedPacketsOvertakeNothing: numbers of packets that were never sent do not count for the packet threshold.
+// TestRefusedPacketsOvertakeNothing: numbers of packets that were never sent do
+// not count for the packet threshold.
 func TestRefusedPacketsOvertakeNothing(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()

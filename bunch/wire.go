@@ -15,8 +15,8 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Bunch flags. The two low bits are the delivery. A tracked bunch has no flags besides its own and the bits of Unreliable. Two of
-// the flags together mark a repair bunch.
+// Bunch flags. The two low bits are the delivery. A tracked bunch has no flags besides
+// its own and the bits of Unreliable. Two of the flags together mark a repair bunch.
 const (
 	deliveryMask = 0x03
 	flagOpen     = 1 << 2
@@ -33,16 +33,18 @@ const (
 )
 
 const (
-	packetHeaderBytes = 6   // protocol, flags, number
-	maxHeaderBytes    = 52  // the most before the bunches: header, acks and limit
-	maxBunchHeader    = 11  // of a repair bunch; an entry's is 9: flags, channel (4), sequence, length; a piece's is 13, and its entry is cut
-	pieceBytes        = 4   // offset and total of a piece
-	repairFields      = 6   // bytes of a repair bunch between its channel number and its shard
-	maxBunches        = 255 // most in a packet; Teeworlds' limit
-	maxAckRuns        = 64
-	maxChannelNumber  = 1<<30 - 1 // the largest varint of four bytes
-	maxLimitKiB       = 1<<52 - 1 // 2^62 bytes, the largest varint
-	ackDelayUnit      = 64        // in microseconds
+	packetHeaderBytes = 6  // protocol, flags, number
+	maxHeaderBytes    = 52 // the most before the bunches: header, acks and limit
+	// Of a repair bunch; an entry's is 9: flags, channel (4), sequence, length;
+	// a piece's is 13, and its entry is cut.
+	maxBunchHeader   = 11
+	pieceBytes       = 4   // offset and total of a piece
+	repairFields     = 6   // bytes of a repair bunch between its channel number and its shard
+	maxBunches       = 255 // most in a packet; Teeworlds' limit
+	maxAckRuns       = 64
+	maxChannelNumber = 1<<30 - 1 // the largest varint of four bytes
+	maxLimitKiB      = 1<<52 - 1 // 2^62 bytes, the largest varint
+	ackDelayUnit     = 64        // in microseconds
 )
 
 var errTruncated = errors.New("truncated")
@@ -58,7 +60,9 @@ type packetHeader struct {
 	runs    [maxAckRuns]uint64 // received and missing packets alternately, from largest downwards
 	nruns   int                // runs in use; always odd
 
-	limit uint64 // with flagLimit: how many reliable bytes the receiver of this packet may send, counted from the start, in KiB
+	// With flagLimit: how many reliable bytes the receiver of this packet may
+	// send, counted from the start, in KiB.
+	limit uint64
 }
 
 // appendVarint appends v as in RFC 9000, section 16.
@@ -87,7 +91,8 @@ func varintLen(v uint64) int {
 	return 8
 }
 
-// consumeVarint returns the varint at the beginning of b and its length, which is 0 if b is too short.
+// consumeVarint returns the varint at the beginning of b and its length, which
+// is 0 if b is too short.
 func consumeVarint(b []byte) (v uint64, n int) {
 	if len(b) == 0 {
 		return 0, 0
@@ -103,7 +108,8 @@ func consumeVarint(b []byte) (v uint64, n int) {
 	return v, n
 }
 
-// parsePacketHeader parses everything in a packet before its bunches into h, and returns the bunches.
+// parsePacketHeader parses everything in a packet before its bunches into h,
+// and returns the bunches.
 func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < packetHeaderBytes || b[0] != Protocol {
 		return nil, errTruncated
@@ -159,9 +165,11 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 
 // A header is the header of a bunch.
 type header struct {
-	flags    byte
-	channel  uint64
-	sequence uint16 // low 16 bits of the sequence of a reliable entry, or of the number of an unreliable message in parts
+	flags   byte
+	channel uint64
+	// Low 16 bits of the sequence of a reliable entry, or of the number of an
+	// unreliable message in parts.
+	sequence uint16
 	part     uint8  // of an unreliable message in parts, from 0
 	offset   uint16 // of a piece: its first byte within its entry
 	total    uint16 // of a piece: the size of its entry in bytes
@@ -174,7 +182,8 @@ func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.t
 func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
 func (h header) repairs() bool      { return h.flags&flagRepair == flagRepair }
 
-// numbered reports whether the bunch has a sequence. A whole unreliable bunch needs none, because its packet's number orders it.
+// numbered reports whether the bunch has a sequence. A whole unreliable bunch
+// needs none, because its packet's number orders it.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
 // size returns the size of the header in bytes, except for a tracked bunch (see trackedHeader).
@@ -218,12 +227,14 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// appendMessage appends a message and its length: one of those in a whole bunch, or that of a tracked bunch.
+// appendMessage appends a message and its length: one of those in a whole
+// bunch, or that of a tracked bunch.
 func appendMessage(b, message []byte) []byte {
 	return append(appendVarint(b, uint64(len(message))), message...)
 }
 
-// parseBunch parses the bunch at the beginning of b, and returns what follows it. payload aliases b.
+// parseBunch parses the bunch at the beginning of b, and returns what follows
+// it. payload aliases b.
 func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if len(b) == 0 {
 		return h, nil, nil, errTruncated
@@ -303,8 +314,9 @@ type group struct {
 	last    int    // size of its last entry in bytes: EntryBytes, as of all others, unless it ends the run
 }
 
-// A repair is a repair bunch: one of the parity shards of a group. A group of count entries can be restored from any count of its
-// entries and repair bunches. A receiver that gets too few loses nothing, because lost entries are sent again.
+// A repair is a repair bunch: one of the parity shards of a group. A group of
+// count entries can be restored from any count of its entries and repair bunches.
+// A receiver that gets too few loses nothing, because lost entries are sent again.
 type repair struct {
 	group
 	index int    // of this bunch, below total
@@ -320,7 +332,8 @@ func appendRepair(b []byte, r repair) []byte {
 	return append(b, r.shard...)
 }
 
-// splitRepair separates the rest of a repair bunch, after its channel number. The payload is for parseRepair.
+// splitRepair separates the rest of a repair bunch, after its channel number.
+// The payload is for parseRepair.
 func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	switch size := repairFields + EntryBytes; {
 	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
@@ -334,8 +347,8 @@ func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error)
 	}
 }
 
-// parseRepair parses the payload that splitRepair returned. The shard aliases it. The first of the result has only the low
-// 16 bits of the sequence.
+// parseRepair parses the payload that splitRepair returned. The shard aliases
+// it. The first of the result has only the low 16 bits of the sequence.
 func parseRepair(h header, b []byte) (r repair, err error) {
 	r.channel, r.flags, r.first = h.channel, h.flags, uint64(binary.BigEndian.Uint16(b))
 	r.count, r.total, r.index = int(b[2])+1, int(b[3]>>4)+1, int(b[3]&0x0f)

@@ -11,9 +11,10 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestWorstCase is that of the article on large blocks: 99 % of all packets are lost, and the others take 10 s and up to 3 s more, in
-// either direction. Forty messages (ten under -short) arrive intact and in order all the same, after some days, because no probe is
-// wasted: when only one in five had content it took four months.
+// TestWorstCase is that of the article on large blocks: 99 % of all packets are lost,
+// and the others take 10 s and up to 3 s more, in either direction. Forty messages
+// (ten under -short) arrive intact and in order all the same, after some days,
+// because no probe is wasted: when only one in five had content it took four months.
 func TestWorstCase(t *testing.T) {
 	const forever = 100 * 365 * 24 * time.Hour
 	messages := testkit.Brief(10, 40)

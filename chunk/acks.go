@@ -2,7 +2,8 @@ package chunk
 
 import "time"
 
-// AppendAck appends the packet with the ack that is due now. ok is false if none is due before NextTimeout.
+// AppendAck appends the packet with the ack that is due now. ok is false if
+// none is due before NextTimeout.
 func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool) {
 	a, ok := r.NextAck(now)
 	if !ok {
@@ -47,7 +48,8 @@ func (r *Receiver) dueAck() (Ack, bool) {
 	return Ack{}, false
 }
 
-// NextTimeout returns when the next ack is due if no slice arrives before. A time that is not after the last now means at once.
+// NextTimeout returns when the next ack is due if no slice arrives before. A
+// time that is not after the last now means at once.
 func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.urgent > 0:
@@ -58,9 +60,10 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	return r.clock.time(max(r.ackAt, r.clock.now)), true
 }
 
-// Restart is called when packets change to another path. It makes acks due at once: of all chunks that were not taken, and of as
-// many of those that were taken last as the receive queue has places. Slices that arrived on the old path stay. If the sender has
-// more chunks in flight and misses acks of others, it sends their slices once more, and those are acked.
+// Restart is called when packets change to another path. It makes acks due at once: of all
+// chunks that were not taken, and of as many of those that were taken last as the receive
+// queue has places. Slices that arrived on the old path stay. If the sender has more chunks
+// in flight and misses acks of others, it sends their slices once more, and those are acked.
 func (r *Receiver) Restart() {
 	for i := range uint16(len(r.slots)) {
 		r.Repeat(r.read + i)
@@ -68,7 +71,8 @@ func (r *Receiver) Restart() {
 	}
 }
 
-// Repeat makes the ack of one chunk due at once. A driver calls it when it knows that the ack was lost.
+// Repeat makes the ack of one chunk due at once. A driver calls it when it
+// knows that the ack was lost.
 func (r *Receiver) Repeat(id uint16) {
 	if a := r.slot(id); a != nil {
 		r.request(id, &a.ackable, atOnce)
@@ -77,8 +81,8 @@ func (r *Receiver) Repeat(id uint16) {
 	}
 }
 
-// request makes the ack of a chunk due: soon, which is AckDelay after its last one, or atOnce. It does nothing if the place is
-// empty, or if the ack is already due as early.
+// request makes the ack of a chunk due: soon, which is AckDelay after its last one, or
+// atOnce. It does nothing if the place is empty, or if the ack is already due as early.
 func (r *Receiver) request(id uint16, a *ackable, when due) {
 	if a.count == 0 || a.due >= when {
 		return
@@ -95,8 +99,8 @@ func (r *Receiver) request(id uint16, a *ackable, when due) {
 	}
 }
 
-// ack reports whether the ack of a chunk is due. If so, it records that the ack is sent now. If not, it makes NextTimeout return a
-// time no later than when it is due.
+// ack reports whether the ack of a chunk is due. If so, it records that the ack is
+// sent now. If not, it makes NextTimeout return a time no later than when it is due.
 func (r *Receiver) ack(a *ackable) bool {
 	switch {
 	case a.due == atOnce:

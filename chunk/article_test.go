@@ -14,8 +14,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestArticleTimes sends 256 KiB at the article's three rates. Its "8, 4, 2 seconds" are 262,144 bytes over the rate; a
-// frame is 1/60 s, as in its loop.
+// TestArticleTimes sends 256 KiB at the article's three rates. Its "8, 4, 2
+// seconds" are 262,144 bytes over the rate; a frame is 1/60 s, as in its loop.
 func TestArticleTimes(t *testing.T) {
 	for _, test := range []struct {
 		rate    int
@@ -63,8 +63,9 @@ func TestBurstIsQuick(t *testing.T) {
 	require.Less(t, p.took, 150*ms)
 }
 
-// TestOneShotLoss computes and draws what the article says of blocks that are lost with any of their fragments: at 1 %
-// packet loss 2, 10, 64 and 256 packets make 2, 9.5 (ten packets: 9.6), 63.4 (a hundred) and 92.4 %.
+// TestOneShotLoss computes and draws what the article says of blocks that are
+// lost with any of their fragments: at 1 % packet loss 2, 10, 64 and 256
+// packets make 2, 9.5 (ten packets: 9.6), 63.4 (a hundred) and 92.4 %.
 func TestOneShotLoss(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testkit.Seed(t), 1))
 	for _, test := range []struct {
@@ -92,7 +93,8 @@ func TestOneShotLoss(t *testing.T) {
 	}
 }
 
-// TestSlicesSurviveWhatBlocksDoNot sends the block that 1 % loss drops with 92.4 %: with slices it needs a few packets more.
+// TestSlicesSurviveWhatBlocksDoNot sends the block that 1 % loss drops with
+// 92.4 %: with slices it needs a few packets more.
 func TestSlicesSurviveWhatBlocksDoNot(t *testing.T) {
 	var packets uint64
 	seed := testkit.Seed(t)
@@ -131,7 +133,8 @@ func (c *cursor) next(now, delay time.Duration, n int) (order []int) {
 	return order
 }
 
-// TestWalkIsTheArticles compares the order of sending with the article's cursor, slice by slice, under random acks.
+// TestWalkIsTheArticles compares the order of sending with the article's
+// cursor, slice by slice, under random acks.
 func TestWalkIsTheArticles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testkit.Seed(t), 2))
 	for range 200 {

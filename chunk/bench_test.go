@@ -9,7 +9,8 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// loop is a pair without a path between: what one end makes the other takes at once, with reused memory only.
+// loop is a pair without a path between: what one end makes the other takes at
+// once, with reused memory only.
 type loop struct {
 	s        *chunk.Sender
 	r        *chunk.Receiver
@@ -70,7 +71,8 @@ func BenchmarkChunk(b *testing.B) {
 	}
 }
 
-// BenchmarkFullPipeline is the sender alone with all its chunks in flight and unacked but the newest, as on a long fast path.
+// BenchmarkFullPipeline is the sender alone with all its chunks in flight and
+// unacked but the newest, as on a long fast path.
 func BenchmarkFullPipeline(b *testing.B) {
 	for _, pipeline := range []int{1, 64, 128} {
 		b.Run(map[int]string{1: "1", 64: "64", 128: "128"}[pipeline], func(b *testing.B) {

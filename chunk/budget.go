@@ -2,11 +2,12 @@ package chunk
 
 import "time"
 
-// budgetTime is the longest time for which a budget saves bytes: an owner that calls only this often still gets the whole rate.
+// budgetTime is the longest time for which a budget saves bytes: an owner that
+// calls only this often still gets the whole rate.
 const budgetTime = 250 * time.Millisecond
 
-// A budget is the article's accumulator: time adds bytes, slices take them, and unused bytes stay. It counts in billionths of a
-// byte, so that no rate and no interval is rounded.
+// A budget is the article's accumulator: time adds bytes, slices take them, and unused bytes
+// stay. It counts in billionths of a byte, so that no rate and no interval is rounded.
 type budget struct {
 	rate int64         // bytes a second; not positive = no limit
 	held int64         // billionths of a byte
@@ -14,8 +15,8 @@ type budget struct {
 	runs bool          // time adds bytes now
 }
 
-// rest stops adding bytes until the next call of add, because there is nothing to send. The budget keeps at most the bytes of one
-// slice: unused time must not become a burst.
+// rest stops adding bytes until the next call of add, because there is nothing to send.
+// The budget keeps at most the bytes of one slice: unused time must not become a burst.
 func (b *budget) rest(most int) {
 	b.held, b.runs = min(b.held, int64(most)*int64(time.Second)), false
 }
@@ -30,7 +31,8 @@ func (b *budget) add(now time.Duration, most int) {
 	b.at, b.runs = now, true
 }
 
-// take removes bytes from the budget. It returns false, and removes none, if the budget holds fewer.
+// take removes bytes from the budget. It returns false, and removes none, if
+// the budget holds fewer.
 func (b *budget) take(bytes int) bool {
 	cost := int64(bytes) * int64(time.Second)
 	if b.rate <= 0 {

@@ -21,8 +21,9 @@ func (s *Sender) launch() {
 	}
 }
 
-// pick returns the slice to send now, of the oldest chunk that has one, or none. With many chunks in flight nearly all of them wait
-// for acks, so pick examines them only if a slice is lost or may be due.
+// pick returns the slice to send now, of the oldest chunk that has one, or
+// none. With many chunks in flight nearly all of them wait for acks, so pick
+// examines them only if a slice is lost or may be due.
 func (s *Sender) pick() (number uint64, index int) {
 	if s.hints == 0 && s.longest > s.clock.now-s.resend.delay() {
 		return s.pickUnsent()
@@ -54,7 +55,8 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 	return 0, none
 }
 
-// pickNext returns the slice that will be due first, and when. All slices of unfinished chunks must be waiting for acks.
+// pickNext returns the slice that will be due first, and when. All slices of
+// unfinished chunks must be waiting for acks.
 func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	due = never
 	for n := s.flights.Oldest; n < s.flights.Next; n++ {
@@ -65,8 +67,8 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flights.At(number).waiting.head), due
 }
 
-// held returns the time before which no slice may be sent, even if one is ready: the end of the pause after a burst or, while the
-// path is silent, the next probe.
+// held returns the time before which no slice may be sent, even if one is ready:
+// the end of the pause after a burst or, while the path is silent, the next probe.
 func (s *Sender) held() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
@@ -74,7 +76,8 @@ func (s *Sender) held() time.Duration {
 	return s.pause
 }
 
-// free reports whether the next slice of f is not charged to the budget, because it is part of a burst or begins one.
+// free reports whether the next slice of f is not charged to the budget,
+// because it is part of a burst or begins one.
 func (s *Sender) free(f *flight) bool {
 	switch {
 	case !s.config.Burst || f != s.flights.At(s.flights.Oldest) || f.unsent() == none:
@@ -109,7 +112,8 @@ func (s *Sender) sent(f *flight, i int) {
 	}
 }
 
-// acknowledge marks the slices of set as acked in a chunk in flight, and reports whether some were not acked before.
+// acknowledge marks the slices of set as acked in a chunk in flight, and
+// reports whether some were not acked before.
 func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	f := s.flights.At(number)
 	known := firstBits(f.count)

@@ -8,36 +8,45 @@ import (
 )
 
 const (
-	// maxPipeline limits the chunks in flight, and so how many finished chunks a receiver must remember: 256 MiB of the
-	// article's largest chunks.
+	// maxPipeline limits the chunks in flight, and so how many finished chunks
+	// a receiver must remember: 256 MiB of the article's largest chunks.
 	maxPipeline = 1024
 
 	maxRate  = 2_000_000_000    // bytes a second; fits an int on every platform
 	maxDelay = 10 * time.Second // of ResendDelay and AckDelay
 )
 
-// Config configures either end. A field that is zero takes its default. The zero Config is the article's protocol, compatible with
-// its reference code. ProtocolID and SliceSize must be the same at both ends.
+// Config configures either end. A field that is zero takes its default. The
+// zero Config is the article's protocol, compatible with its reference code.
+// ProtocolID and SliceSize must be the same at both ends.
 type Config struct {
-	ProtocolID uint32 // part of every checksum; 0 = 0x11223344, the reference's, here and in AppendSlice, AppendAck and Parse
-	SliceSize  int    // bytes of a slice, 64 to 32,768; 0 = 1,024, the only value that the reference understands
+	// Part of every checksum; 0 = 0x11223344, the reference's, here and in
+	// AppendSlice, AppendAck and Parse.
+	ProtocolID uint32
+	SliceSize  int // bytes of a slice, 64 to 32,768; 0 = 1,024, the only value that the reference understands
 
-	// Pipeline is how many chunks may be in flight, up to 1,024. 0 = 1, as in the article; then there is a round
-	// trip between any two chunks.
+	// Pipeline is how many chunks may be in flight, up to 1,024. 0 = 1, as in
+	// the article; then there is a round trip between any two chunks.
 	Pipeline int
 	// SendQueue is how many chunks may wait besides those in flight; 0 = 64, negative = none.
 	SendQueue int
-	// ReceiveQueue is how many chunks a receiver holds, incomplete and complete, until they are taken. Slices of further chunks are
-	// ignored, and are sent again. So a receiver holds at most ReceiveQueue * MaxSlices * SliceSize bytes. ReceiveQueue should not
-	// be below the sender's Pipeline. 0 = Pipeline.
+	// ReceiveQueue is how many chunks a receiver holds, incomplete and complete,
+	// until they are taken. Slices of further chunks are ignored, and are sent
+	// again. So a receiver holds at most ReceiveQueue * MaxSlices * SliceSize
+	// bytes. ReceiveQueue should not be below the sender's Pipeline. 0 = Pipeline.
 	ReceiveQueue int
 
-	Rate     int // bytes a second; 0 = 125,000, the article's most aggressive rate; negative = no limit, for drivers that have their own
-	Overhead int // bytes charged to Rate for a packet besides its slice, for headers; 0 = none, as in the article's figures
+	// Bytes a second; 0 = 125,000, the article's most aggressive rate; negative
+	// = no limit, for drivers that have their own.
+	Rate int
+	// Bytes charged to Rate for a packet besides its slice, for headers; 0 =
+	// none, as in the article's figures.
+	Overhead int
 
-	// Burst sends the first chunk after an idle period at once, without Rate, and then pauses for 100 ms. Chunks above 256 KiB
-	// never burst. It is for load screens only: the burst delays whatever else the path carries, by 0.4 s at 5 Mbit/s, and needs a
-	// receive buffer for all of it (see the package's Socket buffers).
+	// Burst sends the first chunk after an idle period at once, without Rate, and then
+	// pauses for 100 ms. Chunks above 256 KiB never burst. It is for load screens
+	// only: the burst delays whatever else the path carries, by 0.4 s at 5 Mbit/s, and
+	// needs a receive buffer for all of it (see the package's Socket buffers).
 	Burst bool
 
 	ResendDelay time.Duration // how long a slice waits for its ack while the RTT is unknown; 0 = 100 ms

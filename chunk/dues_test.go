@@ -9,7 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestAcksLookAtWhatIsDue: each ack had all records looked at, so that a slice of 1 byte of an old chunk cost as much as ten slices of 1,024.
+// TestAcksLookAtWhatIsDue: each ack had all records looked at, so that a slice
+// of 1 byte of an old chunk cost as much as ten slices of 1,024.
 func TestAcksLookAtWhatIsDue(t *testing.T) {
 	r, err := NewReceiver(Config{ReceiveQueue: maxPipeline, AckDelay: -1})
 	require.NoError(t, err)
@@ -32,8 +33,8 @@ func TestAcksLookAtWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestDues inserts slices, takes chunks, changes the number of places and sends acks in any order: the bits are those of the acks that
-// are due.
+// TestDues inserts slices, takes chunks, changes the number of places and sends
+// acks in any order: the bits are those of the acks that are due.
 func TestDues(t *testing.T) {
 	random := testkit.Rand(t)
 	r, err := NewReceiver(Config{ReceiveQueue: 8, AckDelay: 3 * time.Millisecond})

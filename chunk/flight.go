@@ -9,7 +9,8 @@ import (
 // none stands for no slice.
 const none = -1
 
-// A list holds slices of one flight in order, linked through flight.slices. A slice is in at most one list.
+// A list holds slices of one flight in order, linked through flight.slices. A
+// slice is in at most one list.
 type list struct{ head, tail int16 }
 
 // A sending is what a sender knows about one slice.
@@ -34,9 +35,10 @@ const (
 
 // A flight is a chunk in flight.
 //
-// The article walks a cursor around the slices, and skips those that were acked or sent too recently. All slices behind the cursor
-// were sent in its order. So the same slices are sent in the same order if slices that were never sent go first, and then the one
-// that was sent longest ago: a list in the order of sending replaces the walk.
+// The article walks a cursor around the slices, and skips those that were acked or
+// sent too recently. All slices behind the cursor were sent in its order. So the same
+// slices are sent in the same order if slices that were never sent go first, and then
+// the one that was sent longest ago: a list in the order of sending replaces the walk.
 type flight struct {
 	data  []byte
 	count int
@@ -74,8 +76,8 @@ func (f *flight) unsent() int {
 	return f.fresh
 }
 
-// ready returns the slice to send next, or none: first a lost one, then one that was never sent, then the one that was sent
-// longest ago, if it is due.
+// ready returns the slice to send next, or none: first a lost one, then one
+// that was never sent, then the one that was sent longest ago, if it is due.
 func (f *flight) ready(r *resend, now time.Duration) int {
 	if f.lost.head != none {
 		return int(f.lost.head)
@@ -89,7 +91,8 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns when the slice that has waited longest for its ack must be sent again, or never. No slice after it is sent again earlier.
+// due returns when the slice that has waited longest for its ack must be sent
+// again, or never. No slice after it is sent again earlier.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -124,8 +127,9 @@ func (f *flight) lose(i int) {
 	f.push(&f.lost, i, lost)
 }
 
-// ack adds a set to the acked slices, and returns how many are new. It never removes one: a bit is "like a fuse getting blown", the
-// article says. It calls hear for each new slice before the slice becomes acked.
+// ack adds a set to the acked slices, and returns how many are new. It never
+// removes one: a bit is "like a fuse getting blown", the article says. It calls
+// hear for each new slice before the slice becomes acked.
 func (f *flight) ack(set Bits, hear func(i int)) (blown int) {
 	for word := range set {
 		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {

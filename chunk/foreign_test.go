@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// foreignVector is a packet of the reference's last source file, which has 32 slices a chunk where the article has 256.
+// foreignVector is a packet of the reference's last source file, which has 32
+// slices a chunk where the article has 256.
 type foreignVector struct {
 	Name       string
 	ChunkID    uint16 `json:"chunk_id"`
@@ -48,8 +49,9 @@ func (v foreignVector) write(t *testing.T, kind chunk.Kind) []byte {
 	return b
 }
 
-// TestForeignSlices: a peer with 32 slices a chunk has the same protocol id and right checksums. Its packets are refused, but
-// for an ack of nothing that happens to be the same bytes: none is taken for something else.
+// TestForeignSlices: a peer with 32 slices a chunk has the same protocol id and
+// right checksums. Its packets are refused, but for an ack of nothing that
+// happens to be the same bytes: none is taken for something else.
 func TestForeignSlices(t *testing.T) {
 	same := 0
 	for file, kind := range map[string]chunk.Kind{"slice_packets_max32.json": chunk.KindSlice, "ack_packets_max32.json": chunk.KindAck} {

@@ -44,7 +44,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// script runs operations, a byte each and some with an argument, on a sender, a receiver and two wires between them.
+// script runs operations, a byte each and some with an argument, on a sender, a
+// receiver and two wires between them.
 type script struct {
 	t    testing.TB
 	code []byte
@@ -155,7 +156,8 @@ func encode(c chunk.Slice) []byte {
 	return append([]byte{byte(c.ChunkID), byte(c.ChunkID >> 8), byte(c.Index), byte(c.Count - 1)}, c.Data...)
 }
 
-// deliver delivers the packet at a place, so that packets overtake each other; with bit 7 a copy stays in flight.
+// deliver delivers the packet at a place, so that packets overtake each other;
+// with bit 7 a copy stays in flight.
 func (s *script) deliver(wire *[][]byte, ack bool, place int) {
 	if len(*wire) == 0 {
 		return

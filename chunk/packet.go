@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// MaxSlices is how many slices a chunk may have. The article says 256, its last source file 32. The two encode with different
-	// bit widths, and this package does not implement 32.
+	// MaxSlices is how many slices a chunk may have. The article says 256, its last source
+	// file 32. The two encode with different bit widths, and this package does not implement 32.
 	MaxSlices = 256
 
 	// Overhead is the most bytes that a packet has besides the data of its slice.
@@ -110,8 +110,8 @@ type Packet struct {
 // ErrMalformed is wrapped by every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
-// The errors that can be caused by a stranger, who does not know the protocol id, and by a packet of the other direction. They are
-// allocated once, so that a flood of bad packets costs no memory.
+// The errors that can be caused by a stranger, who does not know the protocol id, and by a packet
+// of the other direction. They are allocated once, so that a flood of bad packets costs no memory.
 var (
 	errShort    = fmt.Errorf("%w: shorter than its checksum", ErrMalformed)
 	errChecksum = fmt.Errorf("%w: the checksum does not match: damaged, or another protocol id", ErrMalformed)
@@ -119,13 +119,14 @@ var (
 	errNotAck   = fmt.Errorf("%w: a sender got a slice", ErrMalformed)
 )
 
-// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b. protocolID 0 means the reference's. It panics if
-// no such slice can exist.
+// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b.
+// protocolID 0 means the reference's. It panics if no such slice can exist.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
 	return appendSlice(b, protocolID, defaultSliceSize, s)
 }
 
-// AppendAck appends a packet with an ack to b. Bits from Count on are not encoded. It panics if Count is out of range.
+// AppendAck appends a packet with an ack to b. Bits from Count on are not
+// encoded. It panics if Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	if a.Count < 1 || a.Count > MaxSlices {
 		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible", a.ChunkID, a.Count, MaxSlices))
@@ -139,8 +140,9 @@ func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	return endPacket(w, start, protocolID)
 }
 
-// Parse parses a packet of AppendSlice or AppendAck. It is stricter than the reference: nothing may follow the packet, padding must
-// be zero, and Index must be below Count. Every error Is ErrMalformed.
+// Parse parses a packet of AppendSlice or AppendAck. It is stricter than the
+// reference: nothing may follow the packet, padding must be zero, and Index
+// must be below Count. Every error Is ErrMalformed.
 func Parse(packet []byte, protocolID uint32) (Packet, error) {
 	return parse(packet, protocolID, defaultSliceSize)
 }

@@ -103,7 +103,8 @@ func TestAckVectors(t *testing.T) {
 	}
 }
 
-// TestReject reads what the reference's reader was given. We accept none of what it refuses, and not all that it accepts.
+// TestReject reads what the reference's reader was given. We accept none of
+// what it refuses, and not all that it accepts.
 func TestReject(t *testing.T) {
 	accepted := map[string]bool{
 		"good_middle": true, "good_ack": true,

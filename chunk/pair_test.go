@@ -96,8 +96,8 @@ func TestLossyPairs(t *testing.T) {
 	}
 }
 
-// TestReferencesSimulator is the path on which the reference's author ran his own sender: 250 ms, ±100 ms, 50 % loss, 20 %
-// duplicates. It needed 3,263 slice packets for 513 slices.
+// TestReferencesSimulator is the path on which the reference's author ran his own sender:
+// 250 ms, ±100 ms, 50 % loss, 20 % duplicates. It needed 3,263 slice packets for 513 slices.
 func TestReferencesSimulator(t *testing.T) {
 	link := netsim.Config{Delay: 250 * ms, Jitter: 100 * ms, Loss: 0.5, Duplicate: 0.2, Seed: testkit.Seed(t)}
 	p := newPair(chunk.Config{}, link)
@@ -125,7 +125,8 @@ func TestNoLossNoWaste(t *testing.T) {
 	}
 }
 
-// TestPipelineHasNoGaps compares one chunk in flight, which pays a round trip a chunk, with several.
+// TestPipelineHasNoGaps compares one chunk in flight, which pays a round trip a
+// chunk, with several.
 func TestPipelineHasNoGaps(t *testing.T) {
 	took := make(map[int]time.Duration)
 	for _, pipeline := range []int{1, 4} {
@@ -142,7 +143,8 @@ func TestPipelineHasNoGaps(t *testing.T) {
 	require.Greater(t, took[1], took[4]+14*100*ms)
 }
 
-// TestPipelineThatFillsAPath: one chunk more than are sent in a round trip, and five times as many with 1 % loss.
+// TestPipelineThatFillsAPath: one chunk more than are sent in a round trip, and
+// five times as many with 1 % loss.
 func TestPipelineThatFillsAPath(t *testing.T) {
 	for _, test := range []struct {
 		rate, pipeline int
@@ -219,7 +221,8 @@ func TestOutage(t *testing.T) {
 	require.Less(t, p.sim.Now().Sub(begin), 4*time.Second)
 }
 
-// TestSlowReader takes chunks long after they are complete: the sender may not pour slices into a full queue meanwhile.
+// TestSlowReader takes chunks long after they are complete: the sender may not
+// pour slices into a full queue meanwhile.
 func TestSlowReader(t *testing.T) {
 	c := chunk.Config{Rate: 1_250_000}
 	s, r := must(chunk.NewSender(c)), must(chunk.NewReceiver(c))
@@ -277,8 +280,9 @@ func TestAnotherPath(t *testing.T) {
 	require.Less(t, st.Duplicates, uint64(200), "what had arrived does not come again, but for a round trip's worth")
 }
 
-// TestResendsAreBounded on links that lose nothing but what their queue does not take, whatever the sender pours in: it
-// follows a queue that grows. At 50 kB/s an initial burst sent 962 slices again of 256, and without a rate 70,000.
+// TestResendsAreBounded on links that lose nothing but what their queue does not
+// take, whatever the sender pours in: it follows a queue that grows. At 50 kB/s
+// an initial burst sent 962 slices again of 256, and without a rate 70,000.
 func TestResendsAreBounded(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -315,8 +319,9 @@ func TestResendsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAcksOfMoreChunksThanAreRepeated: the acks of all chunks in flight are lost before both ends move to another path. Restart repeats
-// those of ReceiveQueue chunks, and each slice of the others is sent once more.
+// TestAcksOfMoreChunksThanAreRepeated: the acks of all chunks in flight are
+// lost before both ends move to another path. Restart repeats those of
+// ReceiveQueue chunks, and each slice of the others is sent once more.
 func TestAcksOfMoreChunksThanAreRepeated(t *testing.T) {
 	const chunks, slices = 1024, 8
 	for _, queue := range []int{256, chunks} {
@@ -344,8 +349,9 @@ func TestAcksOfMoreChunksThanAreRepeated(t *testing.T) {
 	}
 }
 
-// TestPathThatBecomesLongIsLearnt: a path of 6 ms becomes one of 60. All slices were once sent twice or three times from then on, and
-// no round trip was ever measured again: each ack arrived soon enough after the latest sending to end the backoff.
+// TestPathThatBecomesLongIsLearnt: a path of 6 ms becomes one of 60. All slices were
+// once sent twice or three times from then on, and no round trip was ever measured
+// again: each ack arrived soon enough after the latest sending to end the backoff.
 func TestPathThatBecomesLongIsLearnt(t *testing.T) {
 	for _, slices := range []int{4, 16, 32} {
 		for _, pipeline := range []int{1, 16} {

@@ -2,8 +2,8 @@ package chunk
 
 import "time"
 
-// A Receiver assembles chunks and acks them. It has no clock and no lock. Its owner passes it packets, takes chunks, and asks it
-// for acks after each batch of packets and again at NextTimeout.
+// A Receiver assembles chunks and acks them. It has no clock and no lock. Its owner passes it
+// packets, takes chunks, and asks it for acks after each batch of packets and again at NextTimeout.
 type Receiver struct {
 	config Config // effective
 	clock  clock
@@ -30,9 +30,10 @@ type ReceiverStats struct {
 	Chunks, ChunkBytes uint64 // complete chunks
 	Slices, SliceBytes uint64 // slices received for the first time
 	Duplicates         uint64 // slices received before, including slices of complete chunks
-	Ignored            uint64 // slices of a chunk that is too far ahead or too old, or with another Count than earlier ones
-	Acks               uint64 // acks sent
-	Malformed          uint64 // packets that are not valid slices
+	// Slices of a chunk that is too far ahead or too old, or with another Count than earlier ones.
+	Ignored   uint64
+	Acks      uint64 // acks sent
+	Malformed uint64 // packets that are not valid slices
 }
 
 // NewReceiver returns a receiver, or the error of Config.Validate.
@@ -47,8 +48,9 @@ func NewReceiver(c Config) (*Receiver, error) {
 	return r, nil
 }
 
-// SetReceiveQueue replaces Config.ReceiveQueue, with 1 to 1,024 chunks. It is for a driver that learns how much its path holds. It
-// never drops chunks that have begun, because their acked slices are not sent again; then there are more places.
+// SetReceiveQueue replaces Config.ReceiveQueue, with 1 to 1,024 chunks. It is for a
+// driver that learns how much its path holds. It never drops chunks that have
+// begun, because their acked slices are not sent again; then there are more places.
 func (r *Receiver) SetReceiveQueue(chunks int) {
 	for i := range r.slots {
 		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
@@ -62,8 +64,8 @@ func (r *Receiver) SetReceiveQueue(chunks int) {
 	r.free = append(make([][]byte, 0, len(places)), r.free[:min(len(r.free), len(places))]...)
 }
 
-// Chunk returns the next chunk in order, if it is complete. Its bytes belong to the caller, who may pass them to Recycle when
-// it no longer needs them.
+// Chunk returns the next chunk in order, if it is complete. Its bytes belong to
+// the caller, who may pass them to Recycle when it no longer needs them.
 func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	a := &r.slots[r.head]
 	if !a.complete() {
@@ -85,8 +87,8 @@ func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	return id, data, true
 }
 
-// Recycle takes back the memory of a chunk from Chunk, for later chunks. Memory larger than a chunk, or beyond that of
-// Config.ReceiveQueue chunks, is left to the garbage collector.
+// Recycle takes back the memory of a chunk from Chunk, for later chunks. Memory larger than
+// a chunk, or beyond that of Config.ReceiveQueue chunks, is left to the garbage collector.
 func (r *Receiver) Recycle(data []byte) {
 	if cap(data) > 0 && cap(data) <= MaxSlices*r.config.SliceSize && len(r.free) < cap(r.free) {
 		r.free = append(r.free, data[:0])
@@ -99,8 +101,9 @@ func (r *Receiver) Trim() {
 	r.free = r.free[:0]
 }
 
-// Partial returns the memory for all slices of a chunk that was not taken, and which of them have arrived. The caller must not
-// change the memory, nor read it after the next call of a method. The last slice may be shorter than its place.
+// Partial returns the memory for all slices of a chunk that was not taken, and
+// which of them have arrived. The caller must not change the memory, nor read it
+// after the next call of a method. The last slice may be shorter than its place.
 func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 	a := r.slot(id)
 	if a == nil || a.count == 0 {
@@ -112,8 +115,9 @@ func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 // Stats returns a copy of the counters.
 func (r *Receiver) Stats() ReceiverStats { return r.stats }
 
-// ReceiveSlice handles a packet with a slice, and keeps no reference to it. An error Is ErrMalformed; then the packet has changed
-// nothing. A slice that is of no use is counted and is not an error, because duplicates and late slices are normal.
+// ReceiveSlice handles a packet with a slice, and keeps no reference to it. An error
+// Is ErrMalformed; then the packet has changed nothing. A slice that is of no use is
+// counted and is not an error, because duplicates and late slices are normal.
 func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	p, err := r.config.Parse(packet)
 	if err == nil && p.Kind != KindSlice {
@@ -127,7 +131,8 @@ func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Insert handles a slice that the driver has parsed itself, keeps no reference to it, and reports whether it was new.
+// Insert handles a slice that the driver has parsed itself, keeps no reference
+// to it, and reports whether it was new.
 func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	r.clock.set(now)
 	if s.check(r.config.SliceSize) != nil {
@@ -183,8 +188,8 @@ func (r *Receiver) past(id uint16) *ackable {
 	return &r.taken[id%maxPipeline]
 }
 
-// late requests another ack of a chunk that was taken. One of its slices has arrived again, so its acks were lost. It
-// ignores slices of other chunks.
+// late requests another ack of a chunk that was taken. One of its slices has
+// arrived again, so its acks were lost. It ignores slices of other chunks.
 func (r *Receiver) late(s Slice) {
 	a := r.past(s.ChunkID)
 	if a == nil || int(a.count) != s.Count {

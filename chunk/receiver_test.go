@@ -116,7 +116,8 @@ func TestAcksOf1024ChunksBack(t *testing.T) {
 	require.Contains(t, string(text), "(The last 1,024 chunks are remembered.)")
 }
 
-// TestReceiveQueueChanges: a queue that grows or shrinks keeps its slices, because their acks may have been sent.
+// TestReceiveQueueChanges: a queue that grows or shrinks keeps its slices,
+// because their acks may have been sent.
 func TestReceiveQueueChanges(t *testing.T) {
 	r := must(chunk.NewReceiver(chunk.Config{ReceiveQueue: 2}))
 	take := func() {
@@ -224,7 +225,8 @@ func TestMalformedPackets(t *testing.T) {
 	require.Equal(t, "hello", string(data))
 }
 
-// TestStrangersCostNoMemory: packets of a sender that does not know the protocol id are refused without an allocation.
+// TestStrangersCostNoMemory: packets of a sender that does not know the
+// protocol id are refused without an allocation.
 func TestStrangersCostNoMemory(t *testing.T) {
 	s, r := must(chunk.NewSender(chunk.Config{})), must(chunk.NewReceiver(chunk.Config{}))
 	slice := chunk.AppendSlice(nil, protocolID, slicesOf(0, []byte("hello"))[0])

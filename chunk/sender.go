@@ -7,8 +7,9 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Sender sends chunks reliably and in order, slice by slice until all are acked. It has no clock and no lock. Its owner asks it
-// for packets whenever the path can take one, and again at NextTimeout, after Send and after acks.
+// A Sender sends chunks reliably and in order, slice by slice until all are
+// acked. It has no clock and no lock. Its owner asks it for packets whenever
+// the path can take one, and again at NextTimeout, after Send and after acks.
 type Sender struct {
 	config Config // effective
 	clock  clock
@@ -57,8 +58,9 @@ func NewSender(c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Send queues a chunk of 1 byte to MaxSlices slices. The caller must not change the bytes until the chunk is finished, that is,
-// until Finished is above its number. Numbers count from 0; the id on the wire is their low 16 bits. An error Is ErrEmpty,
+// Send queues a chunk of 1 byte to MaxSlices slices. The caller must not change the
+// bytes until the chunk is finished, that is, until Finished is above its number.
+// Numbers count from 0; the id on the wire is their low 16 bits. An error Is ErrEmpty,
 // ErrTooLarge or, until a chunk is finished, ErrQueueFull; nothing of the chunk is kept.
 func (s *Sender) Send(data []byte) (number uint64, err error) {
 	limit := MaxSlices * s.config.SliceSize
@@ -75,7 +77,8 @@ func (s *Sender) Send(data []byte) (number uint64, err error) {
 	return s.queue.Next - 1, nil
 }
 
-// Finished returns the number of finished chunks: all slices of these, and of all chunks before them, are acked.
+// Finished returns the number of finished chunks: all slices of these, and of
+// all chunks before them, are acked.
 func (s *Sender) Finished() uint64 { return s.flights.Oldest }
 
 // Done reports whether all chunks are finished.
@@ -84,7 +87,8 @@ func (s *Sender) Done() bool { return s.flights.Len() == 0 }
 // SetRate replaces Config.Rate; unused bytes stay in the budget. 0 or negative = no limit.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
-// SetRTT sets the path's round trip, which replaces the sender's own estimate from now on; 0 returns to the estimate.
+// SetRTT sets the path's round trip, which replaces the sender's own estimate
+// from now on; 0 returns to the estimate.
 func (s *Sender) SetRTT(rtt time.Duration) { s.resend.tell(rtt) }
 
 // Stats returns a copy of the counters.
@@ -102,7 +106,8 @@ func (s *Sender) Trim() {
 	}
 }
 
-// AppendSlice appends the packet that must be sent now. ok is false if there is none before NextTimeout.
+// AppendSlice appends the packet that must be sent now. ok is false if there is
+// none before NextTimeout.
 func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool) {
 	slice, ok := s.NextSlice(now)
 	if !ok {
@@ -111,7 +116,8 @@ func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool)
 	return s.config.AppendSlice(buf, slice), true
 }
 
-// NextSlice is AppendSlice for drivers with packets of their own. The slice counts as sent; its data aliases the chunk.
+// NextSlice is AppendSlice for drivers with packets of their own. The slice
+// counts as sent; its data aliases the chunk.
 func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	s.advance(now)
 	number, i := s.pick()
@@ -142,8 +148,8 @@ func (s *Sender) advance(now time.Time) {
 // most returns the most bytes that one slice is charged to the budget.
 func (s *Sender) most() int { return s.config.SliceSize + s.config.Overhead }
 
-// NextTimeout returns when there may be a packet to send if no ack arrives before. A time that is not after the last now means at once.
-// ok is false if there is none before the next Send.
+// NextTimeout returns when there may be a packet to send if no ack arrives before. A time that
+// is not after the last now means at once. ok is false if there is none before the next Send.
 func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if s.Done() {
 		return time.Time{}, false
@@ -160,7 +166,8 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	return s.clock.time(due), true
 }
 
-// ReceiveAck handles a packet with an ack, and keeps no reference to it. An error Is ErrMalformed; then the packet has changed nothing.
+// ReceiveAck handles a packet with an ack, and keeps no reference to it. An
+// error Is ErrMalformed; then the packet has changed nothing.
 func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	p, err := s.config.Parse(packet)
 	if err == nil && p.Kind != KindAck {
@@ -174,8 +181,8 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Acknowledge handles an ack that the driver has parsed itself, and reports whether it acks a slice for the first time. No ack
-// undoes what another one has acked.
+// Acknowledge handles an ack that the driver has parsed itself, and reports whether
+// it acks a slice for the first time. No ack undoes what another one has acked.
 func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
@@ -188,9 +195,10 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	return s.acknowledge(number, a.Acked)
 }
 
-// Lost reports that a packet was lost or could not be sent. The packet had slice index of the chunk with this id, and NextSlice or
-// AppendSlice made it at time sent. Lost does nothing if the slice was sent again or acked since. A driver that calls Lost knows
-// the path, so the sender does not fall back to probes for want of acks.
+// Lost reports that a packet was lost or could not be sent. The packet had slice
+// index of the chunk with this id, and NextSlice or AppendSlice made it at time sent.
+// Lost does nothing if the slice was sent again or acked since. A driver that calls
+// Lost knows the path, so the sender does not fall back to probes for want of acks.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flights.At(number).count {
@@ -204,8 +212,9 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	}
 }
 
-// Restart is called when packets change to another path. It forgets the RTT, and queues all slices in flight again. Acked slices
-// stay acked. The receiver's Restart then acks those that have arrived, which need not be sent again.
+// Restart is called when packets change to another path. It forgets the RTT, and
+// queues all slices in flight again. Acked slices stay acked. The receiver's
+// Restart then acks those that have arrived, which need not be sent again.
 func (s *Sender) Restart() {
 	s.resend.forget()
 	s.bursting, s.pause = false, 0

@@ -348,7 +348,8 @@ func TestBackOff(t *testing.T) {
 	require.Equal(t, 60*ms, s.Stats().RTT)
 }
 
-// TestAcksThatKeepComing hold back what was sent at the same time: the path is slow, and nothing is lost.
+// TestAcksThatKeepComing hold back what was sent at the same time: the path is
+// slow, and nothing is lost.
 func TestAcksThatKeepComing(t *testing.T) {
 	s := must(chunk.NewSender(chunk.Config{Rate: -1}))
 	send(t, s, make([]byte, 100*1024))

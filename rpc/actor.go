@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/roster"
 )
 
-// An Actor is an object that both sides know. The server spawns it, and each client for which it is open has a copy. Its methods must be called on
-// the world's goroutine.
+// An Actor is an object that both sides know. The server spawns it, and each client for
+// which it is open has a copy. Its methods must be called on the world's goroutine.
 type Actor struct {
 	_ codec.Never `codec:"an actor cannot be encoded; send a number of your own by which both ends know it"`
 
@@ -42,24 +42,28 @@ type Actor struct {
 	throttle  budget.Throttle[*method] // limits its unreliable Multicasts: see Config.MaxRPCPerNetUpdate
 }
 
-// seats are an actor's places in four lists: all actors of the world, those of its class, those of its owner, and the AlwaysRelevant ones.
+// seats are an actor's places in four lists: all actors of the world, those of
+// its class, those of its owner, and the AlwaysRelevant ones.
 type seats struct{ world, class, owner, always roster.Seat }
 
 // actors is a list of actors in the order in which they were added.
 type actors struct{ roster.List[Actor] }
 
-// all yields the actors that are listed when it is called, except those that end during the iteration.
+// all yields the actors that are listed when it is called, except those that
+// end during the iteration.
 func (l *actors) all(yield func(*Actor) bool) {
 	l.All(func(a *Actor) bool { return a.dead || yield(a) })
 }
 
-// actorTable lists the actors that are alive in a world. It is used only by the world's goroutine, except alive.
+// actorTable lists the actors that are alive in a world. It is used only by the
+// world's goroutine, except alive.
 type actorTable struct {
 	all    actors       // in the order in which they were spawned or opened
 	always actors       // those that are AlwaysRelevant and not torn off
 	alive  atomic.Int64 // length of all; safe for concurrent use
 
-	// Placed actors by name, on a server including razed ones. A client may have an actor of one name on each of several connections: placed has the
+	// Placed actors by name, on a server including razed ones. A client may
+	// have an actor of one name on each of several connections: placed has the
 	// oldest, and namesakes the others, oldest first.
 	placed    map[string]*Actor
 	namesakes map[string][]*Actor
@@ -101,7 +105,8 @@ func (t *actorTable) remove(a *Actor) {
 	}
 }
 
-// removeName removes an actor that has ended from placed or namesakes. The next actor of that name takes its place in placed.
+// removeName removes an actor that has ended from placed or namesakes. The next
+// actor of that name takes its place in placed.
 func (t *actorTable) removeName(a *Actor) {
 	others := slices.DeleteFunc(t.namesakes[a.name], func(other *Actor) bool { return other == a })
 	if t.placed[a.name] == a {
@@ -120,52 +125,63 @@ func (t *actorTable) removeName(a *Actor) {
 // A SpawnOption is an option of [Spawn], [World.Spawn] and [Place].
 type SpawnOption func(*Actor)
 
-// AlwaysRelevant opens the actor for every connection, present and future. It cannot open for a connection that has no free channel or too small a
+// AlwaysRelevant opens the actor for every connection, present and future. It
+// cannot open for a connection that has no free channel or too small a
 // MaxBunch. That is logged, but Spawn does not fail because of a peer.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
-// OnlyRelevantToOwner opens an actor for its owner only, however near others are, and even if its class has neither At nor Relevant. SetOwner
-// closes the copy of the previous owner. Spawn returns an error if AlwaysRelevant is also set.
+// OnlyRelevantToOwner opens an actor for its owner only, however near others are,
+// and even if its class has neither At nor Relevant. SetOwner closes the copy of
+// the previous owner. Spawn returns an error if AlwaysRelevant is also set.
 //
-// UE: bOnlyRelevantToOwner. There the copy closes after RelevantTimeout, and receives nothing until then.
+// UE: bOnlyRelevantToOwner. There the copy closes after RelevantTimeout, and
+// receives nothing until then.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
-// RelevantAsOwner makes an actor relevant to the connections to which its owner is relevant, as a weapon is to those that see the pawn carrying it.
+// RelevantAsOwner makes an actor relevant to the connections to which its owner
+// is relevant, as a weapon is to those that see the pawn carrying it.
 //
-// The actor has the position and the cull distance of the actor that it follows. That is the actor that owns it or, if a connection owns it, the
-// actor that the connection sees from: see [Conn.SetView]. If the followed actor is AlwaysRelevant, all connections that have a view see both. A
-// copy, including that of a previous owner, closes 5 s after its client last saw the followed actor.
+// The actor has the position and the cull distance of the actor that it follows.
+// That is the actor that owns it or, if a connection owns it, the actor that the
+// connection sees from: see [Conn.SetView]. If the followed actor is
+// AlwaysRelevant, all connections that have a view see both. A copy, including that
+// of a previous owner, closes 5 s after its client last saw the followed actor.
 //
-// If there is no actor to follow, or [Relevant] decides about that actor, only the owner has this one, and SetOwner closes the copy of the previous
-// owner.
+// If there is no actor to follow, or [Relevant] decides about that actor, only
+// the owner has this one, and SetOwner closes the copy of the previous owner.
 //
-// While the server itself owns the actor, the [At] of the actor's own class gives its position. Without an At no connection has the actor.
+// While the server itself owns the actor, the [At] of the actor's own class
+// gives its position. Without an At no connection has the actor.
 //
 // UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
-// Spawn makes an actor of b's class. owner owns it; nil is the server itself. Spawn returns the actor and its object. UE: SpawnActorDeferred.
+// Spawn makes an actor of b's class. owner owns it; nil is the server itself.
+// Spawn returns the actor and its object. UE: SpawnActorDeferred.
 //
-// Spawn first calls b's constructor. Then it calls set with the object that the constructor returned, unless set is nil. Then it opens the actor for
-// the connection that owns it. The open carries the states as set leaves them. If a state exceeds a bound, Spawn destroys the actor and returns an
-// error that names the field.
+// Spawn first calls b's constructor. Then it calls set with the object that the
+// constructor returned, unless set is nil. Then it opens the actor for the connection
+// that owns it. The open carries the states as set leaves them. If a state exceeds a
+// bound, Spawn destroys the actor and returns an error that names the field.
 //
-// Make calls to clients after Spawn. A call to a client in the constructor or in set, or an OpenTo there, opens the actor earlier and without its
-// states, which then arrive in no order with calls.
+// Make calls to clients after Spawn. A call to a client in the constructor or in set, or an OpenTo
+// there, opens the actor earlier and without its states, which then arrive in no order with calls.
 //
-// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The actors of such a connection exist until
-// OnDisconnect has run. A game that spawns for them in a tick, such as a pawn for a controller, must therefore expect this error whenever a player
-// leaves.
+// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The
+// actors of such a connection exist until OnDisconnect has run. A game that spawns for them in a
+// tick, such as a pawn for a controller, must therefore expect this error whenever a player leaves.
 //
-// After OnDisconnect has run, the actors that the connection owns are destroyed, and all that they own in turn. Use [World.SetOwner] in
-// OnDisconnect to keep some. In Unreal only the controller and its pawn are destroyed.
+// After OnDisconnect has run, the actors that the connection owns are destroyed,
+// and all that they own in turn. Use [World.SetOwner] in OnDisconnect to keep
+// some. In Unreal only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, filler(&object, set))
 	return a, object, err
 }
 
-// filler returns the set function of spawn. It stores the object that the constructor made in *object, and passes it to set, which may be nil.
+// filler returns the set function of spawn. It stores the object that the
+// constructor made in *object, and passes it to set, which may be nil.
 func filler[T any](object *T, set func(T)) func(any) {
 	return func(made any) {
 		if *object = made.(T); set != nil {
@@ -188,7 +204,8 @@ func (a *Actor) apply(options []SpawnOption) error {
 	return nil
 }
 
-// show opens the actor for c, unless it is open there, or the client has a dormant copy. It cancels a close that still waits.
+// show opens the actor for c, unless it is open there, or the client has a
+// dormant copy. It cancels a close that still waits.
 func (a *Actor) show(c *Conn) error {
 	a.resume(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
@@ -197,8 +214,10 @@ func (a *Actor) show(c *Conn) error {
 	return a.open(c)
 }
 
-// partFrom closes the actor for its previous connection. If the client has yet to acknowledge the open, the close waits for that ack, and resume can
-// cancel the close until then. Without the wait, an actor that changes owners more than once per round trip would queue ever more opens and closes.
+// partFrom closes the actor for its previous connection. If the client has yet
+// to acknowledge the open, the close waits for that ack, and resume can cancel
+// the close until then. Without the wait, an actor that changes owners more
+// than once per round trip would queue ever more opens and closes.
 func (a *Actor) partFrom(previous *Conn) {
 	o := a.openingOn(previous)
 	if o == nil || !previous.usable() || o.acknowledged() {
@@ -220,8 +239,9 @@ func (a *Actor) resume(c *Conn) {
 	}
 }
 
-// closeParted closes parted openings of the actor. Flush calls it to close those whose clients have acknowledged the open. TearOff calls it with
-// atOnce to close all. A copy of a placed actor then stays without a channel, as those of other previous owners do.
+// closeParted closes parted openings of the actor. Flush calls it to close those whose
+// clients have acknowledged the open. TearOff calls it with atOnce to close all. A copy
+// of a placed actor then stays without a channel, as those of other previous owners do.
 func (a *Actor) closeParted(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
@@ -240,8 +260,9 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns the actor's connection. On the server it is the connection at the end of the chain of owners, or nil if there is none. On a client it
-// is the connection to the server, or nil if the copy is torn off.
+// Conn returns the actor's connection. On the server it is the connection at
+// the end of the chain of owners, or nil if there is none. On a client it is
+// the connection to the server, or nil if the copy is torn off.
 func (a *Actor) Conn() *Conn {
 	if a.torn && !a.world.IsServer() {
 		return nil
@@ -249,7 +270,8 @@ func (a *Actor) Conn() *Conn {
 	return a.conn
 }
 
-// Owned reports whether a client owns the actor: on a client, whether this client does; on the server, whether any client does.
+// Owned reports whether a client owns the actor: on a client, whether this
+// client does; on the server, whether any client does.
 func (a *Actor) Owned() bool {
 	if a.world.IsServer() {
 		return a.conn != nil
@@ -294,13 +316,15 @@ func (a *Actor) parts(yield func(part) bool) {
 	}
 }
 
-// awaitsAcks reports whether OnOpenAcked was called for the actor's class or for that of a component. It may be called before the objects are made.
+// awaitsAcks reports whether OnOpenAcked was called for the actor's class or
+// for that of a component. It may be called before the objects are made.
 func (a *Actor) awaitsAcks() bool {
 	awaits := func(p part) bool { return p.binding != nil && p.binding.onOpenAcked != nil }
 	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
 }
 
-// part returns the object of c, which is the actor's class or that of a component. It returns the zero part for other classes.
+// part returns the object of c, which is the actor's class or that of a
+// component. It returns the zero part for other classes.
 func (a *Actor) part(c *Class) part {
 	switch {
 	case c == a.class:
@@ -327,7 +351,8 @@ func (a *Actor) makeObjects() {
 	}
 }
 
-// bindComponents finds the bindings of the components. It runs before the constructors, because those may call a component's method.
+// bindComponents finds the bindings of the components. It runs before the
+// constructors, because those may call a component's method.
 func (a *Actor) bindComponents() {
 	if len(a.class.components) == 0 {
 		return
@@ -338,7 +363,8 @@ func (a *Actor) bindComponents() {
 	}
 }
 
-// makeReplicas makes the replicas of the states that are bound here. For the first actor of a class it also warns of states that are not bound.
+// makeReplicas makes the replicas of the states that are bound here. For the
+// first actor of a class it also warns of states that are not bound.
 func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return
@@ -353,7 +379,8 @@ func (a *Actor) makeReplicas() {
 	}
 }
 
-// tellUnkept logs a warning about states without a Replicate although their class is bound, because nothing else would show a forgotten Replicate.
+// tellUnkept logs a warning about states without a Replicate although their
+// class is bound, because nothing else would show a forgotten Replicate.
 func (a *Actor) tellUnkept() {
 	var states []string
 	for i, d := range a.class.states {
@@ -382,8 +409,8 @@ func (a *Actor) String() string {
 	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))
 }
 
-// Channel returns the actor's channel on c, or the zero Channel if the actor is not open there. In [Config].OnConnect an AlwaysRelevant actor is
-// not open yet.
+// Channel returns the actor's channel on c, or the zero Channel if the actor is
+// not open there. In [Config].OnConnect an AlwaysRelevant actor is not open yet.
 func (a *Actor) Channel(c *Conn) Channel {
 	if o := a.openingOn(c); o != nil {
 		return Channel{c, o.channel}

@@ -45,8 +45,9 @@ func TestOwnershipIsTold(t *testing.T) {
 	})
 }
 
-// TestLastOwnerKeepsNothing checks that an actor, dormant or not, closes for its previous owner if it was open there only because of that
-// ownership. Before, the previous owner kept its copies and got all changes.
+// TestLastOwnerKeepsNothing checks that an actor, dormant or not, closes for
+// its previous owner if it was open there only because of that ownership.
+// Before, the previous owner kept its copies and got all changes.
 func TestLastOwnerKeepsNothing(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		pawn, bag, asleep, shown := n.spawn(0), n.spawn(0), n.spawn(0), n.spawn(0, AlwaysRelevant())
@@ -70,9 +71,10 @@ func TestLastOwnerKeepsNothing(t *testing.T) {
 	})
 }
 
-// TestOwnersThatTakeTurns gives an actor to another owner at each tick for 40 s, over a round trip of 200 ms. Each owner gets all calls that are
-// made while it is the owner, and none of the others' turns. Before, every turn opened the actor again after the previous close, and the last calls
-// arrived 80 s late.
+// TestOwnersThatTakeTurns gives an actor to another owner at each tick for 40
+// s, over a round trip of 200 ms. Each owner gets all calls that are made while
+// it is the owner, and none of the others' turns. Before, every turn opened the
+// actor again after the previous close, and the last calls arrived 80 s late.
 func TestOwnersThatTakeTurns(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		for i := range 2 {
@@ -115,7 +117,8 @@ func TestOwnersThatTakeTurns(t *testing.T) {
 	})
 }
 
-// TestLastOwnerBeforeItsOpen: what happens to an actor that will close for its previous owner as soon as that has acknowledged the open.
+// TestLastOwnerBeforeItsOpen: what happens to an actor that will close for its
+// previous owner as soon as that has acknowledged the open.
 func TestLastOwnerBeforeItsOpen(t *testing.T) {
 	for name, test := range map[string]struct {
 		do    func(n *network, a *Actor)
@@ -160,8 +163,8 @@ func TestLastOwnerBeforeItsOpen(t *testing.T) {
 	}
 }
 
-// TestOpenAckedBeforeCalls: OnOpenAcked runs before the first call that the client makes on the actor, even if both arrive while OnOpenAcked runs
-// for another actor.
+// TestOpenAckedBeforeCalls: OnOpenAcked runs before the first call that the client
+// makes on the actor, even if both arrive while OnOpenAcked runs for another actor.
 func TestOpenAckedBeforeCalls(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		client := n.clients[0]
@@ -191,7 +194,8 @@ func TestOpenAckedBeforeCalls(t *testing.T) {
 	})
 }
 
-// TestOpenAckedEndsWithItsConnection: once the game has closed a connection, or a function has panicked for it, no more run for it.
+// TestOpenAckedEndsWithItsConnection: once the game has closed a connection, or
+// a function has panicked for it, no more run for it.
 func TestOpenAckedEndsWithItsConnection(t *testing.T) {
 	for name, end := range map[string]func(c *Conn){"Close": func(c *Conn) { c.Close(0, "") }, "a panic": func(*Conn) { panic("in OnOpenAcked") }} {
 		t.Run(name, func(t *testing.T) {
@@ -211,8 +215,8 @@ func TestOpenAckedEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// TestOwnerOfPartOfATick: within each tick, an actor goes to a client and then to another, while neither has acknowledged the open. It waits for
-// the acknowledgement once, not once a tick.
+// TestOwnerOfPartOfATick: within each tick, an actor goes to a client and then to another, while
+// neither has acknowledged the open. It waits for the acknowledgement once, not once a tick.
 func TestOwnerOfPartOfATick(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		for i := range 2 {
@@ -243,8 +247,9 @@ func (n *network) placeDoors() (doors []*Actor) {
 	return doors
 }
 
-// TestTearOffBeforeTheLastOwnersOpen: a placed copy of the previous owner is torn off whether or not its client has acknowledged the open. Before,
-// a copy whose client had not stayed a copy forever.
+// TestTearOffBeforeTheLastOwnersOpen: a placed copy of the previous owner is
+// torn off whether or not its client has acknowledged the open. Before, a copy
+// whose client had not stayed a copy forever.
 func TestTearOffBeforeTheLastOwnersOpen(t *testing.T) {
 	for _, ticks := range []int{0, 5} {
 		inNet(t, 2, Config{}, func(n *network) {
@@ -270,7 +275,8 @@ func (b *Binding[T]) first() (object T) {
 	return object
 }
 
-// TestLastOwnersPlacedCopy: the previous owner's placed copy stays without a channel, and its client knows that it is no longer the owner.
+// TestLastOwnersPlacedCopy: the previous owner's placed copy stays without a
+// channel, and its client knows that it is no longer the owner.
 func TestLastOwnersPlacedCopy(t *testing.T) {
 	inNet(t, 2, Config{}, func(n *network) {
 		doors := n.placeDoors()
@@ -351,7 +357,8 @@ func TestAlwaysRelevantOpensForLateJoiners(t *testing.T) {
 	})
 }
 
-// TestOneConnectionDoesNotFailASpawn: an AlwaysRelevant actor opens for all connections that can have it. If one has no free channel, or a smaller
+// TestOneConnectionDoesNotFailASpawn: an AlwaysRelevant actor opens for all
+// connections that can have it. If one has no free channel, or a smaller
 // message limit, the log says so, once a second, and Spawn returns no error.
 func TestOneConnectionDoesNotFailASpawn(t *testing.T) {
 	for name, bounded := range map[string]bunch.Config{"no channel left": {MaxChannels: 4}, "the limit is Config.Bunch.MaxBunch, 100": {MaxBunch: 100}} {

@@ -15,8 +15,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestTransmitAllocatesNothing: in the steady state a call encodes into pooled memory and its bunch into the machine's. The time is
-// virtual, so that the writer has emptied the queue after each round however busy the processors are.
+// TestTransmitAllocatesNothing: in the steady state a call encodes into pooled
+// memory and its bunch into the machine's. The time is virtual, so that the
+// writer has emptied the queue after each round however busy the processors are.
 func TestTransmitAllocatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, a := joined(t)
@@ -112,8 +113,8 @@ func TestRelevancyAllocatesNothing(t *testing.T) {
 	require.LessOrEqual(t, testkit.Allocs(30, w.step), 0.1)
 }
 
-// TestRequestsAllocateLittle: an answer that is given at once allocates nothing. The asker allocates the question, the function for the answer, and
-// the answer itself.
+// TestRequestsAllocateLittle: an answer that is given at once allocates nothing. The
+// asker allocates the question, the function for the answer, and the answer itself.
 func TestRequestsAllocateLittle(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
 		c, number := n.conns[0], uint64(0)

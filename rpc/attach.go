@@ -22,27 +22,34 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Carrier sends and receives the datagrams of one connection, unreliably and in any order, to and from one peer. [Listen] and [Dial] make
-// carriers from QUIC connections. [World.Attach] and [World.Connect] accept any other, such as a WebTransport session, or a pair in memory like
-// that of bubble_test.go for tests in virtual time. A carrier must encrypt and authenticate datagrams, because nothing above it does. Its methods
-// are called concurrently.
+// A Carrier sends and receives the datagrams of one connection, unreliably and in any order, to
+// and from one peer. [Listen] and [Dial] make carriers from QUIC connections. [World.Attach]
+// and [World.Connect] accept any other, such as a WebTransport session, or a pair in memory
+// like that of bubble_test.go for tests in virtual time. A carrier must encrypt and
+// authenticate datagrams, because nothing above it does. Its methods are called concurrently.
 //
-// A carrier may have two more methods. RemoteAddr() net.Addr returns the peer's address: [Conn.RemoteAddr] returns it, too, and the limits of an
-// address apply to it. SendQueue() int returns how many datagrams the carrier accepts, and sends in order, before SendDatagram blocks. That number
-// must never change. With SendQueue, calls are sent without waking a goroutine.
+// A carrier may have two more methods. RemoteAddr() net.Addr returns the peer's address:
+// [Conn.RemoteAddr] returns it, too, and the limits of an address apply to it. SendQueue() int
+// returns how many datagrams the carrier accepts, and sends in order, before SendDatagram blocks.
+// That number must never change. With SendQueue, calls are sent without waking a goroutine.
 type Carrier interface {
-	// SendDatagram sends p, and does not retain it. It may block; CloseWithError must unblock it. It returns a [*TooLargeError] for a datagram that is
-	// too large for the path; it must accept 1,163 bytes. Any other error ends the connection.
+	// SendDatagram sends p, and does not retain it. It may block; CloseWithError must
+	// unblock it. It returns a [*TooLargeError] for a datagram that is too large for
+	// the path; it must accept 1,163 bytes. Any other error ends the connection.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram returns the next datagram, which the caller may keep. It returns soon after ctx is done. An error ends the connection: a
-	// [*CloseError] with Remote, or an error that wraps one, contains the peer's code and reason; any other error becomes the cause of ConnectionLost.
+	// ReceiveDatagram returns the next datagram, which the caller may keep. It
+	// returns soon after ctx is done. An error ends the connection: a
+	// [*CloseError] with Remote, or an error that wraps one, contains the peer's
+	// code and reason; any other error becomes the cause of ConnectionLost.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// Path returns what the carrier knows about the path now. It is called for every datagram and must not block.
+	// Path returns what the carrier knows about the path now. It is called for
+	// every datagram and must not block.
 	Path() Path
 
-	// CloseWithError closes the connection and sends the peer code, a [Code], and a reason of at most 256 bytes. It is called once, at the end.
+	// CloseWithError closes the connection and sends the peer code, a [Code],
+	// and a reason of at most 256 bytes. It is called once, at the end.
 	CloseWithError(code uint64, reason string) error
 }
 
@@ -53,8 +60,8 @@ type Path struct {
 	MaxDatagram int           // bytes that SendDatagram accepts; at least 1,163, which is assumed while it is unknown
 }
 
-// A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that is too large for the path. The content is sent again in smaller
-// datagrams.
+// A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that
+// is too large for the path. The content is sent again in smaller datagrams.
 type TooLargeError struct {
 	Max int // largest datagram of the path now, in bytes
 }
@@ -107,7 +114,9 @@ type HandshakeStats struct {
 	Open    int    // in their handshake now
 	Begun   uint64 // got a place among the handshakes, including forged first packets below Config.RetryAbove
 	Retries uint64 // had to prove their address first
-	Refused uint64 // refused by a limit: MaxHandshakes, MaxConns, or one of their address; a client that QUIC refuses counts for each packet
+	// Refused by a limit: MaxHandshakes, MaxConns, or one of their address; a
+	// client that QUIC refuses counts for each packet.
+	Refused uint64
 	Evicted uint64 // ended during their handshake, to make room for another
 	Failed  uint64 // had a carrier and did not join, for any reason
 
@@ -118,8 +127,9 @@ type HandshakeStats struct {
 // HandshakeStats returns a snapshot. It is safe for concurrent use.
 func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
-// Attach uses carrier as the server's end of a new connection. It does not wait: the handshake continues in the background and ends in OnConnect,
-// or with Done. From the call on the world owns the carrier, even if Attach returns an error.
+// Attach uses carrier as the server's end of a new connection. It does not wait:
+// the handshake continues in the background and ends in OnConnect, or with Done.
+// From the call on the world owns the carrier, even if Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
 		err := errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
@@ -129,17 +139,20 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	return w.attach(linked{carrier}, true, nil)
 }
 
-// Connect uses carrier as the client's end of a new connection, and returns when the server has welcomed it. The world need not be driven for that.
-// From the call on the world owns the carrier, even if Connect returns an error.
+// Connect uses carrier as the client's end of a new connection, and returns
+// when the server has welcomed it. The world need not be driven for that. From
+// the call on the world owns the carrier, even if Connect returns an error.
 //
-// The first Connect makes the world a client permanently, so the world must have no listener, actors or clients. A client may connect again, to the
-// same server or another, after a connection has ended or while it is open. Each connection has its own actors, for which [Actor.Conn] returns it;
-// they end in the Dispatch that runs its OnDisconnect.
+// The first Connect makes the world a client permanently, so the world must have no
+// listener, actors or clients. A client may connect again, to the same server or another,
+// after a connection has ended or while it is open. Each connection has its own actors,
+// for which [Actor.Conn] returns it; they end in the Dispatch that runs its OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 	return w.connect(ctx, linked{carrier})
 }
 
-// connect attaches a carrier and waits until the server has welcomed the client, the connection has ended, or ctx has ended.
+// connect attaches a carrier and waits until the server has welcomed the
+// client, the connection has ended, or ctx has ended.
 func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {
 	if err := w.lobby.becomeClient(w.actors.alive.Load()); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
@@ -212,7 +225,8 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// evict ends a handshake to make room, even one that is sending its client a refusal. It does nothing if c is nil.
+// evict ends a handshake to make room, even one that is sending its client a
+// refusal. It does nothing if c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
@@ -224,7 +238,8 @@ func (w *World) evict(c *Conn) {
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 
-// start starts the link and the handshake. It returns why the world was closed, or nil if it was not.
+// start starts the link and the handshake. It returns why the world was closed,
+// or nil if it was not.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
 	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
@@ -239,7 +254,8 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	})
 }
 
-// onWake is called by the link when something has arrived for the world or the handshake. It may run on a goroutine for which finish waits.
+// onWake is called by the link when something has arrived for the world or the
+// handshake. It may run on a goroutine for which finish waits.
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
 		c.handshakeWake.Ring()
@@ -249,7 +265,8 @@ func (c *Conn) onWake() {
 	c.call()
 }
 
-// joinWorld hands a connection that has joined to the world. It returns false if the connection has ended or was evicted in between.
+// joinWorld hands a connection that has joined to the world. It returns false
+// if the connection has ended or was evicted in between.
 func (c *Conn) joinWorld() (in bool) {
 	c.replace()
 	if !c.world.lobby.join(c) {
@@ -262,8 +279,8 @@ func (c *Conn) joinWorld() (in bool) {
 	return true
 }
 
-// finish ends the connection after the link has ended. The link calls it once, on a new goroutine, because finish waits for goroutines that use the
-// link, such as the sealed carrier's.
+// finish ends the connection after the link has ended. The link calls it once, on a new
+// goroutine, because finish waits for goroutines that use the link, such as the sealed carrier's.
 func (c *Conn) finish() {
 	w := c.world
 	w.lobby.noteEnd(c)
@@ -287,8 +304,8 @@ func (c *Conn) finish() {
 	close(c.gone)
 }
 
-// replace ends connections of the same identity that exceed Config.MaxConnsPerIdentity with c. It waits for their end, so that the world learns of
-// it before it learns of c.
+// replace ends connections of the same identity that exceed Config.MaxConnsPerIdentity
+// with c. It waits for their end, so that the world learns of it before it learns of c.
 func (c *Conn) replace() {
 	old, refused := c.world.lobby.claim(c)
 	if refused != nil { // by RefuseLoginElsewhere, although welcome has checked it before
@@ -331,14 +348,16 @@ func (w *World) admit(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
 }
 
-// greeting is the time in which a connection joins: OnConnect runs, and then the AlwaysRelevant actors open for it. Because of this order, actors
-// that OnConnect gives to the connection open as its own. UE: nothing replicates to a connection before PostLogin has returned.
+// greeting is the time in which a connection joins: OnConnect runs, and then the AlwaysRelevant
+// actors open for it. Because of this order, actors that OnConnect gives to the connection open
+// as its own. UE: nothing replicates to a connection before PostLogin has returned.
 type greeting struct {
 	conn   *Conn           // nil = no connection is joining
 	closed map[*Actor]bool // actors for which CloseTo(conn) was called, and which do not open
 }
 
-// show opens an AlwaysRelevant actor for the connection that joins, if any: in its turn, or earlier because OnConnect calls a Multicast of it.
+// show opens an AlwaysRelevant actor for the connection that joins, if any: in
+// its turn, or earlier because OnConnect calls a Multicast of it.
 func (g *greeting) show(a *Actor) {
 	if g.conn != nil && a.seats.always != (roster.Seat{}) && !g.closed[a] {
 		_ = a.world.openAlways(a, g.conn)
@@ -356,7 +375,8 @@ func (g *greeting) close(a *Actor, c *Conn) {
 	g.closed[a] = true
 }
 
-// openOwned opens, as tasks, the actors that Config.Login has given to a connection that has now joined.
+// openOwned opens, as tasks, the actors that Config.Login has given to a
+// connection that has now joined.
 func (w *World) openOwned(c *Conn) {
 	for a := range c.shown.owned.all {
 		for _, heir := range a.withOwned(nil) {
@@ -382,7 +402,8 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	return err
 }
 
-// expel removes a connection that has ended from the world. Its OnDisconnect hooks run, and its actors end, as tasks.
+// expel removes a connection that has ended from the world. Its OnDisconnect
+// hooks run, and its actors end, as tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	if c.watched != nil {
@@ -420,7 +441,8 @@ func (w *World) expel(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 }
 
-// endActor ends what a connection that has ended has on a channel: on a client the copy, on a server the opening.
+// endActor ends what a connection that has ended has on a channel: on a client
+// the copy, on a server the opening.
 func (c *Conn) endActor(channel uint64) {
 	a := c.channels[channel]
 	if a == nil { // the game has ended the actor in between
@@ -436,7 +458,8 @@ func (c *Conn) endActor(channel uint64) {
 	}
 }
 
-// endDetached ends a copy without a channel on a client whose connection has ended. A torn-off copy is the client's own and stays.
+// endDetached ends a copy without a channel on a client whose connection has
+// ended. A torn-off copy is the client's own and stays.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.torn {
 		a.states.unfile(c)

@@ -32,7 +32,8 @@ func (n *network) dialAgain(w *testWorld) (end *Conn, copied *Actor) {
 	return end, copied
 }
 
-// TestClientConnectsAgain: after a connection has ended, before the world has heard of its end, and beside another one.
+// TestClientConnectsAgain: after a connection has ended, before the world has
+// heard of its end, and beside another one.
 func TestClientConnectsAgain(t *testing.T) {
 	inNet(t, 0, Config{}, func(n *network) {
 		w := newTestWorld(t, Config{})
@@ -66,8 +67,9 @@ func TestClientConnectsAgain(t *testing.T) {
 	})
 }
 
-// TestEndComesBeforeTheNextConnection: if a client connects again before its world knows of the end of the old connection, OnDisconnect still runs
-// first, so that actors that are placed for the new connection do not belong to the old one.
+// TestEndComesBeforeTheNextConnection: if a client connects again before its world
+// knows of the end of the old connection, OnDisconnect still runs first, so that
+// actors that are placed for the new connection do not belong to the old one.
 func TestEndComesBeforeTheNextConnection(t *testing.T) {
 	inNet(t, 0, Config{}, func(n *network) {
 		_, _, err := Place(n.server.binding, "gate", nil, AlwaysRelevant())
@@ -98,8 +100,8 @@ func TestEndComesBeforeTheNextConnection(t *testing.T) {
 	})
 }
 
-// TestEndComesBeforeTheNextOfAnIdentity: on a server, too, OnDisconnect runs first if a player leaves and returns within a tick, or joins and
-// leaves within one.
+// TestEndComesBeforeTheNextOfAnIdentity: on a server, too, OnDisconnect runs first
+// if a player leaves and returns within a tick, or joins and leaves within one.
 func TestEndComesBeforeTheNextOfAnIdentity(t *testing.T) {
 	var heard []string
 	config := Config{
@@ -129,7 +131,8 @@ func TestEndComesBeforeTheNextOfAnIdentity(t *testing.T) {
 	})
 }
 
-// TestCloseWaitsForWhatIsAttached: a connection that began before Close has ended when that returns.
+// TestCloseWaitsForWhatIsAttached: a connection that began before Close has
+// ended when that returns.
 func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := NewWorld(Config{})
@@ -153,7 +156,8 @@ func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 	})
 }
 
-// TestCloseWithoutTime: Close with a ctx that has ended still closes the connections, and returns an error that they are still closing.
+// TestCloseWithoutTime: Close with a ctx that has ended still closes the
+// connections, and returns an error that they are still closing.
 func TestCloseWithoutTime(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		ctx, cancel := context.WithCancel(context.Background())

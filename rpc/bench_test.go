@@ -34,7 +34,8 @@ func (c silentCarrier) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// joined returns a server's world with a connection that has joined though nobody is there, and an actor open for it.
+// joined returns a server's world with a connection that has joined though
+// nobody is there, and an actor open for it.
 func joined(t testing.TB) (*testWorld, *Actor) {
 	w := newTestWorld(t, Config{MaxConnsPerAddress: -1, MaxConns: 6000, ReceiveLimit: 256 << 10, ReceiveBudget: 1<<31 - 1,
 		HelloTimeout: time.Hour, IdleTimeout: time.Hour}) // no time of a busy machine's ends the connection
@@ -202,7 +203,8 @@ func BenchmarkDispatch(b *testing.B) {
 
 var _ Carrier = silentCarrier{}
 
-// BenchmarkWake is a step of Run for one connection that has something, beside others that have nothing.
+// BenchmarkWake is a step of Run for one connection that has something, beside
+// others that have nothing.
 func BenchmarkWake(b *testing.B) {
 	for _, others := range []int{0, 100, 1000, 5000} {
 		b.Run(strconv.Itoa(others), func(b *testing.B) {

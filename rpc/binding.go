@@ -44,10 +44,11 @@ func (b *binding) replicate(object any, into []replica) {
 
 // handler runs the calls of one method. It is an *endpoint without its type parameters.
 type handler interface {
-	// bound reports whether On or OnRequest has set a function. An endpoint that has only a Check runs nothing.
+	// bound reports whether On or OnRequest has set a function. An endpoint
+	// that has only a Check runs nothing.
 	bound() bool
-	// remote decodes, validates and checks the argument of a call from the peer, and runs the call. The error is a *validationError, or the error of
-	// decoding.
+	// remote decodes, validates and checks the argument of a call from the peer,
+	// and runs the call. The error is a *validationError, or the error of decoding.
 	remote(object any, call *Call, payload []byte) error
 	// local runs a call that was made in this world.
 	local(object any, call *Call, arg any)
@@ -58,13 +59,15 @@ func (b *binding) handles(m *method) bool {
 	return b != nil && b.handlers[m.id] != nil && b.handlers[m.id].bound()
 }
 
-// Bind binds class in world: ctor makes the object of each actor. Bind panics if the class is bound already, or is added after the first
-// connection. It must be called on the world's goroutine.
+// Bind binds class in world: ctor makes the object of each actor. Bind panics if the class is bound
+// already, or is added after the first connection. It must be called on the world's goroutine.
 //
-// On a client ctor may call [Actor.Owned] and [Actor.Ref]. The states of the open are read into the object right after ctor, before any call. Calls
-// that ctor makes in this world run in the next Dispatch, on that object. Calls that a client's ctor makes to the server are sent as usual; if the
-// actor's close has arrived together with its open, the call returns the error that it would return after the close: [ErrDormant] for an actor that
-// is dormant or was placed, otherwise [ErrClosed].
+// On a client ctor may call [Actor.Owned] and [Actor.Ref]. The states of the open
+// are read into the object right after ctor, before any call. Calls that ctor makes
+// in this world run in the next Dispatch, on that object. Calls that a client's ctor
+// makes to the server are sent as usual; if the actor's close has arrived together
+// with its open, the call returns the error that it would return after the close:
+// [ErrDormant] for an actor that is dormant or was placed, otherwise [ErrClosed].
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
 	case class == nil:
@@ -96,10 +99,11 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 	e.run = fn
 }
 
-// Check makes fn decide, before the handler of h runs, whether the caller may make this call now. h is a *[ServerRPC], or a *[Request] to the
-// server. An error closes the caller's connection with [ValidationFailed], so refuse in the handler what an honest client may ask too late. What
-// the caller saw is a round trip old, and of a different age for each actor: a check of a distance must use the positions of that time, or it
-// closes connections of honest players.
+// Check makes fn decide, before the handler of h runs, whether the caller may make this call
+// now. h is a *[ServerRPC], or a *[Request] to the server. An error closes the caller's
+// connection with [ValidationFailed], so refuse in the handler what an honest client may ask too
+// late. What the caller saw is a round trip old, and of a different age for each actor: a check
+// of a distance must use the positions of that time, or it closes connections of honest players.
 func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, arg A) error) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
@@ -110,7 +114,8 @@ func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, 
 	e.check = fn
 }
 
-// Of returns the object of an actor. ok is false if a is nil, has ended, or is not of the binding's class and world. UE: Cast.
+// Of returns the object of an actor. ok is false if a is nil, has ended, or is
+// not of the binding's class and world. UE: Cast.
 func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	if !a.made() || a.dead {
 		return object, false
@@ -121,7 +126,8 @@ func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	return object, false
 }
 
-// At returns the object of the actor that ref names. ok is false if [World.Actor] returns nil, or Of returns false.
+// At returns the object of the actor that ref names. ok is false if
+// [World.Actor] returns nil, or Of returns false.
 func (b *Binding[T]) At(ref Ref) (object T, ok bool) { return b.Of(b.world.Actor(ref)) }
 
 // listed returns a list that contains all actors that have an object of b, and possibly others.
@@ -132,7 +138,8 @@ func (b *Binding[T]) listed() *actors {
 	return &b.world.actors.all
 }
 
-// All yields the actors of the class that are alive here, with their objects, in the order in which they were spawned, or opened here. As in
+// All yields the actors of the class that are alive here, with their objects,
+// in the order in which they were spawned, or opened here. As in
 // [World.Actors], actors may be added and may end during the iteration.
 func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	return func(yield func(*Actor, T) bool) {
@@ -143,36 +150,44 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	}
 }
 
-// At makes fn return the position of objects of b. Their actors are then open for the connections whose view is nearer than the class's
-// [CullDistance]; [Conn.SetView] sets from where a connection sees. An actor closes, with reason [Relevancy], 5 s after it was last seen. At panics
-// if fn is nil, or b has an At already. UE: GetActorLocation, as AActor::IsNetRelevantFor calls it.
+// At makes fn return the position of objects of b. Their actors are then open for the connections
+// whose view is nearer than the class's [CullDistance]; [Conn.SetView] sets from where a connection
+// sees. An actor closes, with reason [Relevancy], 5 s after it was last seen. At panics if fn is
+// nil, or b has an At already. UE: GetActorLocation, as AActor::IsNetRelevantFor calls it.
 //
-// The order of rules is Unreal's: an actor that was spawned with [AlwaysRelevant] is open for everybody; an actor is relevant to its owner, and to
-// a connection whose view it is; [RelevantAsOwner] and [OnlyRelevantToOwner] come next, and the distance last. The game decides about actors that
-// are attached or hidden: see [Relevant].
+// The order of rules is Unreal's: an actor that was spawned with [AlwaysRelevant] is
+// open for everybody; an actor is relevant to its owner, and to a connection whose
+// view it is; [RelevantAsOwner] and [OnlyRelevantToOwner] come next, and the distance
+// last. The game decides about actors that are attached or hidden: see [Relevant].
 //
-// fn is called on the world's goroutine when an actor is spawned, and then ten times a second for each actor, in Flush, spread over the Flushes. At
-// the same rate Flush surveys the surroundings of each connection. So an actor that comes near opens at most 0.3 s later, the nearest first, at
-// most 1,000 in a Flush. The cost of a tick depends on a part of the actors and on those that are near, not on all pairs: at 30 Hz 10,000 actors
-// that stand still take 0.06 ms, and 100 connections that are near to 200 of them each take 0.3 ms. An actor whose position is not finite has no
-// position. If a client has no free channel for an actor, the log says so, and the server tries again each second.
+// fn is called on the world's goroutine when an actor is spawned, and then ten times a
+// second for each actor, in Flush, spread over the Flushes. At the same rate Flush surveys
+// the surroundings of each connection. So an actor that comes near opens at most 0.3 s
+// later, the nearest first, at most 1,000 in a Flush. The cost of a tick depends on a part
+// of the actors and on those that are near, not on all pairs: at 30 Hz 10,000 actors that
+// stand still take 0.06 ms, and 100 connections that are near to 200 of them each take 0.3
+// ms. An actor whose position is not finite has no position. If a client has no free
+// channel for an actor, the log says so, and the server tries again each second.
 //
-// OpenTo and CloseTo still work: an actor that OpenTo opened stays open until it has been out of sight for 5 s, and one that CloseTo closed opens
-// again if it is near. If the path cannot take all updates, those of distant actors wait longer: see [UpdatePriority].
+// OpenTo and CloseTo still work: an actor that OpenTo opened stays open until it has been
+// out of sight for 5 s, and one that CloseTo closed opens again if it is near. If the path
+// cannot take all updates, those of distant actors wait longer: see [UpdatePriority].
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
 	mustHook("At", u.class, fn == nil, u.at != nil)
 	u.at = func(object any) (x, y, z float32) { return fn(object.(T)) }
 }
 
-// Relevant makes fn decide, instead of the distance, for which connections actors of b are open. The owner, the view and the options of Spawn come
-// first, as for [At]: fn cannot refuse an actor to its owner, nor to a connection whose view it is. An actor closes 5 s after fn last returned
-// true. [Conn.View] returns from where viewer sees. Relevant panics if fn is nil, or b has a Relevant already. UE: an override of
-// AActor::IsNetRelevantFor, after the rules above.
+// Relevant makes fn decide, instead of the distance, for which connections actors of b are open.
+// The owner, the view and the options of Spawn come first, as for [At]: fn cannot refuse an
+// actor to its owner, nor to a connection whose view it is. An actor closes 5 s after fn last
+// returned true. [Conn.View] returns from where viewer sees. Relevant panics if fn is nil, or b
+// has a Relevant already. UE: an override of AActor::IsNetRelevantFor, after the rules above.
 //
-// fn is called on the world's goroutine in Flush, once a second for each pair of an actor and a connection, spread over the Flushes, and at most
-// 20,000 times in one. At 30 Hz, a round for 10,000 actors and 100 connections takes 1.7 s. fn must be fast. With Relevant, an At of b is used only
-// for views.
+// fn is called on the world's goroutine in Flush, once a second for each pair
+// of an actor and a connection, spread over the Flushes, and at most 20,000
+// times in one. At 30 Hz, a round for 10,000 actors and 100 connections takes
+// 1.7 s. fn must be fast. With Relevant, an At of b is used only for views.
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
 	mustHook("Relevant", u.class, fn == nil, u.relevant != nil)
@@ -185,7 +200,8 @@ type checked[A any] interface {
 	declared() *method
 }
 
-// mustHook panics if by, which sets a function of a class, a method or a state, was passed none (missing), or one is set already (bound).
+// mustHook panics if by, which sets a function of a class, a method or a state,
+// was passed none (missing), or one is set already (bound).
 func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	switch {
 	case missing:
@@ -195,8 +211,8 @@ func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	}
 }
 
-// endpoint runs the calls of one method for one binding. The calls run one at a time on the world's goroutine, so all are decoded into the same
-// arg.
+// endpoint runs the calls of one method for one binding. The calls run one at a
+// time on the world's goroutine, so all are decoded into the same arg.
 type endpoint[T, A any] struct {
 	m     *method
 	run   func(T, *Call, A)       // nil = no On or OnRequest
@@ -204,7 +220,8 @@ type endpoint[T, A any] struct {
 	arg   A
 }
 
-// endpointOf returns the endpoint of m in b, which it makes at the first call. It panics if m is of another class.
+// endpointOf returns the endpoint of m in b, which it makes at the first call.
+// It panics if m is of another class.
 func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 	u := b.untyped
 	if m.class != u.class {

@@ -11,8 +11,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// wire is one end of a network in memory: a [rpc.Carrier] that delays datagrams and loses every nth. That is all that the test of a game needs for
-// a network in the virtual time of testing/synctest.
+// wire is one end of a network in memory: a [rpc.Carrier] that delays datagrams
+// and loses every nth. That is all that the test of a game needs for a network
+// in the virtual time of testing/synctest.
 type wire struct {
 	peer    *wire
 	delay   time.Duration
@@ -67,7 +68,8 @@ func (w *wire) CloseWithError(code uint64, reason string) error {
 	return nil
 }
 
-// TestGameInABubble shows how a game tests itself on a bad network in virtual time, with the chat of [Example].
+// TestGameInABubble shows how a game tests itself on a bad network in virtual
+// time, with the chat of [Example].
 func TestGameInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -106,8 +108,8 @@ func TestGameInABubble(t *testing.T) {
 		if got := <-heard; got != "HELLO, " {
 			t.Errorf("heard %q", got)
 		}
-		// Hello, Welcome, Join, the call and its echo: five ways at least, and probes, the first of them after a second, where a
-		// packet that nobody follows is the lost one.
+		// Hello, Welcome, Join, the call and its echo: five ways at least, and probes, the
+		// first of them after a second, where a packet that nobody follows is the lost one.
 		if took := time.Since(began); took < 250*time.Millisecond || took > 5*time.Second {
 			t.Errorf("it took %v of virtual time, not some 50 ms a way", took)
 		}

@@ -10,8 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestWorldKeepsItsReceiveBudget: many peers at once send the smallest calls possible, as fast as they may, to a world that no longer ticks, until
-// it accepts no more. All of them together increase the heap by no more than Config.ReceiveBudget.
+// TestWorldKeepsItsReceiveBudget: many peers at once send the smallest calls
+// possible, as fast as they may, to a world that no longer ticks, until it accepts no
+// more. All of them together increase the heap by no more than Config.ReceiveBudget.
 func TestWorldKeepsItsReceiveBudget(t *testing.T) {
 	peers := testkit.Brief(8, 16)
 	budget := peers << 19 // half of what their limits would add up to

@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestPacketsOfPlay: what a game at 30 Hz sends over sealed packets costs few packets beside its own, over either carrier.
+// TestPacketsOfPlay: what a game at 30 Hz sends over sealed packets costs few
+// packets beside its own, over either carrier.
 func TestPacketsOfPlay(t *testing.T) {
 	down := func(a, _ *Actor) { _ = blink.Call(a, 1) }
 	up := func(_, m *Actor) { _ = title.Call(m, callsign{Name: "it"}) }

@@ -22,9 +22,10 @@ const (
 	maxMethods   = 1 << 14 // of a class: so an id has at most two bytes on the wire
 )
 
-// A Class is the protocol of one kind of actor: its calls with their directions and delivery, and its states. It is declared once, in a package
-// that client and server share, and each side binds behaviour to it with [Bind]. Declare a class and its methods in package variables: once a world
-// uses a class, nothing can be added to it.
+// A Class is the protocol of one kind of actor: its calls with their directions and
+// delivery, and its states. It is declared once, in a package that client and server
+// share, and each side binds behaviour to it with [Bind]. Declare a class and its
+// methods in package variables: once a world uses a class, nothing can be added to it.
 type Class struct {
 	// Written by the declarations, on one goroutine. Read-only once a world uses the class.
 	name     string
@@ -39,7 +40,9 @@ type Class struct {
 	updatePriority float64       // see UpdatePriority
 	cullDistance   float32       // see CullDistance
 
-	actor      *Class   // of a component: the class of the actor, which also has the component's methods and states; else nil
+	// Of a component: the class of the actor, which also has the component's
+	// methods and states; else nil.
+	actor      *Class
 	slot       int      // of a component: its index in actor.components
 	components []*Class // in the order of declaration
 
@@ -49,15 +52,17 @@ type Class struct {
 // A ClassOption is an option of [NewClass].
 type ClassOption func(*Class)
 
-// UpdateRate limits how often a second, in the mean, Flush compares the states of an actor of the class. Without it every Flush does. The rate need
-// not divide the tick rate. UE: NetUpdateFrequency.
+// UpdateRate limits how often a second, in the mean, Flush compares the states
+// of an actor of the class. Without it every Flush does. The rate need not
+// divide the tick rate. UE: NetUpdateFrequency.
 func UpdateRate(perSecond float64) ClassOption {
 	mustBePositive("UpdateRate", perSecond)
 	return func(c *Class) { c.updatePeriod = time.Duration(min(float64(time.Second)/perSecond, 1<<62)) }
 }
 
-// UpdatePriority sets how fast the urgency of an actor of the class grows while its states wait because the path or the rate does not allow all to
-// be sent. The default is 1. If distance decides about the actor, see [At], the priority falls with the distance, from p at the view to a fifth of
+// UpdatePriority sets how fast the urgency of an actor of the class grows while its states wait
+// because the path or the rate does not allow all to be sent. The default is 1. If distance decides
+// about the actor, see [At], the priority falls with the distance, from p at the view to a fifth of
 // it at the cull distance and beyond. UE: NetPriority, which is 3 for pawns, and GetNetPriority.
 func UpdatePriority(p float64) ClassOption {
 	mustBePositive("UpdatePriority", p)
@@ -67,16 +72,17 @@ func UpdatePriority(p float64) ClassOption {
 // defaultCullDistance is Unreal's NetCullDistanceSquared of 225,000,000 cm², in metres.
 const defaultCullDistance = 150
 
-// CullDistance sets the distance within which actors of the class are seen, in the unit of [At]. It belongs to the actor that is seen, not to the
-// viewer, and may differ widely between classes. The default is 150, which is Unreal's 15,000 cm in metres. It panics unless d is above 0. UE:
-// NetCullDistanceSquared.
+// CullDistance sets the distance within which actors of the class are seen, in
+// the unit of [At]. It belongs to the actor that is seen, not to the viewer, and
+// may differ widely between classes. The default is 150, which is Unreal's 15,000
+// cm in metres. It panics unless d is above 0. UE: NetCullDistanceSquared.
 func CullDistance(d float32) ClassOption {
 	mustBePositive("CullDistance", d)
 	return func(c *Class) { c.cullDistance = d }
 }
 
-// NewClass declares a class. Both ends must declare the same classes: the handshake compares them. NewClass panics if the name is not valid or an
-// option is nil.
+// NewClass declares a class. Both ends must declare the same classes: the handshake
+// compares them. NewClass panics if the name is not valid or an option is nil.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
 	c := &Class{name: name, extended: extend.Class{Priority: bunch.Normal}, updatePriority: 1, cullDistance: defaultCullDistance}
@@ -95,14 +101,17 @@ func (c *Class) Name() string { return c.name }
 // String returns the class's name.
 func (c *Class) String() string { return c.name }
 
-// Errors declares the errors with which the class's handlers of requests fail, and returns the class. If a handler returns an error that errors.Is
-// matches with one of them, the asker's error matches that one, too, and has the handler's text. Of any other error only the text is sent.
+// Errors declares the errors with which the class's handlers of requests fail, and returns the
+// class. If a handler returns an error that errors.Is matches with one of them, the asker's error
+// matches that one, too, and has the handler's text. Of any other error only the text is sent.
 //
 //	var Shop = rpc.NewClass("Shop").Errors(ErrSoldOut, ErrPoor)
 //
-// Both ends must declare the same errors in the same order: the Code of a [RequestError] is 1 for the first. The handshake does not compare them,
-// because an error is only its text, which may differ between systems and releases. So append new ones: an end that does not know them gets their
-// texts alone. If a handler's error matches several, the first counts. Call Errors once, in the class's package variable.
+// Both ends must declare the same errors in the same order: the Code of a
+// [RequestError] is 1 for the first. The handshake does not compare them, because an
+// error is only its text, which may differ between systems and releases. So append new
+// ones: an end that does not know them gets their texts alone. If a handler's error
+// matches several, the first counts. Call Errors once, in the class's package variable.
 func (c *Class) Errors(kinds ...error) *Class {
 	c.errors = kinds
 	return c
@@ -121,7 +130,8 @@ func (c *Class) errorOf(code uint32) error {
 	return c.errors[code-1]
 }
 
-// ofExtension reports whether an extension, such as package stream, declared the class instead of the game.
+// ofExtension reports whether an extension, such as package stream, declared
+// the class instead of the game.
 func (c *Class) ofExtension() bool { return c.extended.Declarer != "" }
 
 // add appends a declared method. The order of declaration is the order on the wire.
@@ -148,7 +158,8 @@ func (c *Class) mustBeOpen(what fmt.Stringer) {
 	}
 }
 
-// mustName panics unless name is valid in the shape, where a space, a colon or a line break would end it.
+// mustName panics unless name is valid in the shape, where a space, a colon or
+// a line break would end it.
 func mustName(what, name string) {
 	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
@@ -185,15 +196,18 @@ func shapeOf(classes []*Class) (s shape.Shape) {
 	return s
 }
 
-// NewComponent declares a component that every actor of class has. Use the *Class that it returns for handles, states and [Bind]. Its calls and
-// states are sent on the actor's channel, in order with the actor's own. The component's name is that of class, a dot and name, and must be unique
-// in class. NewComponent panics if class is a component, or a world uses it already. UE: a default subobject that is a replicated UActorComponent;
-// subobjects that are added at run time have no counterpart.
+// NewComponent declares a component that every actor of class has. Use the *Class that
+// it returns for handles, states and [Bind]. Its calls and states are sent on the
+// actor's channel, in order with the actor's own. The component's name is that of
+// class, a dot and name, and must be unique in class. NewComponent panics if class is a
+// component, or a world uses it already. UE: a default subobject that is a replicated
+// UActorComponent; subobjects that are added at run time have no counterpart.
 //
-// Calls name the actor: Buy.Call(actor, offer) runs on the object that the component's constructor made for that actor. Of and All of its binding
-// find the object. OnClose, OnOwner and OnTearOff run for it, too, after the actor's. Either end may leave the component, or the actor's own class,
-// unbound. Components are made with the actor, after its own object and in the order of their declaration, and end with it: none is added or
-// removed by itself.
+// Calls name the actor: Buy.Call(actor, offer) runs on the object that the component's
+// constructor made for that actor. Of and All of its binding find the object. OnClose, OnOwner
+// and OnTearOff run for it, too, after the actor's. Either end may leave the component, or the
+// actor's own class, unbound. Components are made with the actor, after its own object and in
+// the order of their declaration, and end with it: none is added or removed by itself.
 func NewComponent(class *Class, name string) *Class {
 	mustName("component", name)
 	mustDeclare("NewComponent", class)
@@ -252,9 +266,10 @@ func (c *Class) addState(d *declaredState) {
 	root.states = append(root.states, d)
 }
 
-// classTable has the classes that a world knows. The first connection freezes it: then the classes are sorted by name, so that the order of
-// declaration does not matter, and the index of a class is its id on the wire. mu guards all fields until then. Afterwards they do not change, and
-// are read without mu.
+// classTable has the classes that a world knows. The first connection freezes
+// it: then the classes are sorted by name, so that the order of declaration does
+// not matter, and the index of a class is its id on the wire. mu guards all
+// fields until then. Afterwards they do not change, and are read without mu.
 type classTable struct {
 	mu      sync.Mutex
 	classes []*Class
@@ -307,8 +322,8 @@ func (t *classTable) all() []*Class {
 	return t.classes
 }
 
-// id returns the id of a class on the wire. Before the table is frozen it returns the largest id that the class may get, for callers that need only
-// the size of the id.
+// id returns the id of a class on the wire. Before the table is frozen it returns the
+// largest id that the class may get, for callers that need only the size of the id.
 func (t *classTable) id(class *Class) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

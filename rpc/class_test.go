@@ -72,7 +72,8 @@ func TestClassHasAtMostSoManyMethods(t *testing.T) {
 	panics(t, `more than 16384 methods`, func() { Server[int](class, "OneMore", Reliable) })
 }
 
-// TestActorsDoNotTravel: an actor as an argument is refused, which is the first thing that Unreal users try.
+// TestActorsDoNotTravel: an actor as an argument is refused, which is the first
+// thing that Unreal users try.
 func TestActorsDoNotTravel(t *testing.T) {
 	type by struct{ Who *Actor }
 	class := NewClass("Naive")

@@ -12,24 +12,28 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A CloseReason is the reason why an actor's channel closed. The numbers are Unreal's (EChannelCloseReason). Any other number from a server is a
-// violation.
+// A CloseReason is the reason why an actor's channel closed. The numbers are
+// Unreal's (EChannelCloseReason). Any other number from a server is a violation.
 type CloseReason uint8
 
 const (
-	// Destroyed: the server destroyed the actor, and the client's copy ends. UE destroys it and the subobjects that it made.
+	// Destroyed: the server destroyed the actor, and the client's copy ends. UE
+	// destroys it and the subobjects that it made.
 	Destroyed CloseReason = 0
-	// Dormancy: nothing of the actor will change for a while ([Actor.SetDormant]). The client keeps its copy with its last state, which the close
-	// carries; OnClose does not run. UE: the actor stays, its channel closes.
+	// Dormancy: nothing of the actor will change for a while ([Actor.SetDormant]).
+	// The client keeps its copy with its last state, which the close carries;
+	// OnClose does not run. UE: the actor stays, its channel closes.
 	Dormancy CloseReason = 1
-	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its copy ends. A copy that was placed ([Place]) stays without a
-	// channel. UE: the same.
+	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its
+	// copy ends. A copy that was placed ([Place]) stays without a channel. UE: the same.
 	LevelUnloaded CloseReason = 2
-	// Relevancy: the actor is no longer for this client ([Actor.CloseTo]), and the client's copy ends. A copy that was placed stays without a channel.
-	// UE: it spawns again when it is relevant again; actors of a level keep their channel.
+	// Relevancy: the actor is no longer for this client ([Actor.CloseTo]), and the
+	// client's copy ends. A copy that was placed stays without a channel. UE: it
+	// spawns again when it is relevant again; actors of a level keep their channel.
 	Relevancy CloseReason = 3
-	// TearOff: the server no longer controls the client's copy ([Actor.TearOff]). The copy gets the last state with the close, stays, and becomes its
-	// own authority; OnTearOff runs, OnClose does not. UE: bTearOff, TornOff.
+	// TearOff: the server no longer controls the client's copy ([Actor.TearOff]).
+	// The copy gets the last state with the close, stays, and becomes its own
+	// authority; OnTearOff runs, OnClose does not. UE: bTearOff, TornOff.
 	TearOff CloseReason = 4
 	// Disconnected: the connection ended. It is never on the wire.
 	Disconnected CloseReason = 255
@@ -48,19 +52,21 @@ func (r CloseReason) String() string {
 	return fmt.Sprintf("CloseReason(%d)", uint8(r))
 }
 
-// keeps reports whether the client keeps its copy without its channel, whether or not it was placed.
+// keeps reports whether the client keeps its copy without its channel, whether
+// or not it was placed.
 func (r CloseReason) keeps() bool { return r == Dormancy || r == TearOff }
 
-// OnClose makes fn run when an actor of the class has ended here: on the server when it is destroyed, on a client when its copy ends. It runs once
-// for each object, after everything else. The actor is no longer alive then: calls on it fail, and Of and All leave it out. OnClose panics if there
-// is a function already. UE: EndPlay.
+// OnClose makes fn run when an actor of the class has ended here: on the server when
+// it is destroyed, on a client when its copy ends. It runs once for each object,
+// after everything else. The actor is no longer alive then: calls on it fail, and Of
+// and All leave it out. OnClose panics if there is a function already. UE: EndPlay.
 func OnClose[T any](b *Binding[T], fn func(object T, why CloseReason)) {
 	mustHook("OnClose", b.untyped.class, fn == nil, b.untyped.onClose != nil)
 	b.untyped.onClose = func(object any, why CloseReason) { fn(object.(T), why) }
 }
 
-// OnTearOff makes fn run on a client when the server has torn off an actor of the class. From then on the copy is the client's own. OnTearOff
-// panics if there is a function already. UE: TornOff.
+// OnTearOff makes fn run on a client when the server has torn off an actor of the class. From then
+// on the copy is the client's own. OnTearOff panics if there is a function already. UE: TornOff.
 func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnTearOff", b.untyped.class, fn == nil, b.untyped.onTearOff != nil)
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
@@ -88,7 +94,8 @@ func (a *Actor) end(reason CloseReason) {
 	}
 }
 
-// checkAuthority returns an error if by, a method that only a server may call, cannot be called on the actor.
+// checkAuthority returns an error if by, a method that only a server may call,
+// cannot be called on the actor.
 func (a *Actor) checkAuthority(by string) error {
 	switch {
 	case !a.made():
@@ -106,11 +113,13 @@ func (a *Actor) checkAuthority(by string) error {
 	return nil
 }
 
-// TearOff makes the copies of the actor independent of the server: clients get its present state with the last message of its channels, and keep
-// their copies as their own. Calls that were made before are still delivered, except waiting ones of [ForceQueue]. From then on the actor is not
-// open for any client and cannot be opened: on both sides calls run where they are made, except Client RPCs to its owner, which return ErrClosed on
-// the server. Destroy the actor when the server no longer needs it; clients destroy their copies with [World.Destroy]. TearOff is for the server
-// only. UE: TearOff.
+// TearOff makes the copies of the actor independent of the server: clients get its present
+// state with the last message of its channels, and keep their copies as their own. Calls
+// that were made before are still delivered, except waiting ones of [ForceQueue]. From
+// then on the actor is not open for any client and cannot be opened: on both sides calls
+// run where they are made, except Client RPCs to its owner, which return ErrClosed on the
+// server. Destroy the actor when the server no longer needs it; clients destroy their
+// copies with [World.Destroy]. TearOff is for the server only. UE: TearOff.
 func (a *Actor) TearOff() error {
 	if a.made() && a.torn && !a.dead {
 		return nil
@@ -129,19 +138,22 @@ func (a *Actor) TearOff() error {
 	return nil
 }
 
-// TornOff reports whether the actor was torn off. Then each side is the authority of its own. UE: GetTearOff.
+// TornOff reports whether the actor was torn off. Then each side is the
+// authority of its own. UE: GetTearOff.
 func (a *Actor) TornOff() bool { return a.torn }
 
-// CloseTo closes the actor for c, whose copy ends with reason Relevancy. OpenTo, or the first call to c, opens it there again. CloseTo does nothing
-// on a client, or if c has no copy; but in OnConnect of c it prevents an [AlwaysRelevant] actor from opening.
+// CloseTo closes the actor for c, whose copy ends with reason Relevancy. OpenTo, or the
+// first call to c, opens it there again. CloseTo does nothing on a client, or if c has
+// no copy; but in OnConnect of c it prevents an [AlwaysRelevant] actor from opening.
 func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 
-// UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the game that it has unloaded the actor's level. UE:
-// ServerUpdateLevelVisibility.
+// UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the
+// game that it has unloaded the actor's level. UE: ServerUpdateLevelVisibility.
 func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
 
-// closeTo closes the actor for c. If c has only a copy without a channel, of a dormant or placed actor, a reason that parks the copy replaces the
-// reason of its last close, and any other reason dismisses the copy.
+// closeTo closes the actor for c. If c has only a copy without a channel, of a
+// dormant or placed actor, a reason that parks the copy replaces the reason of
+// its last close, and any other reason dismisses the copy.
 func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if !a.made() || !a.world.IsServer() || c == nil || c.world != a.world {
 		return
@@ -193,7 +205,8 @@ func (a *Actor) closeOpening(o *opening, reason CloseReason) {
 	o.conn.world.logs.Closed(o.conn, a, o.channel, reason)
 }
 
-// closeOn sends the close of a channel. If the actor may open again, its next channel will wait for that close. The caller holds the link's lock.
+// closeOn sends the close of a channel. If the actor may open again, its next
+// channel will wait for that close. The caller holds the link's lock.
 func (a *Actor) closeOn(c *Conn, channel uint64, reason CloseReason, payload []byte) error {
 	err := c.machine.Close(channel, payload)
 	if err == nil && reason != Destroyed && reason != TearOff {
@@ -202,11 +215,13 @@ func (a *Actor) closeOn(c *Conn, channel uint64, reason CloseReason, payload []b
 	return err
 }
 
-// maxClosePayload is how many bytes a close may carry: one entry, less the two bytes that hold the payload's length.
+// maxClosePayload is how many bytes a close may carry: one entry, less the two
+// bytes that hold the payload's length.
 const maxClosePayload = bunch.EntryBytes - 2
 
-// lastPayload returns the payload of a close: the reason and, if the client keeps its copy, the fields that it may lack. Fields that are too large
-// for a close are sent at once, in a message before it.
+// lastPayload returns the payload of a close: the reason and, if the client
+// keeps its copy, the fields that it may lack. Fields that are too large for a
+// close are sent at once, in a message before it.
 func (a *Actor) lastPayload(o *opening, reason CloseReason) []byte {
 	payload := []byte{byte(reason)}
 	if reason == TearOff && o.conn.usable() {
@@ -225,7 +240,8 @@ func (a *Actor) lastPayload(o *opening, reason CloseReason) []byte {
 	return payload
 }
 
-// lastItems sends, in messages before the close, all items of lists that the client may lack, including those in flight.
+// lastItems sends, in messages before the close, all items of lists that the
+// client may lack, including those in flight.
 func (a *Actor) lastItems(o *opening) {
 	records := o.conn.shown.state.sent.records
 	for i := range records {
@@ -259,14 +275,16 @@ func (a *Actor) forget(o *opening) {
 	}
 }
 
-// leaving holds the last channel of each actor that was closed for a client and may open again, at least until the client has acknowledged the
-// close. If the actor opens again, channelOn makes its new channel wait for the old one. The caller of its methods holds the link's lock.
+// leaving holds the last channel of each actor that was closed for a client and may open again,
+// at least until the client has acknowledged the close. If the actor opens again, channelOn
+// makes its new channel wait for the old one. The caller of its methods holds the link's lock.
 type leaving struct {
 	channels map[Ref]uint64
 	sweepAt  int // when channels has this many, add removes those that the client has acknowledged
 }
 
-// minLeaving is the least sweepAt after a sweep, because a sweep of a smaller map is not worth its time.
+// minLeaving is the least sweepAt after a sweep, because a sweep of a smaller
+// map is not worth its time.
 const minLeaving = 64
 
 // add records the channel of an actor that was closed.
@@ -288,8 +306,8 @@ func (l *leaving) take(ref Ref) (channel uint64, ok bool) {
 	return channel, ok
 }
 
-// maxDetached is how many copies, dormant, placed or torn off, a client may have without a channel: eight times the channels that a connection may
-// have open.
+// maxDetached is how many copies, dormant, placed or torn off, a client may have
+// without a channel: eight times the channels that a connection may have open.
 const maxDetached = 1 << 18
 
 // takeClose handles, on a client, the close of an actor's channel by the server.
@@ -321,13 +339,14 @@ func readClose(payload []byte) (reason CloseReason, rest []byte) {
 	return CloseReason(payload[0]), payload[1:]
 }
 
-// lastState applies, on a client, the last state of a copy that stays without its channel. It uses the highest message number, because updates that
-// arrive later are older.
+// lastState applies, on a client, the last state of a copy that stays without its channel.
+// It uses the highest message number, because updates that arrive later are older.
 func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
 	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
 }
 
-// closeActor carries out, on a client, the close of an actor's channel: the copy ends, stays without a channel, or is torn off.
+// closeActor carries out, on a client, the close of an actor's channel: the
+// copy ends, stays without a channel, or is torn off.
 func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.setChannel(channel, nil)
 	c.requests.endOf(a, reason)

@@ -39,7 +39,8 @@ func (n *network) forgeClose(a *Actor, payload ...byte) {
 	require.NoError(n.t, c.machine.Close(channel, payload))
 }
 
-// TestHostileServers: what breaks the rules of opens and closes closes the connection, and nothing panics.
+// TestHostileServers: what breaks the rules of opens and closes closes the
+// connection, and nothing panics.
 func TestHostileServers(t *testing.T) {
 	const heroID, cargoID = 0, 1
 	for name, attack := range map[string]func(n *network, a *Actor){
@@ -147,7 +148,8 @@ func TestClientsSendNoLastState(t *testing.T) {
 	})
 }
 
-// TestDismissalsWaitForChannels: a client has more dormant copies than channels. The end of all of them reaches it.
+// TestDismissalsWaitForChannels: a client has more dormant copies than
+// channels. The end of all of them reaches it.
 func TestDismissalsWaitForChannels(t *testing.T) {
 	inNet(t, 1, Config{Bunch: bunch.Config{MaxChannels: 4}}, func(n *network) {
 		var all []*Actor
@@ -191,7 +193,8 @@ func TestDormantActorsCostNothing(t *testing.T) {
 	})
 }
 
-// TestConstructorThatOpensAndCloses: the states of an actor whose constructor opens and closes it are replicated all the same.
+// TestConstructorThatOpensAndCloses: the states of an actor whose constructor
+// opens and closes it are replicated all the same.
 func TestConstructorThatOpensAndCloses(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		n.server.onConstruct = func(a *Actor) {

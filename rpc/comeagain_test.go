@@ -11,8 +11,9 @@ import (
 	"github.com/quivernet/quiver/internal/budget"
 )
 
-// TestHandlersOutliveTheirConnection: handlers count for the identity until they return, even if the asker disconnects. Before, a client that
-// asked, left and returned could run as many handlers again each time.
+// TestHandlersOutliveTheirConnection: handlers count for the identity until
+// they return, even if the asker disconnects. Before, a client that asked, left
+// and returned could run as many handlers again each time.
 func TestHandlersOutliveTheirConnection(t *testing.T) {
 	config := Config{
 		Classes: []*Class{clerk}, MaxRequests: 2,
@@ -24,8 +25,8 @@ func TestHandlersOutliveTheirConnection(t *testing.T) {
 	})
 }
 
-// TestHandlersOutliveTheirNamelessConnection: without an identity handlers count for the address, and all clients of it that have no identity count
-// together.
+// TestHandlersOutliveTheirNamelessConnection: without an identity handlers count
+// for the address, and all clients of it that have no identity count together.
 func TestHandlersOutliveTheirNamelessConnection(t *testing.T) {
 	config := Config{Classes: []*Class{clerk}, MaxRequests: 2}
 	for name, hosts := range map[string][2]string{
@@ -94,8 +95,8 @@ func comesAgain(t *testing.T, config Config, who [2]string, connect func(n *netw
 	})
 }
 
-// TestPartyOfAServer: on a client, jobs that a connection leaves behind count for the server's address, because the identity is the client's own,
-// which other servers know, too.
+// TestPartyOfAServer: on a client, jobs that a connection leaves behind count for the
+// server's address, because the identity is the client's own, which other servers know, too.
 func TestPartyOfAServer(t *testing.T) {
 	config := Config{Authenticate: func(context.Context, []byte) (string, error) { return "ann", nil }}
 	inNet(t, 1, config, func(n *network) {

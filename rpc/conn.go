@@ -25,10 +25,12 @@ import (
 	"github.com/quivernet/quiver/internal/trace"
 )
 
-// A Conn is a connection to one peer. Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
-// [Conn.SetViewPoint] and [Conn.ServerTime], which must be called on the world's goroutine. UE: UNetConnection.
+// A Conn is a connection to one peer. Its methods are safe for concurrent use, except
+// [Conn.Actor], [Conn.View], [Conn.SetView], [Conn.SetViewPoint] and [Conn.ServerTime],
+// which must be called on the world's goroutine. UE: UNetConnection.
 //
-// [Call] has a nil *Conn for a call that was made in this world. On a nil *Conn, String returns "no conn", Identity, RemoteAddr and RTT return zero
+// [Call] has a nil *Conn for a call that was made in this world. On a nil
+// *Conn, String returns "no conn", Identity, RemoteAddr and RTT return zero
 // values, Close does nothing, and SendMessage returns an error.
 type Conn struct {
 	world  *World
@@ -49,13 +51,15 @@ type Conn struct {
 	closing    atomic.Bool                // this side has closed: nothing more is dispatched or sent
 	cause      atomic.Pointer[CloseError] // why this side closed; set by the first caller of stop
 	ended      atomic.Bool                // the link has ended; written under lobby.mu
-	refused    atomic.Bool                // its login was refused and that is logged, so finish does not also log a failed handshake
-	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
-	gone       chan struct{}              // closed when none of its goroutines and sockets is left
-	work       sync.WaitGroup             // the connection's goroutines, which end soon after the link
-	called     atomic.Bool                // it is in World.callers
+	// Its login was refused and that is logged, so finish does not also log a failed handshake.
+	refused atomic.Bool
+	done    chan struct{}  // closed when both carriers have ended; OnDisconnect may not have run yet
+	gone    chan struct{}  // closed when none of its goroutines and sockets is left
+	work    sync.WaitGroup // the connection's goroutines, which end soon after the link
+	called  atomic.Bool    // it is in World.callers
 
-	// Calls. Used only by the world's goroutine, except mail.out (under the link's lock) and the counters of times (atomic). watched is written under
+	// Calls. Used only by the world's goroutine, except mail.out (under the
+	// link's lock) and the counters of times (atomic). watched is written under
 	// World.dos.mu; other goroutines read it under that lock.
 	admitted bool         // it is in World.announced
 	active   bool         // it is in frame.active
@@ -69,7 +73,8 @@ type Conn struct {
 	times    times
 	lateWarn logs.Gate // limits the warnings that messages wait for a turn
 
-	// channels is written by the world's goroutine under mu. The world's goroutine reads it without the lock, other goroutines under it.
+	// channels is written by the world's goroutine under mu. The world's
+	// goroutine reads it without the lock, other goroutines under it.
 	mu       sync.Mutex
 	channels map[uint64]*Actor // actors by channel
 	last     lastActor         // used only by the world's goroutine: see actorOf
@@ -79,8 +84,10 @@ type Conn struct {
 	shown  shown  // server
 
 	// The handshake. Written before joined is set.
-	visit         *visit        // its place among the handshakes, set by enlist; its fields are under lobby.mu
-	replaced      []*Conn       // connections whose OnDisconnect runs before OnConnect of this one: see lobby.claim and endedBefore
+	visit *visit // its place among the handshakes, set by enlist; its fields are under lobby.mu
+	// Connections whose OnDisconnect runs before OnConnect of this one: see
+	// lobby.claim and endedBefore.
+	replaced      []*Conn
 	identity      string        // written under lobby.mu; read without it once loginAsked or joined is set
 	welcomed      chan struct{} // closed when joined
 	handshakeWake bell.Bell     // wakes runHandshake for a message of the handshake
@@ -95,25 +102,32 @@ type Conn struct {
 	rates     statnet.Sampler // for Stats: rates of the last second
 }
 
-// shown holds, on a server, the actors that a client has, and those that it is about to get or to lose.
+// shown holds, on a server, the actors that a client has, and those that it is
+// about to get or to lose.
 type shown struct {
-	owned      actors                 // actors that the connection itself owns; those that they own in turn are not listed
-	openings   map[*Actor]*opening    // actors that are open for the client
-	unacked    []*opening             // the part of openings for which OnOpenAcked runs once the client has acknowledged the open
-	view       view                   // from where the client sees
-	state      stateOutbox            // states of open actors
-	detached   map[*Actor]CloseReason // the client's copies without a channel, dormant or placed, and the reason of their last close; never Destroyed
-	dismissals []dismissal            // copies that must end, and wait for a free channel
-	leaving    leaving                // channels that were closed here and may still be open at the client; under link.Lock
-	openWarn   logs.Gate              // limits the warnings that an actor could not be opened to one a second
+	// Actors that the connection itself owns; those that they own in turn are not listed.
+	owned    actors
+	openings map[*Actor]*opening // actors that are open for the client
+	// The part of openings for which OnOpenAcked runs once the client has acknowledged the open.
+	unacked []*opening
+	view    view        // from where the client sees
+	state   stateOutbox // states of open actors
+	// The client's copies without a channel, dormant or placed, and the reason
+	// of their last close; never Destroyed.
+	detached   map[*Actor]CloseReason
+	dismissals []dismissal // copies that must end, and wait for a free channel
+	// Channels that were closed here and may still be open at the client; under link.Lock.
+	leaving  leaving
+	openWarn logs.Gate // limits the warnings that an actor could not be opened to one a second
 }
 
 func newShown() shown {
 	return shown{openings: make(map[*Actor]*opening), detached: make(map[*Actor]CloseReason), leaving: leaving{channels: make(map[Ref]uint64)}}
 }
 
-// takeAcked removes the acknowledged openings from unacked and returns them. It also removes those that have closed. It keeps an opening that is
-// parted, which closes once it is acknowledged, because that close may be canceled. The caller holds the link's lock.
+// takeAcked removes the acknowledged openings from unacked and returns them. It also
+// removes those that have closed. It keeps an opening that is parted, which closes once it
+// is acknowledged, because that close may be canceled. The caller holds the link's lock.
 func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
 	s.unacked = slices.DeleteFunc(s.unacked, func(o *opening) bool {
 		if !o.closed && !o.parted && machine.Opened(o.channel) {
@@ -162,7 +176,8 @@ func (s *copies) noteRazed(o opened) *CloseError {
 	return nil
 }
 
-// newMachine returns the machine for the connection's bunches. Until Join it accepts only channel 0, and no more than minReceiveLimit bytes.
+// newMachine returns the machine for the connection's bunches. Until Join it
+// accepts only channel 0, and no more than minReceiveLimit bytes.
 func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	w := c.world
 	config := w.config.Bunch
@@ -183,8 +198,9 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 // World returns the world that the connection belongs to.
 func (c *Conn) World() *World { return c.world }
 
-// Identity returns the identity that the server's Config.Authenticate returned for the client's token. It is empty until the connection has joined.
-// On a server it is already known in Config.Login.
+// Identity returns the identity that the server's Config.Authenticate returned
+// for the client's token. It is empty until the connection has joined. On a
+// server it is already known in Config.Login.
 func (c *Conn) Identity() string {
 	if c == nil || !c.joined.Load() && !c.loginAsked.Load() {
 		return ""
@@ -192,8 +208,9 @@ func (c *Conn) Identity() string {
 	return c.identity
 }
 
-// party identifies the peer across connections: for its budget of jobs that outlive a connection, and for transfers that another of its connections
-// may take over. Without an identity the party is the peer's address. So it is on a client, which knows only its own identity.
+// party identifies the peer across connections: for its budget of jobs that outlive a connection,
+// and for transfers that another of its connections may take over. Without an identity the party
+// is the peer's address. So it is on a client, which knows only its own identity.
 func (c *Conn) party() budget.Party {
 	if identity := c.Identity(); c.server && identity != "" {
 		return budget.Party{Identity: identity}
@@ -227,20 +244,24 @@ func (c *Conn) counts() bunch.Stats {
 	return c.machine.Stats()
 }
 
-// Sealed reports whether everything that this end sends is now sent in sealed packets instead of QUIC's datagrams: see [Config].Sealed. If it is not,
-// [SealedStats] shows why. Sealed packets begin a round trip after Dial at the earliest. The other end may begin a moment later.
+// Sealed reports whether everything that this end sends is now sent in sealed packets instead of
+// QUIC's datagrams: see [Config].Sealed. If it is not, [SealedStats] shows why. Sealed packets
+// begin a round trip after Dial at the earliest. The other end may begin a moment later.
 func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
-// Done returns a channel that is closed when the connection has ended. Goroutines and the socket may still exist then: see [Conn.Wait].
+// Done returns a channel that is closed when the connection has ended.
+// Goroutines and the socket may still exist then: see [Conn.Wait].
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Wait waits until all goroutines of the connection have ended and, if the connection was made by Dial, its socket is closed. The socket stays open
-// for up to a second after Done, to repeat a close that was lost. If ctx ends first, Wait returns its cause. Wait does not return while a call of
-// Config.Authenticate ignores its context.
+// Wait waits until all goroutines of the connection have ended and, if the connection
+// was made by Dial, its socket is closed. The socket stays open for up to a second
+// after Done, to repeat a close that was lost. If ctx ends first, Wait returns its
+// cause. Wait does not return while a call of Config.Authenticate ignores its context.
 func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.gone) }
 
-// Err returns why the connection ended, as a *CloseError. It returns nil until Done is closed. So for a while after Close it still returns nil,
-// although a client's calls already fail with ErrClosed, and a server's are counted in Drops.Gone.
+// Err returns why the connection ended, as a *CloseError. It returns nil until Done
+// is closed. So for a while after Close it still returns nil, although a client's
+// calls already fail with ErrClosed, and a server's are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	if !bell.Closed(c.done) {
 		return nil
@@ -260,8 +281,8 @@ func (c *Conn) closeError() *CloseError {
 	return e
 }
 
-// unheard returns e, of a connection that has timed out. If unsent is not nil, it is the reason why this machine cannot send packets, and unheard
-// adds it to e.
+// unheard returns e, of a connection that has timed out. If unsent is not nil, it
+// is the reason why this machine cannot send packets, and unheard adds it to e.
 func unheard(e CloseError, unsent error) *CloseError {
 	if unsent != nil {
 		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
@@ -270,11 +291,12 @@ func unheard(e CloseError, unsent error) *CloseError {
 	return &e
 }
 
-// Close closes the connection after everything that was sent reliably has been delivered, or after a second at most. Close does not wait for that;
-// Done is closed at the end.
+// Close closes the connection after everything that was sent reliably has been delivered,
+// or after a second at most. Close does not wait for that; Done is closed at the end.
 //
-// The peer receives code and reason. The code is one of the game's own, 1,024 or more, or a [Code] that fits. The reason is cut to 256 bytes. A close
-// that is lost is repeated for some round trips while the peer sends packets. A peer that misses all of these closes times out.
+// The peer receives code and reason. The code is one of the game's own, 1,024 or more, or a
+// [Code] that fits. The reason is cut to 256 bytes. A close that is lost is repeated for some
+// round trips while the peer sends packets. A peer that misses all of these closes times out.
 func (c *Conn) Close(code Code, reason string) {
 	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
@@ -285,7 +307,8 @@ func (c *Conn) Close(code Code, reason string) {
 	c.link.Close(uint64(code), reason)
 }
 
-// abort ends the connection at once, without delivering what was sent, because the peer or this side broke a rule.
+// abort ends the connection at once, without delivering what was sent, because
+// the peer or this side broke a rule.
 func (c *Conn) abort(cause *CloseError) {
 	if c.stop(cause) {
 		c.link.Abort(uint64(cause.Code), cause.Reason)
@@ -303,15 +326,18 @@ func (c *Conn) stop(cause *CloseError) bool {
 	return true
 }
 
-// usable reports whether the connection has joined and is neither closed nor ended, so that messages may be sent.
+// usable reports whether the connection has joined and is neither closed nor
+// ended, so that messages may be sent.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 
-// mayJoin reports whether Config.Login has been called for a client that has not joined but still may. Such a client may own actors already.
+// mayJoin reports whether Config.Login has been called for a client that has
+// not joined but still may. Such a client may own actors already.
 func (c *Conn) mayJoin() bool {
 	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
 
-// String returns the connection's number, identity and remote address. The number is unique only within its world.
+// String returns the connection's number, identity and remote address. The
+// number is unique only within its world.
 func (c *Conn) String() string {
 	if c == nil {
 		return "no conn"
@@ -326,8 +352,8 @@ func (c *Conn) String() string {
 	return name
 }
 
-// LogValue implements slog.LogValuer. On a client it adds the local address: each world numbers its connections from 1, so all clients of one
-// program have a connection 1.
+// LogValue implements slog.LogValuer. On a client it adds the local address: each world
+// numbers its connections from 1, so all clients of one program have a connection 1.
 func (c *Conn) LogValue() slog.Value {
 	if c == nil {
 		return slog.StringValue(c.String())
@@ -346,8 +372,9 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// setPriority gives a channel that the server has opened the priority of its class, at this end, too. It ignores the error of a channel that is
-// closed already, because the close may arrive together with the open.
+// setPriority gives a channel that the server has opened the priority of its
+// class, at this end, too. It ignores the error of a channel that is closed
+// already, because the close may arrive together with the open.
 func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -360,8 +387,9 @@ type lastActor struct {
 	actor   *Actor // nil = none
 }
 
-// actorOf returns the actor of a channel, or nil. It caches the last result, because most messages are for the actor of the message before, and a
-// look-up in the map would miss the processor's cache.
+// actorOf returns the actor of a channel, or nil. It caches the last result,
+// because most messages are for the actor of the message before, and a look-up
+// in the map would miss the processor's cache.
 func (c *Conn) actorOf(channel uint64) *Actor {
 	if c.last.actor == nil || c.last.channel != channel {
 		c.last = lastActor{channel, c.channels[channel]}
@@ -381,8 +409,8 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
-// raiseReceiveLimit raises the limit on bytes of reliable messages that wait here, if Config.ReceiveBudget allows. It is called when the present
-// limit stops the peer.
+// raiseReceiveLimit raises the limit on bytes of reliable messages that wait here, if
+// Config.ReceiveBudget allows. It is called when the present limit stops the peer.
 func (c *Conn) raiseReceiveLimit() {
 	held := int(c.reserved.Load())
 	if limit := c.world.lobby.memory.Grow(held, c.world.config.ReceiveLimit); limit > held {
@@ -391,8 +419,8 @@ func (c *Conn) raiseReceiveLimit() {
 	}
 }
 
-// tellLimit sets the machine's limit to reserved. It loads reserved under the link's lock, so that of two concurrent calls the later one does not
-// set an older value.
+// tellLimit sets the machine's limit to reserved. It loads reserved under the link's
+// lock, so that of two concurrent calls the later one does not set an older value.
 func (c *Conn) tellLimit() {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -412,8 +440,9 @@ func (c *Conn) unsettled() bool {
 	return c.times.ask.NeedsDriving() || c.mail.in.Open() > 0
 }
 
-// call makes the next Dispatch look at the connection, and wakes the world. It does nothing before Join, because a world that nobody drives for a
-// while must not keep connections that never join; admit calls it again. It is safe for concurrent use.
+// call makes the next Dispatch look at the connection, and wakes the world. It does
+// nothing before Join, because a world that nobody drives for a while must not keep
+// connections that never join; admit calls it again. It is safe for concurrent use.
 func (c *Conn) call() {
 	if !c.joined.Load() {
 		return
@@ -422,8 +451,9 @@ func (c *Conn) call() {
 	c.world.drive.Signal()
 }
 
-// expectDispatch makes a server log a warning if a client waits for a Dispatch and none runs for undrivenTime, because neither end would notice
-// otherwise. It is called before whatever wakes the world for that Dispatch.
+// expectDispatch makes a server log a warning if a client waits for a Dispatch
+// and none runs for undrivenTime, because neither end would notice otherwise.
+// It is called before whatever wakes the world for that Dispatch.
 func (c *Conn) expectDispatch() {
 	if w := c.world; c.server { // the timer refers to the world only, so it does not keep a connection that has ended in memory
 		w.lobby.expectDispatch(func() {
@@ -433,13 +463,15 @@ func (c *Conn) expectDispatch() {
 	}
 }
 
-// A Channel is an actor's channel on one connection. The zero Channel is closed. Its methods are safe for concurrent use.
+// A Channel is an actor's channel on one connection. The zero Channel is
+// closed. Its methods are safe for concurrent use.
 type Channel struct {
 	conn   *Conn
 	number uint64
 }
 
-// ask calls fn with the machine of the channel's connection, under the link's lock. It does nothing for the zero Channel.
+// ask calls fn with the machine of the channel's connection, under the link's
+// lock. It does nothing for the zero Channel.
 func (ch Channel) ask(fn func(machine *bunch.Conn)) {
 	if ch.conn != nil {
 		ch.conn.link.Lock()
@@ -454,21 +486,23 @@ func (ch Channel) Open() (open bool) {
 	return open
 }
 
-// Reliable returns how many entries of the channel's reliable buffer are used, and how many the buffer has. The last entry is reserved for the close.
-// UE: NumOutRec, RELIABLE_BUFFER.
+// Reliable returns how many entries of the channel's reliable buffer are used, and how many
+// the buffer has. The last entry is reserved for the close. UE: NumOutRec, RELIABLE_BUFFER.
 func (ch Channel) Reliable() (out, slots int) {
 	ch.ask(func(machine *bunch.Conn) { out, slots = machine.Reliable(ch.number) })
 	return out, slots
 }
 
-// QueueTime estimates how long it will take, at the present delivery rate, to send the bytes that wait on this channel and on all others of the same
-// or a higher priority. It returns 0 while the rate is unknown.
+// QueueTime estimates how long it will take, at the present delivery rate, to
+// send the bytes that wait on this channel and on all others of the same or a
+// higher priority. It returns 0 while the rate is unknown.
 func (ch Channel) QueueTime() (queued time.Duration) {
 	ch.ask(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })
 	return queued
 }
 
-// Gate returns what holds back the channel's calls now. If there are several causes, it returns the first in this list:
+// Gate returns what holds back the channel's calls now. If there are several
+// causes, it returns the first in this list:
 //
 //	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
 //	earlier channel  the actor was closed for the client and opens again: the client has yet to acknowledge that close
@@ -482,7 +516,8 @@ func (ch Channel) Gate() (gate string) {
 	return gate
 }
 
-// Watch makes Run tick once, as soon as fewer than out entries of the reliable buffer are used and QueueTime is at most queued.
+// Watch makes Run tick once, as soon as fewer than out entries of the reliable
+// buffer are used and QueueTime is at most queued.
 func (ch Channel) Watch(out int, queued time.Duration) {
 	ch.ask(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
 }

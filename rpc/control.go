@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// After Join, channel 0 carries the framework's own messages, those of the game (Conn.SendMessage), and requests for the server's time
-// (Conn.ServerTime).
+// After Join, channel 0 carries the framework's own messages, those of the game
+// (Conn.SendMessage), and requests for the server's time (Conn.ServerTime).
 
 // control handles a message on channel 0 after Join.
 func (c *Conn) control(payload []byte) *CloseError {
@@ -42,8 +42,8 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
-// sendAtOnce sends a message of the handshake or about carriers on channel 0, without waiting for Flush. If that fails, it ends the
-// connection.
+// sendAtOnce sends a message of the handshake or about carriers on channel 0,
+// without waiting for Flush. If that fails, it ends the connection.
 func (c *Conn) sendAtOnce(message []byte) {
 	c.link.Lock()
 	err := c.machine.Send(0, bunch.Reliable, message)
@@ -61,7 +61,8 @@ func (c *Conn) sendControl(message []byte) {
 	_ = c.machine.Send(0, bunch.Reliable, message) // it fails only if the connection fails
 }
 
-// controlReserve is how many entries of the control channel's reliable buffer SendMessage leaves free for the framework's messages.
+// controlReserve is how many entries of the control channel's reliable buffer
+// SendMessage leaves free for the framework's messages.
 const controlReserve = 16
 
 // mail limits the messages of the game on a connection's control channel.
@@ -71,13 +72,16 @@ type mail struct {
 	limit budget.Bucket // of Config.MessageRate
 }
 
-// SendMessage sends a message of the game to the other side's Config.OnMessage, reliably and in order with the connection's other messages. It
-// needs no actor, and may be called from OnConnect on, and on a client from Dial on. id is chosen by the game. payload has at most 4,096 bytes and
-// is copied.
+// SendMessage sends a message of the game to the other side's Config.OnMessage,
+// reliably and in order with the connection's other messages. It needs no
+// actor, and may be called from OnConnect on, and on a client from Dial on. id
+// is chosen by the game. payload has at most 4,096 bytes and is copied.
 //
-// SendMessage is meant for a game framework, not for play: the other side runs Config.MessageRate messages a second, and at most 16, or 11 of the
-// largest, may wait for that. If more do, SendMessage sends nothing and returns an error that wraps [ErrBacklogFull]. If the connection has begun
-// to close, it returns [ErrClosed], even before OnDisconnect has run. It is safe for concurrent use. UE: NMT_GameSpecific.
+// SendMessage is meant for a game framework, not for play: the other side runs
+// Config.MessageRate messages a second, and at most 16, or 11 of the largest, may wait
+// for that. If more do, SendMessage sends nothing and returns an error that wraps
+// [ErrBacklogFull]. If the connection has begun to close, it returns [ErrClosed], even
+// before OnDisconnect has run. It is safe for concurrent use. UE: NMT_GameSpecific.
 func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	switch {
 	case c == nil:
@@ -103,8 +107,8 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	return nil
 }
 
-// onMessage passes a message of the peer to Config.OnMessage. If that returns an error, a server closes the connection, and a client drops the
-// message.
+// onMessage passes a message of the peer to Config.OnMessage. If that returns
+// an error, a server closes the connection, and a client drops the message.
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
 	switch {
@@ -126,7 +130,8 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 	return nil
 }
 
-// onTaken is called when the peer reports that it has run some of our messages, after which as many more may be sent.
+// onTaken is called when the peer reports that it has run some of our messages,
+// after which as many more may be sent.
 func (c *Conn) onTaken(t control.Taken) *CloseError {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -143,7 +148,8 @@ func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 	}
 }
 
-// tellTaken reports to the peer, at the rate of Config.MessageRate, how many of its messages have run. The peer may then send as many more.
+// tellTaken reports to the peer, at the rate of Config.MessageRate, how many of
+// its messages have run. The peer may then send as many more.
 func (c *Conn) tellTaken() {
 	owed := c.mail.in.Open()
 	if owed == 0 || !c.usable() {
@@ -159,12 +165,13 @@ func (c *Conn) tellTaken() {
 	}
 }
 
-// times estimates the server's game clock on a client, and answers requests for it on the server. It is used only by the world's goroutine, except
-// for the counters, which Stats reads.
+// times estimates the server's game clock on a client, and answers requests for it on the
+// server. It is used only by the world's goroutine, except for the counters, which Stats reads.
 type times struct {
 	ask            clock.Questions // client: the requests, and what the answers have shown
 	steps, refused atomic.Uint64   // client: for Stats
-	question       time.Time       // server: when the request that waits for Flush arrived, in real time; zero = none waits
+	// Server: when the request that waits for Flush arrived, in real time; zero = none waits.
+	question time.Time
 }
 
 // take handles the server's answer.
@@ -175,16 +182,19 @@ func (t *times) take(answer control.Time, arrived time.Time) {
 	t.steps.Store(t.ask.Steps())
 }
 
-// ServerTime returns t, the time of the server's game clock when this world's clock shows now. t is off by at most bound, even if the paths to
-// the server and back differ in length. ok is false while the client has no answer from the server. On a server, t is now. ServerTime must be
-// called on the world's goroutine, with a now near the time of the last Dispatch.
+// ServerTime returns t, the time of the server's game clock when this world's clock shows now.
+// t is off by at most bound, even if the paths to the server and back differ in length. ok is
+// false while the client has no answer from the server. On a server, t is now. ServerTime must
+// be called on the world's goroutine, with a now near the time of the last Dispatch.
 //
-// The client asks the server for its time from the first call of ServerTime on. So call it early, in OnConnect: the first answer takes a round
-// trip, and a good one takes a second. After that the client asks once a second, but only while other messages are exchanged. bound is about half
+// The client asks the server for its time from the first call of ServerTime on. So call it early,
+// in OnConnect: the first answer takes a round trip, and a good one takes a second. After that
+// the client asks once a second, but only while other messages are exchanged. bound is about half
 // of the shortest round trip, and grows by 0.5 ms a second while the client does not ask.
 //
-// t never decreases as now increases, except at a step, which [Stats].ServerTime counts: the server's clock was set, or stood still. The client
-// accepts a step of more than a round trip after three answers that agree, and a smaller one after some seconds. A server whose clock is
+// t never decreases as now increases, except at a step, which [Stats].ServerTime counts: the
+// server's clock was set, or stood still. The client accepts a step of more than a round trip
+// after three answers that agree, and a smaller one after some seconds. A server whose clock is
 // outside the years 1823 to 2116 does not answer. UE: AGameState::GetServerWorldTimeSeconds.
 func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
 	if c.server {
@@ -196,8 +206,8 @@ func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok b
 	return c.times.ask.At(c.world.frame.beat.Of(now))
 }
 
-// exchangeTimes sends requests for the time and answers to them. It runs at the end of a Flush, because the simulation before it takes time, which
-// would make the answer less exact.
+// exchangeTimes sends requests for the time and answers to them. It runs at the end of a
+// Flush, because the simulation before it takes time, which would make the answer less exact.
 func (w *World) exchangeTimes() {
 	for _, c := range w.frame.attended(w.announced) {
 		switch {
@@ -223,7 +233,8 @@ func (c *Conn) answerTime(moment time.Time) {
 	c.sendControl(control.AppendTime(nil, control.Time{Now: now.UnixNano(), Held: held}))
 }
 
-// onTime handles a request for the time or an answer to one. A client has at most one request outstanding.
+// onTime handles a request for the time or an answer to one. A client has at
+// most one request outstanding.
 func (c *Conn) onTime(message any) *CloseError {
 	t, arrived := &c.times, c.world.frame.beat.Of(c.world.handling.arrived)
 	answer, isAnswer := message.(control.Time)

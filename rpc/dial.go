@@ -38,10 +38,12 @@ type Listener struct {
 	close func() error // calls shutdown once
 }
 
-// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts connections for world. config needs a certificate.
+// Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts
+// connections for world. config needs a certificate.
 //
-// A server that restarts with the same certificate resets the connections of the process before it: their clients notice when they send something,
-// at the latest after KeepAlive, and need not wait for IdleTimeout (RFC 9000, section 10.3).
+// A server that restarts with the same certificate resets the connections of the
+// process before it: their clients notice when they send something, at the latest
+// after KeepAlive, and need not wait for IdleTimeout (RFC 9000, section 10.3).
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -60,7 +62,8 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	return l, nil
 }
 
-// ListenPacket is Listen on a socket of the caller. The caller closes the socket after the listener.
+// ListenPacket is Listen on a socket of the caller. The caller closes the
+// socket after the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
 	if world == nil {
 		return nil, errors.New("rpc: Listen for a nil *World")
@@ -103,8 +106,9 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	return l, nil
 }
 
-// mustProve reports whether a client whose first packet arrived from addr must be sent a Retry. quic-go calls it for every first packet without a
-// valid token. addr may be forged. suspect reports that several clients were begun from there without a proof.
+// mustProve reports whether a client whose first packet arrived from addr must be sent
+// a Retry. quic-go calls it for every first packet without a valid token. addr may be
+// forged. suspect reports that several clients were begun from there without a proof.
 func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
 	if must {
@@ -126,8 +130,9 @@ func (w *World) heldBack(to net.Addr) {
 // visitKey is the key of the visit in the context of a QUIC connection.
 type visitKey struct{}
 
-// onInitial reserves a place among the handshakes for a client. quic-go calls it, as quic.Transport.ConnContext, before it creates any state for
-// the client. An error refuses the client.
+// onInitial reserves a place among the handshakes for a client. quic-go calls
+// it, as quic.Transport.ConnContext, before it creates any state for the
+// client. An error refuses the client.
 func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 	v, out, none := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
 	w.evict(out)
@@ -142,12 +147,15 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 // Addr returns the address of the listener's socket.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns when they have ended and the socket is closed. It
-// returns at once if there are no connections and none was closed a moment ago, or if their clients have sent nothing for a while; otherwise after
-// about two seconds at most. To close with a code and a reason of the game's, call [World.Close] before.
+// Close stops accepting, closes the listener's connections with HostClosedConnection,
+// and returns when they have ended and the socket is closed. It returns at once if
+// there are no connections and none was closed a moment ago, or if their clients have
+// sent nothing for a while; otherwise after about two seconds at most. To close with
+// a code and a reason of the game's, call [World.Close] before.
 func (l *Listener) Close() error { return l.close() }
 
-// shutdown closes all connections, answers their peers for as long as those may repeat packets, and then closes the socket.
+// shutdown closes all connections, answers their peers for as long as those may
+// repeat packets, and then closes the socket.
 func (l *Listener) shutdown() error {
 	l.cancel()
 	err := l.listener.Close()
@@ -170,8 +178,8 @@ func (l *Listener) shutdown() error {
 	return err
 }
 
-// lingerTime returns how long a connection should still answer packets after its close. It is 0 if the peer has been silent for that long, because
-// then it has nothing to send.
+// lingerTime returns how long a connection should still answer packets after its close.
+// It is 0 if the peer has been silent for that long, because then it has nothing to send.
 func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	linger := quicconn.LingerTime(conn)
 	if c.link.Silence() >= linger {
@@ -198,7 +206,8 @@ func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
 	}
 }
 
-// accept attaches each new connection to the world. It runs on its own goroutine until shutdown closes the QUIC listener.
+// accept attaches each new connection to the world. It runs on its own
+// goroutine until shutdown closes the QUIC listener.
 func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)
@@ -240,22 +249,28 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 	})
 }
 
-// Dial connects world to the server at addr ("host:port"), and returns when the server has welcomed it. The world need not be driven for that. Each
-// Dial makes a new connection, even if one is open: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
+// Dial connects world to the server at addr ("host:port"), and returns when the server has
+// welcomed it. The world need not be driven for that. Each Dial makes a new connection, even
+// if one is open: see [World.Connect]. cert.Pinned makes a config that trusts one certificate.
 //
-// If the host has several addresses, Dial tries at most six of them, alternating between the families with IPv4 first. It starts the next one after
-// a quarter of a second (RFC 8305), or at once if one has failed, while the earlier ones continue. If one refuses, or has a wrong certificate,
-// those that are silent have 2 s more. If none connects, the error is the first one that is more than silence.
+// If the host has several addresses, Dial tries at most six of them, alternating
+// between the families with IPv4 first. It starts the next one after a quarter of a
+// second (RFC 8305), or at once if one has failed, while the earlier ones continue.
+// If one refuses, or has a wrong certificate, those that are silent have 2 s more.
+// If none connects, the error is the first one that is more than silence.
 //
-// If too many other clients are in their handshake with the server, Dial tries again by itself, after pauses of up to a second, for as long as ctx
-// and Config.HandshakeTimeout allow another try. So many players may dial in the same moment. If the server still refuses then, or refuses for
-// another reason, such as Config.MaxConns, or the connection ends before it is welcomed, the error is a [*CloseError], whose Temporary reports
-// whether to try again. Under pressure a server may still take back the place of a client that is joining: the Conn then ends with ServerBusy.
+// If too many other clients are in their handshake with the server, Dial tries again by itself,
+// after pauses of up to a second, for as long as ctx and Config.HandshakeTimeout allow another
+// try. So many players may dial in the same moment. If the server still refuses then, or refuses
+// for another reason, such as Config.MaxConns, or the connection ends before it is welcomed, the
+// error is a [*CloseError], whose Temporary reports whether to try again. Under pressure a server
+// may still take back the place of a client that is joining: the Conn then ends with ServerBusy.
 //
-// If nobody answers, Dial fails after half of Config.HandshakeTimeout for each address, or when ctx ends. The error is then a net.Error whose
-// Timeout is true, and another try may succeed; so it is if this machine has no network at the time. Other errors, such as that of an invalid
-// address, or cert.ErrPinned, are permanent. Dial returns an error only when the socket is closed, which may take a second. After success
-// [Conn.Wait] waits for that.
+// If nobody answers, Dial fails after half of Config.HandshakeTimeout for each address, or
+// when ctx ends. The error is then a net.Error whose Timeout is true, and another try may
+// succeed; so it is if this machine has no network at the time. Other errors, such as that
+// of an invalid address, or cert.ErrPinned, are permanent. Dial returns an error only when
+// the socket is closed, which may take a second. After success [Conn.Wait] waits for that.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	if world == nil {
 		return nil, errorf("rpc: Dial %q for a nil *World", addr)
@@ -277,10 +292,12 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	return c, nil
 }
 
-// DialPacket is Dial from a socket of the caller. The caller closes the socket after [Conn.Wait], or after an error.
+// DialPacket is Dial from a socket of the caller. The caller closes the socket
+// after [Conn.Wait], or after an error.
 //
-// If the socket's receive buffer cannot be enlarged, for instance because the socket has no SetReadBuffer, quic-go says so once by package log,
-// unless the environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
+// If the socket's receive buffer cannot be enlarged, for instance because the
+// socket has no SetReadBuffer, quic-go says so once by package log, unless the
+// environment has QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true.
 func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
 	if world == nil {
 		return nil, errors.New("rpc: DialPacket for a nil *World")
@@ -294,14 +311,17 @@ func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, confi
 	return c, nil
 }
 
-// A client that is refused because of other handshakes tries again after firstTurn, and then after pauses that double up to lastTurn. Each pause is
-// shortened by up to a half at random, which spreads the clients. A server admits some hundred clients a second, and a refusal costs it one packet.
+// A client that is refused because of other handshakes tries again after
+// firstTurn, and then after pauses that double up to lastTurn. Each pause is
+// shortened by up to a half at random, which spreads the clients. A server
+// admits some hundred clients a second, and a refusal costs it one packet.
 const (
 	firstTurn = 100 * time.Millisecond
 	lastTurn  = time.Second
 )
 
-// inTurn calls dial until the server has room for the handshake. It returns the refusal if ctx or the limit would end during the next pause.
+// inTurn calls dial until the server has room for the handshake. It returns the
+// refusal if ctx or the limit would end during the next pause.
 func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
 	until := time.Now().Add(limit)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
@@ -326,7 +346,8 @@ func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)
 	}
 }
 
-// busy reports whether a server has refused a client because of others that are in their handshake, which lasts for moments only.
+// busy reports whether a server has refused a client because of others that are
+// in their handshake, which lasts for moments only.
 func busy(err error) bool {
 	closed, ok := errors.AsType[*CloseError](err)
 	return ok && closed.Remote && closed.Code == ServerBusy
@@ -364,8 +385,9 @@ func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.IdleTimeout, c.KeepAlive, c.HandshakeTimeout)
 }
 
-// share prepares a socket for QUIC and, with Config.Sealed, for sealed packets beside it. Packets that the system refuses to send count as lost,
-// and do not end a connection. guard, if not nil, inspects the packets of QUIC. The caller must call free when it no longer uses the socket.
+// share prepares a socket for QUIC and, with Config.Sealed, for sealed packets beside it. Packets
+// that the system refuses to send count as lost, and do not end a connection. guard, if not nil,
+// inspects the packets of QUIC. The caller must call free when it no longer uses the socket.
 func (w *World) share(socket net.PacketConn, guard sealed.Guard) (conn net.PacketConn, shared *sealed.Socket, free func()) {
 	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed { // quic-go sets the buffers of other sockets itself
 		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {

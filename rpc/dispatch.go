@@ -16,33 +16,41 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Call describes the call that a handler or a check handles, besides the argument. It is valid only until that function returns.
+// A Call describes the call that a handler or a check handles, besides the
+// argument. It is valid only until that function returns.
 type Call struct {
 	Actor *Actor
 	Conn  *Conn     // of the caller; nil if the call was made in this world: see Conn for the methods that nil has
 	Now   time.Time // the time of the Dispatch
 
-	// Arrived is the time at which the call arrived, after the last Dispatch. It is Now for a call that was made in this world, or that has waited for
+	// Arrived is the time at which the call arrived, after the last Dispatch.
+	// It is Now for a call that was made in this world, or that has waited for
 	// actors. It is exact to 16 µs and, like Now, by the game's clock.
 	Arrived time.Time
 
 	question *question // of a request; nil = it is no request
 }
 
-// handling is the call that the world's goroutine is handling. Handlers get pointers into it, so that a call allocates nothing.
+// handling is the call that the world's goroutine is handling. Handlers get
+// pointers into it, so that a call allocates nothing.
 type handling struct {
 	call     Call
-	question question    // of call, if it is a request's
-	arrived  time.Time   // when the message arrived
-	closes   CloseReason // the reason of the message, if it closes a channel; Destroyed if it also opens the channel, see openAndClose
-	spent    bool        // the handler has run and keeps no byte of the message; false for a request, which a goroutine may still answer
+	question question  // of call, if it is a request's
+	arrived  time.Time // when the message arrived
+	// The reason of the message, if it closes a channel; Destroyed if it also
+	// opens the channel, see openAndClose.
+	closes CloseReason
+	// The handler has run and keeps no byte of the message; false for a
+	// request, which a goroutine may still answer.
+	spent bool
 }
 
-// ownerMethod is the id of the message by which the server tells a client whether it owns the actor. No class has so many methods.
+// ownerMethod is the id of the message by which the server tells a client
+// whether it owns the actor. No class has so many methods.
 const ownerMethod = maxMethods
 
-// deliver handles one message of a connection. OnRep functions wait until all states of a packet have been applied; the first message of another
-// packet makes them run.
+// deliver handles one message of a connection. OnRep functions wait until all states
+// of a packet have been applied; the first message of another packet makes them run.
 func (w *World) deliver(c *Conn, message bunch.Message) {
 	c.trace.Took()
 	if w.handling.closes = Destroyed; message.Close && !message.Open { // before any OnRep runs
@@ -96,7 +104,8 @@ func violationf(code Code, format string, args ...any) *CloseError {
 	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// stateMethod is the id of the message by which the server sends the last state of an actor whose channel closes.
+// stateMethod is the id of the message by which the server sends the last state
+// of an actor whose channel closes.
 const stateMethod = maxMethods + 1
 
 // invoke runs a call from the peer, unless it is a violation or is dropped.
@@ -130,8 +139,9 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	return w.run(c, a, m, 0, payload)
 }
 
-// run runs a call or question from the peer that dropReason has let pass. number is that of a question, or 0. run may be called later than
-// dropReason if the call has waited for actors; in between, a may have ended.
+// run runs a call or question from the peer that dropReason has let pass.
+// number is that of a question, or 0. run may be called later than dropReason
+// if the call has waited for actors; in between, a may have ended.
 func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	var q *question
 	switch {
@@ -165,7 +175,8 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	return err
 }
 
-// dropReason returns why a call from the peer is dropped before its argument is decoded, or drops.None.
+// dropReason returns why a call from the peer is dropped before its argument is
+// decoded, or drops.None.
 func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.part(m.class)
 	switch {
@@ -181,7 +192,8 @@ func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	return drops.None
 }
 
-// drop counts a call on a that is dropped, and logs a warning at most once a second for each reason.
+// drop counts a call on a that is dropped, and logs a warning at most once a
+// second for each reason.
 func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	hidden, ok := c.drops.Blame(reason, c.world.frame.now)
 	if !ok {
@@ -210,8 +222,8 @@ func (c *Conn) logged(m *method, bytes int) logs.Call {
 	return logs.Call{Conn: c, RPC: m, Bytes: bytes, Entries: bunch.Entries(bytes), Reliable: m.delivery <= bunch.ReliableUnordered}
 }
 
-// violationOf converts the error of handler.remote into a violation. A client trusts its server, so there a call whose argument is refused is only
-// dropped and counted.
+// violationOf converts the error of handler.remote into a violation. A client trusts
+// its server, so there a call whose argument is refused is only dropped and counted.
 func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	switch {
 	case err == nil:
@@ -239,7 +251,8 @@ type localCall struct {
 	question uint64 // the number of a request's question; 0 = not a request
 }
 
-// localCalls are the calls that run in the world in which they were made, in order. They are used only by the world's goroutine.
+// localCalls are the calls that run in the world in which they were made, in
+// order. They are used only by the world's goroutine.
 type localCalls struct {
 	tasks.Queue[localCall]
 	turn int // how many of the first are still to run in this Dispatch
@@ -255,14 +268,15 @@ func (l *localCalls) add(call localCall, most int) error {
 	return nil
 }
 
-// runLocal runs the calls that were queued before this Dispatch. Calls that they queue wait for the next Dispatch.
+// runLocal runs the calls that were queued before this Dispatch. Calls that
+// they queue wait for the next Dispatch.
 func (w *World) runLocal() {
 	w.local.turn = w.local.Len()
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call of this Dispatch. It returns false if there is none. It removes the call from the queue first, so that a panic
-// loses only that call.
+// runNextLocal runs the next call of this Dispatch. It returns false if there is none.
+// It removes the call from the queue first, so that a panic loses only that call.
 func (w *World) runNextLocal() bool {
 	if w.local.turn == 0 {
 		return false
@@ -283,8 +297,9 @@ func (w *World) runNextLocal() bool {
 	return true
 }
 
-// Context returns, in the handler of a [Request], a context that ends when the answer was given, or nobody waits for it any more: the request was
-// canceled, its time is over, or the actor or the connection has ended. The handler may keep it. In other calls the context never ends.
+// Context returns, in the handler of a [Request], a context that ends when the answer was given,
+// or nobody waits for it any more: the request was canceled, its time is over, or the actor or
+// the connection has ended. The handler may keep it. In other calls the context never ends.
 func (c *Call) Context() context.Context {
 	q := c.question
 	if q == nil {

@@ -19,11 +19,14 @@ import (
 type dosWatch struct {
 	detector *dos.Detector // nil = off; used only by the world's goroutine
 
-	mu     sync.Mutex            // guards counts, and usages and severity of each watched; no function of the game runs while it is held
+	// Guards counts, and usages and severity of each watched; no function of
+	// the game runs while it is held.
+	mu     sync.Mutex
 	counts map[string]*dos.Count // by method name: the sums over all clients
 }
 
-// watched is the part of dosWatch that concerns one connection. It is used only by the world's goroutine, except the fields under World.dos.mu.
+// watched is the part of dosWatch that concerns one connection. It is used only
+// by the world's goroutine, except the fields under World.dos.mu.
 type watched struct {
 	peer     *dos.Peer
 	answers  uint64             // number of answers so far to questions of the server
@@ -32,15 +35,18 @@ type watched struct {
 	severity string             // under World.dos.mu
 }
 
-// usage counts the calls of one method by one connection: for the detector (method), for Conn.Stats (count) and for World.MethodStats (world).
+// usage counts the calls of one method by one connection: for the detector
+// (method), for Conn.Stats (count) and for World.MethodStats (world).
 type usage struct {
 	method       *dos.Method
 	count, world *dos.Count
 }
 
-// Messages of a client that call no method are counted as calls of these. They are never blocked, because the protocol needs them.
+// Messages of a client that call no method are counted as calls of these. They
+// are never blocked, because the protocol needs them.
 var (
-	usageAnswer  = &method{name: "(answer)"}         // answers to closes and messages of the server, which have no quota
+	// Answers to closes and messages of the server, which have no quota.
+	usageAnswer  = &method{name: "(answer)"}
 	usageControl = &method{name: "(control)"}        // messages on channel 0
 	usageClosed  = &method{name: "(closed channel)"} // calls that arrived after their channel was closed
 	usageOther   = &method{name: "(other)"}          // messages on an actor's channel that name no declared method
@@ -70,7 +76,8 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// deliverWatched delivers one message of a client, unless its call is blocked. It counts the cost, and acts on the detector's report.
+// deliverWatched delivers one message of a client, unless its call is blocked.
+// It counts the cost, and acts on the detector's report.
 func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	a := c.actorOf(message.Channel)
 	called := calledBy(a, message)
@@ -104,9 +111,10 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	}
 }
 
-// answers reports whether a message answers something that the server has sent, which is not the client's load. The number of such messages is
-// bounded by what the server sends: an answer to no message is a violation, a channel is closed once, and answers that exceed the questions, or
-// what extensions await, count as calls.
+// answers reports whether a message answers something that the server has sent,
+// which is not the client's load. The number of such messages is bounded by what the
+// server sends: an answer to no message is a violation, a channel is closed once,
+// and answers that exceed the questions, or what extensions await, count as calls.
 func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
@@ -121,8 +129,9 @@ func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	return a == nil && message.Close
 }
 
-// blockable reports whether a message may be blocked: it is a call, or the question of a request. Answers and cancels end what is open here, and
-// other messages are no calls or close the connection.
+// blockable reports whether a message may be blocked: it is a call, or the
+// question of a request. Answers and cancels end what is open here, and other
+// messages are no calls or close the connection.
 func blockable(called *method, payload []byte) bool {
 	if called == nil || called.kind != serverRPC || called.role == isAnswer {
 		return false
@@ -141,7 +150,8 @@ func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.drop(drops.Blocked, a, called)
 }
 
-// questionIn returns the number of the question that a message asks or cancels. ok is false if it does neither.
+// questionIn returns the number of the question that a message asks or cancels.
+// ok is false if it does neither.
 func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool) {
 	if called.role != isQuestion {
 		return 0, false, false
@@ -202,7 +212,8 @@ func (d *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 	u.world.Add(bytes, took, ran)
 }
 
-// reported acts on a report about a client: it logs the report, and updates the severity of all connections of the identity, or closes them.
+// reported acts on a report about a client: it logs the report, and updates the
+// severity of all connections of the identity, or closes them.
 func (w *World) reported(c *Conn, r dos.Report) {
 	if r.Log {
 		w.logReport(c, r)
@@ -234,8 +245,9 @@ func (w *World) logReport(c *Conn, r dos.Report) {
 	log.Info("the calls of a client cost less again")
 }
 
-// MethodStats returns the calls of all clients since the world was made, ordered by method name. It returns none without Config.DoS. Names in
-// brackets are of messages that are no calls: see [Stats].Methods.
+// MethodStats returns the calls of all clients since the world was made,
+// ordered by method name. It returns none without Config.DoS. Names in brackets
+// are of messages that are no calls: see [Stats].Methods.
 func (w *World) MethodStats() []dos.Count {
 	w.dos.mu.Lock()
 	defer w.dos.mu.Unlock()

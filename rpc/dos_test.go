@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// strict is a profile that blocks from the tenth call of a frame on, and lets two of each method run a second then.
+// strict is a profile that blocks from the tenth call of a frame on, and lets
+// two of each method run a second then.
 func strict() *dos.Profile {
 	return &dos.Profile{States: []dos.State{
 		{Name: "Normal"},
@@ -20,7 +21,8 @@ func strict() *dos.Profile {
 	}}
 }
 
-// TestBlockedQuestionsAreAnswered: an asker whose question is blocked is told at once, and need not wait until its time is over.
+// TestBlockedQuestionsAreAnswered: an asker whose question is blocked is told
+// at once, and need not wait until its time is over.
 func TestBlockedQuestionsAreAnswered(t *testing.T) {
 	withClerk(t, Config{DoS: strict()}, func(n *network, _, there *Actor) {
 		answered := 0
@@ -46,7 +48,8 @@ func TestBlockedQuestionsAreAnswered(t *testing.T) {
 	})
 }
 
-// TestCancelsAreNotBlocked: cancels are not blocked, because they make room, nor are answers, which this side has requested.
+// TestCancelsAreNotBlocked: cancels are not blocked, because they make room,
+// nor are answers, which this side has requested.
 func TestCancelsAreNotBlocked(t *testing.T) {
 	withClerk(t, Config{DoS: strict()}, func(n *network, here, there *Actor) {
 		c := n.conns[0]

@@ -15,7 +15,8 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// TestEmulation: each side's emulation delays what it sends, over both carriers, and is switched while running.
+// TestEmulation: each side's emulation delays what it sends, over both
+// carriers, and is switched while running.
 func TestEmulation(t *testing.T) {
 	for _, name := range []string{"QUIC", "sealed"} {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestEmulationsEnd(t *testing.T) {
 	})
 }
 
-// TestEmulationOfAnySocket: a socket of the caller may be any net.PacketConn, also behind an emulation.
+// TestEmulationOfAnySocket: a socket of the caller may be any net.PacketConn,
+// also behind an emulation.
 func TestEmulationOfAnySocket(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// TestEmulatedSocketsHaveBuffers: an emulation with zero settings loses nothing: the kernel's buffers are as large with it as without.
+// TestEmulatedSocketsHaveBuffers: an emulation with zero settings loses
+// nothing: the kernel's buffers are as large with it as without.
 func TestEmulatedSocketsHaveBuffers(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		bare, emulated := shareSocket(t, Config{Sealed: sealed}), shareSocket(t, Config{Sealed: sealed, Emulation: &emulation.Settings{}})

@@ -47,7 +47,8 @@ func (n *network) silentFrom(addr net.Addr) {
 	_, _ = n.server.Attach(from{plug{far}, addr})
 }
 
-// muteFrom attaches a client that says Hello and Login and nothing more, not even that it heard the answer. It may be refused.
+// muteFrom attaches a client that says Hello and Login and nothing more, not
+// even that it heard the answer. It may be refused.
 func (n *network) muteFrom(addr net.Addr) *rawPeer {
 	near, far := linktest.Pipe()
 	_, _ = n.server.Attach(from{plug{far}, addr})
@@ -67,8 +68,8 @@ func depart(t *testing.T, clients ...*testWorld) {
 	}
 }
 
-// TestSilentPeersLockNobodyOut: connections of one address that send nothing take neither the places of other addresses nor, for long, those of
-// their own address. After 2 s they are gone.
+// TestSilentPeersLockNobodyOut: connections of one address that send nothing take neither the
+// places of other addresses nor, for long, those of their own address. After 2 s they are gone.
 func TestSilentPeersLockNobodyOut(t *testing.T) {
 	for _, config := range []Config{{}, {MaxConns: 50}, {MaxConnsPerAddress: 10}} {
 		inNet(t, 0, config, func(n *network) {
@@ -94,7 +95,8 @@ func TestSilentPeersLockNobodyOut(t *testing.T) {
 	}
 }
 
-// TestMutePeersLockNobodyOut: other clients get the places of clients that send no Join after their Welcome, or do not acknowledge their refusal.
+// TestMutePeersLockNobodyOut: other clients get the places of clients that send
+// no Join after their Welcome, or do not acknowledge their refusal.
 func TestMutePeersLockNobodyOut(t *testing.T) {
 	nobody := func(_ context.Context, token []byte) (string, error) {
 		if string(token) != "honest" {
@@ -172,8 +174,8 @@ func TestHelloThatDrips(t *testing.T) {
 	})
 }
 
-// TestHangingAuthenticate: at most MaxHandshakes calls run at once, even if clients leave and return, and those of one address leave room for
-// others.
+// TestHangingAuthenticate: at most MaxHandshakes calls run at once, even if
+// clients leave and return, and those of one address leave room for others.
 func TestHangingAuthenticate(t *testing.T) {
 	var running, most atomic.Int64
 	var hang chan struct{}
@@ -210,8 +212,9 @@ func TestHangingAuthenticate(t *testing.T) {
 	})
 }
 
-// TestTokenGuessing: of a minute of guesses as fast as possible Authenticate sees 18. A player who was here before joins in that time; other
-// players of the address join once the guessing has paused.
+// TestTokenGuessing: of a minute of guesses as fast as possible Authenticate
+// sees 18. A player who was here before joins in that time; other players of
+// the address join once the guessing has paused.
 func TestTokenGuessing(t *testing.T) {
 	var asked atomic.Int64
 	authenticate := func(_ context.Context, token []byte) (string, error) {
@@ -255,7 +258,8 @@ func TestTokenGuessing(t *testing.T) {
 	})
 }
 
-// TestLoginsThatCannotBeChecked: while Authenticate cannot check tokens, no login counts as failed, and a client that tries again later gets in.
+// TestLoginsThatCannotBeChecked: while Authenticate cannot check tokens, no
+// login counts as failed, and a client that tries again later gets in.
 func TestLoginsThatCannotBeChecked(t *testing.T) {
 	var broken atomic.Bool
 	broken.Store(true)
@@ -283,7 +287,8 @@ func TestLoginsThatCannotBeChecked(t *testing.T) {
 	})
 }
 
-// TestWhoLoginRefusesHasNotFailed: a player whom Login refuses, such as a banned one, does not slow down other players of the same address.
+// TestWhoLoginRefusesHasNotFailed: a player whom Login refuses, such as a
+// banned one, does not slow down other players of the same address.
 func TestWhoLoginRefusesHasNotFailed(t *testing.T) {
 	config := Config{
 		Authenticate: func(_ context.Context, token []byte) (string, error) { return string(token), nil },
@@ -316,7 +321,8 @@ func TestWhoLoginRefusesHasNotFailed(t *testing.T) {
 	})
 }
 
-// slowly makes Authenticate take a while, whatever becomes of its context. What begins with "honest" is right.
+// slowly makes Authenticate take a while, whatever becomes of its context. What
+// begins with "honest" is right.
 func slowly(asked *atomic.Int64) func(context.Context, []byte) (string, error) {
 	return func(_ context.Context, token []byte) (string, error) {
 		asked.Add(1)
@@ -328,8 +334,8 @@ func slowly(asked *atomic.Int64) func(context.Context, []byte) (string, error) {
 	}
 }
 
-// TestGuessesThatDoNotWait: a guess counts even if its client leaves before the answer, and a second login does not reveal which of the guesses was
-// right.
+// TestGuessesThatDoNotWait: a guess counts even if its client leaves before the
+// answer, and a second login does not reveal which of the guesses was right.
 func TestGuessesThatDoNotWait(t *testing.T) {
 	var asked atomic.Int64
 	inNet(t, 0, Config{Authenticate: slowly(&asked)}, func(n *network) {
@@ -361,7 +367,8 @@ func TestGuessesThatDoNotWait(t *testing.T) {
 	})
 }
 
-// TestLoginsAtOnce: of very many guesses at once, Authenticate is asked about no more than may fail. A party of players joins a few at a time.
+// TestLoginsAtOnce: of very many guesses at once, Authenticate is asked about
+// no more than may fail. A party of players joins a few at a time.
 func TestLoginsAtOnce(t *testing.T) {
 	for _, row := range []struct {
 		token  string
@@ -395,7 +402,8 @@ func TestLoginsAtOnce(t *testing.T) {
 	}
 }
 
-// TestLoginThatWaitsForItsTurnLeaves: a client that leaves while its login waits for its turn delays no other, and nothing of it remains.
+// TestLoginThatWaitsForItsTurnLeaves: a client that leaves while its login
+// waits for its turn delays no other, and nothing of it remains.
 func TestLoginThatWaitsForItsTurnLeaves(t *testing.T) {
 	var asked atomic.Int64
 	inNet(t, 0, Config{Authenticate: slowly(&asked), MaxLoginFailures: 1}, func(n *network) {
@@ -510,8 +518,8 @@ func TestLoginsOfAnIdentityAtOnce(t *testing.T) {
 	})
 }
 
-// TestReplacedConnectionLeavesFirst: a replaced connection leaves first, even if calls of it wait for their turn. Like those of any connection that
-// this side has closed, they do not run.
+// TestReplacedConnectionLeavesFirst: a replaced connection leaves first, even if calls of it
+// wait for their turn. Like those of any connection that this side has closed, they do not run.
 func TestReplacedConnectionLeavesFirst(t *testing.T) {
 	config := Config{
 		Authenticate:        func(_ context.Context, token []byte) (string, error) { return string(token), nil },
@@ -548,7 +556,8 @@ func TestReplacedConnectionLeavesFirst(t *testing.T) {
 	})
 }
 
-// TestConnThatHasNoLinkYetMakesNoRoom: another client arrives while Attach is still making the connection.
+// TestConnThatHasNoLinkYetMakesNoRoom: another client arrives while Attach is
+// still making the connection.
 func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 	inNet(t, 0, Config{MaxHandshakes: 1}, func(n *network) {
 		_, far := linktest.Pipe()
@@ -562,8 +571,8 @@ func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 	})
 }
 
-// TestOpenForgetsForgedPackets: after a flood of forged first packets, HandshakeStats.Open no longer counts them, even if no other client has
-// arrived since.
+// TestOpenForgetsForgedPackets: after a flood of forged first packets,
+// HandshakeStats.Open no longer counts them, even if no other client has arrived since.
 func TestOpenForgetsForgedPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWorld(t, Config{})

@@ -11,29 +11,35 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Errors that a caller can act on. The errors that wrap them name the call, the actor or the limit. The error of a call that is too large wraps
-// [bunch.ErrBunchTooLarge]. If the reliable buffer is full, a call closes the connection with [ReliableBufferOverflow], as in Unreal; with
-// [bunch.OverflowError] in Config.Bunch.Overflow the call sends nothing instead, and its error wraps [bunch.ErrReliableBufferFull].
+// Errors that a caller can act on. The errors that wrap them name the call, the actor or
+// the limit. The error of a call that is too large wraps [bunch.ErrBunchTooLarge]. If the
+// reliable buffer is full, a call closes the connection with [ReliableBufferOverflow], as
+// in Unreal; with [bunch.OverflowError] in Config.Bunch.Overflow the call sends nothing
+// instead, and its error wraps [bunch.ErrReliableBufferFull].
 var (
 	// ErrNotOwner: a client called a Server RPC on an actor that it does not own.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
 	// ErrWrongRole: only a server may do this, or only a client.
 	ErrWrongRole = errors.New("rpc: wrong role")
-	// ErrUnbound: the call would run only in this world, which has no handler. A Multicast on the server needs none.
+	// ErrUnbound: the call would run only in this world, which has no handler.
+	// A Multicast on the server needs none.
 	ErrUnbound = errors.New("rpc: no handler bound")
-	// ErrClosed: the actor, the connection or the world has ended, or the actor's close has arrived.
+	// ErrClosed: the actor, the connection or the world has ended, or the
+	// actor's close has arrived.
 	ErrClosed = errors.New("rpc: closed")
-	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or on one whose close for dormancy has arrived; see
-	// [Actor.SetDormant]. It also means a placed copy that the server has not opened, or has closed because it is far away; see [Place].
+	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or on
+	// one whose close for dormancy has arrived; see [Actor.SetDormant]. It also means a placed
+	// copy that the server has not opened, or has closed because it is far away; see [Place].
 	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
-	// ErrOnWorld: a call that waits for the world was made on the world's goroutine, where it would never return.
+	// ErrOnWorld: a call that waits for the world was made on the world's
+	// goroutine, where it would never return.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
-// errorf is fmt.Errorf for a format that begins with "rpc: ". It leaves out that prefix in the texts of args that are errors of this package. The
-// errors are wrapped unchanged.
+// errorf is fmt.Errorf for a format that begins with "rpc: ". It leaves out that prefix
+// in the texts of args that are errors of this package. The errors are wrapped unchanged.
 func errorf(format string, args ...any) error {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok && strings.HasPrefix(err.Error(), prefix) {
@@ -51,19 +57,22 @@ type unprefixed struct{ error }
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.error.Error(), prefix) }
 func (e unprefixed) Unwrap() error { return e.error }
 
-// onClient returns the error for a method, by, that only a server may call, and that was called on a client.
+// onClient returns the error for a method, by, that only a server may call, and
+// that was called on a client.
 func onClient(by string) error {
 	return errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
 }
 
-// ofAnother returns the error for a method of a world, by, that was called with an actor of another world.
+// ofAnother returns the error for a method of a world, by, that was called with
+// an actor of another world.
 func ofAnother(by string) error {
 	return errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
 }
 
-// A Code is the reason why a connection ended. Its numbers include those of [bunch.Code]. Names are Unreal's (ENetCloseResult) where Unreal has
-// one; go doc shows them all under any one of them, such as HostClosedConnection. A game closes with codes of its own, from 1,024 on, or with one
-// of these that fits.
+// A Code is the reason why a connection ended. Its numbers include those of
+// [bunch.Code]. Names are Unreal's (ENetCloseResult) where Unreal has one; go
+// doc shows them all under any one of them, such as HostClosedConnection. A game
+// closes with codes of its own, from 1,024 on, or with one of these that fits.
 type Code uint16
 
 const (
@@ -86,12 +95,14 @@ const (
 	ControlChannelMessageFail
 	// ControlChannelMessagePayloadFail: a handshake message that cannot be decoded.
 	ControlChannelMessagePayloadFail
-	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login the client; the reason is the text of the error.
+	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login
+	// the client; the reason is the text of the error.
 	PreLoginFailure
-	// ServerFull: a limit on connections, failed logins, memory, posts or channel numbers is reached, or Config.Authenticate cannot
-	// check tokens now.
+	// ServerFull: a limit on connections, failed logins, memory, posts or channel
+	// numbers is reached, or Config.Authenticate cannot check tokens now.
 	ServerFull
-	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout, or the client's first message than Config.HelloTimeout.
+	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout,
+	// or the client's first message than Config.HelloTimeout.
 	HandshakeTimeout
 	// BunchPrematureChannel: something arrived on an actor's channel before Join.
 	BunchPrematureChannel
@@ -101,22 +112,26 @@ const (
 	UnknownMethod
 	// WrongDirection: a client sent a Client RPC or Multicast, or a server a Server RPC.
 	WrongDirection
-	// PayloadFail: an argument, a state or an open cannot be decoded, names a class that does not exist, or has bytes left over.
+	// PayloadFail: an argument, a state or an open cannot be decoded, names a
+	// class that does not exist, or has bytes left over.
 	PayloadFail
 	// ValidationFailed: Validate or Check refused a call. UE: WithValidation.
 	ValidationFailed
 	// SealedViolation: a sealed packet broke its protocol.
 	SealedViolation
-	// HandlerPanic: a function of the game panicked in a call or the login of this connection; see Config.OnPanic.
+	// HandlerPanic: a function of the game panicked in a call or the login of
+	// this connection; see Config.OnPanic.
 	HandlerPanic
-	// LoginElsewhere: the identity has as many newer connections as Config.MaxConnsPerIdentity allows; with RefuseLoginElsewhere, as many
-	// older ones.
+	// LoginElsewhere: the identity has as many newer connections as
+	// Config.MaxConnsPerIdentity allows; with RefuseLoginElsewhere, as many older ones.
 	LoginElsewhere
-	// RPCDoS: the calls of the client, or of all clients with its identity, cost more than Config.DoS allows.
+	// RPCDoS: the calls of the client, or of all clients with its identity,
+	// cost more than Config.DoS allows.
 	RPCDoS
-	// ServerBusy: Config.MaxHandshakes or MaxHandshakesPerAddress other clients are in their handshake. There may be room moments later: Dial tries
-	// again by itself. It also does so if Config.MaxConnsPerAddress is reached and the client had to prove its address, because QUIC has one code for
-	// both.
+	// ServerBusy: Config.MaxHandshakes or MaxHandshakesPerAddress other clients
+	// are in their handshake. There may be room moments later: Dial tries again
+	// by itself. It also does so if Config.MaxConnsPerAddress is reached and
+	// the client had to prove its address, because QUIC has one code for both.
 	ServerBusy
 )
 
@@ -160,9 +175,10 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// Temporary reports whether a new connection may succeed a little later. It is true if the peer was lost (ConnectionTimeout, ConnectionLost), has
-// no room or time now (ServerFull, ServerBusy, HandshakeTimeout), or closed with HostClosedConnection, as a server does that shuts down. It is
-// false if this side closed with HostClosedConnection, and for codes of the game.
+// Temporary reports whether a new connection may succeed a little later. It is true if the peer
+// was lost (ConnectionTimeout, ConnectionLost), has no room or time now (ServerFull, ServerBusy,
+// HandshakeTimeout), or closed with HostClosedConnection, as a server does that shuts down. It
+// is false if this side closed with HostClosedConnection, and for codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout:
@@ -192,8 +208,10 @@ func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 //
 // A handler that returns a RequestError chooses its Code.
 type RequestError struct {
-	Request     string // the name of the request, "Class.Name"
-	Code        uint32 // of the *RequestError that the handler returned, or of an error that Class.Errors declares; 0 = another error
+	Request string // the name of the request, "Class.Name"
+	// Of the *RequestError that the handler returned, or of an error that
+	// Class.Errors declares; 0 = another error.
+	Code        uint32
 	Text        string // the text of the handler's error, or why there is no answer: valid UTF-8, at most 512 bytes
 	Refused     bool   // the handler returned an error
 	RateLimited bool   // see above
@@ -250,7 +268,8 @@ func closeErrorOf(err error) *CloseError {
 	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
 }
 
-// codeOf converts a code from the wire. QUIC's codes have 62 bits; one that does not fit becomes ConnectionLost.
+// codeOf converts a code from the wire. QUIC's codes have 62 bits; one that
+// does not fit becomes ConnectionLost.
 func codeOf(wire uint64) Code {
 	if wire > 0xffff {
 		return ConnectionLost

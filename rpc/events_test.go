@@ -51,7 +51,8 @@ func spawnUnderRun[T any](t *testing.T, server, client *testWorld, here *Binding
 	return ctx, a, object, end
 }
 
-// TestThenIsToldWhenItsWorldCloses: a question that a world asks itself ends with the world, and Then's function is called.
+// TestThenIsToldWhenItsWorldCloses: a question that a world asks itself ends
+// with the world, and Then's function is called.
 func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newTestWorld(t, Config{Classes: []*Class{clerk}})
@@ -75,8 +76,8 @@ func TestThenIsToldWhenItsWorldCloses(t *testing.T) {
 	})
 }
 
-// withHero has a server and a client under Run, with an actor of the client's. play runs when all is quiet; a minute later the client has to
-// have the text want.
+// withHero has a server and a client under Run, with an actor of the client's. play
+// runs when all is quiet; a minute later the client has to have the text want.
 func withHero(t *testing.T, class *Class, want string, play func(ctx context.Context, server *testWorld, a *Actor, p *puppet)) {
 	synctest.Test(t, func(t *testing.T) {
 		labels := NewState[label](class)
@@ -116,8 +117,8 @@ func TestOpenAckedUnderRun(t *testing.T) {
 	})
 }
 
-// TestStateThatWasNotDueUnderRun: a change that a Flush does not compare because of UpdateRate is sent when it is due, even if nothing else
-// happens.
+// TestStateThatWasNotDueUnderRun: a change that a Flush does not compare
+// because of UpdateRate is sent when it is due, even if nothing else happens.
 func TestStateThatWasNotDueUnderRun(t *testing.T) {
 	withHero(t, NewClass("SlowHero", UpdateRate(2)), "two", func(ctx context.Context, server *testWorld, _ *Actor, p *puppet) {
 		for _, text := range []string{"one", "two"} { // 200 ms apart: the second is not due yet
@@ -127,7 +128,8 @@ func TestStateThatWasNotDueUnderRun(t *testing.T) {
 	})
 }
 
-// TestStateThatAHookChangesUnderRun: a change that an OnTick hook makes between two updates is sent when it is due, even if nothing else happens.
+// TestStateThatAHookChangesUnderRun: a change that an OnTick hook makes between
+// two updates is sent when it is due, even if nothing else happens.
 func TestStateThatAHookChangesUnderRun(t *testing.T) {
 	type tags struct {
 		Text []string `quiver:"max=2,each=100"`
@@ -136,8 +138,8 @@ func TestStateThatAHookChangesUnderRun(t *testing.T) {
 	afterAHook(t, tags{[]string{"by a post"}}, tags{[]string{"by the hook"}})
 }
 
-// afterAHook has a post give an actor one state, and an OnTick hook another one in a tick that only time brings about, soon after that; it
-// expects the second one at the client.
+// afterAHook has a post give an actor one state, and an OnTick hook another one in a tick
+// that only time brings about, soon after that; it expects the second one at the client.
 func afterAHook[S any](t *testing.T, byPost, byHook S) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,7 +176,8 @@ func afterAHook[S any](t *testing.T, byPost, byHook S) {
 	})
 }
 
-// TestSecondMissedUnderRun: a client that requests everything again twice within a second gets it after that second.
+// TestSecondMissedUnderRun: a client that requests everything again twice
+// within a second gets it after that second.
 func TestSecondMissedUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
@@ -269,7 +272,8 @@ func TestAskGivesItsArgumentBack(t *testing.T) {
 	})
 }
 
-// TestCallsOfTheLastOnDisconnectRun: a closed world runs the calls of its last functions before Run returns.
+// TestCallsOfTheLastOnDisconnectRun: a closed world runs the calls of its last
+// functions before Run returns.
 func TestCallsOfTheLastOnDisconnectRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
@@ -285,8 +289,8 @@ func TestCallsOfTheLastOnDisconnectRun(t *testing.T) {
 	})
 }
 
-// TestCallsThatNeverEnd: a function that calls again in each call does not keep Run of a closed world from returning, and calls that do not run are
-// counted.
+// TestCallsThatNeverEnd: a function that calls again in each call does not keep
+// Run of a closed world from returning, and calls that do not run are counted.
 func TestCallsThatNeverEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := NewClass("Echo")
@@ -322,7 +326,8 @@ func lookAtTheActive(t *testing.T) {
 	t.Cleanup(func() { fewConns, fewStates = conns, states })
 }
 
-// TestRunLooksAtTheActive: what happens under Run happens in a world of so many connections that a step looks at the active ones alone.
+// TestRunLooksAtTheActive: what happens under Run happens in a world of so many
+// connections that a step looks at the active ones alone.
 func TestRunLooksAtTheActive(t *testing.T) {
 	lookAtTheActive(t)
 	for name, test := range map[string]func(*testing.T){
@@ -339,8 +344,8 @@ func TestRunLooksAtTheActive(t *testing.T) {
 	}
 }
 
-// TestAcksRideOnTicks: in a game with calls in both directions in each tick nearly all packets contain calls, whatever the tick rate, because acks
-// wait for the next tick's packet.
+// TestAcksRideOnTicks: in a game with calls in both directions in each tick nearly all packets
+// contain calls, whatever the tick rate, because acks wait for the next tick's packet.
 func TestAcksRideOnTicks(t *testing.T) {
 	for _, rate := range []int{60, 30, 20, 10, 7} {
 		synctest.Test(t, func(t *testing.T) {
@@ -373,8 +378,8 @@ func TestAcksRideOnTicks(t *testing.T) {
 	}
 }
 
-// TestCrowdsDoNotCompareAtEachMessage: with many connections and states, the cost of a message does not grow with the number of actors, and its
-// changes are sent soon after.
+// TestCrowdsDoNotCompareAtEachMessage: with many connections and states, the cost of a
+// message does not grow with the number of actors, and its changes are sent soon after.
 func TestCrowdsDoNotCompareAtEachMessage(t *testing.T) {
 	lookAtTheActive(t)
 	withHero(t, NewClass("Crowded"), "99", func(ctx context.Context, server *testWorld, a *Actor, p *puppet) {
@@ -392,8 +397,8 @@ func TestCrowdsDoNotCompareAtEachMessage(t *testing.T) {
 	})
 }
 
-// TestMessageBeforeAdmission: a message that arrives while its connection waits for the end of an earlier one is handled, even if nothing arrives
-// after it.
+// TestMessageBeforeAdmission: a message that arrives while its connection waits
+// for the end of an earlier one is handled, even if nothing arrives after it.
 func TestMessageBeforeAdmission(t *testing.T) {
 	lookAtTheActive(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -422,8 +427,8 @@ func TestMessageBeforeAdmission(t *testing.T) {
 	})
 }
 
-// TestTicksLookAtAll: an update that a Flush holds back because of UpdateRate is sent in the tick of TickRate in which it is due, however many
-// connections there are.
+// TestTicksLookAtAll: an update that a Flush holds back because of UpdateRate is sent
+// in the tick of TickRate in which it is due, however many connections there are.
 func TestTicksLookAtAll(t *testing.T) {
 	lookAtTheActive(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -457,7 +462,8 @@ func TestTicksLookAtAll(t *testing.T) {
 	})
 }
 
-// TestForceQueueInACrowd: even if a step does not compare the states, a call is sent after the states that were changed before it.
+// TestForceQueueInACrowd: even if a step does not compare the states, a call is
+// sent after the states that were changed before it.
 func TestForceQueueInACrowd(t *testing.T) {
 	lookAtTheActive(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -494,7 +500,8 @@ func TestForceQueueInACrowd(t *testing.T) {
 	})
 }
 
-// TestCallsBeforeJoinAreNotKept: connections that never join must not wait in the inbox for a Dispatch.
+// TestCallsBeforeJoinAreNotKept: connections that never join must not wait in
+// the inbox for a Dispatch.
 func TestCallsBeforeJoinAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTestWorld(t, Config{})

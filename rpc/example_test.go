@@ -112,7 +112,8 @@ func ExampleWorld_Do() {
 	// context canceled
 }
 
-// An argument that Validate refuses would end the connection of the client that sent it, so the client's own Call refuses it.
+// An argument that Validate refuses would end the connection of the client that
+// sent it, so the client's own Call refuses it.
 func ExampleServerRPC_Call() {
 	world, _ := rpc.NewWorld(rpc.Config{})
 	chats := rpc.Bind(world, chatClass, func(a *rpc.Actor) *serverChat { return &serverChat{a} })

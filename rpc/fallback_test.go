@@ -22,8 +22,8 @@ func (n *sealedNet) opened() *Actor {
 	return a
 }
 
-// TestCarrierStaysInTheDark: if nothing arrives over QUIC either, a change of the carrier does not help. Everything continues over sealed packets
-// once the path carries again.
+// TestCarrierStaysInTheDark: if nothing arrives over QUIC either, a change of the carrier
+// does not help. Everything continues over sealed packets once the path carries again.
 func TestCarrierStaysInTheDark(t *testing.T) {
 	for _, dark := range []int{2, 8, 20} {
 		overSealed(t, clean, true, func(n *sealedNet) {
@@ -52,8 +52,8 @@ func TestCarrierStaysInTheDark(t *testing.T) {
 	}
 }
 
-// TestPlayFallsBackSoon: play alone moves to QUIC three probe timeouts after sealed packets no longer arrive, and two after a packet of QUIC
-// arrived. The first sealed ack moves it back.
+// TestPlayFallsBackSoon: play alone moves to QUIC three probe timeouts after sealed packets no
+// longer arrive, and two after a packet of QUIC arrived. The first sealed ack moves it back.
 func TestPlayFallsBackSoon(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
 		a := n.opened()
@@ -82,8 +82,8 @@ func TestPlayFallsBackSoon(t *testing.T) {
 	})
 }
 
-// TestOneMessageFallsBackSoon: a single message moves to QUIC as soon as continuous play does, without waiting for a turn that other messages
-// cause.
+// TestOneMessageFallsBackSoon: a single message moves to QUIC as soon as
+// continuous play does, without waiting for a turn that other messages cause.
 func TestOneMessageFallsBackSoon(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
 		a := n.opened()
@@ -113,8 +113,9 @@ func TestBulkFallsBackLater(t *testing.T) {
 	})
 }
 
-// TestEndsThatDisagree: sealed packets in one direction, or both, stop arriving repeatedly, so that sometimes one end considers its carrier silent
-// and the other open. Calls in both directions arrive once and in order, and bulk continues.
+// TestEndsThatDisagree: sealed packets in one direction, or both, stop arriving
+// repeatedly, so that sometimes one end considers its carrier silent and the other
+// open. Calls in both directions arrive once and in order, and bulk continues.
 func TestEndsThatDisagree(t *testing.T) {
 	seed := testkit.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 4))
@@ -152,8 +153,9 @@ func TestEndsThatDisagree(t *testing.T) {
 	})
 }
 
-// TestDeadPeersAreNoticed: if nothing arrives over either carrier, both ends have closed soon after IdleTimeout, whichever of them sends, and
-// whether or not the client has a KeepAlive, because only clients ping while sealed packets are in use.
+// TestDeadPeersAreNoticed: if nothing arrives over either carrier, both ends have
+// closed soon after IdleTimeout, whichever of them sends, and whether or not the
+// client has a KeepAlive, because only clients ping while sealed packets are in use.
 func TestDeadPeersAreNoticed(t *testing.T) {
 	const idle = 4 * time.Second
 	for _, keepAlive := range []time.Duration{-1, time.Second} {

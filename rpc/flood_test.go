@@ -20,8 +20,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// forge makes the first packets of QUIC clients that never say more: real Initials, each with a connection id, keys and a
-// ClientHello of its own, taken from quic-go's client before they reach a socket.
+// forge makes the first packets of QUIC clients that never say more: real
+// Initials, each with a connection id, keys and a ClientHello of its own, taken
+// from quic-go's client before they reach a socket.
 type forge struct {
 	t         *testing.T
 	transport *quic.Transport
@@ -134,7 +135,8 @@ func (c *crowd) read(s *net.UDPConn) {
 	}
 }
 
-// flood sends the packets, each from the next socket, with short breaks, so that the server's socket loses few.
+// flood sends the packets, each from the next socket, with short breaks, so
+// that the server's socket loses few.
 func (c *crowd) flood(packets [][]byte) {
 	for i, packet := range packets {
 		n, _ := c.sockets[i%len(c.sockets)].WriteTo(packet, c.server) // refused once the server is gone
@@ -170,8 +172,8 @@ func listenLogged(t *testing.T, config *tls.Config) (*testWorld, *Listener, *tes
 	return server, listener, log
 }
 
-// TestInitialFlood: first packets from forged addresses make no handshakes beyond Config.RetryAbove: each more gets a Retry,
-// which keeps nothing here, and who answers it joins.
+// TestInitialFlood: first packets from forged addresses make no handshakes beyond
+// Config.RetryAbove: each more gets a Retry, which keeps nothing here, and who answers it joins.
 func TestInitialFlood(t *testing.T) {
 	const initials, sockets, limit = 2000, 100, 32
 	serverTLS, clientTLS := credentials(t)
@@ -207,7 +209,8 @@ func TestInitialFlood(t *testing.T) {
 	require.LessOrEqual(t, uint64(len(warned)), lasted+1, "one a second")
 }
 
-// TestCloseDuringAFlood: closing the listener ends handshakes that nobody finishes; the package's leak check sees the rest.
+// TestCloseDuringAFlood: closing the listener ends handshakes that nobody
+// finishes; the package's leak check sees the rest.
 func TestCloseDuringAFlood(t *testing.T) {
 	serverTLS, _ := credentials(t)
 	server := newTestWorld(t, Config{})
@@ -230,7 +233,8 @@ func TestCloseDuringAFlood(t *testing.T) {
 	require.Empty(t, server.lobby.attached)
 }
 
-// TestRetryLogSaysWhy: before, a server with one client in its handshake warned of its RetryAbove of 32.
+// TestRetryLogSaysWhy: before, a server with one client in its handshake warned
+// of its RetryAbove of 32.
 func TestRetryLogSaysWhy(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	_, listener, log := listenLogged(t, serverTLS)
@@ -258,8 +262,8 @@ func TestRetryAlways(t *testing.T) {
 	require.Positive(t, stats.Retries)
 }
 
-// TestACrowdGetsItsRetries: quic-go queues eight Retries and drops the others. Before, a party behind one address dialed for a second, and some of
-// a larger one until they timed out.
+// TestACrowdGetsItsRetries: quic-go queues eight Retries and drops the others. Before, a party
+// behind one address dialed for a second, and some of a larger one until they timed out.
 func TestACrowdGetsItsRetries(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // as on a machine whose other processors are busy
 	server := newTestWorld(t, Config{RetryAbove: -1})
@@ -297,7 +301,8 @@ func retries(t *testing.T, client net.Conn, crowd int) (got int) {
 	return got
 }
 
-// TestRefusedAtTheDoor: a client is told which kind of limit it met, even if QUIC itself refuses it.
+// TestRefusedAtTheDoor: a client is told which kind of limit it met, even if
+// QUIC itself refuses it.
 func TestRefusedAtTheDoor(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	for _, row := range []struct {
@@ -324,8 +329,9 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestCrowdBehindOneAddressJoins: clients are answered before the server knows that their handshakes have completed. Before, the answers were held
-// back if others had joined from the same address, and each of two hundred waited for a probe timeout.
+// TestCrowdBehindOneAddressJoins: clients are answered before the server knows that
+// their handshakes have completed. Before, the answers were held back if others had
+// joined from the same address, and each of two hundred waited for a probe timeout.
 func TestCrowdBehindOneAddressJoins(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	_, listener, log := listenLogged(t, serverTLS)

@@ -14,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// tube is one end of a carrier that somebody else might have written: it relies only on what package rpc documents about carriers.
+// tube is one end of a carrier that somebody else might have written: it relies
+// only on what package rpc documents about carriers.
 type tube struct {
 	to, from chan []byte
 	max      int // bytes of a datagram

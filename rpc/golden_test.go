@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestGoldenShapeOfAClass: programs of different releases of Quiver must understand each other. The shapes of the types stand
-// in internal/codec's golden tests; here is what a class makes of them.
+// TestGoldenShapeOfAClass: programs of different releases of Quiver must understand each other. The
+// shapes of the types stand in internal/codec's golden tests; here is what a class makes of them.
 func TestGoldenShapeOfAClass(t *testing.T) {
 	type spell struct {
 		ID   uint64

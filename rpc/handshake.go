@@ -15,20 +15,25 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client whose classes differ to name the difference and close. The client does so as soon as it has
-// the server's lines. So the time is for the lines and the close to arrive, with resends.
+// mismatchTime is how long a server waits for a client whose classes differ to
+// name the difference and close. The client does so as soon as it has the server's
+// lines. So the time is for the lines and the close to arrive, with resends.
 const mismatchTime = 2 * time.Second
 
-// handshake is one side of a connection's handshake. It runs on a goroutine of its own (Conn.runHandshake), so that it advances even if the world
-// does not tick.
+// handshake is one side of a connection's handshake. It runs on a goroutine of its
+// own (Conn.runHandshake), so that it advances even if the world does not tick.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
-	timer    *time.Timer     // fires at deadline; on a server before that at HelloTimeout unless Hello has arrived, and after mismatchTime
+	// Fires at deadline; on a server before that at HelloTimeout unless Hello
+	// has arrived, and after mismatchTime.
+	timer    *time.Timer
 	deadline time.Time       // of the whole handshake
 	late     *CloseError     // set if the classes differ: the error with which the timer ends the connection
 	ctx      context.Context // for Authenticate; done when the handshake ends
-	verdict  chan verdict    // from ask, turn or Login to step. There is one verdict at a time, so with a capacity of 1 no sender waits
+	// From ask, turn or Login to step. There is one verdict at a time, so with
+	// a capacity of 1 no sender waits.
+	verdict chan verdict
 }
 
 // verdict is the decision of Authenticate about a client, or of Login after it.
@@ -39,8 +44,8 @@ type verdict struct {
 	loggedIn bool // Login has run
 }
 
-// The verdicts if Login or Authenticate called runtime.Goexit, or panicked. After a panic [World.panicked] has closed the connection already,
-// because the panic is not the client's fault.
+// The verdicts if Login or Authenticate called runtime.Goexit, or panicked. After a panic
+// [World.panicked] has closed the connection already, because the panic is not the client's fault.
 var (
 	errNoLogin  = errors.New("Config.Login did not return")
 	errNoAnswer = errors.New("Config.Authenticate did not return")
@@ -72,7 +77,8 @@ func (c *Conn) runHandshake() {
 	}
 }
 
-// step waits for a message, a verdict, the timer or the end, and reports whether the handshake is over.
+// step waits for a message, a verdict, the timer or the end, and reports
+// whether the handshake is over.
 func (h *handshake) step() (over bool) {
 	c := h.conn
 	select {
@@ -91,7 +97,8 @@ func (h *handshake) step() (over bool) {
 	return false
 }
 
-// take handles the messages that have arrived. It leaves those after the last one of the handshake to the world.
+// take handles the messages that have arrived. It leaves those after the last
+// one of the handshake to the world.
 func (h *handshake) take() {
 	c := h.conn
 	for !h.greeting.Done() && !c.closing.Load() {
@@ -133,7 +140,8 @@ func (h *handshake) receive(payload []byte) {
 	}
 }
 
-// onHello compares the peer's version and classes with ours, and agrees on limits. A server then answers with its own Hello.
+// onHello compares the peer's version and classes with ours, and agrees on
+// limits. A server then answers with its own Hello.
 func (h *handshake) onHello(peer control.Hello) {
 	c := h.conn
 	ours := h.hello()
@@ -171,8 +179,9 @@ func (h *handshake) onLogin(m control.Login) {
 	c.work.Go(func() { h.ask(m.Token) })
 }
 
-// ask waits for the token's turn and runs Authenticate. If that panics or exits its goroutine, the client is refused. The handshake keeps its
-// place until Authenticate has returned, even if the connection has ended, so that at most Config.MaxHandshakes of them run at once.
+// ask waits for the token's turn and runs Authenticate. If that panics or exits its goroutine,
+// the client is refused. The handshake keeps its place until Authenticate has returned, even
+// if the connection has ended, so that at most Config.MaxHandshakes of them run at once.
 func (h *handshake) ask(token []byte) {
 	if !h.turn(token) {
 		return
@@ -187,8 +196,9 @@ func (h *handshake) ask(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// turn waits until Authenticate may be asked about a token. It returns false if the client has left, or if too many logins from its address have
-// failed; in the second case it has sent the verdict.
+// turn waits until Authenticate may be asked about a token. It returns false if
+// the client has left, or if too many logins from its address have failed; in
+// the second case it has sent the verdict.
 func (h *handshake) turn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	may, pause := w.lobby.turn(v, token)
@@ -199,8 +209,9 @@ func (h *handshake) turn(token []byte) (may bool) {
 	return may
 }
 
-// heard passes on what Authenticate has decided about a token, sets v.failures, and reports whether to send the verdict. A success that the client
-// is not told of is not recorded either, so that no later login shows it.
+// heard passes on what Authenticate has decided about a token, sets v.failures,
+// and reports whether to send the verdict. A success that the client is not
+// told of is not recorded either, so that no later login shows it.
 func (h *handshake) heard(token []byte, v *verdict) (tell bool) {
 	err, late, gone := v.err, !time.Now().Before(h.deadline), h.ctx.Err() != nil
 	silent := late || err == errNoAnswer || passing(err) != nil || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
@@ -227,8 +238,8 @@ func (h *handshake) answer(v verdict) {
 	}
 }
 
-// refuse tells the client and the log that its login was refused. The log also says how many logins of the address Authenticate has refused,
-// from the second on.
+// refuse tells the client and the log that its login was refused. The log also says
+// how many logins of the address Authenticate has refused, from the second on.
 func (h *handshake) refuse(v verdict) {
 	c := h.conn
 	args := []any{"conn", c, "error", v.err}
@@ -248,8 +259,9 @@ func (h *handshake) refuse(v verdict) {
 	}
 }
 
-// passing returns the Temporary CloseError that an error of Authenticate or Login is or wraps, or ServerFull for a full queue, of Login's post or
-// of a Do in Authenticate: the client may try again. It returns nil for all other errors.
+// passing returns the Temporary CloseError that an error of Authenticate or Login
+// is or wraps, or ServerFull for a full queue, of Login's post or of a Do in
+// Authenticate: the client may try again. It returns nil for all other errors.
 func passing(err error) *CloseError {
 	if again, ok := errors.AsType[*CloseError](err); ok && again != nil && again.Temporary() {
 		return again
@@ -260,8 +272,9 @@ func passing(err error) *CloseError {
 	return nil
 }
 
-// logIn posts decideLogin to the world's goroutine. First it ends the connections that this one replaces, because Config.Login may load what their
-// OnDisconnect saves. In a closed world there is no verdict, because World.Close closes the connection with its own code.
+// logIn posts decideLogin to the world's goroutine. First it ends the connections that this
+// one replaces, because Config.Login may load what their OnDisconnect saves. In a closed
+// world there is no verdict, because World.Close closes the connection with its own code.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -275,8 +288,8 @@ func (h *handshake) logIn(identity string) {
 	}
 }
 
-// decideLogin runs Config.Login and sends its verdict. While OnDisconnect has yet to run for connections of the identity that have ended, the
-// handshake waits in World.loggingIn.
+// decideLogin runs Config.Login and sends its verdict. While OnDisconnect has yet to run
+// for connections of the identity that have ended, the handshake waits in World.loggingIn.
 func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
@@ -307,7 +320,8 @@ func (w *World) login(c *Conn) (err error) {
 	return w.config.Login(w, c)
 }
 
-// welcome sends the client its identity. With Config.RefuseLoginElsewhere it closes the connection if the identity may not have another.
+// welcome sends the client its identity. With Config.RefuseLoginElsewhere it
+// closes the connection if the identity may not have another.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
@@ -338,16 +352,18 @@ func (h *handshake) expire() {
 	h.conn.abort(late)
 }
 
-// beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called after this side has sent its last message of the
-// handshake, which would otherwise wait behind the carrier's train on a slow path. So a client that has not logged in gets none.
+// beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called
+// after this side has sent its last message of the handshake, which would otherwise wait
+// behind the carrier's train on a slow path. So a client that has not logged in gets none.
 func (h *handshake) beginSealed() {
 	if s := h.conn.sealed; s.agreed() {
 		s.begin()
 	}
 }
 
-// mismatched ends a handshake between ends whose classes differ. A client that has not logged in should not learn the game's classes: only
-// with Config.ExplainMismatch does the server send them, and the client names the difference in both logs.
+// mismatched ends a handshake between ends whose classes differ. A client that has
+// not logged in should not learn the game's classes: only with Config.ExplainMismatch
+// does the server send them, and the client names the difference in both logs.
 func (h *handshake) mismatched(peer control.Hello) {
 	c := h.conn
 	client, server := c.bySide(h.hello(), peer)
@@ -363,7 +379,8 @@ func (h *handshake) mismatched(peer control.Hello) {
 	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
-// bySide returns the two Hellos by their senders, for reasons that appear in both logs, in one of which "here" would be wrong.
+// bySide returns the two Hellos by their senders, for reasons that appear in
+// both logs, in one of which "here" would be wrong.
 func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
@@ -371,7 +388,8 @@ func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) 
 	return ours, peers
 }
 
-// refuseChannels sets the code with which the connection ends if the peer opens a channel; NoError allows it.
+// refuseChannels sets the code with which the connection ends if the peer opens
+// a channel; NoError allows it.
 func (c *Conn) refuseChannels(code bunch.Code) {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -397,7 +415,8 @@ var controlCodes = map[control.Kind]Code{
 	control.PayloadFail: ControlChannelMessagePayloadFail,
 }
 
-// violation returns the CloseError for an error of package control, each of which is a *control.Error.
+// violation returns the CloseError for an error of package control, each of
+// which is a *control.Error.
 func violation(err error) *CloseError {
 	message := err.(*control.Error)
 	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}

@@ -134,7 +134,8 @@ func (p *rawPeer) openAndSend() {
 	p.send(channel, []byte("x"))
 }
 
-// TestMismatchSaysWhoseShapeIsWhich: the client's log contains the server's sentence, in which "here" named the wrong end.
+// TestMismatchSaysWhoseShapeIsWhich: the client's log contains the server's
+// sentence, in which "here" named the wrong end.
 func TestMismatchSaysWhoseShapeIsWhich(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -190,7 +191,8 @@ func gateOf[S any]() *Class {
 	return c
 }
 
-// TestClassesStaySecret: a client that has not logged in learns no name of a class, a method or a field, unless ExplainMismatch is set.
+// TestClassesStaySecret: a client that has not logged in learns no name of a
+// class, a method or a field, unless ExplainMismatch is set.
 func TestClassesStaySecret(t *testing.T) {
 	for _, explain := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -237,7 +239,8 @@ func TestAuthenticate(t *testing.T) {
 	})
 }
 
-// TestIdentityFromAnyGoroutine: Identity is empty before the connection has joined, and a concurrent call is no race.
+// TestIdentityFromAnyGoroutine: Identity is empty before the connection has
+// joined, and a concurrent call is no race.
 func TestIdentityFromAnyGoroutine(t *testing.T) {
 	inNet(t, 0, Config{Authenticate: func(context.Context, []byte) (string, error) { return "ann", nil }}, func(n *network) {
 		near, far := linktest.Pipe()
@@ -259,7 +262,8 @@ func TestIdentityFromAnyGoroutine(t *testing.T) {
 	})
 }
 
-// TestClientLeavesWhileItIsWelcomed: the connection ends and learns its identity in the same instant.
+// TestClientLeavesWhileItIsWelcomed: the connection ends and learns its
+// identity in the same instant.
 func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
 	authenticate := func(context.Context, []byte) (string, error) {
 		time.Sleep(2 * testDelay)
@@ -285,7 +289,8 @@ func TestClientLeavesWhileItIsWelcomed(t *testing.T) {
 	})
 }
 
-// TestAuthenticateHasATimeLimit: an answer of Authenticate that is too late is not sent to the client, and has no effect.
+// TestAuthenticateHasATimeLimit: an answer of Authenticate that is too late is
+// not sent to the client, and has no effect.
 func TestAuthenticateHasATimeLimit(t *testing.T) {
 	for _, verdict := range []error{nil, errors.New("nobody knows this token"), context.DeadlineExceeded} {
 		var canceled error
@@ -384,8 +389,8 @@ func TestReceiveLimitGrowsWithUse(t *testing.T) {
 	})
 }
 
-// TestReceiveLimitAtJoin: a connection has its whole limit from Join on, and the peer is told before the first tick that would reach the smaller
-// one.
+// TestReceiveLimitAtJoin: a connection has its whole limit from Join on, and
+// the peer is told before the first tick that would reach the smaller one.
 func TestReceiveLimitAtJoin(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		require.Equal(t, 8<<20, n.conns[0].Stats().ReceiveLimit)

@@ -36,7 +36,8 @@ type spyBody struct {
 
 type spyObject struct{ body spyBody }
 
-// TestRefInAnEmbeddedStruct: a client names an actor that it was never shown, in a field that is promoted from an unexported struct.
+// TestRefInAnEmbeddedStruct: a client names an actor that it was never shown,
+// in a field that is promoted from an unexported struct.
 func TestRefInAnEmbeddedStruct(t *testing.T) {
 	spyPair(t, func(server, client *World, at, from *Conn, tick func(int)) {
 		secret, err := server.Spawn(spy, nil)
@@ -94,7 +95,8 @@ func spyPair(t *testing.T, fn func(server, client *World, at, from *Conn, tick f
 	})
 }
 
-// TestManyThatNameOne: an update of a state takes no longer if thousands of others name the same actor.
+// TestManyThatNameOne: an update of a state takes no longer if thousands of
+// others name the same actor.
 func TestManyThatNameOne(t *testing.T) {
 	var per [2]time.Duration
 	for i, n := range []int{1000, 16000} {
@@ -148,8 +150,8 @@ func TestArgumentFullOfRefs(t *testing.T) {
 	t.Logf("%d references to an actor that is open for %d: %v", refs, conns, took)
 }
 
-// TestCallThatWaitsForOneOfMany: a call that names thousands of actors, of which all but the last are open, does not check them all at each open
-// and in each Dispatch.
+// TestCallThatWaitsForOneOfMany: a call that names thousands of actors, of which all
+// but the last are open, does not check them all at each open and in each Dispatch.
 func TestCallThatWaitsForOneOfMany(t *testing.T) {
 	w, c, a := newCrate(t)
 	c.copies.byRef[1] = a
@@ -207,7 +209,8 @@ func TestTearOffOfAnUnboundList(t *testing.T) {
 	require.Zero(t, o.lacks)
 }
 
-// TestStateUnderRun: a change while the open is in flight, or lost, is sent even if nothing else happens.
+// TestStateUnderRun: a change while the open is in flight, or lost, is sent
+// even if nothing else happens.
 func TestStateUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})

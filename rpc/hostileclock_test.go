@@ -37,7 +37,8 @@ func TestClockThatGoesBack(t *testing.T) {
 	})
 }
 
-// TestOldValueOfAReferrer: OnRep ends an actor that another state of the same packet names. OnRep of that state still gets its old value.
+// TestOldValueOfAReferrer: OnRep ends an actor that another state of the same
+// packet names. OnRep of that state still gets its old value.
 func TestOldValueOfAReferrer(t *testing.T) {
 	w, err := NewWorld(Config{})
 	require.NoError(t, err)

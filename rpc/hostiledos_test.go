@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// TestWhatClientsBeginCounts: cancels, questions, messages of the framework, and answers without a question count as a flood like any other.
+// TestWhatClientsBeginCounts: cancels, questions, messages of the framework,
+// and answers without a question count as a flood like any other.
 func TestWhatClientsBeginCounts(t *testing.T) {
 	for name, payload := range map[string]func(i uint64) []byte{
 		"questions": func(i uint64) []byte { return questionBytes(t, clerkAsk, i, 1) },

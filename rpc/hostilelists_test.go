@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// TestItemsStayGone: a late packet does not bring back an item that was removed, even if thousands of others were removed since.
+// TestItemsStayGone: a late packet does not bring back an item that was
+// removed, even if thousands of others were removed since.
 func TestItemsStayGone(t *testing.T) {
 	w, c, a := newCrate(t)
 	list := func() []byte { return state.AppendMask(nil, 1<<4, crate.fields) }
@@ -33,8 +34,8 @@ func TestItemsStayGone(t *testing.T) {
 	require.Zero(t, a.own.object.(*crateObject).items.Len(), "an item that is gone is here for ever")
 }
 
-// TestClientThatMissesEverything: if a client has many actors and requests everything again as often as it can, by a message of one byte, it is
-// answered less often the more actors it has.
+// TestClientThatMissesEverything: if a client has many actors and requests everything again as
+// often as it can, by a message of one byte, it is answered less often the more actors it has.
 func TestClientThatMissesEverything(t *testing.T) {
 	for _, actors := range []int{10, 4000} {
 		c := shownCrates(t, actors)

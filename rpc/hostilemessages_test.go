@@ -21,7 +21,8 @@ func say(t *testing.T, c *Conn, payload []byte) {
 	require.NoError(t, c.machine.Send(0, bunch.Reliable, payload))
 }
 
-// TestHostileMessages: what no honest end says on the control channel closes the connection, at either end.
+// TestHostileMessages: what no honest end says on the control channel closes
+// the connection, at either end.
 func TestHostileMessages(t *testing.T) {
 	message := func(size int) []byte {
 		return control.AppendMessage(nil, control.Message{ID: 1, Payload: make([]byte, size)})
@@ -60,8 +61,8 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// TestMessageFloods: a peer that ignores the window fills what the control channel may hold here, or is noticed in the next Dispatch. None of its
-// messages beyond the window runs.
+// TestMessageFloods: a peer that ignores the window fills what the control channel may hold
+// here, or is noticed in the next Dispatch. None of its messages beyond the window runs.
 func TestMessageFloods(t *testing.T) {
 	ran := 0
 	config := Config{OnMessage: func(*World, *Conn, uint8, []byte) error { ran++; return nil }}
@@ -83,8 +84,8 @@ func TestMessageFloods(t *testing.T) {
 	})
 }
 
-// TestMessagesBeforeJoin: messages of the game are not part of the handshake. The server starts after the message was sent, so that no Join can be
-// before it.
+// TestMessagesBeforeJoin: messages of the game are not part of the handshake. The
+// server starts after the message was sent, so that no Join can be before it.
 func TestMessagesBeforeJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newTestWorld(t, Config{OnMessage: func(*World, *Conn, uint8, []byte) error { t.Error("it ran"); return nil }})

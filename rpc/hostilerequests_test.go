@@ -126,8 +126,8 @@ func (mute) remote(any, *Call, []byte) error { return nil }
 // muteAdmit makes an actor say nothing by itself when it is asked Admit.
 func muteAdmit(a *Actor) { a.own.binding.handlers[clerkAdmit.question.id] = mute{} }
 
-// TestBadAnswersEndTheirQuestion: a bad answer ends its question, on a server together with the connection. A client does not close the connection
-// for an answer that its Validate refuses.
+// TestBadAnswersEndTheirQuestion: a bad answer ends its question, on a server together with the
+// connection. A client does not close the connection for an answer that its Validate refuses.
 func TestBadAnswersEndTheirQuestion(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
 		muteAdmit(there)
@@ -161,7 +161,8 @@ func TestAnswersWhoseCheckEndsTheActor(t *testing.T) {
 	})
 }
 
-// TestAnswersNeverAskedFor: floods of answers with invented numbers, of another actor, or of another request only cost their counting.
+// TestAnswersNeverAskedFor: floods of answers with invented numbers, of another
+// actor, or of another request only cost their counting.
 func TestAnswersNeverAskedFor(t *testing.T) {
 	withClerk(t, Config{}, func(n *network, here, there *Actor) {
 		c := n.conns[0]
@@ -190,8 +191,8 @@ func TestAnswersNeverAskedFor(t *testing.T) {
 	})
 }
 
-// TestFloodsOfQuestions: questions that exceed Config.MaxRequests are not decoded, kept or run, and the asker is told so. Cancels of questions that
-// were never asked have no effect.
+// TestFloodsOfQuestions: questions that exceed Config.MaxRequests are not decoded, kept or
+// run, and the asker is told so. Cancels of questions that were never asked have no effect.
 func TestFloodsOfQuestions(t *testing.T) {
 	withClerk(t, Config{MaxRequests: 5}, func(n *network, here, there *Actor) {
 		c := n.conns[0]
@@ -223,7 +224,8 @@ func TestFloodsOfQuestions(t *testing.T) {
 	})
 }
 
-// TestRandomRequestBytes: nothing that a peer sends of requests panics or leaves something open for ever.
+// TestRandomRequestBytes: nothing that a peer sends of requests panics or
+// leaves something open for ever.
 func TestRandomRequestBytes(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 40 {

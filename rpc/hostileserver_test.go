@@ -131,7 +131,8 @@ func (f *forger) items(b []byte) []byte {
 	return b
 }
 
-// open returns an open message. Most are right: actors 1 and 2 are placed, and actor 6 is a wall; what is open opens again once in a while.
+// open returns an open message. Most are right: actors 1 and 2 are placed, and
+// actor 6 is a wall; what is open opens again once in a while.
 func (f *forger) open() ([]byte, byte) {
 	ref := f.ref()
 	for f.IntN(100) > 0 && slices.Contains(f.refs, ref) {
@@ -253,8 +254,8 @@ func newPlain(t *testing.T, classes ...*Class) *World {
 	return w
 }
 
-// TestRandomServers: a server that sends opens, closes, states, lists, calls and answers in any order makes no client panic, and leaves nothing
-// behind at it.
+// TestRandomServers: a server that sends opens, closes, states, lists, calls and
+// answers in any order makes no client panic, and leaves nothing behind at it.
 func TestRandomServers(t *testing.T) {
 	random, longest := testkit.Rand(t), 0
 	for range 300 {

@@ -54,7 +54,8 @@ func newCrate(t testing.TB) (*World, *Conn, *Actor) {
 	return w, c, a
 }
 
-// TestUpdatesThatNoServerSends: what a server may not write closes with PayloadFail, and says what it was.
+// TestUpdatesThatNoServerSends: what a server may not write closes with
+// PayloadFail, and says what it was.
 func TestUpdatesThatNoServerSends(t *testing.T) {
 	list := func(b ...byte) []byte { return append(state.AppendMask(nil, 1<<4, crate.fields), b...) }
 	for name, payload := range map[string][]byte{

@@ -16,8 +16,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestDialWaitsForItsTurn: a client that is refused because of other handshakes tries again until there is room. One that finds the server full
-// does not.
+// TestDialWaitsForItsTurn: a client that is refused because of other handshakes
+// tries again until there is room. One that finds the server full does not.
 func TestDialWaitsForItsTurn(t *testing.T) {
 	ms := time.Millisecond
 	for name, row := range map[string]struct {
@@ -86,7 +86,8 @@ func canceledAfter(d time.Duration) func() (context.Context, context.CancelFunc)
 	}
 }
 
-// takePlace takes the place of the one handshake, or of the one connection, that a server's config allows.
+// takePlace takes the place of the one handshake, or of the one connection,
+// that a server's config allows.
 func takePlace(t *testing.T, server *testWorld, free time.Duration) {
 	if server.config.MaxHandshakes == 1 {
 		v, _, full := server.lobby.arrive(host("192.0.2.1"), true)
@@ -115,8 +116,9 @@ func evictOnce(server **testWorld) func(context.Context, []byte) (string, error)
 	}
 }
 
-// TestACrowdDialsAtOnce: a party behind one address that is larger than the limit on handshakes all gets in with one Dial each. Before, of 200
-// clients that dialed a server with the default limits 25 were refused.
+// TestACrowdDialsAtOnce: a party behind one address that is larger than the
+// limit on handshakes all gets in with one Dial each. Before, of 200 clients
+// that dialed a server with the default limits 25 were refused.
 func TestACrowdDialsAtOnce(t *testing.T) {
 	server := newTestWorld(t, Config{MaxHandshakes: 6})
 	serverTLS, clientTLS := credentials(t)

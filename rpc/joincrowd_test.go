@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A crowd that joins in the same moment, as after a restart, holds up no Dispatch for long: some are announced in each, in their order.
+// A crowd that joins in the same moment, as after a restart, holds up no
+// Dispatch for long: some are announced in each, in their order.
 func TestCrowdIsAnnouncedInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const crowd = 20
@@ -38,7 +39,8 @@ func TestCrowdIsAnnouncedInTurns(t *testing.T) {
 	})
 }
 
-// Those who have left before their turn are announced and expelled nevertheless, also when the world is closed.
+// Those who have left before their turn are announced and expelled
+// nevertheless, also when the world is closed.
 func TestCrowdLeavesBeforeItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const crowd = 20

@@ -11,9 +11,11 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A List is a keyed list that the server replicates item by item: only items that have changed are sent, and removals until the client has them.
-// The order of items may differ between the ends. A List is a field of the game's own object. The zero List is empty. Its methods must be called on
-// the world's goroutine. They record what changes, so that no tick has to compare a long list. UE: FFastArraySerializer.
+// A List is a keyed list that the server replicates item by item: only items that
+// have changed are sent, and removals until the client has them. The order of items
+// may differ between the ends. A List is a field of the game's own object. The zero
+// List is empty. Its methods must be called on the world's goroutine. They record
+// what changes, so that no tick has to compare a long list. UE: FFastArraySerializer.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
 // Len returns the number of items.
@@ -22,13 +24,15 @@ func (l *List[K, V]) Len() int { return l.items.Len() }
 // Get returns the value of a key.
 func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
-// All yields the items in the order in which their keys were first set. The list may change during the iteration: an item that is added then may or
-// may not be yielded.
+// All yields the items in the order in which their keys were first set. The list may
+// change during the iteration: an item that is added then may or may not be yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
-// Set sets the value of a key. A list has at most 2,048 keys at a time, and 2,147,483,647 in its whole life; if a new key exceeds that, Set returns
-// ErrTooLong and changes nothing. On a client Set changes only the copy, until the server changes the item. If a key or value cannot be encoded,
-// such as a string that exceeds its bound, [Spawn] fails, or the next Flush logs it, and no client gets the item.
+// Set sets the value of a key. A list has at most 2,048 keys at a time, and
+// 2,147,483,647 in its whole life; if a new key exceeds that, Set returns ErrTooLong
+// and changes nothing. On a client Set changes only the copy, until the server changes
+// the item. If a key or value cannot be encoded, such as a string that exceeds its
+// bound, [Spawn] fails, or the next Flush logs it, and no client gets the item.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
 		return errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
@@ -42,9 +46,11 @@ func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 // A ListState is a declared [List] of a class.
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
-// NewList declares that actors of class have a list of V by K with a name. An item has at most 1,000 bytes encoded. K and V may be what fields of a
-// [State] may be, without conditions. K may be a [Ref], but must not have floats. A string or slice needs a tag with its bound, so it must be the
-// field of a struct: struct{ Name string `quiver:"max=32"` } is a K. NewList panics if they cannot be replicated.
+// NewList declares that actors of class have a list of V by K with a name. An item
+// has at most 1,000 bytes encoded. K and V may be what fields of a [State] may be,
+// without conditions. K may be a [Ref], but must not have floats. A string or slice
+// needs a tag with its bound, so it must be the field of a struct: struct{ Name
+// string `quiver:"max=32"` } is a K. NewList panics if they cannot be replicated.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	mustDeclare(fmt.Sprintf("list %q", name), class)
@@ -62,7 +68,8 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	return &ListState[K, V]{d}
 }
 
-// ReplicateList makes b replicate s from the list that where returns. where is called once for each object, as that of [Replicate].
+// ReplicateList makes b replicate s from the list that where returns. where is
+// called once for each object, as that of [Replicate].
 func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], where func(object T) *List[K, V]) {
 	d := s.declared
 	mustBind(b.untyped, d, "ReplicateList")
@@ -70,16 +77,18 @@ func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V]
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 
-// A ListChange is a change of an item at a client. An item whose key was set again after a Delete may count as changed.
+// A ListChange is a change of an item at a client. An item whose key was set
+// again after a Delete may count as changed.
 type ListChange[K comparable, V any] struct {
 	Key            K
 	Value          V    // the last value of a removed item
 	Added, Removed bool // if neither, the value has changed
 }
 
-// OnList makes fn run at clients for each item that was added, changed or removed, after all updates of a packet were applied. It panics if
-// ReplicateList was not called before, or the list has a function already. UE: PostReplicatedAdd, PostReplicatedChange, and PreReplicatedRemove,
-// which here runs after the removal.
+// OnList makes fn run at clients for each item that was added, changed or removed,
+// after all updates of a packet were applied. It panics if ReplicateList was not
+// called before, or the list has a function already. UE: PostReplicatedAdd,
+// PostReplicatedChange, and PreReplicatedRemove, which here runs after the removal.
 func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn func(object T, change ListChange[K, V])) {
 	bound := mustHave[*boundList[T, K, V]](b.untyped, s.declared, "OnList", "ReplicateList")
 	mustHook("OnList", s.declared, fn == nil, bound.onChange != nil)
@@ -111,9 +120,11 @@ type keeper interface {
 	keyed.Items
 	// Watch is called when the actor is open for at least one connection, or (on false) for none.
 	Watch(on bool)
-	// EncodeAll encodes all items, because some may have been set while the actor was open for no connection.
+	// EncodeAll encodes all items, because some may have been set while the
+	// actor was open for no connection.
 	EncodeAll() error
-	// TakeChanged returns the numbers of items whose encoding has changed, or that were removed. The slice is valid until the next call.
+	// TakeChanged returns the numbers of items whose encoding has changed, or
+	// that were removed. The slice is valid until the next call.
 	TakeChanged() ([]uint32, error)
 	// readItems applies an update that arrived in packet.
 	readItems(b []byte, packet uint64) error
@@ -158,7 +169,8 @@ func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
 	}
 }
 
-// tellMoved calls OnList's function for the items that name an actor which has just opened or ended here.
+// tellMoved calls OnList's function for the items that name an actor which has
+// just opened or ended here.
 func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	if r.bound.onChange == nil {
 		return

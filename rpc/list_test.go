@@ -47,7 +47,8 @@ type squad struct {
 	told    []ListChange[int, Ref]
 }
 
-// TestListNamesAnActorThatOpensLater: OnList runs again for the items that name an actor when it opens at the client, and when it ends.
+// TestListNamesAnActorThatOpensLater: OnList runs again for the items that name
+// an actor when it opens at the client, and when it ends.
 func TestListNamesAnActorThatOpensLater(t *testing.T) {
 	class := NewClass("Squad")
 	members := NewList[int, Ref](class, "Members")

@@ -17,26 +17,28 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 )
 
-// lobby holds the connections of a world from their first packet to their end, and the inbox of the world's goroutine. Its methods are safe for
-// concurrent use.
+// lobby holds the connections of a world from their first packet to their end, and
+// the inbox of the world's goroutine. Its methods are safe for concurrent use.
 type lobby struct {
 	config Config
 	client atomic.Bool    // the world has connected to a server
 	shut   chan struct{}  // closed when the world is closed
 	memory *budget.Memory // Config.ReceiveBudget, for reliable messages of all connections
 
-	mu        sync.Mutex         // guards the fields below
-	closed    *CloseError        // why the world was closed; nil = it is open
-	listeners int                // open listeners
-	serial    uint64             // id of the newest connection
-	door      *door.Door[Conn]   // which clients may enter, by address and identity
-	answered  *sync.Cond         // on mu: Authenticate has answered, or a client that may have waited for its turn has left
+	mu        sync.Mutex       // guards the fields below
+	closed    *CloseError      // why the world was closed; nil = it is open
+	listeners int              // open listeners
+	serial    uint64           // id of the newest connection
+	door      *door.Door[Conn] // which clients may enter, by address and identity
+	// On mu: Authenticate has answered, or a client that may have waited for its turn has left.
+	answered  *sync.Cond
 	attaching sync.WaitGroup     // connections that are enlisted and not attached yet; none is added once closed is set
 	attached  map[*Conn]struct{} // connections that have not ended, including half-open ones
 	inbox     inbox
 }
 
-// inbox holds what other goroutines hand to the world's goroutine, until the next Dispatch takes it.
+// inbox holds what other goroutines hand to the world's goroutine, until the
+// next Dispatch takes it.
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
@@ -95,7 +97,8 @@ func (l *lobby) over() bool {
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
 }
 
-// becomeClient makes the world a client. It returns an error if the world has done what only a server may.
+// becomeClient makes the world a client. It returns an error if the world has
+// done what only a server may.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +109,8 @@ func (l *lobby) becomeClient(actors int64) error {
 	return nil
 }
 
-// mayBecomeClient returns the error of becomeClient, or of enlist in a closed world. Dial calls it before it contacts a server.
+// mayBecomeClient returns the error of becomeClient, or of enlist in a closed
+// world. Dial calls it before it contacts a server.
 func (l *lobby) mayBecomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +133,8 @@ func worldClosed() *CloseError {
 	return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 }
 
-// listen counts a new listener of the world, until unlisten. A world with a listener cannot become a client.
+// listen counts a new listener of the world, until unlisten. A world with a
+// listener cannot become a client.
 func (l *lobby) listen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,23 +155,26 @@ func (l *lobby) unlisten() {
 	l.listeners--
 }
 
-// mustProve reports whether a new client must prove its address first, which it must if suspect is true, and how many handshakes are open.
+// mustProve reports whether a new client must prove its address first, which it
+// must if suspect is true, and how many handshakes are open.
 func (l *lobby) mustProve(suspect bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.MustProve(suspect, time.Now())
 }
 
-// arrive gives a client a place among the handshakes, or returns why not. The caller evicts out, if that is not nil.
+// arrive gives a client a place among the handshakes, or returns why not. The
+// caller evicts out, if that is not nil.
 func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, none *door.Full) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.Arrive(door.AddressOf(from), verified, time.Now())
 }
 
-// enlist counts a new connection against the limits of the world, or returns the limit that is reached. The caller evicts out, if that is not nil.
-// v is the client's place among the handshakes, or nil if its carrier was passed to Attach. Close of the world waits until every enlisted
-// connection is attached.
+// enlist counts a new connection against the limits of the world, or returns
+// the limit that is reached. The caller evicts out, if that is not nil. v is
+// the client's place among the handshakes, or nil if its carrier was passed to
+// Attach. Close of the world waits until every enlisted connection is attached.
 func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,8 +211,9 @@ func serverFull(none *door.Full) *CloseError {
 	return &CloseError{Code: ServerFull, Reason: none.Reason}
 }
 
-// attach adds a connection. It calls begin, which starts the link, while it holds mu, so that if the link ends at once, detach runs after
-// everything is set. It returns why the world was closed, or nil if it is open.
+// attach adds a connection. It calls begin, which starts the link, while it
+// holds mu, so that if the link ends at once, detach runs after everything is
+// set. It returns why the world was closed, or nil if it is open.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -223,7 +232,8 @@ func (l *lobby) hasLogin(c *Conn) {
 	c.visit.WaitFor(nil)
 }
 
-// turn waits until Authenticate may be called for a token. If it may not, the client must try again after pause or, if pause is 0, has left.
+// turn waits until Authenticate may be called for a token. If it may not, the
+// client must try again after pause or, if pause is 0, has left.
 func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,8 +246,8 @@ func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	return false, 0
 }
 
-// heard is called when Authenticate has answered. refused or passed is true if it has refused or accepted the token. heard returns how many logins
-// of the client's address were refused.
+// heard is called when Authenticate has answered. refused or passed is true if it has refused
+// or accepted the token. heard returns how many logins of the client's address were refused.
 func (l *lobby) heard(v *visit, token []byte, refused, passed bool) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,22 +269,24 @@ func (l *lobby) identify(c *Conn, identity string) {
 	c.identity = identity
 }
 
-// leave ends a visit. It is called by each way in which a handshake can end; only the first call has an effect.
+// leave ends a visit. It is called by each way in which a handshake can end;
+// only the first call has an effect.
 func (l *lobby) leave(v *visit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Leave(v)
 }
 
-// await is called when this side has answered the client's Login, and waits for its Join. From now on the client may be evicted again.
+// await is called when this side has answered the client's Login, and waits for
+// its Join. From now on the client may be evicted again.
 func (l *lobby) await(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Await(c.visit, c, welcomed)
 }
 
-// claim adds c to the connections of its identity, and returns those that are now too many, oldest first. With Config.RefuseLoginElsewhere it
-// refuses c instead. It does nothing on a client.
+// claim adds c to the connections of its identity, and returns those that are now too many, oldest
+// first. With Config.RefuseLoginElsewhere it refuses c instead. It does nothing on a client.
 func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +301,8 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	return replaced, refused
 }
 
-// join hands a connection that has joined to the world. It returns false if the connection has ended or was evicted in between.
+// join hands a connection that has joined to the world. It returns false if the
+// connection has ended or was evicted in between.
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -376,8 +389,8 @@ func (l *lobby) posted() int {
 // closedGrace is how long Do waits for a Dispatch of a closed world.
 const closedGrace = time.Second
 
-// awaitDispatch waits, for Do, until done is closed. It returns an error if ctx ends first, or if the world is closed and no Dispatch runs within
-// closedGrace.
+// awaitDispatch waits, for Do, until done is closed. It returns an error if ctx
+// ends first, or if the world is closed and no Dispatch runs within closedGrace.
 func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -391,7 +404,8 @@ func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	return waitFor(ctx, done)
 }
 
-// awaitAnswer waits, for Ask, until done is closed. It returns an error if ctx ends first, or the world is closed.
+// awaitAnswer waits, for Ask, until done is closed. It returns an error if ctx
+// ends first, or the world is closed.
 func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -407,7 +421,8 @@ func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// take empties the inbox. It is called on the world's goroutine. posts takes the functions, and does not keep the slice.
+// take empties the inbox. It is called on the world's goroutine. posts takes
+// the functions, and does not keep the slice.
 func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -419,8 +434,8 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	return joined, ended, refused
 }
 
-// expectDispatch is called when a client waits for a Dispatch. If none takes the inbox within undrivenTime, alarm is called, once in the life of
-// the world.
+// expectDispatch is called when a client waits for a Dispatch. If none takes the
+// inbox within undrivenTime, alarm is called, once in the life of the world.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,8 +32,9 @@ func TestFailedCallsAreTheCallers(t *testing.T) {
 	})
 }
 
-// TestMulticastToNobodyIsTold: if a class that was ported from Unreal has no At, a warning explains why others have no copies, once a class, and
-// not for actors for which the game has decided who sees them.
+// TestMulticastToNobodyIsTold: if a class that was ported from Unreal has no
+// At, a warning explains why others have no copies, once a class, and not for
+// actors for which the game has decided who sees them.
 func TestMulticastToNobodyIsTold(t *testing.T) {
 	var log strings.Builder
 	inNet(t, 2, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(n *network) {
@@ -50,7 +51,8 @@ func TestMulticastToNobodyIsTold(t *testing.T) {
 	})
 }
 
-// TestDebugRecordsByCategory: each record names its subject, and no record of a category that is off is written.
+// TestDebugRecordsByCategory: each record names its subject, and no record of a
+// category that is off is written.
 func TestDebugRecordsByCategory(t *testing.T) {
 	var log strings.Builder
 	handler := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
@@ -126,7 +128,8 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 	})
 }
 
-// TestStatesThatNothingKeepsAreTold: before, neither end reported a forgotten Replicate, and the copies stayed as their constructors had left them.
+// TestStatesThatNothingKeepsAreTold: before, neither end reported a forgotten
+// Replicate, and the copies stayed as their constructors had left them.
 func TestStatesThatNothingKeepsAreTold(t *testing.T) {
 	class := NewClass("Forgetful")
 	gear := NewState[struct{ Ammo uint16 }](class)

@@ -17,7 +17,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestLoginThatPanics: the client is told, the actors that it was given are gone, and the world continues.
+// TestLoginThatPanics: the client is told, the actors that it was given are
+// gone, and the world continues.
 func TestLoginThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []*Conn
@@ -48,8 +49,9 @@ func TestLoginThatPanics(t *testing.T) {
 	})
 }
 
-// TestLoginBehindAFullQueue: a full queue of the world is not the player's fault. Before, the client was told that it was refused permanently, and
-// if Authenticate had called Do, the login of its address counted as failed, too.
+// TestLoginBehindAFullQueue: a full queue of the world is not the player's
+// fault. Before, the client was told that it was refused permanently, and if
+// Authenticate had called Do, the login of its address counted as failed, too.
 func TestLoginBehindAFullQueue(t *testing.T) {
 	var asked *network
 	for name, config := range map[string]Config{
@@ -77,7 +79,8 @@ func TestLoginBehindAFullQueue(t *testing.T) {
 	}
 }
 
-// TestLoginInAClosingWorld: the client gets the code and reason of World.Close, and not that its login failed.
+// TestLoginInAClosingWorld: the client gets the code and reason of World.Close,
+// and not that its login failed.
 func TestLoginInAClosingWorld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
@@ -97,8 +100,8 @@ func TestLoginInAClosingWorld(t *testing.T) {
 	})
 }
 
-// TestAuthenticateThatDoesNotReturn: a panic, or runtime.Goexit, is the server's fault: no login of the address has failed, and a client that tries
-// again once it is repaired gets in at once.
+// TestAuthenticateThatDoesNotReturn: a panic, or runtime.Goexit, is the server's fault: no login
+// of the address has failed, and a client that tries again once it is repaired gets in at once.
 func TestAuthenticateThatDoesNotReturn(t *testing.T) {
 	for name, fail := range map[string]func(){"panics": func() { panic("boom") }, "did not return": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +145,8 @@ func (n *network) logIn() {
 	n.tick(3)
 }
 
-// TestARefusedLoginIsOneLine: before, it was two warnings, neither of which said that an address tried repeatedly.
+// TestARefusedLoginIsOneLine: before, it was two warnings, neither of which
+// said that an address tried repeatedly.
 func TestARefusedLoginIsOneLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}
@@ -166,8 +170,9 @@ func TestARefusedLoginIsOneLine(t *testing.T) {
 	})
 }
 
-// TestLoginComesBehindTheEndBefore: Login may load what a game saves in OnDisconnect, whether the player has left and returned before the world
-// noticed, or logs in from elsewhere. Otherwise the progress of the old connection would be lost, or would overwrite the new one's.
+// TestLoginComesBehindTheEndBefore: Login may load what a game saves in OnDisconnect, whether
+// the player has left and returned before the world noticed, or logs in from elsewhere.
+// Otherwise the progress of the old connection would be lost, or would overwrite the new one's.
 func TestLoginComesBehindTheEndBefore(t *testing.T) {
 	for name, leaves := range map[string]bool{"left": true, "from elsewhere": false} {
 		t.Run(name, func(t *testing.T) {
@@ -194,8 +199,9 @@ func TestLoginComesBehindTheEndBefore(t *testing.T) {
 	}
 }
 
-// TestLastOwnerOfALogin: an actor that Login gave to a client closes there, as any other does, when another client gets it, even in Login. Before,
-// it stayed open, because the library had opened it as a game does, and while the other client had yet to join, the previous owner was not told.
+// TestLastOwnerOfALogin: an actor that Login gave to a client closes there, as any other does, when
+// another client gets it, even in Login. Before, it stayed open, because the library had opened it
+// as a game does, and while the other client had yet to join, the previous owner was not told.
 func TestLastOwnerOfALogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var pawn *Actor

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// calls lets one side's world call the other's at 30 Hz for d, and returns how many calls it made. Only the caller ticks.
+// calls lets one side's world call the other's at 30 Hz for d, and returns how
+// many calls it made. Only the caller ticks.
 func (n *network) calls(caller *testWorld, d time.Duration, call func() error) (made int) {
 	n.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); made++ {
@@ -25,7 +26,8 @@ func (n *network) calls(caller *testWorld, d time.Duration, call func() error) (
 	return made
 }
 
-// directions runs fn with the server as the one who calls, and with the client: then busy is the world that does not tick.
+// directions runs fn with the server as the one who calls, and with the client:
+// then busy is the world that does not tick.
 func directions(t *testing.T, payload string, fn func(t *testing.T, n *network, caller, busy *testWorld, call func() error)) {
 	for _, calling := range []string{"server", "client"} {
 		t.Run(calling+" calls", func(t *testing.T) {
@@ -46,8 +48,9 @@ func directions(t *testing.T, payload string, fn func(t *testing.T, n *network, 
 // heardCalls counts the calls of directions that reached w.
 func heardCalls(w *testWorld, payload string) int { return len(w.heard) + w.received/len(payload) }
 
-// TestLongTickLosesNobody: a world that takes 8.5 s between Dispatch and Flush, such as one that loads a level, acknowledges what arrives in that
-// time, so 30 reliable calls a second never fill their sender's reliable buffer.
+// TestLongTickLosesNobody: a world that takes 8.5 s between Dispatch and Flush,
+// such as one that loads a level, acknowledges what arrives in that time, so 30
+// reliable calls a second never fill their sender's reliable buffer.
 func TestLongTickLosesNobody(t *testing.T) {
 	const payload = "next"
 	directions(t, payload, func(t *testing.T, n *network, caller, busy *testWorld, call func() error) {
@@ -62,8 +65,9 @@ func TestLongTickLosesNobody(t *testing.T) {
 	})
 }
 
-// TestStoppedWorldMakesItsPeersWait: after 37 s the calls have used up the space for waiting messages of the stopped world. Flow control then holds
-// the rest at its sender, where waiting calls share entries: no client is kicked, and all calls arrive in the end.
+// TestStoppedWorldMakesItsPeersWait: after 37 s the calls have used up the space for
+// waiting messages of the stopped world. Flow control then holds the rest at its sender,
+// where waiting calls share entries: no client is kicked, and all calls arrive in the end.
 func TestStoppedWorldMakesItsPeersWait(t *testing.T) {
 	payload := strings.Repeat("level", 40)
 	directions(t, payload, func(t *testing.T, n *network, caller, busy *testWorld, call func() error) {
@@ -76,7 +80,8 @@ func TestStoppedWorldMakesItsPeersWait(t *testing.T) {
 	})
 }
 
-// TestLongTickExceedsNoRate: calls that arrived at their rate while the server was busy for 4 s run, and those that arrived too fast do not.
+// TestLongTickExceedsNoRate: calls that arrived at their rate while the server
+// was busy for 4 s run, and those that arrived too fast do not.
 func TestLongTickExceedsNoRate(t *testing.T) {
 	for name, row := range map[string]struct{ atOnce, ran int }{"at its rate": {1, 12}, "too fast": {3, 3 + 3*4}} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +104,8 @@ func TestLongTickExceedsNoRate(t *testing.T) {
 	}
 }
 
-// TestWorldThatNobodyDrives: if a client waits, its log says so, once, with Login and without. A world that ticks is not blamed.
+// TestWorldThatNobodyDrives: if a client waits, its log says so, once, with
+// Login and without. A world that ticks is not blamed.
 func TestWorldThatNobodyDrives(t *testing.T) {
 	const text = "nobody drives the world"
 	var log strings.Builder
@@ -127,7 +133,8 @@ func TestWorldThatNobodyDrives(t *testing.T) {
 	})
 }
 
-// TestWorldThatStopsSoonAfterAJoin: its log says so for the next client, even if that waits for Login instead of OnConnect.
+// TestWorldThatStopsSoonAfterAJoin: its log says so for the next client, even
+// if that waits for Login instead of OnConnect.
 func TestWorldThatStopsSoonAfterAJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -151,7 +158,8 @@ func TestWorldThatStopsSoonAfterAJoin(t *testing.T) {
 	})
 }
 
-// TestTimerKeepsNoConnection: the timer that checks for a Dispatch belongs to the world, so the memory of a client that has left is freed.
+// TestTimerKeepsNoConnection: the timer that checks for a Dispatch belongs to
+// the world, so the memory of a client that has left is freed.
 func TestTimerKeepsNoConnection(t *testing.T) {
 	w := newTestWorld(t, Config{})
 	expect := func() weak.Pointer[Conn] {

@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNilsAreNamed: what is nil is refused where it is given, in words. A hook would panic in some later tick.
+// TestNilsAreNamed: what is nil is refused where it is given, in words. A hook
+// would panic in some later tick.
 func TestNilsAreNamed(t *testing.T) {
 	w := newTestWorld(t, Config{}).World
 	class := NewClass("Nils")

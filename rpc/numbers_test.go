@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAllChannelNumbersUsed: a connection that has used all numbers, after days, ends so that the client reconnects. Before, it stayed, and no
-// actor could open any more.
+// TestAllChannelNumbersUsed: a connection that has used all numbers, after days, ends
+// so that the client reconnects. Before, it stayed, and no actor could open any more.
 func TestAllChannelNumbersUsed(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		n.spawn(0)

@@ -24,18 +24,22 @@ type opening struct {
 	reliable int // number of messages that were sent reliably, including the open
 
 	// Server: the states.
-	sees   state.Mask      // fields that the client may have by their conditions, without those tagged initial
-	lacks  state.Mask      // fields of sees whose newest values the client may lack, and that are not in flight
-	fresh  state.Mask      // fields of lacks that updateEarly has not sent since they changed
-	told   state.Mask      // fields that were sent in an update since the open, whatever its fate: lastPayload sends them again
-	listed bool            // it is in stateOutbox.dirty
-	closed bool            // Actor.forget has removed it from its actor and connection
-	since  time.Time       // when the last update was handed over, or, before the first, when the actor opened; for urgency
-	claim  float64         // scratch of stateOutbox.sort: the result of urgency
-	late   state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
-	lists  []keyed.Lacking // by list of the class; nil if there is none, or before the actor has its replicas
-	items  int             // number of list updates whose fate is not known
-	calls  outbox.Calls    // calls of ForceQueue methods, which wait until the states have been sent
+	sees  state.Mask // fields that the client may have by their conditions, without those tagged initial
+	lacks state.Mask // fields of sees whose newest values the client may lack, and that are not in flight
+	fresh state.Mask // fields of lacks that updateEarly has not sent since they changed
+	// Fields that were sent in an update since the open, whatever its fate:
+	// lastPayload sends them again.
+	told   state.Mask
+	listed bool // it is in stateOutbox.dirty
+	closed bool // Actor.forget has removed it from its actor and connection
+	// When the last update was handed over, or, before the first, when the
+	// actor opened; for urgency.
+	since time.Time
+	claim float64         // scratch of stateOutbox.sort: the result of urgency
+	late  state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
+	lists []keyed.Lacking // by list of the class; nil if there is none, or before the actor has its replicas
+	items int             // number of list updates whose fate is not known
+	calls outbox.Calls    // calls of ForceQueue methods, which wait until the states have been sent
 
 	// Server: of a client that has owned the actor.
 	parted bool // it closes once the client has acknowledged the open, and sends nothing until then: see Actor.partFrom and stay
@@ -82,14 +86,16 @@ func (o *opening) queue(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether queued calls may be sent: this Flush has compared the states, and the client lacks none, so the calls follow the states
-// of the moment in which they were made, or newer ones.
+// callsDue reports whether queued calls may be sent: this Flush has compared
+// the states, and the client lacks none, so the calls follow the states of the
+// moment in which they were made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
 	looked := o.conn.world.replicator.looked
 	return looked && !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod, o.actor.ref)
 }
 
-// requeue puts back calls that the machine had accepted and not sent. If the channel is closed, it counts them as dropped.
+// requeue puts back calls that the machine had accepted and not sent. If the
+// channel is closed, it counts them as dropped.
 func (o *opening) requeue(calls []byte) {
 	if o.closed {
 		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
@@ -113,18 +119,19 @@ func (o *opening) look() {
 	o.mark(o.sees &^ before)
 }
 
-// farPriority is the part of an actor's priority that remains at its cull distance. UE: a pawn's falls to 0.2 when it is far away and out of sight
-// (AActor::GetNetPriority).
+// farPriority is the part of an actor's priority that remains at its cull distance. UE:
+// a pawn's falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
 const farPriority = 0.2
 
-// urgency returns the time since the last update, in seconds, times the class's priority, which falls with distance. UE: GetNetPriority.
+// urgency returns the time since the last update, in seconds, times the class's
+// priority, which falls with distance. UE: GetNetPriority.
 func (o *opening) urgency(now time.Time) float64 {
 	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// noteRelevant is called when the actor is relevant to the client. It keeps the actor open, even if the client had it as its owner and has yet to
-// acknowledge the open.
+// noteRelevant is called when the actor is relevant to the client. It keeps the actor
+// open, even if the client had it as its owner and has yet to acknowledge the open.
 func (o *opening) noteRelevant(far float32) {
 	o.relevant, o.far = o.conn.world.relevance.elapsed, far
 	o.stay()
@@ -145,8 +152,9 @@ func (o *opening) acknowledged() bool {
 	return o.conn.machine.Opened(o.channel)
 }
 
-// closeArrived returns the error of a client's call on a channel whose close has arrived and waits for its turn, or is being handled: the same
-// error that the call would have after it. The caller holds the link's lock.
+// closeArrived returns the error of a client's call on a channel whose close
+// has arrived and waits for its turn, or is being handled: the same error that
+// the call would have after it. The caller holds the link's lock.
 func (o *opening) closeArrived(m *method) error {
 	w, cause := o.actor.world, ErrClosed
 	reason, waits := o.conn.waitingClose(o.channel)
@@ -164,8 +172,9 @@ func (o *opening) settled() bool {
 	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.lists == 0
 }
 
-// giveBack records that the client may again lack what an update contained. It also restores the urgency from before the update, unless a newer one
-// has been sent. Otherwise an update that was taken back would wait behind those that were never handed over.
+// giveBack records that the client may again lack what an update contained. It also
+// restores the urgency from before the update, unless a newer one has been sent. Otherwise
+// an update that was taken back would wait behind those that were never handed over.
 func (o *opening) giveBack(sent *sentState) {
 	if sent.list {
 		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].Add(sent.items)
@@ -176,7 +185,8 @@ func (o *opening) giveBack(sent *sentState) {
 	}
 }
 
-// markLists records that the client may lack all items of the lists. With census it may also have items that were removed.
+// markLists records that the client may lack all items of the lists. With
+// census it may also have items that were removed.
 func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
@@ -189,7 +199,8 @@ func (o *opening) markLists(census bool) {
 	}
 }
 
-// appendList appends an update of the first list of which the client lacks something, and records in sent what it contains.
+// appendList appends an update of the first list of which the client lacks
+// something, and records in sent what it contains.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	for _, r := range o.actor.states.replicas {
 		list, ok := r.(keeper)
@@ -215,13 +226,15 @@ const (
 	flagPlaced             // the actor's name follows its number
 )
 
-// OpenTo opens the actor for c, if it is not open there. Its states as they are now, and calls from now on, are sent to c. If c may still have an
-// earlier copy, because CloseTo was called within the last round trip, the open waits until c is known to have ended that copy. A dormant actor
-// falls asleep there again at the next Flush. If c has begun to close and does not have the actor, OpenTo returns [ErrClosed], even before
-// OnDisconnect has run. It is for the server only.
+// OpenTo opens the actor for c, if it is not open there. Its states as they are now, and calls
+// from now on, are sent to c. If c may still have an earlier copy, because CloseTo was called
+// within the last round trip, the open waits until c is known to have ended that copy. A dormant
+// actor falls asleep there again at the next Flush. If c has begun to close and does not have the
+// actor, OpenTo returns [ErrClosed], even before OnDisconnect has run. It is for the server only.
 //
-// If the class has [At] or [Relevant], the actor stays open until it has not been relevant to c for 5 s, which another OpenTo does not prolong. For
-// a spectator that must see everything, let Relevant return true.
+// If the class has [At] or [Relevant], the actor stays open until it has not
+// been relevant to c for 5 s, which another OpenTo does not prolong. For a
+// spectator that must see everything, let Relevant return true.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.checkAuthority("OpenTo"); err != nil {
 		return err
@@ -272,7 +285,8 @@ func (a *Actor) open(c *Conn) error {
 	return nil
 }
 
-// openOn opens a channel with its first message. If that cannot be sent, openOn closes the channel again. The caller holds the link's lock.
+// openOn opens a channel with its first message. If that cannot be sent, openOn
+// closes the channel again. The caller holds the link's lock.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {
 		return 0, err
@@ -284,19 +298,23 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	return channel, err
 }
 
-// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an actor of the class was opened for it. No call and no
-// state that is sent to the client from then on can arrive before the actor; the client makes its copy in its next Dispatch, if it has not yet.
-// OnOpenAcked panics if there is a function already. UE: OpenAcked of the actor's channel.
+// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an
+// actor of the class was opened for it. No call and no state that is sent to the client from then
+// on can arrive before the actor; the client makes its copy in its next Dispatch, if it has not
+// yet. OnOpenAcked panics if there is a function already. UE: OpenAcked of the actor's channel.
 //
-// fn runs once for each open, so it runs again if the actor opens again for c after it was closed there or dormant. It does not run for an open
-// that closes before it is acknowledged, or at that moment (see SetOwner), nor once this side has closed c. What the game on the client does with
-// the copy, such as loading a level, is not part of the acknowledgement: the game must report it by a call.
+// fn runs once for each open, so it runs again if the actor opens again for c
+// after it was closed there or dormant. It does not run for an open that closes
+// before it is acknowledged, or at that moment (see SetOwner), nor once this side
+// has closed c. What the game on the client does with the copy, such as loading a
+// level, is not part of the acknowledgement: the game must report it by a call.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
 }
 
-// tellAcked queues OnOpenAcked's functions for the objects of an actor whose open has just been acknowledged.
+// tellAcked queues OnOpenAcked's functions for the objects of an actor whose
+// open has just been acknowledged.
 func (o *opening) tellAcked() {
 	for p := range o.actor.parts {
 		if p.binding.onOpenAcked == nil {
@@ -310,9 +328,10 @@ func (o *opening) tellAcked() {
 	}
 }
 
-// channelOn opens a channel of the machine. If an earlier channel of the actor was closed, nothing is sent on the new one before the client has
-// acknowledged that close. A connection that has used all channel numbers ends: the client gets new numbers when it connects again. The caller
-// holds the link's lock.
+// channelOn opens a channel of the machine. If an earlier channel of the actor
+// was closed, nothing is sent on the new one before the client has acknowledged
+// that close. A connection that has used all channel numbers ends: the client
+// gets new numbers when it connects again. The caller holds the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
 		if c.machine.UsedUp() {
@@ -328,7 +347,8 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// openMessage returns the first message on an actor's channel for c: a head and the states. It returns an error if the message exceeds most bytes.
+// openMessage returns the first message on an actor's channel for c: a head and
+// the states. It returns an error if the message exceeds most bytes.
 func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	a.compareAll()
 	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.lists
@@ -343,7 +363,8 @@ func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
 	return message, nil
 }
 
-// openHead returns the head of an open message: class id, flags, number of the actor, and its name if it was placed.
+// openHead returns the head of an open message: class id, flags, number of the
+// actor, and its name if it was placed.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	id := a.world.table.id(a.class)
 	if a.name != "" {
@@ -364,7 +385,8 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 	return 0
 }
 
-// tellOwner tells a client that has the actor whether it owns it. For a dormant copy the open that wakes it does.
+// tellOwner tells a client that has the actor whether it owns it. For a dormant
+// copy the open that wakes it does.
 func (a *Actor) tellOwner(c *Conn) error {
 	o := a.openingOn(c)
 	switch {
@@ -411,7 +433,8 @@ func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError
 	return o, nil
 }
 
-// openActor is called on a client for an open message of the server. It makes a copy of the actor, or gives the channel to a copy that has none.
+// openActor is called on a client for an open message of the server. It makes a
+// copy of the actor, or gives the channel to a copy that has none.
 func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	o, violation := w.readOpen(message)
 	if violation != nil {

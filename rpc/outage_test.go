@@ -33,8 +33,8 @@ func (u *unplugged) WriteTo(p []byte, to net.Addr) (int, error) {
 	return u.PacketConn.WriteTo(p, to)
 }
 
-// dialOver joins a client to a server over two sockets, near and far, of which each end uses what wraps it. hangUp ends the connection, unless it has
-// ended, and closes both sockets.
+// dialOver joins a client to a server over two sockets, near and far, of which each end uses
+// what wraps it. hangUp ends the connection, unless it has ended, and closes both sockets.
 func dialOver(t *testing.T, sealed bool, client, server net.PacketConn) (n *network, hangUp func()) {
 	n = &network{t: t, server: newTestWorld(t, Config{Sealed: sealed}), clients: []*testWorld{newTestWorld(t, Config{Sealed: sealed})}}
 	serverTLS, clientTLS := credentials(t)
@@ -53,8 +53,9 @@ func dialOver(t *testing.T, sealed bool, client, server net.PacketConn) (n *netw
 	}
 }
 
-// TestConnectionsSurviveWithoutANetwork: between two networks a machine has none, and the system refuses what it sends. On a client and on a server
-// such packets count as lost in the network: within IdleTimeout the connection continues.
+// TestConnectionsSurviveWithoutANetwork: between two networks a machine has none,
+// and the system refuses what it sends. On a client and on a server such packets
+// count as lost in the network: within IdleTimeout the connection continues.
 func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,8 +80,8 @@ func TestConnectionsSurviveWithoutANetwork(t *testing.T) {
 	}
 }
 
-// TestTimeoutSaysThatNothingCouldLeave: if a connection times out because this machine refuses each packet, as a firewall or a VPN does, the error
-// says so.
+// TestTimeoutSaysThatNothingCouldLeave: if a connection times out because this
+// machine refuses each packet, as a firewall or a VPN does, the error says so.
 func TestTimeoutSaysThatNothingCouldLeave(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, out := range []bool{true, false} {
@@ -130,8 +131,9 @@ func (a *aborted) ReadFrom(p []byte) (int, net.Addr, error) {
 	return a.PacketConn.ReadFrom(p)
 }
 
-// TestConnectionsSurviveFailedReads: when a network goes away, Linux may abort the sockets that used it, as `ss -K` does, and Android's netd. The
-// next read fails once with ECONNABORTED, and the socket continues, from another port. Before, all connections of the socket ended.
+// TestConnectionsSurviveFailedReads: when a network goes away, Linux may abort the sockets that
+// used it, as `ss -K` does, and Android's netd. The next read fails once with ECONNABORTED, and
+// the socket continues, from another port. Before, all connections of the socket ended.
 func TestConnectionsSurviveFailedReads(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for _, no := range []syscall.Errno{syscall.ECONNABORTED, syscall.ENETDOWN, syscall.ENOBUFS} {
@@ -166,8 +168,8 @@ func TestConnectionsSurviveFailedReads(t *testing.T) {
 	}
 }
 
-// TestListenerSaysThatItsSocketFailed: a server that no client can join any more, and that has no connection by which its game could notice, logs
-// it.
+// TestListenerSaysThatItsSocketFailed: a server that no client can join any
+// more, and that has no connection by which its game could notice, logs it.
 func TestListenerSaysThatItsSocketFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -192,8 +194,8 @@ func TestListenerSaysThatItsSocketFailed(t *testing.T) {
 	})
 }
 
-// TestDialWithoutANetwork: between two networks a client may try again, and the error contains the system's. If the network returns in time, the
-// dial succeeds.
+// TestDialWithoutANetwork: between two networks a client may try again, and the
+// error contains the system's. If the network returns in time, the dial succeeds.
 func TestDialWithoutANetwork(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

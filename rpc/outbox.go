@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// stateOutbox holds the states that a server's connection has yet to send to its client, and the updates in flight. It is used only by the world's
-// goroutine.
+// stateOutbox holds the states that a server's connection has yet to send to its
+// client, and the updates in flight. It is used only by the world's goroutine.
 type stateOutbox struct {
 	dirty    []*opening     // openings whose client lacks something; compose removes those whose client lacks nothing
 	heldBack bool           // the last Flush had no room for all
@@ -27,7 +27,8 @@ type stateOutbox struct {
 	resyncPause time.Duration // how long after resyncAt the next request must wait
 }
 
-// pending reports whether the next Flush has work: states wait, or the fate of an update is not known.
+// pending reports whether the next Flush has work: states wait, or the fate of
+// an update is not known.
 func (s *stateOutbox) pending() bool {
 	return s.resync || len(s.dirty) > 0 || s.sent.any()
 }
@@ -50,7 +51,8 @@ func (s *sentState) settle() {
 	}
 }
 
-// sentStates are the updates whose fate is not known. The machine identifies each by the number of its record.
+// sentStates are the updates whose fate is not known. The machine identifies
+// each by the number of its record.
 type sentStates struct {
 	records []sentState
 	free    []uint64 // numbers of unused records
@@ -59,7 +61,8 @@ type sentStates struct {
 // any reports whether the fate of an update is not known.
 func (s *sentStates) any() bool { return len(s.free) < len(s.records) }
 
-// record takes an unused record for an update of o. It stores o.since, which the caller may then change.
+// record takes an unused record for an update of o. It stores o.since, which
+// the caller may then change.
 func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sentState) {
 	if n := len(s.free); n > 0 {
 		number, s.free = s.free[n-1], s.free[:n-1]
@@ -79,8 +82,8 @@ func (s *sentStates) release(number uint64) {
 	s.free = append(s.free, number)
 }
 
-// stateRoom decides how many bytes of updates a Flush hands to the machine: about as many as the machine sends until the next Flush, and no more
-// than keep the path's queue short.
+// stateRoom decides how many bytes of updates a Flush hands to the machine: about as many
+// as the machine sends until the next Flush, and no more than keep the path's queue short.
 type stateRoom struct {
 	machine outbox.Room // estimates how much the machine sends between two Flushes
 	path    state.Pace  // limits the rate by the path's queue
@@ -88,8 +91,9 @@ type stateRoom struct {
 	given   int         // bytes that the last Flush handed over
 }
 
-// open returns the room of this Flush, in bytes. unsent is how many bytes of the last Flush's updates were not sent and were taken back. behind
-// reports that there were some, or that the last Flush had no room for all.
+// open returns the room of this Flush, in bytes. unsent is how many bytes of
+// the last Flush's updates were not sent and were taken back. behind reports
+// that there were some, or that the last Flush had no room for all.
 func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
 	if s.began.IsZero() {
 		s.began = clock
@@ -123,21 +127,25 @@ func (w *World) crowdAt(clock time.Time) state.Crowd {
 }
 
 const (
-	// crowdPeriod is shorter than the rounds of a pace. To count 1,024 connections takes some microseconds.
+	// crowdPeriod is shorter than the rounds of a pace. To count 1,024
+	// connections takes some microseconds.
 	crowdPeriod = 100 * time.Millisecond
-	// maxUpdates is how many updates a Flush hands to the machine for one connection. The machine holds 256 KiB, and counts 64 bytes for each update
-	// in addition to its own, so it has room for these and for the largest outbox.Room.
+	// maxUpdates is how many updates a Flush hands to the machine for one
+	// connection. The machine holds 256 KiB, and counts 64 bytes for each update in
+	// addition to its own, so it has room for these and for the largest outbox.Room.
 	maxUpdates = 2000
-	// resyncPeriod is the least time between two answers to a client that requests everything again. After an answer with more than a thousand actors
-	// it is resyncEach for each of them: 5,000 dormant actors with lists, which open and fall asleep again, take 30 ms, and a request takes its sender
-	// one byte.
+	// resyncPeriod is the least time between two answers to a client that requests
+	// everything again. After an answer with more than a thousand actors it is
+	// resyncEach for each of them: 5,000 dormant actors with lists, which open and
+	// fall asleep again, take 30 ms, and a request takes its sender one byte.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
 	updateHeader = 6 // bytes of an update besides its fields: flags, channel, length and mask
 )
 
-// sendState is called at each Flush. It takes back the updates that have not been sent, and hands the machine the newest values of all that the
-// client lacks. If the path cannot take all, the most urgent go first.
+// sendState is called at each Flush. It takes back the updates that have not
+// been sent, and hands the machine the newest values of all that the client
+// lacks. If the path cannot take all, the most urgent go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
 	if !s.pending() || !c.usable() {
@@ -165,7 +173,8 @@ func (c *Conn) sendState(now time.Time) {
 	s.room.path.Sent(s.room.given)
 }
 
-// answerResync marks everything as lacking for a client that has requested it, at most once in resyncPeriod.
+// answerResync marks everything as lacking for a client that has requested it,
+// at most once in resyncPeriod.
 func (c *Conn) answerResync(now time.Time) {
 	s := &c.shown.state
 	if !s.resync {
@@ -185,8 +194,9 @@ func (s *stateOutbox) sort(now time.Time) {
 	slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 }
 
-// settleStates takes the fates of updates from the machine. If an update was lost or taken back, the newest values of its fields are sent again.
-// Its calls are sent again only if it was taken back, because calls are sent at most once. The caller holds the link's lock.
+// settleStates takes the fates of updates from the machine. If an update was lost or taken
+// back, the newest values of its fields are sent again. Its calls are sent again only if it
+// was taken back, because calls are sent at most once. The caller holds the link's lock.
 func (c *Conn) settleStates() {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
@@ -204,7 +214,8 @@ func (c *Conn) settleStates() {
 	}
 }
 
-// compose hands updates to the machine while there is room, and returns their bytes. The caller holds the link's lock.
+// compose hands updates to the machine while there is room, and returns their
+// bytes. The caller holds the link's lock.
 func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.shown.state
 	kept := s.dirty[:0]
@@ -240,7 +251,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
-// update hands over what the client of o lacks, as much as one message may contain, and returns the number of bytes.
+// update hands over what the client of o lacks, as much as one message may
+// contain, and returns the number of bytes.
 func (c *Conn) update(o *opening, now time.Time) int {
 	if !c.machine.Opened(o.channel) {
 		return c.updateEarly(o, now)
@@ -263,8 +275,10 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	return c.sendUpdate(record, b)
 }
 
-// updateEarly hands over what has changed since the open was sent, before the client has acknowledged the open. Otherwise a new actor would not
-// move for a round trip. The client may drop the update, so the fields stay in lacks, and are sent again after the acknowledgement. UE: OpenAcked.
+// updateEarly hands over what has changed since the open was sent, before the
+// client has acknowledged the open. Otherwise a new actor would not move for a
+// round trip. The client may drop the update, so the fields stay in lacks, and
+// are sent again after the acknowledgement. UE: OpenAcked.
 func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
@@ -279,7 +293,8 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	return c.sendUpdate(record, o.actor.appendFields(c.world.replicator.fields[:0], fields))
 }
 
-// sendQueued hands over calls that wait for the states of o, as many as one message may contain, and returns the number of bytes.
+// sendQueued hands over calls that wait for the states of o, as many as one
+// message may contain, and returns the number of bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	record, sent := c.shown.state.sent.record(o, now)
 	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
@@ -287,8 +302,8 @@ func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	return c.sendUpdate(record, append(b, sent.calls...))
 }
 
-// sendUpdate hands a recorded update, b, to the machine, and returns its number of bytes. If the machine does not accept the update, sendUpdate
-// releases the record and returns 0.
+// sendUpdate hands a recorded update, b, to the machine, and returns its number of bytes.
+// If the machine does not accept the update, sendUpdate releases the record and returns 0.
 func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	c.world.replicator.fields = b // the next update uses its memory
 	sent := &c.shown.state.sent.records[record]
@@ -308,10 +323,12 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	return 0
 }
 
-// maxUpdate returns how many bytes of fields one message to the client may contain, besides the mask of at most 9.
+// maxUpdate returns how many bytes of fields one message to the client may
+// contain, besides the mask of at most 9.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
 
-// markAll marks everything that the client may see as lacking, because it could not keep what it acknowledged. It returns the number of actors.
+// markAll marks everything that the client may see as lacking, because it could
+// not keep what it acknowledged. It returns the number of actors.
 func (c *Conn) markAll() (marked int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
@@ -331,8 +348,8 @@ func (c *Conn) markAll() (marked int) {
 	return marked
 }
 
-// dormantWithLists returns the dormant actors with lists of which the client has a copy. Actors without lists lose nothing, because their other
-// states were sent reliably, with the close.
+// dormantWithLists returns the dormant actors with lists of which the client has a copy. Actors
+// without lists lose nothing, because their other states were sent reliably, with the close.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {
 		if a.class.lists != 0 && c.shown.detached[a] == Dormancy {

@@ -162,7 +162,8 @@ func (w *testWorld) take() []string {
 	return heard
 }
 
-// network is a server and clients joined by pipes, in the fake time of a bubble, ticked in lockstep.
+// network is a server and clients joined by pipes, in the fake time of a
+// bubble, ticked in lockstep.
 type network struct {
 	t       testing.TB
 	server  *testWorld

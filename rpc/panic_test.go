@@ -22,8 +22,8 @@ var (
 	flash = Client[charge](mine, "Flash", Reliable)
 )
 
-// armed names the function that explodes next, once, and explode says how. One test uses them at a time; Authenticate has
-// a goroutine of its own.
+// armed names the function that explodes next, once, and explode says how. One
+// test uses them at a time; Authenticate has a goroutine of its own.
 var (
 	fuses   sync.Mutex
 	armed   string
@@ -69,8 +69,8 @@ func newMine(w *testWorld, side string) *Binding[*mineObject] {
 
 type mineObject struct{ side string }
 
-// panicScene is a server with two clients. The first one's calls, or something that concerns it, explode; the second one
-// is innocent.
+// panicScene is a server with two clients. The first one's calls, or something
+// that concerns it, explode; the second one is innocent.
 type panicScene struct {
 	*network
 	mines   []*Actor // of the clients
@@ -240,8 +240,8 @@ var explosions = []explosion{
 	{"OnClose server, of what a leaver owned", "OnClose of Mine", leave, firstConn, []string{"disconnected", "OnDisconnect"}},
 }
 
-// TestExplosions lets every function of the game panic or call Goexit, with and without OnPanic. What else was to run in the
-// same Dispatch runs, once.
+// TestExplosions lets every function of the game panic or call Goexit, with and
+// without OnPanic. What else was to run in the same Dispatch runs, once.
 func TestExplosions(t *testing.T) {
 	for _, row := range explosions {
 		for _, mode := range []string{"panic", "OnPanic", "Goexit", "Goexit OnPanic"} {
@@ -316,7 +316,8 @@ func (s *panicScene) requireTold(row explosion) {
 	}
 }
 
-// requireHeard: everything but the exploding call ran once. A connection that was closed for it may lose what arrived after it.
+// requireHeard: everything but the exploding call ran once. A connection that
+// was closed for it may lose what arrived after it.
 func (s *panicScene) requireHeard(row explosion) {
 	heard := s.server.take()
 	want := []string{"shout 0 before", "shout 1 before", "shout 1 after"}

@@ -11,21 +11,24 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Place makes an actor of b's class that both ends know from a level. Its name has 1 to 128 printable bytes and is unique in the world. UE: an
-// actor placed in a level.
+// Place makes an actor of b's class that both ends know from a level. Its name has 1
+// to 128 printable bytes and is unique in the world. UE: an actor placed in a level.
 //
-// On the server, Place works like [Spawn], and the server itself owns the actor. The name of an actor that was destroyed or torn off cannot be used
-// again: for it Place returns ErrClosed. Every client that joins later is told all those names, so a world may place at most 262,144 names in its
-// life, after which Place returns an error. Use Spawn for an unlimited number of actors.
+// On the server, Place works like [Spawn], and the server itself owns the actor. The name of an
+// actor that was destroyed or torn off cannot be used again: for it Place returns ErrClosed. Every
+// client that joins later is told all those names, so a world may place at most 262,144 names in
+// its life, after which Place returns an error. Use Spawn for an unlimited number of actors.
 //
-// On a client, after Connect, Place makes the client's copy of the actor ahead of the server's open message. Until that message arrives, the copy
-// has no channel and no [Ref], and Server RPCs on it return ErrDormant. If the open message arrived first, Place returns the copy that it made, and
-// does not call set. If the server has destroyed the actor, Place returns ErrClosed; a copy that was placed before ends as soon as the client
-// learns of it, which is at once, or when it joins. Place the actors that exist from the beginning in OnConnect, before any open message can
-// arrive.
+// On a client, after Connect, Place makes the client's copy of the actor ahead of the server's open
+// message. Until that message arrives, the copy has no channel and no [Ref], and Server RPCs on it
+// return ErrDormant. If the open message arrived first, Place returns the copy that it made, and
+// does not call set. If the server has destroyed the actor, Place returns ErrClosed; a copy that
+// was placed before ends as soon as the client learns of it, which is at once, or when it joins.
+// Place the actors that exist from the beginning in OnConnect, before any open message can arrive.
 //
-// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and the next open message uses it again. The client may destroy a
-// copy that has no channel, for instance when it unloads the level. A copy that ever had a channel ends with its connection.
+// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and the next
+// open message uses it again. The client may destroy a copy that has no channel, for instance
+// when it unloads the level. A copy that ever had a channel ends with its connection.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
@@ -84,13 +87,15 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 	return a, nil
 }
 
-// parks reports whether a client keeps its copy of a, a placed actor, when the channel closes for reason.
+// parks reports whether a client keeps its copy of a, a placed actor, when the
+// channel closes for reason.
 func (a *Actor) parks(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
-// raze is called on the server when a placed actor is destroyed or torn off. It ends the copies that clients have placed themselves, and remembers
-// the name for clients that join later. Clients for which the server has opened the actor are told by its close instead.
+// raze is called on the server when a placed actor is destroyed or torn off. It ends the
+// copies that clients have placed themselves, and remembers the name for clients that join
+// later. Clients for which the server has opened the actor are told by its close instead.
 func (a *Actor) raze() {
 	w := a.world
 	if a.name == "" {
@@ -113,8 +118,9 @@ func (w *World) razeFor(c *Conn) {
 	}
 }
 
-// adopt returns the copy to which an open message gives a channel: a dormant copy, or one that this client has placed. It returns nil if the open
-// message is for a new copy, and an error if it contradicts the copy that exists.
+// adopt returns the copy to which an open message gives a channel: a dormant
+// copy, or one that this client has placed. It returns nil if the open message
+// is for a new copy, and an error if it contradicts the copy that exists.
 func (w *World) adopt(c *Conn, message bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {

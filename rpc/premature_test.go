@@ -31,8 +31,8 @@ func TestServerOpensBeforeJoin(t *testing.T) {
 	})
 }
 
-// TestClientNamesAChannelOfItsOwn: after Join, an entry of a channel without an open ends the connection as well: the machine knows that clients
-// open none, and keeps nothing for it.
+// TestClientNamesAChannelOfItsOwn: after Join, an entry of a channel without an open ends the
+// connection as well: the machine knows that clients open none, and keeps nothing for it.
 func TestClientNamesAChannelOfItsOwn(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		c := n.ends[0]
@@ -50,8 +50,8 @@ func TestClientNamesAChannelOfItsOwn(t *testing.T) {
 	})
 }
 
-// TestOpensRightAfterJoin: whatever is lost or reordered, an honest server's opens are never refused by a client, because the server sends them
-// after the client's Join.
+// TestOpensRightAfterJoin: whatever is lost or reordered, an honest server's opens are
+// never refused by a client, because the server sends them after the client's Join.
 func TestOpensRightAfterJoin(t *testing.T) {
 	for lost := range int64(40) {
 		inNet(t, 0, Config{}, func(n *network) {

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestPumpUnderRun is what a streamer does: calls from OnTick while less than half of the buffer is taken, and a watch
-// for the rest. Nobody ticks; freed entries wake the world.
+// TestPumpUnderRun is what a streamer does: calls from OnTick while less than half of the
+// buffer is taken, and a watch for the rest. Nobody ticks; freed entries wake the world.
 func TestPumpUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := netsim.Config{Delay: 10 * time.Millisecond, Loss: 0.01, Seed: 3}

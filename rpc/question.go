@@ -43,8 +43,8 @@ type background struct {
 	none    chan struct{} // closed when none runs any more; nil = nobody waits for that
 }
 
-// start runs a handler on a new goroutine. The handler counts as running until its answer was given to the asker, or the world is closed. start is
-// called on the world's goroutine.
+// start runs a handler on a new goroutine. The handler counts as running until its answer
+// was given to the asker, or the world is closed. start is called on the world's goroutine.
 func (b *background) start(q *question, run func()) {
 	w := q.actor.world
 	of := w.requestsOf(q.conn)
@@ -68,7 +68,8 @@ func (b *background) start(q *question, run func()) {
 	}()
 }
 
-// count adds n, which may be negative, to the number of running handlers, and releases wait if none runs. It is safe for concurrent use.
+// count adds n, which may be negative, to the number of running handlers, and
+// releases wait if none runs. It is safe for concurrent use.
 func (b *background) count(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,8 +100,8 @@ func (q *question) keep() {
 	kept.actor.world.requestsOf(q.conn).questions.Put(q.number, kept)
 }
 
-// say claims the right to answer a kept question, which can be answered once. If it was answered before, say counts the new answer as dropped and
-// returns false. It is safe for concurrent use.
+// say claims the right to answer a kept question, which can be answered once. If it was answered
+// before, say counts the new answer as dropped and returns false. It is safe for concurrent use.
 func (q *question) say() bool {
 	if q.said.CompareAndSwap(false, true) {
 		return true
@@ -109,7 +110,8 @@ func (q *question) say() bool {
 	return false
 }
 
-// leave ends the context of a question whose handler has returned or panicked, unless it will be answered later.
+// leave ends the context of a question whose handler has returned or panicked,
+// unless it will be answered later.
 func (q *question) leave() {
 	if q.kept == nil {
 		q.end(errAnswered)
@@ -123,7 +125,8 @@ func (q *question) end(cause error) {
 	}
 }
 
-// resume removes a kept question from the table, to be answered now. It returns false if nobody waits for the answer any more.
+// resume removes a kept question from the table, to be answered now. It returns
+// false if nobody waits for the answer any more.
 func (w *World) resume(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {
@@ -198,8 +201,9 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 }
 
-// logUnsent logs, at most once a second for each method, that an answer or a cancel could not be sent, because no caller gets that error. It leaves
-// out ErrClosed and ErrDormant: the end of an actor, of its channel or of a connection is no mistake, and was logged before.
+// logUnsent logs, at most once a second for each method, that an answer or a cancel could not
+// be sent, because no caller gets that error. It leaves out ErrClosed and ErrDormant: the end
+// of an actor, of its channel or of a connection is no mistake, and was logged before.
 func (w *World) logUnsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrDormant) {
 		return
@@ -215,7 +219,8 @@ func (q *question) fail(err error) {
 	q.refuse(ask.Failed, err)
 }
 
-// failUnanswered answers with an error if the handler of a question from this world itself has panicked.
+// failUnanswered answers with an error if the handler of a question from this
+// world itself has panicked.
 func (q *question) failUnanswered() {
 	if !q.said.Load() && q.kept == nil {
 		q.refuse(ask.Failed, errNoReturn)
@@ -232,8 +237,9 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 	}
 }
 
-// verdictOf maps the reason for which a question is dropped to the verdict that its asker gets. A question too many does not close the connection:
-// the limits of the two ends may differ, and a cancel that makes room may still be in flight on another actor's channel.
+// verdictOf maps the reason for which a question is dropped to the verdict that its asker
+// gets. A question too many does not close the connection: the limits of the two ends may
+// differ, and a cancel that makes room may still be in flight on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Unbound: ask.Unbound, drops.NotOwner: ask.NotOwner, drops.RateLimited: ask.RateLimited, drops.Requests: ask.TooMany,
 	drops.Blocked: ask.Blocked,
@@ -253,7 +259,8 @@ func (w *World) runQuestionHere(l localCall) {
 	h.question.said.Store(true)
 }
 
-// cancelQuestion ends a question that the peer cancels. If the question is unknown, its answer was sent before the cancel arrived.
+// cancelQuestion ends a question that the peer cancels. If the question is
+// unknown, its answer was sent before the cancel arrived.
 func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 	q, ok := c.requests.questions.Get(number)
 	if ok && q.actor == a && q.method == m {

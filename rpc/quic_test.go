@@ -30,8 +30,9 @@ func credentials(t testing.TB) (server, client *tls.Config) {
 	return &tls.Config{Certificates: []tls.Certificate{certificate}}, pin
 }
 
-// overQUIC connects two worlds by quic-go over an emulated path, in the fake time of a bubble. At a loss of 20 % one Hello in
-// 600 is lost four times, which takes longer than the default HelloTimeout.
+// overQUIC connects two worlds by quic-go over an emulated path, in the fake
+// time of a bubble. At a loss of 20 % one Hello in 600 is lost four times,
+// which takes longer than the default HelloTimeout.
 func overQUIC(t *testing.T, path netsim.Config, server Config, fn func(n *network)) {
 	t.Helper()
 	server.HelloTimeout = cmp.Or(server.HelloTimeout, server.withDefaults().HandshakeTimeout)
@@ -69,8 +70,8 @@ func (n *network) await() {
 	n.conns = n.server.joined
 }
 
-// TestSendQueue: quic-go does not report how much its queue holds, and a tick must never block. While time stands still the pacer allows a burst;
-// what is accepted beyond it is the queue.
+// TestSendQueue: quic-go does not report how much its queue holds, and a tick must never block.
+// While time stands still the pacer allows a burst; what is accepted beyond it is the queue.
 func TestSendQueue(t *testing.T) {
 	overQUIC(t, netsim.Config{Delay: 25 * time.Millisecond}, Config{}, func(n *network) {
 		carrier := n.ends[0].carrier.(*quicconn.Carrier)
@@ -137,8 +138,8 @@ func TestCloseReasonTravelsOverQUIC(t *testing.T) {
 	})
 }
 
-// TestCloseOfAQuietConnectionIsRepeated: QUIC repeats a lost close only to a peer that sends, and this peer has nothing to send. So pings are sent
-// before the close, which the peer acknowledges.
+// TestCloseOfAQuietConnectionIsRepeated: QUIC repeats a lost close only to a peer that sends, and
+// this peer has nothing to send. So pings are sent before the close, which the peer acknowledges.
 func TestCloseOfAQuietConnectionIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
@@ -204,8 +205,8 @@ func TestPeerThatVanishes(t *testing.T) {
 	})
 }
 
-// A server that shuts down closes its world, which says why, and then its listener. A close that is lost on the way is repeated all the
-// same, to who still sends.
+// A server that shuts down closes its world, which says why, and then its listener.
+// A close that is lost on the way is repeated all the same, to who still sends.
 func TestCloseOfAWorldIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := newTestWorld(t, Config{}), newTestWorld(t, Config{})
@@ -237,7 +238,8 @@ func TestCloseOfAWorldIsRepeated(t *testing.T) {
 	})
 }
 
-// TestYoungConnectionsCloseAtOnce: before, a listener whose server was full took up to 5 ms for each client that it refused.
+// TestYoungConnectionsCloseAtOnce: before, a listener whose server was full
+// took up to 5 ms for each client that it refused.
 func TestYoungConnectionsCloseAtOnce(t *testing.T) {
 	for _, age := range []time.Duration{0, 2 * time.Second} {
 		overQUIC(t, netsim.Config{Delay: 25 * time.Millisecond}, Config{}, func(n *network) {
@@ -249,8 +251,9 @@ func TestYoungConnectionsCloseAtOnce(t *testing.T) {
 	}
 }
 
-// TestIdleServerStopsAtOnce: before, a server without clients, or whose client had nothing to send, waited three probe timeouts for packets: up to
-// a second, because the round trips of a handshake are long on a busy processor.
+// TestIdleServerStopsAtOnce: before, a server without clients, or whose client
+// had nothing to send, waited three probe timeouts for packets: up to a second,
+// because the round trips of a handshake are long on a busy processor.
 func TestIdleServerStopsAtOnce(t *testing.T) {
 	for name, clients := range map[string]int{"no client": 0, "an idle one": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +316,8 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// TestDialFromAServer: Dial of a world that cannot become a client fails at once, however long it would take to find the server.
+// TestDialFromAServer: Dial of a world that cannot become a client fails at
+// once, however long it would take to find the server.
 func TestDialFromAServer(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -329,7 +333,8 @@ func TestDialFromAServer(t *testing.T) {
 	})
 }
 
-// TestDialInAClosedWorld: Dial fails at once, even if no server answers. With the error of silence a client would try forever.
+// TestDialInAClosedWorld: Dial fails at once, even if no server answers. With
+// the error of silence a client would try forever.
 func TestDialInAClosedWorld(t *testing.T) {
 	_, clientTLS := credentials(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -362,7 +367,8 @@ func TestDialGivesUpWithItsContext(t *testing.T) {
 	require.True(t, late.Timeout(), "so that a client knows that it may try again")
 }
 
-// homes is a socket of which one address is dead, and another one is a second address of the first peer.
+// homes is a socket of which one address is dead, and another one is a second
+// address of the first peer.
 type homes struct {
 	net.PacketConn
 	dead, second, first net.Addr
@@ -378,7 +384,8 @@ func (h homes) WriteTo(p []byte, addr net.Addr) (int, error) {
 	return h.PacketConn.WriteTo(p, addr)
 }
 
-// TestDialAnotherAddress: if one address of a host is dead, Dial uses the other. If both are alive, the client joins once.
+// TestDialAnotherAddress: if one address of a host is dead, Dial uses the
+// other. If both are alive, the client joins once.
 func TestDialAnotherAddress(t *testing.T) {
 	serverTLS, clientTLS := credentials(t)
 	for _, sealed := range []bool{false, true} {
@@ -418,7 +425,8 @@ func (n narrow) WriteTo(p []byte, addr net.Addr) (int, error) {
 	return n.PacketConn.WriteTo(p, addr)
 }
 
-// TestDialFromANarrowInterface: QUIC's first packet does not fit, and Dial fails at once. Another try would use the same interface.
+// TestDialFromANarrowInterface: QUIC's first packet does not fit, and Dial
+// fails at once. Another try would use the same interface.
 func TestDialFromANarrowInterface(t *testing.T) {
 	_, clientTLS := credentials(t)
 	synctest.Test(t, func(t *testing.T) {

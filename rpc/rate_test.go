@@ -28,7 +28,8 @@ type traffic struct {
 	bulk           bool
 }
 
-// play runs a scene for some seconds: the first actor's owner gets the calls. It returns what left the server's end.
+// play runs a scene for some seconds: the first actor's owner gets the calls.
+// It returns what left the server's end.
 func (n *network) play(seconds int, a, freight *Actor, scene traffic) (bytes uint64) {
 	c := n.conns[0]
 	before := c.Stats().BytesOut
@@ -120,8 +121,9 @@ func TestRateDelaysNoAck(t *testing.T) {
 	})
 }
 
-// The connections of a world share what is left for bulk alike, whatever else they do. Who of them is first when there is some is chance,
-// which takes time to even out: over 20 s one run of a hundred was 0.37 apart.
+// The connections of a world share what is left for bulk alike, whatever else
+// they do. Who of them is first when there is some is chance, which takes time
+// to even out: over 20 s one run of a hundred was 0.37 apart.
 func TestWorldRateIsSharedFairly(t *testing.T) {
 	const rate, seconds, clients = 90_000, 60, 3
 	inNet(t, clients, Config{WorldRate: rate, Classes: freights}, func(n *network) {
@@ -222,7 +224,8 @@ func TestCloseDoesNotWaitForTheRate(t *testing.T) {
 	})
 }
 
-// At twice the rate new unreliable calls arrive and old ones do not, and each is heard or counted. Multicasts of 13 s ago arrived.
+// At twice the rate new unreliable calls arrive and old ones do not, and each
+// is heard or counted. Multicasts of 13 s ago arrived.
 func TestUnreliableCallsGrowNotOld(t *testing.T) {
 	const rate, seconds, size = 2000, 20, 133
 	for _, row := range []struct {
@@ -259,7 +262,8 @@ func TestUnreliableCallsGrowNotOld(t *testing.T) {
 	}
 }
 
-// An actor that opens again waits for the acknowledgement of its close. Calls of it wait with it; that is no reason to drop those of others.
+// An actor that opens again waits for the acknowledgement of its close. Calls
+// of it wait with it; that is no reason to drop those of others.
 func TestReopeningSaturatesNothing(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		for i := range 2 {

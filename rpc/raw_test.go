@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRawMakesRoom: the memory of a long Raw is used for a later call once its handler has returned. That of other arguments never is.
+// TestRawMakesRoom: the memory of a long Raw is used for a later call once its
+// handler has returned. That of other arguments never is.
 func TestRawMakesRoom(t *testing.T) {
 	const size = 32_000
 	inNet(t, 1, Config{}, func(n *network) {
@@ -34,8 +35,8 @@ func TestRawMakesRoom(t *testing.T) {
 	})
 }
 
-// TestRawHasNoRoom: a Raw has no capacity beyond its length, which could contain data of another connection. What a handler appends must be in
-// memory of its own.
+// TestRawHasNoRoom: a Raw has no capacity beyond its length, which could contain
+// data of another connection. What a handler appends must be in memory of its own.
 func TestRawHasNoRoom(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a, client := n.spawn(0), n.clients[0]

@@ -10,8 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/refs"
 )
 
-// A Ref identifies an actor in arguments, states and lists, on both sides; 0 = no actor. A number is never used again while the server's world
-// exists. [World.Actor] and [Conn.Actor] return the actor, or nil if it has ended or is not open here. UE: FNetworkGUID.
+// A Ref identifies an actor in arguments, states and lists, on both sides; 0 = no actor. A
+// number is never used again while the server's world exists. [World.Actor] and [Conn.Actor]
+// return the actor, or nil if it has ended or is not open here. UE: FNetworkGUID.
 type Ref uint64
 
 func (r Ref) String() string {
@@ -23,9 +24,10 @@ func (r Ref) String() string {
 
 // Actor returns the actor that ref names, or nil if it has ended or is not open here.
 //
-// On a server use [Conn.Actor] instead for a number that a client sent in Raw bytes, or in a type that decodes itself, because a client may name
-// actors that it was never shown. Use [Conn.Actor] also on a client of several servers: the servers number their actors independently, and
-// World.Actor returns the first match.
+// On a server use [Conn.Actor] instead for a number that a client sent in Raw bytes,
+// or in a type that decodes itself, because a client may name actors that it was
+// never shown. Use [Conn.Actor] also on a client of several servers: the servers
+// number their actors independently, and World.Actor returns the first match.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actors.byRef[ref]
@@ -38,9 +40,10 @@ func (w *World) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// Actor returns the actor that ref names if it is open for c, or if c has a copy of it without a channel, such as one that is dormant or placed;
-// otherwise nil. [Actor.Channel] distinguishes the two. In [Config].OnConnect, AlwaysRelevant actors are not open yet. Actor must be called on the
-// world's goroutine.
+// Actor returns the actor that ref names if it is open for c, or if c has a copy
+// of it without a channel, such as one that is dormant or placed; otherwise nil.
+// [Actor.Channel] distinguishes the two. In [Config].OnConnect, AlwaysRelevant
+// actors are not open yet. Actor must be called on the world's goroutine.
 func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.copies.byRef[ref]
@@ -57,8 +60,8 @@ var (
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
-// clearUnknown sets references in the argument at p to 0 if they name no actor that is open on c, and returns them. Otherwise a client could name
-// actors that it was never shown.
+// clearUnknown sets references in the argument at p to 0 if they name no actor that is open
+// on c, and returns them. Otherwise a client could name actors that it was never shown.
 func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
@@ -70,13 +73,15 @@ func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 }
 
 const (
-	// maxWaiting is how many calls of a connection may wait for the actors that they name, and maxWaitingBytes how many bytes these may have.
+	// maxWaiting is how many calls of a connection may wait for the actors that
+	// they name, and maxWaitingBytes how many bytes these may have.
 	maxWaiting, maxWaitingBytes = 64, 64 << 10
 	// waitingTime is how long a call waits for its actors. Most of their opens are in flight.
 	waitingTime = 5 * time.Second
 )
 
-// waitingCalls are calls that a client has received and that name actors that are not open here yet, in the order of their arrival.
+// waitingCalls are calls that a client has received and that name actors that
+// are not open here yet, in the order of their arrival.
 type waitingCalls struct {
 	calls   []waitingCall
 	bytes   int
@@ -93,8 +98,8 @@ type waitingCall struct {
 	question uint64    // the number of a request's question; 0 = not a request
 }
 
-// resolve sets references in an argument that name no open actor to 0. If the call must wait for those actors instead, resolve keeps it and returns
-// true.
+// resolve sets references in an argument that name no open actor to 0. If the
+// call must wait for those actors instead, resolve keeps it and returns true.
 func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool) {
 	needs := c.clearUnknown(p)
 	if len(needs) == 0 {
@@ -128,8 +133,8 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// lacks reports whether one of needs is not open here, and moves the first such one to the front: a call may name 60,000 actors, and each open
-// checks again.
+// lacks reports whether one of needs is not open here, and moves the first such
+// one to the front: a call may name 60,000 actors, and each open checks again.
 func (c *Conn) lacks(needs []Ref) bool {
 	i := slices.IndexFunc(needs, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {

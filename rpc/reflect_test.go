@@ -21,7 +21,8 @@ import (
 	"github.com/quivernet/quiver/internal/quicconn"
 )
 
-// quicForger makes short header packets of a QUIC client whose secrets are known, as any client's own are, with frames of its choice.
+// quicForger makes short header packets of a QUIC client whose secrets are
+// known, as any client's own are, with frames of its choice.
 type quicForger struct {
 	t      *testing.T
 	mu     sync.Mutex
@@ -69,7 +70,8 @@ func (f *quicForger) expand(label string, length int) []byte {
 	return b
 }
 
-// prepare derives the keys (RFC 9001, section 5.1). Numbers begin above those that the client has used.
+// prepare derives the keys (RFC 9001, section 5.1). Numbers begin above those
+// that the client has used.
 func (f *quicForger) prepare() {
 	block, err := aes.NewCipher(f.expand("quic key", 16))
 	require.NoError(f.t, err)
@@ -122,8 +124,9 @@ func (b *bystander) drain() {
 	}
 }
 
-// reflects has a client whose packets come from the address of somebody else: a thousand challenges, and before some of them what initials has. It
-// returns how much was sent in all, and how much came to whom the address belongs.
+// reflects has a client whose packets come from the address of somebody else: a
+// thousand challenges, and before some of them what initials has. It returns
+// how much was sent in all, and how much came to whom the address belongs.
 func reflects(t *testing.T, config Config, initials [][]byte) (sent, came int) {
 	t.Helper()
 	f := &quicForger{t: t}
@@ -167,8 +170,8 @@ func reflects(t *testing.T, config Config, initials [][]byte) (sent, came int) {
 	return sent, victim.bytes
 }
 
-// TestChallengesAreNoAmplifier: before, small PATH_CHALLENGEs that a client sent from another host's address were each answered there, in 1,200
-// bytes.
+// TestChallengesAreNoAmplifier: before, small PATH_CHALLENGEs that a client
+// sent from another host's address were each answered there, in 1,200 bytes.
 func TestChallengesAreNoAmplifier(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -179,12 +182,14 @@ func TestChallengesAreNoAmplifier(t *testing.T) {
 	}
 }
 
-// TestForgedHandshakesAreNoAmplifier: before, an Initial with another host's address let sixteen packets pass from there, of any connection.
+// TestForgedHandshakesAreNoAmplifier: before, an Initial with another host's
+// address let sixteen packets pass from there, of any connection.
 func TestForgedHandshakesAreNoAmplifier(t *testing.T) {
 	initials := newForge(t).initials(30) // fewer than Config.RetryAbove
 	synctest.Test(t, func(t *testing.T) {
 		sent, came := reflects(t, Config{}, initials)
-		// Beyond QUIC's own limit, which a packet may exceed: 10 packets for clients that have moved, and 16 for each of 4 that join.
+		// Beyond QUIC's own limit, which a packet may exceed: 10 packets for
+		// clients that have moved, and 16 for each of 4 that join.
 		require.LessOrEqual(t, came, 3*sent+(10+4+4*16)*1200)
 	})
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// relevantTime is how long an actor stays open for a connection after it was last relevant to it, so that actors at the edge of the cull distance
-// are not closed and opened all the time. UE: NetDriver RelevantTimeout.
+// relevantTime is how long an actor stays open for a connection after it was
+// last relevant to it, so that actors at the edge of the cull distance are not
+// closed and opened all the time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
 // relevancyRule is what decides for which connections an actor is open.
@@ -27,35 +28,41 @@ const (
 	byOwner                      // nothing: it is for its owner alone
 )
 
-// actorRelevancy is the part of an actor, on a server, that decides for which connections it is open. Spawn sets it, before the constructor runs.
+// actorRelevancy is the part of an actor, on a server, that decides for which
+// connections it is open. Spawn sets it, before the constructor runs.
 type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
 	named                      bool // OpenTo was called: the game decides
 
-	fresh bool                   // no Multicast of it was called since it was spawned: see showNew
-	rule  relevancyRule          // what decides; byHand again once the actor has ended or is torn off
-	slot  int                    // its index in relevance.placed or asked, depending on rule; changes when others are removed
+	fresh bool          // no Multicast of it was called since it was spawned: see showNew
+	rule  relevancyRule // what decides; byHand again once the actor has ended or is torn off
+	// Its index in relevance.placed or asked, depending on rule; changes when others are removed.
+	slot  int
 	place relevancy.Place[Actor] // in the grid, if the rule is byGrid
 	here  *opening               // on the connection that is being surveyed or asked about, if it is open there
 }
 
 const (
-	// surveyPeriod is how often all positions are read, and all connections surveyed. In that time a runner at 10 m/s moves by a metre, which is
-	// little compared to a cull distance, and each tick at 30 Hz does a third of the work.
+	// surveyPeriod is how often all positions are read, and all connections
+	// surveyed. In that time a runner at 10 m/s moves by a metre, which is little
+	// compared to a cull distance, and each tick at 30 Hz does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
-	// askPeriod is how often the game's function (Relevant) is called for each pair of an actor and a connection. It is longer than surveyPeriod,
-	// because the number of pairs is the product of both numbers. UE calls IsNetRelevantFor at each update of the actor.
+	// askPeriod is how often the game's function (Relevant) is called for each pair of an
+	// actor and a connection. It is longer than surveyPeriod, because the number of pairs is
+	// the product of both numbers. UE calls IsNetRelevantFor at each update of the actor.
 	askPeriod = time.Second
-	// maxAsked is for how many pairs a Flush calls that function: 1 ms, at the 50 ns that a look at two structs takes.
+	// maxAsked is for how many pairs a Flush calls that function: 1 ms, at the
+	// 50 ns that a look at two structs takes.
 	maxAsked = 20_000
-	// maxOpened is how many actors a Flush opens: 3 ms, at 3 µs each. Without it a hundred viewers that join at once would take many times as long.
+	// maxOpened is how many actors a Flush opens: 3 ms, at 3 µs each. Without
+	// it a hundred viewers that join at once would take many times as long.
 	maxOpened = 1000
 	// openPause is how long a connection opens nothing after an actor could not be opened.
 	openPause = time.Second
 )
 
-// relevance decides, on a server at each Flush, for which connections the actors of classes with At or Relevant are open. It is used only by the
-// world's goroutine.
+// relevance decides, on a server at each Flush, for which connections the actors of
+// classes with At or Relevant are open. It is used only by the world's goroutine.
 type relevance struct {
 	grid    relevancy.Grid[Actor]
 	members int                    // number of actors whose rule is not byHand
@@ -63,8 +70,10 @@ type relevance struct {
 	asked   relevancy.Slots[Actor] // byGame
 
 	// The rounds, which are spread over the Flushes.
-	last      time.Time       // when the last Flush was
-	elapsed   time.Duration   // time since the first Flush, which itself counts for askPeriod; the clock of relevancy, which never runs back
+	last time.Time // when the last Flush was
+	// Time since the first Flush, which itself counts for askPeriod; the clock
+	// of relevancy, which never runs back.
+	elapsed   time.Duration
 	places    relevancy.Sweep // over the slots of placed, to read positions
 	surveys   relevancy.Sweep // over World.announced
 	questions questions       // to the game, about asked
@@ -78,7 +87,8 @@ type relevance struct {
 	unseen []*opening               // openings whose actors were not found
 }
 
-// questions is the round that asks the game about pairs of a connection and a slot of relevance.asked: for each connection in turn about all slots.
+// questions is the round that asks the game about pairs of a connection and a
+// slot of relevance.asked: for each connection in turn about all slots.
 type questions struct {
 	round relevancy.Round
 	left  int // pairs about which this Flush has still to ask
@@ -92,9 +102,10 @@ type wish struct {
 	far   float32 // squared, as opening.far
 }
 
-// showNew is called before each Multicast, and has an effect before the first one of an actor: it opens the actor for the connections to which it
-// is relevant, because the next survey of each would be too late. If only the game decides about the actor, warnOwnerOnly checks whether any other
-// client will get the call. UE: a NetMulticast opens the actor's channel.
+// showNew is called before each Multicast, and has an effect before the first one of an actor:
+// it opens the actor for the connections to which it is relevant, because the next survey of
+// each would be too late. If only the game decides about the actor, warnOwnerOnly checks
+// whether any other client will get the call. UE: a NetMulticast opens the actor's channel.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
 		return
@@ -109,8 +120,10 @@ func (r *relevance) showNew(a *Actor) {
 	}
 }
 
-// warnOwnerOnly logs a warning, once for each class, that a Multicast reaches only the owner because nothing says which others see the actor. In
-// Unreal everybody within NetCullDistanceSquared does, which here needs an At, so it is easily missed when a class is ported.
+// warnOwnerOnly logs a warning, once for each class, that a Multicast reaches
+// only the owner because nothing says which others see the actor. In Unreal
+// everybody within NetCullDistanceSquared does, which here needs an At, so it
+// is easily missed when a class is ported.
 func (r *relevance) warnOwnerOnly(a *Actor) {
 	if v := &a.relevancy; v.always || v.asOwner || v.named || a.torn || r.warned[a.class] {
 		return
@@ -123,8 +136,8 @@ func (r *relevance) warnOwnerOnly(a *Actor) {
 		"actor", a)
 }
 
-// showTo opens an actor for a connection that has no copy of it, if it is relevant there. A panic of the game's function is reported, and does not
-// end the Multicast.
+// showTo opens an actor for a connection that has no copy of it, if it is relevant
+// there. A panic of the game's function is reported, and does not end the Multicast.
 func (r *relevance) showTo(a *Actor, c *Conn) {
 	defer a.world.game.Catch(nil)
 	if c.usable() && a.openingOn(c) == nil && !c.shown.hasDormant(a) && r.elapsed >= c.shown.view.pause && r.decide(a, c) {
@@ -177,7 +190,8 @@ func (r *relevance) leave(a *Actor) {
 	a.relevancy.rule = byHand
 }
 
-// connLeaves is called before c is removed from conns, which is World.announced, so that the rounds skip none of the others.
+// connLeaves is called before c is removed from conns, which is
+// World.announced, so that the rounds skip none of the others.
 func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	at := slices.Index(conns, c)
 	if at < 0 {
@@ -191,8 +205,9 @@ func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	}
 }
 
-// updateRelevancy is called in Flush. It does the next part of each round: it reads positions, surveys connections and asks the game. Its cost per
-// second does not depend on the number of Flushes.
+// updateRelevancy is called in Flush. It does the next part of each round: it
+// reads positions, surveys connections and asks the game. Its cost per second
+// does not depend on the number of Flushes.
 func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
@@ -214,8 +229,8 @@ func (w *World) updateRelevancy(now time.Time) {
 	}
 }
 
-// continueRounds continues the rounds until this Flush's part of them is done. If a function of the game panics, it returns early, after the turn
-// that panicked, and updateRelevancy calls it again.
+// continueRounds continues the rounds until this Flush's part of them is done. If a function of the
+// game panics, it returns early, after the turn that panicked, and updateRelevancy calls it again.
 func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
@@ -243,8 +258,9 @@ func (w *World) continueRounds() {
 	}
 }
 
-// survey finds the actors near a connection's view, which settle opens, and those that were out of sight for relevantTime, which settle closes. It
-// records in each opening when its actor was last relevant, and how far away it is, from which Flush computes its priority.
+// survey finds the actors near a connection's view, which settle opens, and those that were
+// out of sight for relevantTime, which settle closes. It records in each opening when its
+// actor was last relevant, and how far away it is, from which Flush computes its priority.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
@@ -280,7 +296,8 @@ func (c *Conn) survey() {
 	}
 }
 
-// want makes settle open an actor that is not open for the connection. It leaves out actors of which the client has a dormant copy: they would not
+// want makes settle open an actor that is not open for the connection. It
+// leaves out actors of which the client has a dormant copy: they would not
 // open, and would count against maxOpened each time.
 func (c *Conn) want(a *Actor, far float32) {
 	if !c.shown.hasDormant(a) {
@@ -288,7 +305,8 @@ func (c *Conn) want(a *Actor, far float32) {
 	}
 }
 
-// ask asks the game whether the next count actors are relevant to the connection, and settles as survey does.
+// ask asks the game whether the next count actors are relevant to the
+// connection, and settles as survey does.
 func (c *Conn) ask(count int) {
 	r := &c.world.relevance
 	q := &r.questions
@@ -318,7 +336,8 @@ func (c *Conn) ask(count int) {
 	}
 }
 
-// seenBy reports whether the actor is relevant to a connection: by the game's function, unless it is relevant at any distance.
+// seenBy reports whether the actor is relevant to a connection: by the game's
+// function, unless it is relevant at any distance.
 func (a *Actor) seenBy(c *Conn) bool {
 	if a.concerns(c) {
 		return true
@@ -330,7 +349,8 @@ func (a *Actor) seenBy(c *Conn) bool {
 	return a.own.binding.relevant(a.own.object, c)
 }
 
-// settle ends a survey or a round of questions: it undoes mark, closes the actors in unseen, and then opens those in wanted, the nearest first.
+// settle ends a survey or a round of questions: it undoes mark, closes the
+// actors in unseen, and then opens those in wanted, the nearest first.
 func (c *Conn) settle() {
 	r := &c.world.relevance
 	for _, o := range c.shown.view.openings {
@@ -353,7 +373,8 @@ func (c *Conn) settle() {
 	r.unseen, r.wanted = r.unseen[:0], r.wanted[:0]
 }
 
-// openWanted opens as many actors as this Flush may. It stops if one could not be opened for a reason that holds for all.
+// openWanted opens as many actors as this Flush may. It stops if one could not
+// be opened for a reason that holds for all.
 func (c *Conn) openWanted(wanted []wish) {
 	r := &c.world.relevance
 	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
@@ -391,7 +412,8 @@ func (a *Actor) ruleOf() relevancyRule {
 	return byHand
 }
 
-// position returns the actor's position by its class's At. ok is false if there is none. a may be nil.
+// position returns the actor's position by its class's At. ok is false if there
+// is none. a may be nil.
 func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.own.object == nil || !a.own.binding.hasAt() {
 		return 0, 0, 0, false
@@ -401,7 +423,8 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	return x, y, z, true
 }
 
-// locate updates the actor's position and cull distance in the grid. An actor that is RelevantAsOwner has those of its owner, if it has one.
+// locate updates the actor's position and cull distance in the grid. An actor
+// that is RelevantAsOwner has those of its owner, if it has one.
 func (a *Actor) locate() {
 	stands := a
 	if a.relevancy.asOwner && (a.owner != nil || a.conn != nil) {

@@ -13,7 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// The classes of the tests of relevancy: trees stand somewhere, elves decide themselves who sees them.
+// The classes of the tests of relevancy: trees stand somewhere, elves decide
+// themselves who sees them.
 var (
 	treeClass = NewClass("Tree")
 	treeState = NewState[treePlace](treeClass)
@@ -53,7 +54,8 @@ func TestAtAndRelevantArePickyAboutFunctions(t *testing.T) {
 	require.EqualValues(t, 150, treeClass.cullDistance)
 }
 
-// A function that decides about relevancy may do to actors whatever else a function of the game may.
+// A function that decides about relevancy may do to actors whatever else a
+// function of the game may.
 func TestRelevantMayDoAnything(t *testing.T) {
 	inNet(t, 0, Config{Classes: []*Class{treeClass, elfClass}}, func(n *network) {
 		w := n.server.World
@@ -132,7 +134,8 @@ func TestConstructorOpensAndCloses(t *testing.T) {
 	})
 }
 
-// TestRelevanceForgetsAll spawns, destroys, joins and leaves at random; then nothing is left in any set.
+// TestRelevanceForgetsAll spawns, destroys, joins and leaves at random; then
+// nothing is left in any set.
 func TestRelevanceForgetsAll(t *testing.T) {
 	random := testkit.Rand(t)
 	inNet(t, 0, Config{Classes: []*Class{treeClass, elfClass}}, func(n *network) {
@@ -247,7 +250,8 @@ func alive(all []*oak) (rest []*oak) {
 	return rest
 }
 
-// Each pair is asked about once a second, a part of them at each Flush, and never more than maxAsked at one.
+// Each pair is asked about once a second, a part of them at each Flush, and
+// never more than maxAsked at one.
 func TestAskingIsSpread(t *testing.T) {
 	for _, test := range []struct{ elves, viewers int }{{7, 3}, {200, 10}, {1500, 40}} {
 		w := newWoods(t, 0, test.viewers)
@@ -280,7 +284,8 @@ func TestAskingIsSpread(t *testing.T) {
 	}
 }
 
-// A crowd of actors that has gone again, as after a battle, slows no question: each pair is asked about once a second as before.
+// A crowd of actors that has gone again, as after a battle, slows no question:
+// each pair is asked about once a second as before.
 func TestAskingAfterACrowd(t *testing.T) {
 	const crowd, elves, viewers = 60_000, 10, 20
 	w := newWoods(t, 0, viewers)
@@ -310,7 +315,8 @@ func TestAskingAfterACrowd(t *testing.T) {
 	require.Len(t, w.relevance.asked.Items, elves)
 }
 
-// Actors change their places when a crowd has gone, and are where they were: each viewer still finds those that are near, and no others.
+// Actors change their places when a crowd has gone, and are where they were:
+// each viewer still finds those that are near, and no others.
 func TestPlacesAfterACrowd(t *testing.T) {
 	w := newWoods(t, 3000, 2)
 	var rest []*oak

@@ -24,7 +24,8 @@ func requireOneCopy(t *testing.T, heard []string, names []string) {
 	require.Equal(t, want, heard)
 }
 
-// reopen closes the actor for the client and opens it again, under a new name in its state, and calls it.
+// reopen closes the actor for the client and opens it again, under a new name
+// in its state, and calls it.
 func reopen(t *testing.T, a *Actor, c *Conn, i int) string {
 	a.CloseTo(c)
 	*a.text() = fmt.Sprint("copy ", i)
@@ -33,8 +34,8 @@ func reopen(t *testing.T, a *Actor, c *Conn, i int) string {
 	return *a.text()
 }
 
-// TestReopenedActorHasOneCopy: before, the second copy existed before the first had ended, even on a perfect link, because there is no order
-// between channels.
+// TestReopenedActorHasOneCopy: before, the second copy existed before the first
+// had ended, even on a perfect link, because there is no order between channels.
 func TestReopenedActorHasOneCopy(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.named(0, "copy 0")
@@ -78,7 +79,8 @@ func TestReopenedActorHasOneCopyOverBadPaths(t *testing.T) {
 	}
 }
 
-// TestChannelsOfClosedActorsAreForgotten: actors open and close for a client, and most never open again.
+// TestChannelsOfClosedActorsAreForgotten: actors open and close for a client,
+// and most never open again.
 func TestChannelsOfClosedActorsAreForgotten(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		for range 300 {

@@ -15,7 +15,8 @@ type padded struct {
 	X    uint64
 }
 
-// TestBytesBetweenFieldsAreNoChange: padding between the fields of a struct may differ from what was encoded only until the next comparison.
+// TestBytesBetweenFieldsAreNoChange: padding between the fields of a struct may
+// differ from what was encoded only until the next comparison.
 func TestBytesBetweenFieldsAreNoChange(t *testing.T) {
 	class := NewClass("Padded")
 	s := NewState[padded](class)
@@ -32,7 +33,8 @@ func TestBytesBetweenFieldsAreNoChange(t *testing.T) {
 	require.False(t, r.changed(), "looked at, and no field has changed")
 }
 
-// TestSpawnBeyondABound: a value that cannot be encoded is an error of Spawn, which names it and leaves no actor.
+// TestSpawnBeyondABound: a value that cannot be encoded is an error of Spawn,
+// which names it and leaves no actor.
 func TestSpawnBeyondABound(t *testing.T) {
 	class := NewClass("Bag")
 	tag := NewState[label](class)

@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// replicator compares, on a server, the states of actors at each Flush. It leaves out actors that are open for no connection. It is used only by
-// the world's goroutine.
+// replicator compares, on a server, the states of actors at each Flush. It leaves out
+// actors that are open for no connection. It is used only by the world's goroutine.
 type replicator struct {
 	states []comparison
 	looked bool      // the running or last Flush has compared states: see fewStates
@@ -50,9 +50,10 @@ func (w *World) replicate(now time.Time) {
 	}
 }
 
-// fewStates is the most states that each step of Run compares, at some 10 ns each if they have not changed. If there are more, Run compares them
-// only in steps that look at all connections: in ticks and once in settleTime. Otherwise the cost of each message would grow with the number of
-// actors. Tests set it.
+// fewStates is the most states that each step of Run compares, at some 10 ns
+// each if they have not changed. If there are more, Run compares them only in
+// steps that look at all connections: in ticks and once in settleTime. Otherwise
+// the cost of each message would grow with the number of actors. Tests set it.
 var fewStates = 256
 
 // compare compares all states that are due.
@@ -65,14 +66,16 @@ func (r *replicator) compare(now time.Time) {
 			c.actor.compare(c.replica)
 		case r.news.IsZero(): // there will be another Flush anyway
 		case c.actor.states.compared.Before(r.news) || c.replica.differs():
-			// Not due, and possibly changed, because something has happened since it was compared. If nothing has, an OnTick hook may still have changed it,
-			// which only a comparison shows.
+			// Not due, and possibly changed, because something has happened
+			// since it was compared. If nothing has, an OnTick hook may still
+			// have changed it, which only a comparison shows.
 			r.behind = true
 		}
 	}
 }
 
-// ForceUpdate makes the next Flush compare the actor's states, even if [UpdateRate] does not allow it yet. UE: ForceNetUpdate.
+// ForceUpdate makes the next Flush compare the actor's states, even if
+// [UpdateRate] does not allow it yet. UE: ForceNetUpdate.
 func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 
 // compare encodes one state again, and marks what has changed for all clients that have the actor.
@@ -92,7 +95,8 @@ func (a *Actor) compare(r replica) {
 	}
 }
 
-// compareList encodes the items of a list that were set or deleted, and marks those that have changed for all clients that have the actor.
+// compareList encodes the items of a list that were set or deleted, and marks
+// those that have changed for all clients that have the actor.
 func (a *Actor) compareList(r keeper) {
 	numbers, err := r.TakeChanged()
 	if err != nil {
@@ -107,8 +111,9 @@ func (a *Actor) compareList(r keeper) {
 	}
 }
 
-// encodeFirst encodes the states of a new object. It returns an error that names fields and items that cannot be encoded. Some clients may have the
-// actor already, because its constructor made a call, which opened it without these states: they follow in updates.
+// encodeFirst encodes the states of a new object. It returns an error that names fields
+// and items that cannot be encoded. Some clients may have the actor already, because its
+// constructor made a call, which opened it without these states: they follow in updates.
 func (a *Actor) encodeFirst() (failed error) {
 	for r := range a.states.kept {
 		changed, err := r.encode()
@@ -152,7 +157,8 @@ func (a *Actor) mark(fields state.Mask) {
 	}
 }
 
-// watch is called when an actor is open for a connection. It makes each Flush compare the actor's states.
+// watch is called when an actor is open for a connection. It makes each Flush
+// compare the actor's states.
 func (w *World) watch(a *Actor) {
 	if a.states.watched {
 		return
@@ -169,7 +175,8 @@ func (w *World) watch(a *Actor) {
 	}
 }
 
-// unwatch removes the states of actors that are no longer open for any connection, all of them in one pass over the list.
+// unwatch removes the states of actors that are no longer open for any
+// connection, all of them in one pass over the list.
 func (r *replicator) unwatch() {
 	r.left = false
 	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
@@ -221,15 +228,17 @@ func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
-// pending holds, on a client, the replicas that the newest packet has changed and whose OnRep has not run. OnRep functions run once all states of a
-// packet have been applied, so that each sees all of them.
+// pending holds, on a client, the replicas that the newest packet has changed
+// and whose OnRep has not run. OnRep functions run once all states of a packet
+// have been applied, so that each sees all of them.
 type pending struct {
 	replicas []replica // in the order in which the packet changed them; OnRep of those from index next on has not run
 	next     int
 	packet   uint64 // number of the newest packet
 }
 
-// applyUpdate applies an update from the server to an actor's states, or runs the ForceQueue calls that the update contains instead.
+// applyUpdate applies an update from the server to an actor's states, or runs
+// the ForceQueue calls that the update contains instead.
 func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseError {
 	// An update without fields holds calls.
 	var scratch [2]byte
@@ -253,7 +262,8 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	return nil
 }
 
-// runQueued runs calls of ForceQueue methods, after OnRep has run for the states that arrived before them.
+// runQueued runs calls of ForceQueue methods, after OnRep has run for the
+// states that arrived before them.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	w.callRepNotifies(c)
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.closing.Load(); {
@@ -271,8 +281,8 @@ func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	return nil
 }
 
-// readFields decodes fields into the objects. It skips those of which a newer packet has brought a newer value, because packets may overtake each
-// other.
+// readFields decodes fields into the objects. It skips those of which a newer
+// packet has brought a newer value, because packets may overtake each other.
 func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packet uint64) (rest []byte, err error) {
 	for i := 0; fields>>i != 0; i++ {
 		if fields&(1<<i) == 0 {
@@ -317,7 +327,8 @@ func (c *Conn) rememberOnce(r replica) {
 	}
 }
 
-// callRepNotifies calls OnRep for all states that the newest packet has changed. UE: FObjectReplicator::CallRepNotifies.
+// callRepNotifies calls OnRep for all states that the newest packet has
+// changed. UE: FObjectReplicator::CallRepNotifies.
 func (w *World) callRepNotifies(c *Conn) {
 	p := &c.copies.reps
 	for p.next < len(p.replicas) {

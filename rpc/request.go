@@ -13,23 +13,27 @@ import (
 	"github.com/quivernet/quiver/internal/drops"
 )
 
-// A Request is a declared question with an argument A and its answer R. It is two reliable calls on the actor's channel, the question in one
-// direction and the answer in the other. Both run in order with the actor's other reliable calls, cost the same as those, use the same reliable
-// buffers, and are part of the shape that the handshake compares. Ownership, [AnyCaller], Validate, [Check] and [RateLimit] apply as for an RPC,
-// but if an RPC would be silently dropped, a question is answered with an error. UE has no counterpart: games use a Server RPC and a Client RPC
-// with a number.
+// A Request is a declared question with an argument A and its answer R. It is two reliable calls on
+// the actor's channel, the question in one direction and the answer in the other. Both run in order
+// with the actor's other reliable calls, cost the same as those, use the same reliable buffers, and
+// are part of the shape that the handshake compares. Ownership, [AnyCaller], Validate, [Check] and
+// [RateLimit] apply as for an RPC, but if an RPC would be silently dropped, a question is answered
+// with an error. UE has no counterpart: games use a Server RPC and a Client RPC with a number.
 //
-// A request ends exactly once: with its answer, with the error of the handler at the other end, when its time is over (Config.RequestTime, the
-// deadline of a context, or the limit of ThenWithin), when it is canceled, when the actor's channel closes, or when the connection ends. Its error
-// is always a [*RequestError]. While a request is open, its actor does not fall asleep.
+// A request ends exactly once: with its answer, with the error of the handler at the other end,
+// when its time is over (Config.RequestTime, the deadline of a context, or the limit of
+// ThenWithin), when it is canceled, when the actor's channel closes, or when the connection ends.
+// Its error is always a [*RequestError]. While a request is open, its actor does not fall asleep.
 type Request[A, R any] struct{ question, answer *method }
 
-// ServerRequest declares a request that the owner of an actor asks and the server answers. If it is asked on the server, the server itself answers.
+// ServerRequest declares a request that the owner of an actor asks and the
+// server answers. If it is asked on the server, the server itself answers.
 func ServerRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, serverRPC, clientRPC, opts)
 }
 
-// ClientRequest declares a request that the server asks and the client that owns the actor answers. If no client owns the actor, the server itself
+// ClientRequest declares a request that the server asks and the client that
+// owns the actor answers. If no client owns the actor, the server itself
 // answers; if it is asked on a client, that client does.
 func ClientRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, clientRPC, serverRPC, opts)
@@ -52,10 +56,12 @@ func (r *Request[A, R]) String() string { return r.question.String() }
 func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
-// OnRequest makes fn answer r. fn runs on the world's goroutine. If fn returns an error, the asker receives its text, cut to 512 bytes, with a
-// code: that of a [*RequestError] that the error is or wraps, or else that of [Class.Errors]. The error closes nothing. For an answer that takes
-// time use [Request.Go] or [Request.Later]. If fn destroys the actor, the answer is lost, and the asker gets ErrClosed. If fn panics, the
-// connection ends: see Config.OnPanic. OnRequest panics if r is of another class or has a function already.
+// OnRequest makes fn answer r. fn runs on the world's goroutine. If fn returns an error,
+// the asker receives its text, cut to 512 bytes, with a code: that of a [*RequestError]
+// that the error is or wraps, or else that of [Class.Errors]. The error closes nothing. For
+// an answer that takes time use [Request.Go] or [Request.Later]. If fn destroys the actor,
+// the answer is lost, and the asker gets ErrClosed. If fn panics, the connection ends: see
+// Config.OnPanic. OnRequest panics if r is of another class or has a function already.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
 	m := r.question
 	e := endpointOf[T, A](b, m)
@@ -73,9 +79,10 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 	}
 }
 
-// Ask asks and waits for the answer. It must not be called on the world's goroutine, where it returns [ErrOnWorld]: use Then there. The world must
-// be driven meanwhile. If ctx ends first, the other end is told, and [Call.Context] ends there. If ctx has no deadline, the request ends after
-// Config.RequestTime.
+// Ask asks and waits for the answer. It must not be called on the world's
+// goroutine, where it returns [ErrOnWorld]: use Then there. The world must be
+// driven meanwhile. If ctx ends first, the other end is told, and [Call.Context]
+// ends there. If ctx has no deadline, the request ends after Config.RequestTime.
 func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err error) {
 	switch {
 	case !a.made():
@@ -98,7 +105,8 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: hear}, waits: true}
 
-	// Wait for the question to be put, which does not happen if ctx ends before its turn, and then for the answer. Nothing reads arg after visit.
+	// Wait for the question to be put, which does not happen if ctx ends before
+	// its turn, and then for the answer. Nothing reads arg after visit.
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
 	put := errNotPut
 	err = w.visit(func() { put = r.put(q, arg, time.Time{}) }, wait)
@@ -115,15 +123,16 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 // errNotPut is the error of Ask if put does not return because Validate panics.
 var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
 
-// Then asks, and calls fn once, in a later Dispatch, with the answer or the error. It must be called on the world's goroutine, where fn runs, too.
-// If Then itself returns an error, nothing was asked, and fn is not called. The request ends after Config.RequestTime; see ThenWithin.
+// Then asks, and calls fn once, in a later Dispatch, with the answer or the error. It must be
+// called on the world's goroutine, where fn runs, too. If Then itself returns an error, nothing
+// was asked, and fn is not called. The request ends after Config.RequestTime; see ThenWithin.
 func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) error {
 	return r.then("Then", a, arg, 0, fn)
 }
 
-// ThenWithin is Then for a request that ends after limit instead of Config.RequestTime. In the first Dispatch after limit, fn is called with
-// context.DeadlineExceeded, and the other end is told that nobody waits. If limit is not above 0, ThenWithin returns that error, and nothing was
-// asked.
+// ThenWithin is Then for a request that ends after limit instead of Config.RequestTime. In the
+// first Dispatch after limit, fn is called with context.DeadlineExceeded, and the other end is told
+// that nobody waits. If limit is not above 0, ThenWithin returns that error, and nothing was asked.
 func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func(result R, err error)) error {
 	if limit <= 0 {
 		return (&inquiry{method: r.question}).failed(fmt.Errorf("asked with a limit of %v: %w", limit, context.DeadlineExceeded))
@@ -131,7 +140,8 @@ func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func
 	return r.then("ThenWithin", a, arg, limit, fn)
 }
 
-// then implements Then and ThenWithin; by is the name of the one that was called. A limit of 0 stands for Config.RequestTime.
+// then implements Then and ThenWithin; by is the name of the one that was
+// called. A limit of 0 stands for Config.RequestTime.
 func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
 	switch {
 	case !a.made():
@@ -161,10 +171,11 @@ func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	return q.failed(err)
 }
 
-// Later is called inside the handler if the answer takes time. The result that the handler returns with a nil error is then ignored; an error that
-// it returns is the answer, as without Later. To give the answer, call the function that Later returns once, on any goroutine. An answer for which
-// nobody waits any more, and a second answer, are dropped and counted (Drops.Answers); [Call.Context] ends when nobody waits. Later panics if the
-// call is not of r.
+// Later is called inside the handler if the answer takes time. The result that the handler
+// returns with a nil error is then ignored; an error that it returns is the answer, as without
+// Later. To give the answer, call the function that Later returns once, on any goroutine. An
+// answer for which nobody waits any more, and a second answer, are dropped and counted
+// (Drops.Answers); [Call.Context] ends when nobody waits. Later panics if the call is not of r.
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {
@@ -181,12 +192,15 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	}
 }
 
-// Go runs fn on its own goroutine, so that fn may wait, for a disk for example, and answers with what fn returns, as Later does. The ctx of fn is
-// [Call.Context], which ends when nobody waits for the answer any more. The handler must copy a Raw argument that fn uses.
+// Go runs fn on its own goroutine, so that fn may wait, for a disk for example, and answers
+// with what fn returns, as Later does. The ctx of fn is [Call.Context], which ends when
+// nobody waits for the answer any more. The handler must copy a Raw argument that fn uses.
 //
-// At most Config.MaxRequests such functions of one asker may run, including those whose questions were canceled. Until one returns, further
-// questions of the asker are refused as exceeding that limit. Those that still run count when the asker connects again: an asker is recognised by
-// its identity or, without one, by its address, where all that have no identity count as one. [World.WaitHandlers] waits for all of them.
+// At most Config.MaxRequests such functions of one asker may run, including those
+// whose questions were canceled. Until one returns, further questions of the asker are
+// refused as exceeding that limit. Those that still run count when the asker connects
+// again: an asker is recognised by its identity or, without one, by its address, where
+// all that have no identity count as one. [World.WaitHandlers] waits for all of them.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
 	reply, ctx := r.Later(call), call.Context()
 	call.Actor.world.background.start(call.question.kept, func() {
@@ -207,7 +221,8 @@ func (r *Request[A, R]) replyTo(kept *question, result R, err error) {
 	}
 }
 
-// reply answers a question, on the world's goroutine. If result cannot be encoded, reply answers with that error, and logs it.
+// reply answers a question, on the world's goroutine. If result cannot be
+// encoded, reply answers with that error, and logs it.
 func (r *Request[A, R]) reply(q *question, result R, err error) {
 	if err != nil {
 		verdict := ask.Refused

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRequestsUnderRun: many goroutines ask at once, worlds that only wake for events answer in a round trip, and a time limit ends a request even
-// if nothing else happens. Messages continue, too, as soon as there is room.
+// TestRequestsUnderRun: many goroutines ask at once, worlds that only wake for
+// events answer in a round trip, and a time limit ends a request even if
+// nothing else happens. Messages continue, too, as soon as there is room.
 func TestRequestsUnderRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heard := 0
@@ -79,7 +80,8 @@ func TestRequestsUnderRun(t *testing.T) {
 	})
 }
 
-// TestFunctionsForAnswersThatPanic: the connection of the answer is closed, and the functions of its other requests are called once.
+// TestFunctionsForAnswersThatPanic: the connection of the answer is closed, and
+// the functions of its other requests are called once.
 func TestFunctionsForAnswersThatPanic(t *testing.T) {
 	panics := 0
 	withClerk(t, Config{OnPanic: func(*Conn, string, any, []byte) { panics++ }}, func(n *network, here, _ *Actor) {
@@ -130,8 +132,8 @@ func TestGoThatDoesNotReturn(t *testing.T) {
 	})
 }
 
-// TestHandlersThatWait: the world continues in the meantime, each asker gets its own answer or error, and WaitHandlers waits until the answers have
-// been sent.
+// TestHandlersThatWait: the world continues in the meantime, each asker gets its
+// own answer or error, and WaitHandlers waits until the answers have been sent.
 func TestHandlersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withWaiting(t, Config{}, func(_ context.Context, n int) (string, error) {
@@ -170,8 +172,8 @@ func TestHandlersThatWait(t *testing.T) {
 	})
 }
 
-// TestHandlersNobodyWaitsFor: their context ends, and they count until they return. Otherwise a client that asks and cancels could have any number
-// of them run.
+// TestHandlersNobodyWaitsFor: their context ends, and they count until they return.
+// Otherwise a client that asks and cancels could have any number of them run.
 func TestHandlersNobodyWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn, ended := make(chan struct{}), new(atomic.Int32)

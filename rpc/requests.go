@@ -23,7 +23,8 @@ const (
 	isAnswer
 )
 
-// requests are the open requests of a connection, or of a world that asks itself. They are used only by the world's goroutine.
+// requests are the open requests of a connection, or of a world that asks
+// itself. They are used only by the world's goroutine.
 type requests struct {
 	asked     ask.Table[*inquiry]  // questions that this side has asked
 	questions ask.Table[*question] // questions that this side will answer later
@@ -74,7 +75,8 @@ func (w *World) requestsOf(c *Conn) *requests {
 	return &c.requests
 }
 
-// place routes a question whose argument is at p, and carries out its plan. The inquiry ends at until; zero = it has no time limit.
+// place routes a question whose argument is at p, and carries out its plan. The
+// inquiry ends at until; zero = it has no time limit.
 func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error {
 	a, m := q.actor, q.method
 	plan, err := w.route(a, m)
@@ -123,8 +125,8 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	return w.run(c, a, m, number, argument)
 }
 
-// takeAnswer handles the peer's answer to a question of this side. An answer that is late, arrives twice, or is for no question, is dropped and
-// counted.
+// takeAnswer handles the peer's answer to a question of this side. An answer
+// that is late, arrives twice, or is for no question, is dropped and counted.
 func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	answer, err := ask.ReadAnswer(payload)
 	if err != nil {
@@ -184,7 +186,8 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireOwn is called in Dispatch. It ends the inquiries of the world to itself whose time is over, and in a closed world all of them.
+// expireOwn is called in Dispatch. It ends the inquiries of the world to itself
+// whose time is over, and in a closed world all of them.
 func (w *World) expireOwn() {
 	w.expire(&w.requests)
 	if w.requests.asked.Len() > 0 {
@@ -206,7 +209,8 @@ func (w *World) expire(r *requests) {
 	}
 }
 
-// timeUp returns the error of an inquiry that was not answered in time. A limit of 0 stands for Config.RequestTime.
+// timeUp returns the error of an inquiry that was not answered in time. A limit
+// of 0 stands for Config.RequestTime.
 func (w *World) timeUp(limit time.Duration) error {
 	if limit > 0 {
 		return fmt.Errorf("no answer came within %v: %w", limit, context.DeadlineExceeded)
@@ -217,8 +221,8 @@ func (w *World) timeUp(limit time.Duration) error {
 // end ends an inquiry without an answer.
 func (q *inquiry) end(cause error) { q.tell(q.failed(cause)) }
 
-// tell reports the end of the inquiry to the asker: to a goroutine in Ask, or to the function of Then, which runs as a task because another
-// function of the game may be running now.
+// tell reports the end of the inquiry to the asker: to a goroutine in Ask, or to the function
+// of Then, which runs as a task because another function of the game may be running now.
 func (q *inquiry) tell(err error) {
 	w := q.actor.world
 	if q.waits {

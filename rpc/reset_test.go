@@ -38,8 +38,9 @@ func (m *moved) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// TestStatelessReset: if a server restarts with its certificate, its clients need not wait for IdleTimeout, whichever carrier is in use, even if
-// they have nothing to send: QUIC's own keep-alive is too small for a reset, and Quiver's is not.
+// TestStatelessReset: if a server restarts with its certificate, its clients need
+// not wait for IdleTimeout, whichever carrier is in use, even if they have nothing
+// to send: QUIC's own keep-alive is too small for a reset, and Quiver's is not.
 func TestStatelessReset(t *testing.T) {
 	for name, isSealed := range map[string]bool{"sealed": true, "quic": false} {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +90,9 @@ func (m *movesAt) ReadFrom(b []byte) (int, net.Addr, error) {
 	return n, from, err
 }
 
-// TestRestartBehindARetry: a client that has got a Retry from a server can join the server that has taken its place in between, whether or not that
-// has many clients in their handshake. Otherwise it would wait for half of HandshakeTimeout, or fail.
+// TestRestartBehindARetry: a client that has got a Retry from a server can join the
+// server that has taken its place in between, whether or not that has many clients
+// in their handshake. Otherwise it would wait for half of HandshakeTimeout, or fail.
 func TestRestartBehindARetry(t *testing.T) {
 	for name, above := range map[string]int{"many": -1, "few": 0} {
 		t.Run(name, func(t *testing.T) {

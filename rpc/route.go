@@ -14,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/internal/statnet"
 )
 
-// plan is where a call runs. If both remote and local are false, it runs nowhere, which is not an error. UE: callspace.
+// plan is where a call runs. If both remote and local are false, it runs
+// nowhere, which is not an error. UE: callspace.
 type plan struct {
 	remote bool  // it is sent
 	local  bool  // it runs in this world, in the next Dispatch
@@ -33,8 +34,8 @@ type plan struct {
 //	Multicast  server      any or none          server, and clients for which a is open
 //	Multicast  client      any                  that client, not sent
 //
-// If the owner's connection is closing or has ended, and OnDisconnect has not run, a Client RPC is not an error on the server, which cannot know
-// yet: the call is counted in Drops.Gone.
+// If the owner's connection is closing or has ended, and OnDisconnect has not run, a Client
+// RPC is not an error on the server, which cannot know yet: the call is counted in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	w.mustBeInside("", m)
 	if m.class.root() != a.class {
@@ -77,8 +78,8 @@ func (c *Conn) closedFor(m *method) error {
 	return errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
 
-// routeServer is route on a server. An empty plan is not an error: the actor of a Multicast is open for no client, or the connection of a Client
-// RPC's owner is ending, which Drops.Gone counts.
+// routeServer is route on a server. An empty plan is not an error: the actor of a Multicast is open
+// for no client, or the connection of a Client RPC's owner is ending, which Drops.Gone counts.
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
@@ -98,7 +99,8 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// localPlan returns the plan of a call that runs in this world, or an error if it has no handler here.
+// localPlan returns the plan of a call that runs in this world, or an error if
+// it has no handler here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
 		return plan{}, errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
@@ -106,11 +108,13 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 	return plan{local: true}, nil
 }
 
-// handles reports whether m has a handler here. The object may not exist yet: a constructor may call, and its calls run after it.
+// handles reports whether m has a handler here. The object may not exist yet: a
+// constructor may call, and its calls run after it.
 func (a *Actor) handles(m *method) bool { return a.part(m.class).binding.handles(m) }
 
-// carry carries out the plan of a call of m on a. The argument is at arg; number is that of a question, or 0. For the peer, carry encodes and sends
-// the argument at once. For this world, it queues the value that keep returns until the next Dispatch.
+// carry carries out the plan of a call of m on a. The argument is at arg; number is
+// that of a question, or 0. For the peer, carry encodes and sends the argument at
+// once. For this world, it queues the value that keep returns until the next Dispatch.
 func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any) error {
 	w := a.world
 	e := codec.NewEncoder()
@@ -134,7 +138,8 @@ func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any
 	return nil
 }
 
-// transmit sends an encoded call. After an error, a Multicast continues with the other clients, and transmit returns the first error.
+// transmit sends an encoded call. After an error, a Multicast continues with
+// the other clients, and transmit returns the first error.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		o := a.openingOn(p.conn)
@@ -170,8 +175,9 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	return first
 }
 
-// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate since the last update of its actor. If so, it counts a drop for each
-// client. The call still runs on the server. UE: net.MaxRPCPerNetUpdate.
+// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate since
+// the last update of its actor. If so, it counts a drop for each client. The
+// call still runs on the server. UE: net.MaxRPCPerNetUpdate.
 func (a *Actor) throttles(m *method) bool {
 	w := a.world
 	most := w.config.MaxRPCPerNetUpdate
@@ -186,8 +192,9 @@ func (a *Actor) throttles(m *method) bool {
 	return true
 }
 
-// saturated reports whether an unreliable call would have to wait: calls of earlier ticks still wait, or the bytes that were sent or wait have used
-// up the rate. It returns false with QueueUnreliable. The caller holds the link's lock. UE: !IsNetReady.
+// saturated reports whether an unreliable call would have to wait: calls of earlier
+// ticks still wait, or the bytes that were sent or wait have used up the rate. It
+// returns false with QueueUnreliable. The caller holds the link's lock. UE: !IsNetReady.
 func (c *Conn) saturated(now time.Time) bool {
 	if c.world.config.QueueUnreliable {
 		return false
@@ -196,10 +203,12 @@ func (c *Conn) saturated(now time.Time) bool {
 	return standing || c.allowance.Behind(now, queued) > 0
 }
 
-// countGone counts a call to a client whose connection is closing or has ended. It does not log the call, because it is nobody's mistake.
+// countGone counts a call to a client whose connection is closing or has ended.
+// It does not log the call, because it is nobody's mistake.
 func (c *Conn) countGone() { c.drops.Add(drops.Gone, 1) }
 
-// send sends a call on one channel. If the connection is saturated, it drops an unreliable call that is not a Multicast, as UE does.
+// send sends a call on one channel. If the connection is saturated, it drops an
+// unreliable call that is not a Multicast, as UE does.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	c.times.ask.NoteTraffic()
@@ -250,8 +259,9 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	return nil
 }
 
-// sendFailed returns the error of a call that the machine did not accept. If the reliable buffer is full, the error names the calls in it. If the
-// machine has failed, sendFailed closes the connection. The caller holds the link's lock.
+// sendFailed returns the error of a call that the machine did not accept. If the
+// reliable buffer is full, the error names the calls in it. If the machine has
+// failed, sendFailed closes the connection. The caller holds the link's lock.
 func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
 	switch {
@@ -274,8 +284,8 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	return cause
 }
 
-// fullText returns, for an error, which calls fill a channel's reliable buffer, and what to do about it. UE prints the same list on
-// ReliableBufferOverflow.
+// fullText returns, for an error, which calls fill a channel's reliable buffer,
+// and what to do about it. UE prints the same list on ReliableBufferOverflow.
 func (a *Actor) fullText(to *opening, size int) string {
 	machine := to.conn.machine
 	out, slots := machine.Reliable(to.channel)
@@ -287,8 +297,8 @@ func (a *Actor) fullText(to *opening, size int) string {
 		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"), out, slots, a.holders(to), advice)
 }
 
-// longUntaken is how long the peer's world must not have taken a message for fullText to blame it: a world takes all that has arrived at each tick,
-// and no tick should be so long.
+// longUntaken is how long the peer's world must not have taken a message for fullText to
+// blame it: a world takes all that has arrived at each tick, and no tick should be so long.
 const longUntaken = time.Second
 
 // holders lists the calls that wait for their acks, in the order in which each first appears.

@@ -185,8 +185,8 @@ func TestCallAfterTheCloseSaysWhy(t *testing.T) {
 	})
 }
 
-// TestCallsToAClientThatIsGoneAreCounted: between the end of a connection and its OnDisconnect no call returns an error. Afterwards its actors have
-// ended, and calls on them do.
+// TestCallsToAClientThatIsGoneAreCounted: between the end of a connection and its OnDisconnect
+// no call returns an error. Afterwards its actors have ended, and calls on them do.
 func TestCallsToAClientThatIsGoneAreCounted(t *testing.T) {
 	for name, end := range map[string]func(n *network){
 		"closed here": func(n *network) { n.conns[0].Close(1024, "enough") },
@@ -224,7 +224,8 @@ func TestNoActorIsSaid(t *testing.T) {
 	}
 }
 
-// TestActorOfAnotherWorld: before, a world changed actors of another world, which another goroutine may drive.
+// TestActorOfAnotherWorld: before, a world changed actors of another world,
+// which another goroutine may drive.
 func TestActorOfAnotherWorld(t *testing.T) {
 	here, other := newTestWorld(t, Config{Classes: []*Class{hero}}), newTestWorld(t, Config{Classes: []*Class{hero}})
 	a, err := other.Spawn(hero, nil)
@@ -234,7 +235,8 @@ func TestActorOfAnotherWorld(t *testing.T) {
 	require.True(t, a.Alive())
 }
 
-// TestConnOfAnotherWorld: before, if both ends were in one program, an actor could open on a client's own end, which closed the connection.
+// TestConnOfAnotherWorld: before, if both ends were in one program, an actor
+// could open on a client's own end, which closed the connection.
 func TestConnOfAnotherWorld(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a, other := n.spawn(0), newTestWorld(t, Config{Classes: []*Class{hero}})
@@ -277,7 +279,8 @@ func TestUnboundIsSaid(t *testing.T) {
 	require.EqualError(t, ping.Call(a, None{}), "rpc: Lonely.Ping would run in this world: no handler bound; bind one with On or OnRequest")
 }
 
-// TestConstructorCallsThisWorld: a call that runs here waits for the next Dispatch, when the constructor has returned its object.
+// TestConstructorCallsThisWorld: a call that runs here waits for the next
+// Dispatch, when the constructor has returned its object.
 func TestConstructorCallsThisWorld(t *testing.T) {
 	robot := NewClass("Robot")
 	arm := NewComponent(robot, "Arm")
@@ -309,7 +312,8 @@ func TestConstructorCallsThisWorld(t *testing.T) {
 	require.Equal(t, []string{"wake1 true", "shout2 true", "grip3 true", "grip4 true"}, heard)
 }
 
-// TestCallWithoutObjectIsDropped: a constructor may return a nil interface, and there is nothing on which its calls could run.
+// TestCallWithoutObjectIsDropped: a constructor may return a nil interface, and
+// there is nothing on which its calls could run.
 func TestCallWithoutObjectIsDropped(t *testing.T) {
 	ghost := NewClass("Ghost")
 	boo := Client[None](ghost, "Boo", Reliable)
@@ -325,7 +329,8 @@ func TestCallWithoutObjectIsDropped(t *testing.T) {
 	require.EqualValues(t, 1, w.Dropped())
 }
 
-// TestHandlersOfOnesOwnCalls: a nil Conn answers the methods that a handler calls on its caller if the server has called itself.
+// TestHandlersOfOnesOwnCalls: a nil Conn answers the methods that a handler
+// calls on its caller if the server has called itself.
 func TestHandlersOfOnesOwnCalls(t *testing.T) {
 	w := newTestWorld(t, Config{})
 	a, err := w.Spawn(hero, nil)

@@ -16,25 +16,27 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Dispatch handles what has arrived: it runs handlers, hooks, posted functions, and calls that were made in this world. Messages that are sent
-// between it and Flush wait for Flush, so that a tick needs as few datagrams as possible. It panics if another goroutine drives the world at the
-// same time, or a handler calls it. UE: UNetDriver::TickDispatch.
+// Dispatch handles what has arrived: it runs handlers, hooks, posted functions, and calls
+// that were made in this world. Messages that are sent between it and Flush wait for
+// Flush, so that a tick needs as few datagrams as possible. It panics if another goroutine
+// drives the world at the same time, or a handler calls it. UE: UNetDriver::TickDispatch.
 func (w *World) Dispatch(now time.Time) {
 	w.beginDriving(true)
 	defer w.drive.Exit()
 	w.dispatch(clock.Beat{Game: now, Real: time.Now()}, true)
 }
 
-// Flush runs the OnTick hooks, sends states, and sends the packets that wait. It must be called on the goroutine that called Dispatch, which
-// remains the world's until another one dispatches; on it Do and Ask return ErrOnWorld. UE: UNetDriver::TickFlush.
+// Flush runs the OnTick hooks, sends states, and sends the packets that wait. It must be
+// called on the goroutine that called Dispatch, which remains the world's until another
+// one dispatches; on it Do and Ask return ErrOnWorld. UE: UNetDriver::TickFlush.
 func (w *World) Flush(now time.Time) {
 	w.beginDriving(false)
 	defer w.drive.Exit()
 	w.flush(now)
 }
 
-// beginDriving enters the driver, which must be left by drive.Exit. If drives is true, the calling goroutine becomes the world's. It panics if the
-// world is being driven already.
+// beginDriving enters the driver, which must be left by drive.Exit. If drives is true, the
+// calling goroutine becomes the world's. It panics if the world is being driven already.
 func (w *World) beginDriving(drives bool) {
 	if !w.drive.Enter(drives) {
 		panic("rpc: the world is driven twice at once: by two goroutines, or by a handler that ticks it")
@@ -49,13 +51,16 @@ func (w *World) Tick(now time.Time) {
 	w.flush(now)
 }
 
-// Run drives the world until ctx ends, and returns its cause, or until the world is closed, and returns ErrClosed. It panics if another goroutine
-// drives the world. Change states on the world's goroutine, by Post or Do, because Run does not notice other changes.
+// Run drives the world until ctx ends, and returns its cause, or until the world is closed,
+// and returns ErrClosed. It panics if another goroutine drives the world. Change states on
+// the world's goroutine, by Post or Do, because Run does not notice other changes.
 //
-// Run ticks whenever something happens: a message arrives, a function is posted, a call is made in this world, or space becomes free that somebody
-// watches. It also ticks Config.TickRate times a second, and 30 times a second while states are in flight, and, on a server with clients, while
-// [At] or [Relevant] decides about actors. With more than 16 connections, an event makes Run look only at the connections that it concerns, and
-// compare states only if there are at most 256. So Run then also ticks once, within a thirtieth of a second, for the others.
+// Run ticks whenever something happens: a message arrives, a function is posted, a call is made
+// in this world, or space becomes free that somebody watches. It also ticks Config.TickRate times
+// a second, and 30 times a second while states are in flight, and, on a server with clients,
+// while [At] or [Relevant] decides about actors. With more than 16 connections, an event makes
+// Run look only at the connections that it concerns, and compare states only if there are at
+// most 256. So Run then also ticks once, within a thirtieth of a second, for the others.
 func (w *World) Run(ctx context.Context) error {
 	w.beginDriving(true)
 	defer w.drive.Exit()
@@ -86,7 +91,8 @@ func (w *World) Run(ctx context.Context) error {
 type run struct {
 	world *World
 
-	// What ends a sleep, besides the driver. The driver is also signaled when the context ends, because a select with more channels takes longer.
+	// What ends a sleep, besides the driver. The driver is also signaled when
+	// the context ends, because a select with more channels takes longer.
 	tick      <-chan time.Time // of Config.TickRate; nil = none
 	settle    *time.Timer      // runs while the world is unsettled
 	settled   <-chan time.Time // the channel of settle; nil while it does not run
@@ -97,7 +103,8 @@ type run struct {
 	last        int       // steps since the world was closed
 }
 
-// step runs one Dispatch and Flush. It starts settle if there is more to do even if nothing happens.
+// step runs one Dispatch and Flush. It starts settle if there is more to do
+// even if nothing happens.
 func (r *run) step() {
 	w, now := r.world, time.Now()
 	if r.happened {
@@ -127,8 +134,8 @@ func (r *run) tickIn(d time.Duration) {
 	r.settled = r.settle.C
 }
 
-// mayEnd is called after each step of a closed world. It reports whether the game's last functions have run. After maxLastDispatches steps it drops
-// what they still call and ask, and reports true.
+// mayEnd is called after each step of a closed world. It reports whether the game's last functions
+// have run. After maxLastDispatches steps it drops what they still call and ask, and reports true.
 func (r *run) mayEnd() bool {
 	w := r.world
 	n := w.game.Owed() + w.local.Len()
@@ -158,8 +165,8 @@ func (r *run) wait(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits for the driver, in which case it returns true, or for a time. Most waits are for the driver alone, which takes half as long as a
-// select.
+// sleep waits for the driver, in which case it returns true, or for a time.
+// Most waits are for the driver alone, which takes half as long as a select.
 func (r *run) sleep() (woken bool) {
 	wake := r.world.drive.Wake()
 	if r.tick == nil && r.settled == nil {
@@ -177,19 +184,22 @@ func (r *run) sleep() (woken bool) {
 	return false
 }
 
-// maxLastDispatches is how many more steps Run makes after the world was closed, while the game's last functions call and ask. Without this limit,
-// a function that asks again whenever its request fails would keep Run from returning.
+// maxLastDispatches is how many more steps Run makes after the world was closed,
+// while the game's last functions call and ask. Without this limit, a function
+// that asks again whenever its request fails would keep Run from returning.
 const maxLastDispatches = 16
 
 // settleTime is how soon Run ticks again by itself while the world is unsettled: 30 times a second.
 const settleTime = time.Second / 30
 
-// fewConns is the most connections at all of which Run looks in each step. If there are more, it does so at each tick of Config.TickRate and once
-// in settleTime, and otherwise looks at those that have called or that the game has used. Otherwise the cost of each message would grow with the
-// number of connections. Tests set it.
+// fewConns is the most connections at all of which Run looks in each step. If there
+// are more, it does so at each tick of Config.TickRate and once in settleTime, and
+// otherwise looks at those that have called or that the game has used. Otherwise
+// the cost of each message would grow with the number of connections. Tests set it.
 var fewConns = 16
 
-// unsettled reports whether the world needs a tick even if nothing happens: states are in flight, or actors and views may move.
+// unsettled reports whether the world needs a tick even if nothing happens:
+// states are in flight, or actors and views may move.
 func (w *World) unsettled() bool {
 	if w.relevance.members > 0 && len(w.announced) > 0 || len(w.toClose) > 0 || w.requests.asked.Len() > 0 || w.replicator.behind {
 		return true
@@ -197,8 +207,8 @@ func (w *World) unsettled() bool {
 	return slices.ContainsFunc(w.announced, (*Conn).unsettled)
 }
 
-// Post runs fn on the world's goroutine in the next Dispatch. If Config.MaxPosts functions wait already, or the world is closed, fn is dropped,
-// which is logged and counted in [World.Dropped].
+// Post runs fn on the world's goroutine in the next Dispatch. If Config.MaxPosts functions wait
+// already, or the world is closed, fn is dropped, which is logged and counted in [World.Dropped].
 func (w *World) Post(fn func()) {
 	mustRun("Post", fn == nil)
 	if err := w.post(fn); err != nil {
@@ -207,10 +217,12 @@ func (w *World) Post(fn func()) {
 	}
 }
 
-// Do runs fn on the world's goroutine in the next Dispatch, and waits until it has run. If ctx ends before fn begins, fn does not run, and Do
-// returns the cause of ctx. In a closed world fn does not run, and Do returns ErrClosed: at once, or, if the world is closed while fn waits, when
-// no Dispatch has run fn for a second. If Config.MaxPosts functions wait already, Do returns ErrBacklogFull. It returns an error if fn panicked,
-// and ErrOnWorld if Do is called on the world's goroutine.
+// Do runs fn on the world's goroutine in the next Dispatch, and waits until it has
+// run. If ctx ends before fn begins, fn does not run, and Do returns the cause of
+// ctx. In a closed world fn does not run, and Do returns ErrClosed: at once, or, if
+// the world is closed while fn waits, when no Dispatch has run fn for a second. If
+// Config.MaxPosts functions wait already, Do returns ErrBacklogFull. It returns an
+// error if fn panicked, and ErrOnWorld if Do is called on the world's goroutine.
 func (w *World) Do(ctx context.Context, fn func()) error {
 	mustRun("Do", fn == nil)
 	if w.Inside() {
@@ -227,8 +239,9 @@ func (w *World) Do(ctx context.Context, fn func()) error {
 	return failed
 }
 
-// visit runs fn on the world's goroutine in the next Dispatch, and returns when fn has returned or panicked. wait waits for that. If wait returns
-// an error before fn begins, fn does not run, and visit returns the error.
+// visit runs fn on the world's goroutine in the next Dispatch, and returns when
+// fn has returned or panicked. wait waits for that. If wait returns an error
+// before fn begins, fn does not run, and visit returns the error.
 func (w *World) visit(fn func(), wait func(done <-chan struct{}) error) error {
 	var claimed atomic.Bool // by the Dispatch that runs fn, or by a caller that stops waiting
 	done := make(chan struct{})
@@ -248,11 +261,13 @@ func (w *World) visit(fn func(), wait func(done <-chan struct{}) error) error {
 	return nil
 }
 
-// Inside reports whether the caller is on the goroutine that drove the world last. There a call that waits for the world would wait forever.
+// Inside reports whether the caller is on the goroutine that drove the world
+// last. There a call that waits for the world would wait forever.
 func (w *World) Inside() bool { return w.drive.Inside() }
 
-// Dropped returns how many posts were refused, how many local calls found their actor destroyed or without an object, and how many of a closed
-// world's last functions were dropped because each of them called or asked again.
+// Dropped returns how many posts were refused, how many local calls found their
+// actor destroyed or without an object, and how many of a closed world's last
+// functions were dropped because each of them called or asked again.
 func (w *World) Dropped() uint64 { return w.dropped.Load() }
 
 // post queues fn for the next Dispatch, or returns an error.
@@ -270,8 +285,9 @@ func (w *World) hand(fn func()) {
 	w.drive.Signal()
 }
 
-// dispatch is the first half of a step. If cork is true, it handles and corks all connections, otherwise only those that called. It takes each
-// function off its queue before it runs it, so that if a function of the game never returns, the next Dispatch runs the rest.
+// dispatch is the first half of a step. If cork is true, it handles and corks all connections,
+// otherwise only those that called. It takes each function off its queue before it runs it, so
+// that if a function of the game never returns, the next Dispatch runs the rest.
 func (w *World) dispatch(now clock.Beat, cork bool) {
 	w.frame.begin(now)
 	w.frame.all = w.frame.all || cork
@@ -297,9 +313,10 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	}
 }
 
-// A Dispatch begins at most maxBegun of the sealed carriers that clients have opened, and none after beginTime; the others wait for the next
-// Dispatch. Each takes 40 µs, or on a busy machine as long as the world's goroutine waits for a processor, and very many clients may open one at
-// the same time.
+// A Dispatch begins at most maxBegun of the sealed carriers that clients have
+// opened, and none after beginTime; the others wait for the next Dispatch. Each
+// takes 40 µs, or on a busy machine as long as the world's goroutine waits for
+// a processor, and very many clients may open one at the same time.
 const (
 	maxBegun  = 64
 	beginTime = 2 * time.Millisecond
@@ -327,12 +344,14 @@ func (w *World) maintainSealed() {
 	}
 }
 
-// admitTime is after how long a Dispatch admits no further connections; it admits at least one. Each admission opens all actors that are open for
-// everybody: 10,000 actors take 20 ms, and all clients of a restarted server may join in the same moment.
+// admitTime is after how long a Dispatch admits no further connections; it admits at
+// least one. Each admission opens all actors that are open for everybody: 10,000 actors
+// take 20 ms, and all clients of a restarted server may join in the same moment.
 const admitTime = 8 * time.Millisecond
 
-// admitJoined admits the connections that have joined, except those that must wait until an earlier one is expelled. Those for which admitTime does
-// not suffice wait for the next Dispatch. spent is how much of admitTime has been used before; admitJoined returns how much is used now.
+// admitJoined admits the connections that have joined, except those that must wait until an
+// earlier one is expelled. Those for which admitTime does not suffice wait for the next Dispatch.
+// spent is how much of admitTime has been used before; admitJoined returns how much is used now.
 func (w *World) admitJoined(spent time.Duration) time.Duration {
 	if len(w.joining) == 0 {
 		return spent
@@ -352,7 +371,8 @@ func (w *World) admitJoined(spent time.Duration) time.Duration {
 	return time.Since(began)
 }
 
-// expelEnded expels the connections that have ended, once the messages that had arrived before have run.
+// expelEnded expels the connections that have ended, once the messages that had
+// arrived before have run.
 func (w *World) expelEnded() {
 	for i := 0; i < len(w.ending); {
 		c := w.ending[i]
@@ -402,8 +422,8 @@ func (w *World) takeInbox() {
 	}
 }
 
-// endedBefore returns the connections that have ended and whose OnDisconnect must run before OnConnect of c, which has joined: on a server those of
-// its identity, on a client all.
+// endedBefore returns the connections that have ended and whose OnDisconnect must run before
+// OnConnect of c, which has joined: on a server those of its identity, on a client all.
 func (w *World) endedBefore(c *Conn) []*Conn {
 	return slices.DeleteFunc(slices.Clone(w.ending), func(old *Conn) bool {
 		same := !c.server || c.identity != "" && c.identity == old.identity
@@ -411,11 +431,14 @@ func (w *World) endedBefore(c *Conn) []*Conn {
 	})
 }
 
-// Guard runs fn, a function of the game, and reports whether it returned. It is for packages that call functions of the game from their own hooks.
-// If fn panics, Guard passes the panic to Config.OnPanic with conn, which may be nil, and calls function to name what panicked, for OnPanic and the
-// log. Guard closes nothing: the package decides what ends. Without Config.OnPanic the panic continues.
+// Guard runs fn, a function of the game, and reports whether it returned. It is
+// for packages that call functions of the game from their own hooks. If fn panics,
+// Guard passes the panic to Config.OnPanic with conn, which may be nil, and calls
+// function to name what panicked, for OnPanic and the log. Guard closes nothing:
+// the package decides what ends. Without Config.OnPanic the panic continues.
 //
-// The world guards the handlers and hooks that it calls itself, and closes the connection with HandlerPanic.
+// The world guards the handlers and hooks that it calls itself, and closes the
+// connection with HandlerPanic.
 func (w *World) Guard(conn *Conn, function func() string, fn func()) (returned bool) {
 	if w.config.OnPanic == nil {
 		fn()
@@ -430,8 +453,9 @@ func (w *World) Guard(conn *Conn, function func() string, fn func()) (returned b
 	return true
 }
 
-// panicked closes the connection for which a function of the game panicked. The reason may name the function: a peer that has joined declares the
-// same classes, and before that only Config.Authenticate and Login run.
+// panicked closes the connection for which a function of the game panicked. The
+// reason may name the function: a peer that has joined declares the same
+// classes, and before that only Config.Authenticate and Login run.
 func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	if conn != nil {
 		conn.abort(&CloseError{Code: HandlerPanic, Reason: fmt.Sprintf("%v panicked", doing), cause: tasks.Panic{Recovered: recovered}})
@@ -439,7 +463,8 @@ func (w *World) panicked(conn *Conn, doing tasks.Doing, recovered any) {
 	w.tellPanic(conn, doing.String(), recovered)
 }
 
-// tellPanic logs a panic and calls OnPanic. It must be called by the deferred function that recovers, while the stack of the panic still exists.
+// tellPanic logs a panic and calls OnPanic. It must be called by the deferred
+// function that recovers, while the stack of the panic still exists.
 func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 	log := w.log
 	if conn != nil {
@@ -449,7 +474,8 @@ func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 	w.config.OnPanic(conn, function, recovered, debug.Stack())
 }
 
-// frame is one step of the game: Dispatch, the game's tick, Flush. It is used only by the world's goroutine.
+// frame is one step of the game: Dispatch, the game's tick, Flush. It is used
+// only by the world's goroutine.
 type frame struct {
 	now     time.Time  // as passed to the running or last Dispatch or Flush
 	beat    clock.Beat // of the running or last Dispatch
@@ -466,7 +492,8 @@ type frame struct {
 // begin begins a Dispatch.
 func (f *frame) begin(now clock.Beat) { f.now, f.open, f.beat = now.Game, true, now }
 
-// activate makes the running step, or between two steps the next one, look at an admitted connection.
+// activate makes the running step, or between two steps the next one, look at
+// an admitted connection.
 func (f *frame) activate(c *Conn) {
 	if c.admitted && !c.active {
 		c.active = true
@@ -512,8 +539,9 @@ func (f *frame) runHooks(game *tasks.Runner[*Conn]) {
 	f.hook = 0
 }
 
-// maxDirect is the most connections for which a Flush sends on the world's goroutine, at about 5 µs each, if their carrier cannot block. If there
-// are more, other goroutines send the packets, so that the tick does not spend its time in system calls.
+// maxDirect is the most connections for which a Flush sends on the world's goroutine, at
+// about 5 µs each, if their carrier cannot block. If there are more, other goroutines
+// send the packets, so that the tick does not spend its time in system calls.
 const maxDirect = 16
 
 // end ends the Flush: it sends what has waited for it.
@@ -538,13 +566,15 @@ func (f *frame) end() {
 	f.active, f.corked, f.open = f.active[:0], f.corked[:0], false
 }
 
-// order counts the Flushes in which 1 connection sent, 2 to 3, 4 to 7, and so on, each range separately. Run also flushes when a message of a
-// client arrives. With one counter for all ranges, a client could choose with its messages the number of Flushes between two ticks, and so make
-// others the last to send in a hundred ticks in a row.
+// order counts the Flushes in which 1 connection sent, 2 to 3, 4 to 7, and so on, each
+// range separately. Run also flushes when a message of a client arrives. With one
+// counter for all ranges, a client could choose with its messages the number of Flushes
+// between two ticks, and so make others the last to send in a hundred ticks in a row.
 type order [bits.UintSize + 1]uint64
 
-// begins returns which of n connections sends first in this Flush: each in turn, in steps of the golden ratio, so that those that come after it
-// soon have their turn as well. If the packets of a tick overflow a queue that the connections share, the last ones are lost: if the same
+// begins returns which of n connections sends first in this Flush: each in turn, in steps of the
+// golden ratio, so that those that come after it soon have their turn as well. If the packets of
+// a tick overflow a queue that the connections share, the last ones are lost: if the same
 // connections were last each time, or for many ticks in a row, their states would be seconds old.
 func (o *order) begins(n int) int {
 	kind := bits.Len(uint(n))
@@ -553,5 +583,6 @@ func (o *order) begins(n int) int {
 	return int(first)
 }
 
-// golden is 2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are the most evenly spread. See Knuth, The Art of Computer Programming, 6.4.
+// golden is 2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are the
+// most evenly spread. See Knuth, The Art of Computer Programming, 6.4.
 const golden = 0x9E3779B97F4A7C15

@@ -59,7 +59,8 @@ func TestDoRunsOnTheWorld(t *testing.T) {
 	})
 }
 
-// TestDoEndsWithItsWorld: Do returns if a closed world is no longer driven. Until then the function runs, even after the close.
+// TestDoEndsWithItsWorld: Do returns if a closed world is no longer driven.
+// Until then the function runs, even after the close.
 func TestDoEndsWithItsWorld(t *testing.T) {
 	for _, driven := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,7 +125,8 @@ func TestRunTicksAtItsRate(t *testing.T) {
 	})
 }
 
-// TestRatesThatClocksDoNotTell: a tick takes at least a nanosecond, and a period between updates at most the longest Duration.
+// TestRatesThatClocksDoNotTell: a tick takes at least a nanosecond, and a
+// period between updates at most the longest Duration.
 func TestRatesThatClocksDoNotTell(t *testing.T) {
 	w := newTestWorld(t, Config{TickRate: math.MaxInt32})
 	require.ErrorIs(t, w.Run(expired()), context.Canceled)
@@ -165,7 +167,8 @@ func TestLocalCallsRunInTheNextDispatch(t *testing.T) {
 	require.Empty(t, w.take())
 }
 
-// TestCheckGoroutine: with the option, a use of actors on another goroutine than the world's panics at once, before it has an effect.
+// TestCheckGoroutine: with the option, a use of actors on another goroutine
+// than the world's panics at once, before it has an effect.
 func TestCheckGoroutine(t *testing.T) {
 	for _, checks := range []bool{false, true} {
 		w := newTestWorld(t, Config{CheckGoroutine: checks})
@@ -252,10 +255,11 @@ func TestRunOnBothSides(t *testing.T) {
 	})
 }
 
-// TestEachConnectionIsFirstInTurn: of the connections that send at each tick, each is first about as often as any other, and is among the first
-// eighth again within fourteen ticks. If they took turns in a row, one of 1,024 would send among the last for half a minute. It is the same if any
-// number of Flushes of a single connection are in between: before, with 88 in each tick, a client of 1,024 was not among the first eighth for 176
-// ticks.
+// TestEachConnectionIsFirstInTurn: of the connections that send at each tick, each is first
+// about as often as any other, and is among the first eighth again within fourteen ticks.
+// If they took turns in a row, one of 1,024 would send among the last for half a minute. It
+// is the same if any number of Flushes of a single connection are in between: before, with
+// 88 in each tick, a client of 1,024 was not among the first eighth for 176 ticks.
 func TestEachConnectionIsFirstInTurn(t *testing.T) {
 	for _, n := range []int{2, 3, 8, 32, 1024} {
 		for _, between := range []int{0, 1, 12, 88} {

@@ -18,14 +18,16 @@ import (
 )
 
 const (
-	// beginDelay is how long the first carrier waits before it sends its train (see package sealed), to let QUIC send Welcome and Join first. Behind the
+	// beginDelay is how long the first carrier waits before it sends its train
+	// (see package sealed), to let QUIC send Welcome and Join first. Behind the
 	// train, they would be 170 ms late at 1 Mbit/s.
 	beginDelay = 2 * time.Millisecond
 	// moreIDs is how many spare ids are sent to a peer that requests some.
 	moreIDs = 2
 )
 
-// SealedStats is the state of a connection's newest sealed carrier, and the counters of all its carriers.
+// SealedStats is the state of a connection's newest sealed carrier, and the
+// counters of all its carriers.
 type SealedStats struct {
 	// State is one of:
 	//
@@ -35,7 +37,8 @@ type SealedStats struct {
 	//	silent   no packet has been acknowledged lately, so QUIC carries everything
 	//	closed   ended, for instance after 10 s of silence; the client opens the next carrier later
 	State string
-	// Carries is true if everything this end sends goes through the sealed carrier rather than QUIC: see [Conn.Sealed].
+	// Carries is true if everything this end sends goes through the sealed
+	// carrier rather than QUIC: see [Conn.Sealed].
 	Carries bool
 	// Err is why the newest carrier closed; nil if it has not.
 	Err error
@@ -47,9 +50,12 @@ type SealedStats struct {
 	PacketsLost           uint64
 	SpuriousLosses        uint64 // packets counted in PacketsLost that turned out to have arrived
 	Discarded             uint64 // packets dropped on arrival, for any reason
-	Rate                  int    // permitted send rate in bytes per second, measured on the path (an initial guess until then)
-	Window                int    // limit on bytes in flight: the path's measured capacity plus part of its queue
-	MaxPacket             int    // largest packet, in bytes, that may be sent now; 8,952 while bulk uses such packets, see [Config].NoJumbo
+	// Permitted send rate in bytes per second, measured on the path (an initial guess until then).
+	Rate   int
+	Window int // limit on bytes in flight: the path's measured capacity plus part of its queue
+	// Largest packet, in bytes, that may be sent now; 8,952 while bulk uses
+	// such packets, see [Config].NoJumbo.
+	MaxPacket int
 }
 
 // add adds the counters of one more carrier.
@@ -81,10 +87,12 @@ func (s *SealedStats) carrier() []string {
 
 // sealedCarrier sends the output of a connection's machines as sealed packets, over QUIC's socket.
 //
-// It uses one carrier after another. The first begins at the end of the handshake. Once a carrier has closed, the client opens the next one.
-// A carrier that is open and not silent carries everything. An idle carrier has no goroutine.
+// It uses one carrier after another. The first begins at the end of the handshake.
+// Once a carrier has closed, the client opens the next one. A carrier that is open
+// and not silent carries everything. An idle carrier has no goroutine.
 //
-// Unless their comments say otherwise, call its methods only from the world's goroutine or, before Join, from the handshake's.
+// Unless their comments say otherwise, call its methods only from the world's
+// goroutine or, before Join, from the handshake's.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
@@ -99,7 +107,8 @@ type sealedCarrier struct {
 	controller *pace.Controller  // of all carriers; used under the link's lock while there is one
 }
 
-// newSealedCarrier returns nil if the connection has no socket for sealed packets: without Config.Sealed, or without QUIC.
+// newSealedCarrier returns nil if the connection has no socket for sealed
+// packets: without Config.Sealed, or without QUIC.
 func newSealedCarrier(c *Conn) *sealedCarrier {
 	quic, ok := c.carrier.(*quicconn.Carrier)
 	if !ok || quic.Socket() == nil {
@@ -108,7 +117,8 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 	return &sealedCarrier{conn: c, quic: quic}
 }
 
-// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has Config.Sealed, too. It is safe for concurrent use.
+// agreed reports whether both ends have sealed carriers: s is not nil, and the
+// peer has Config.Sealed, too. It is safe for concurrent use.
 func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.peerSeals.Load() }
 
 // wake makes the next Dispatch call maintain. It is safe for concurrent use.
@@ -117,7 +127,8 @@ func (s *sealedCarrier) wake() {
 	s.conn.call()
 }
 
-// config returns the config of an instance. Packets come from the connection's link, and the session shares the link's lock.
+// config returns the config of an instance. Packets come from the connection's
+// link, and the session shares the link's lock.
 func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	source := s.conn.link.Source()
 	c := sealed.Config{
@@ -151,7 +162,8 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	return c
 }
 
-// changed is called on the carrier's goroutine when its state has changed. It makes the link use the carrier while that is open.
+// changed is called on the carrier's goroutine when its state has changed. It
+// makes the link use the carrier while that is open.
 func (s *sealedCarrier) changed(state sealed.State) {
 	carrier := s.carriers.current()
 	var by link.Sealed
@@ -172,8 +184,8 @@ func (s *sealedCarrier) closeOnViolation(err error) {
 	}
 }
 
-// ping makes QUIC send a packet that is acknowledged. It is called on the carrier's goroutine. Only one ping waits at a time, because QUIC may
-// block while the path is dark.
+// ping makes QUIC send a packet that is acknowledged. It is called on the carrier's
+// goroutine. Only one ping waits at a time, because QUIC may block while the path is dark.
 func (s *sealedCarrier) ping() {
 	s.wake() // maintain requests spare ids at this rate
 	if s.pinging.Swap(true) {
@@ -185,10 +197,12 @@ func (s *sealedCarrier) ping() {
 	})
 }
 
-// begin makes the first carrier, instance 1, on the goroutine of the handshake. The carrier starts beginDelay later.
+// begin makes the first carrier, instance 1, on the goroutine of the handshake.
+// The carrier starts beginDelay later.
 //
-// If there can be no carrier, this end records that instance 1 has begun and ended. The peer, which may have begun its own, is then not closed for
-// naming an instance that this end does not know, and a server lets its client open instance 2.
+// If there can be no carrier, this end records that instance 1 has begun and ended.
+// The peer, which may have begun its own, is then not closed for naming an instance
+// that this end does not know, and a server lets its client open instance 2.
 func (s *sealedCarrier) begin() {
 	s.instances.Begin(time.Now())
 	if !s.beginInstance(1) {
@@ -199,8 +213,9 @@ func (s *sealedCarrier) begin() {
 	time.AfterFunc(beginDelay, s.carriers.current().Start)
 }
 
-// beginInstance makes the carrier of an instance, which the caller starts. The previous carrier must have ended, because the two share a controller
-// and a link. beginInstance returns false if the connection is closed, or if there can be no carrier, which it logs.
+// beginInstance makes the carrier of an instance, which the caller starts. The previous
+// carrier must have ended, because the two share a controller and a link. beginInstance
+// returns false if the connection is closed, or if there can be no carrier, which it logs.
 func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	if s.controller == nil {
 		s.controller = pace.New(pace.Config{})
@@ -219,7 +234,8 @@ func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	return true
 }
 
-// maintain is called on the world's goroutine after wake. It logs a new state, opens the next carrier after one has closed, and requests spare ids.
+// maintain is called on the world's goroutine after wake. It logs a new state,
+// opens the next carrier after one has closed, and requests spare ids.
 func (s *sealedCarrier) maintain() {
 	if !s.conn.usable() {
 		return
@@ -253,8 +269,8 @@ func (s *sealedCarrier) maintain() {
 	}
 }
 
-// openNext begins the next carrier on a client, and reports it to the server. If it is too early for that, a timer wakes maintain. On a server it
-// does nothing.
+// openNext begins the next carrier on a client, and reports it to the server. If
+// it is too early for that, a timer wakes maintain. On a server it does nothing.
 func (s *sealedCarrier) openNext() {
 	if s.conn.server || !s.carriers.over() {
 		return
@@ -269,8 +285,9 @@ func (s *sealedCarrier) openNext() {
 	}
 }
 
-// control handles a message from the peer about carriers. It ignores a message about a carrier that has ended here, because the peer may have sent
-// it before it knew. It returns a violation if no honest peer sends this message now, and otherwise nil.
+// control handles a message from the peer about carriers. It ignores a message about
+// a carrier that has ended here, because the peer may have sent it before it knew. It
+// returns a violation if no honest peer sends this message now, and otherwise nil.
 func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	current, ok := s.admits(m)
 	if !ok {
@@ -292,8 +309,9 @@ func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	return nil
 }
 
-// admits checks the instance that a message names. current is false if that instance has ended. ok is false if the message breaks the protocol: it
-// opens an instance that it may not open, has ids that this end has not requested, or is about an instance that has not begun.
+// admits checks the instance that a message names. current is false if that instance has
+// ended. ok is false if the message breaks the protocol: it opens an instance that it may not
+// open, has ids that this end has not requested, or is about an instance that has not begun.
 func (s *sealedCarrier) admits(m control.Sealed) (current, ok bool) {
 	switch m.Kind {
 	case control.IDSealedOpen:
@@ -304,15 +322,16 @@ func (s *sealedCarrier) admits(m control.Sealed) (current, ok bool) {
 	return s.instances.Has(m.Instance)
 }
 
-// onOpen handles the client's request to open an instance. maintain starts this carrier in the first Dispatch after the previous one ends, so no tick
-// blocks on it.
+// onOpen handles the client's request to open an instance. maintain starts this
+// carrier in the first Dispatch after the previous one ends, so no tick blocks on it.
 func (s *sealedCarrier) onOpen(instance uint32) {
 	s.instances.Renew(instance)
 	s.opens, s.owesIDs = instance, false
 	s.attention.Store(true)
 }
 
-// onAsk sends the spare ids that the peer has requested. If the carrier has not begun, beginOpened sends them.
+// onAsk sends the spare ids that the peer has requested. If the carrier has not
+// begun, beginOpened sends them.
 func (s *sealedCarrier) onAsk() {
 	s.owesIDs = s.opens > 0
 	if !s.owesIDs {
@@ -326,8 +345,9 @@ func (s *sealedCarrier) onIDs(ids []sealed.ID) {
 	s.wake()
 }
 
-// beginOpened starts the carrier that the client has opened, if the previous one has ended. If it has not, its end wakes maintain again. If there can
-// be no carrier, beginOpened answers SealedShut.
+// beginOpened starts the carrier that the client has opened, if the previous
+// one has ended. If it has not, its end wakes maintain again. If there can be
+// no carrier, beginOpened answers SealedShut.
 func (s *sealedCarrier) beginOpened() {
 	if !s.carriers.over() {
 		return
@@ -366,8 +386,8 @@ func (s *sealedCarrier) sendIDs() {
 	s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, s.instances.Newest(), ids...))
 }
 
-// tellSealed logs when only one end of a joined connection has set Config.Sealed, and names the end that must set it. It logs nothing if this end
-// has set it but the connection does not use QUIC.
+// tellSealed logs when only one end of a joined connection has set Config.Sealed, and names the end
+// that must set it. It logs nothing if this end has set it but the connection does not use QUIC.
 func tellSealed(c *Conn) {
 	ours, theirs := c.world.config.Sealed, c.peerSeals.Load()
 	if ours == theirs || ours && c.sealed == nil {
@@ -384,7 +404,8 @@ func tellSealed(c *Conn) {
 		"QUIC carries everything: rpc.Config.Sealed is set on the "+set+" but not on the "+unset+"; set it on both", "conn", c)
 }
 
-// carriers holds the sealed carriers of one connection. Only the newest is in use. All methods are safe for concurrent use.
+// carriers holds the sealed carriers of one connection. Only the newest is in
+// use. All methods are safe for concurrent use.
 type carriers struct {
 	mu     sync.Mutex      // taken before the link's lock
 	newest *sealed.Carrier // nil = none has begun
@@ -394,7 +415,8 @@ type carriers struct {
 	retry  *time.Timer     // nil before the first retryAfter
 }
 
-// add makes a new carrier, which becomes the newest. The previous one must have ended. add returns nil and no error if the connection is closed.
+// add makes a new carrier, which becomes the newest. The previous one must have
+// ended. add returns nil and no error if the connection is closed.
 func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -439,8 +461,8 @@ func (s *carriers) over() bool {
 	return carrier == nil || bell.Closed(carrier.Done())
 }
 
-// wait waits until the newest carrier, which has been closed, no longer uses the socket. Don't call it from a tick: the carrier may take one more
-// turn first, and that turn may block on the socket.
+// wait waits until the newest carrier, which has been closed, no longer uses the socket. Don't call
+// it from a tick: the carrier may take one more turn first, and that turn may block on the socket.
 func (s *carriers) wait() {
 	if carrier := s.current(); carrier != nil {
 		<-carrier.Done()

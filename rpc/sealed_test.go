@@ -28,7 +28,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// parcels is a machine that moves numbered parcels of bulk while its path tells fates, and takes the peer's.
+// parcels is a machine that moves numbered parcels of bulk while its path tells
+// fates, and takes the peer's.
 type parcels struct {
 	due     []uint32 // to send, again or at all
 	given   uint32
@@ -128,7 +129,8 @@ type sealedNet struct {
 	dark      atomic.Bool // nothing does
 }
 
-// overSealed runs a test with two worlds that have joined; the server has sealed carriers, the client may.
+// overSealed runs a test with two worlds that have joined; the server has
+// sealed carriers, the client may.
 func overSealed(t *testing.T, path netsim.Config, on bool, fn func(n *sealedNet)) {
 	t.Helper()
 	overSealedWith(t, path, Config{Sealed: true}, Config{Sealed: on}, fn)
@@ -241,8 +243,8 @@ func TestSealedMovesBothWays(t *testing.T) {
 	})
 }
 
-// TestPathsOfIPv6sLeastMTU: tunnels often carry no more than 1,280 B, of which 1,232 are left for UDP. Before, a first packet of quic-go's own size
-// never arrived, and no handshake completed.
+// TestPathsOfIPv6sLeastMTU: tunnels often carry no more than 1,280 B, of which 1,232 are left for
+// UDP. Before, a first packet of quic-go's own size never arrived, and no handshake completed.
 func TestPathsOfIPv6sLeastMTU(t *testing.T) {
 	path := clean
 	path.MTU = 1232
@@ -261,7 +263,8 @@ func TestPathsOfIPv6sLeastMTU(t *testing.T) {
 	}
 }
 
-// TestSealedAtOneEnd: both logs say once which end has Sealed and which has not. The client's records contain its own address, too.
+// TestSealedAtOneEnd: both logs say once which end has Sealed and which has
+// not. The client's records contain its own address, too.
 func TestSealedAtOneEnd(t *testing.T) {
 	for _, row := range []struct {
 		server, client bool
@@ -320,7 +323,8 @@ func TestSealedNeedsBothEnds(t *testing.T) {
 	})
 }
 
-// TestNoSealedCarrier: with a TLS config that has no keys for a sealed carrier QUIC carries everything, and Stats says why.
+// TestNoSealedCarrier: with a TLS config that has no keys for a sealed carrier
+// QUIC carries everything, and Stats says why.
 func TestNoSealedCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{t: t, server: newTestWorld(t, Config{Sealed: true}), clients: []*testWorld{newTestWorld(t, Config{Sealed: true})}}
@@ -373,7 +377,8 @@ func TestIdleSealedCarrier(t *testing.T) {
 	})
 }
 
-// TestBlockedSealedPackets: QUIC carries while sealed packets do not arrive, and they take over again.
+// TestBlockedSealedPackets: QUIC carries while sealed packets do not arrive,
+// and they take over again.
 func TestBlockedSealedPackets(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
 		n.reach(n.near, sealed.Open)
@@ -484,8 +489,8 @@ func TestSealedViolations(t *testing.T) {
 	})
 }
 
-// TestCloseDrainsOverSealedPackets: reliable messages that are in flight when a connection closes are resent as before, where QUIC would take
-// longer than Close waits.
+// TestCloseDrainsOverSealedPackets: reliable messages that are in flight when a
+// connection closes are resent as before, where QUIC would take longer than Close waits.
 func TestCloseDrainsOverSealedPackets(t *testing.T) {
 	path := netsim.Config{Delay: 50 * time.Millisecond, Rate: 20e6, Loss: 0.05, Seed: testkit.Seed(t)}
 	overSealed(t, path, true, func(n *sealedNet) {
@@ -506,7 +511,8 @@ func TestCloseDrainsOverSealedPackets(t *testing.T) {
 	})
 }
 
-// TestFullBufferClosesOverSealedPackets: a call that fills the reliable buffer of a peer that acknowledges nothing returns an error, and the world
+// TestFullBufferClosesOverSealedPackets: a call that fills the reliable buffer
+// of a peer that acknowledges nothing returns an error, and the world
 // continues. Before, the close took the link's lock, which the call held.
 func TestFullBufferClosesOverSealedPackets(t *testing.T) {
 	overSealed(t, clean, true, func(n *sealedNet) {
@@ -555,7 +561,8 @@ func TestSealedOnLoopback(t *testing.T) {
 	require.Equal(t, sealed.Closed, far.State())
 }
 
-// TestSealedWithoutAES: if a processor has no instructions for AES, TLS chooses ChaCha20, and so do sealed packets.
+// TestSealedWithoutAES: if a processor has no instructions for AES, TLS chooses
+// ChaCha20, and so do sealed packets.
 func TestSealedWithoutAES(t *testing.T) {
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSealedOnLoopback$", "-test.v")
 	again.Env = append(os.Environ(), "GODEBUG=cpu.aes=off")
@@ -564,8 +571,9 @@ func TestSealedWithoutAES(t *testing.T) {
 	require.Contains(t, string(out), "TLS_CHACHA20_POLY1305_SHA256: ")
 }
 
-// TestSealedDialsAsSoonOnSlowPaths: the train that measures a path is sent after the handshake. Before, it delayed the handshake for seconds, and
-// at 32 kbit/s a client's Hello was too late. Two handshakes of the same kind differ by some 200 bytes, because QUIC draws the lengths of its first
+// TestSealedDialsAsSoonOnSlowPaths: the train that measures a path is sent after the handshake.
+// Before, it delayed the handshake for seconds, and at 32 kbit/s a client's Hello was too late. Two
+// handshakes of the same kind differ by some 200 bytes, because QUIC draws the lengths of its first
 // packets and of the signatures; a train is ten packets and more. So the bound is one full packet.
 func TestSealedDialsAsSoonOnSlowPaths(t *testing.T) {
 	for _, rate := range []int64{32e3, 128e3, 1e6, 10e6} {
@@ -601,7 +609,8 @@ func dialTime(t *testing.T, up, down int64, on bool) (took time.Duration) {
 	return took
 }
 
-// TestSmallBuffersAreTold: a socket whose buffers the kernel does not make as large as sealed packets need still works, and the log says so.
+// TestSmallBuffersAreTold: a socket whose buffers the kernel does not make as
+// large as sealed packets need still works, and the log says so.
 func TestSmallBuffersAreTold(t *testing.T) {
 	var log strings.Builder
 	w := newTestWorld(t, Config{Sealed: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})

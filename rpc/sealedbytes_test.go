@@ -70,9 +70,10 @@ func noise(seed uint32, n int) []byte {
 	return b[:n]
 }
 
-// TestBytesStayWhatTheyWere: the sealed carrier lends its datagrams, whose memory it reuses at once. Over a path that loses, repeats and reorders
-// them, with many messages of one datagram and of several in flight at once, no byte changes between its arrival and the handler, nor in what a
-// game may keep, even when its actor has closed.
+// TestBytesStayWhatTheyWere: the sealed carrier lends its datagrams, whose memory it
+// reuses at once. Over a path that loses, repeats and reorders them, with many messages
+// of one datagram and of several in flight at once, no byte changes between its arrival
+// and the handler, nor in what a game may keep, even when its actor has closed.
 func TestBytesStayWhatTheyWere(t *testing.T) {
 	r := testkit.Rand(t)
 	path := netsim.Config{

@@ -11,8 +11,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestFloodOfPlayOverSealedPackets: a game that makes four times as many unreliable calls as the path can carry has no more in flight than the path
-// holds. Each of the others is dropped and counted. Reliable calls made at the same time wait, and all arrive.
+// TestFloodOfPlayOverSealedPackets: a game that makes four times as many unreliable calls
+// as the path can carry has no more in flight than the path holds. Each of the others is
+// dropped and counted. Reliable calls made at the same time wait, and all arrive.
 func TestFloodOfPlayOverSealedPackets(t *testing.T) {
 	const size, seconds = 500, 10
 	for _, queue := range []bool{false, true} {
@@ -51,10 +52,11 @@ func TestFloodOfPlayOverSealedPackets(t *testing.T) {
 	}
 }
 
-// TestPlayThroughDarknessOfBothCarriers: an outage of twelve seconds ends no connection whose game makes thirty reliable calls a second: they wait,
-// several in one entry, and all arrive. While nothing arrives only probes are sent. Before, over sealed packets each call was also sent alone as
-// long as QUIC was silent, which filled the reliable buffer after eight seconds, and a world that slept got all unreliable calls since when it
-// woke.
+// TestPlayThroughDarknessOfBothCarriers: an outage of twelve seconds ends no connection
+// whose game makes thirty reliable calls a second: they wait, several in one entry, and
+// all arrive. While nothing arrives only probes are sent. Before, over sealed packets each
+// call was also sent alone as long as QUIC was silent, which filled the reliable buffer
+// after eight seconds, and a world that slept got all unreliable calls since when it woke.
 func TestPlayThroughDarknessOfBothCarriers(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		config := Config{Sealed: on}
@@ -96,8 +98,10 @@ func TestPlayThroughDarknessOfBothCarriers(t *testing.T) {
 	}
 }
 
-// TestPlayKeepsQUICAwake: while sealed packets carry play, QUIC becomes idle at neither end, however short IdleTimeout is, and whichever end has no
-// KeepAlive. quic-go assumes five seconds for a peer's IdleTimeout that is shorter, so the client's keep-alives were too late for such a server.
+// TestPlayKeepsQUICAwake: while sealed packets carry play, QUIC becomes idle at
+// neither end, however short IdleTimeout is, and whichever end has no
+// KeepAlive. quic-go assumes five seconds for a peer's IdleTimeout that is
+// shorter, so the client's keep-alives were too late for such a server.
 func TestPlayKeepsQUICAwake(t *testing.T) {
 	on, off := time.Duration(0), time.Duration(-1)
 	for _, keep := range [][2]time.Duration{{on, off}, {off, on}, {off, off}} {
@@ -119,9 +123,10 @@ func TestPlayKeepsQUICAwake(t *testing.T) {
 	}
 }
 
-// TestPlayBesideACarrierThatOpensAgain: over a slow path, a carrier that opens in mid-game does not delay calls. By then QUIC has measured small
-// packets, and a round trip like that of a fast path. Before, the carrier measured it with sixteen full packets, and a call waited four seconds for
-// them.
+// TestPlayBesideACarrierThatOpensAgain: over a slow path, a carrier that opens
+// in mid-game does not delay calls. By then QUIC has measured small packets,
+// and a round trip like that of a fast path. Before, the carrier measured it
+// with sixteen full packets, and a call waited four seconds for them.
 func TestPlayBesideACarrierThatOpensAgain(t *testing.T) {
 	overSealed(t, netsim.Config{Delay: 5 * time.Millisecond, Rate: 96e3}, true, func(n *sealedNet) {
 		n.reach(n.near, sealed.Open)

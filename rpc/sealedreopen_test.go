@@ -36,7 +36,8 @@ type reopener struct {
 	far  *sealedCarrier
 }
 
-// join connects a client to a server at near and far, under these TLS configs, until OnConnect of both has run.
+// join connects a client to a server at near and far, under these TLS configs,
+// until OnConnect of both has run.
 func (r *reopener) join(near, far net.PacketConn, serverTLS, clientTLS *tls.Config) *Listener {
 	listener, err := ListenPacket(far, serverTLS, r.server.World)
 	require.NoError(r.t, err)
@@ -103,8 +104,9 @@ func (r *reopener) longestTick(count int) (longest time.Duration) {
 	return longest
 }
 
-// TestNoTickWaitsForAnOldCarrier: before, a client that opened a carrier right after the end of the one before made the world's goroutine wait
-// until the old one had had its turn, and its socket had taken its packets.
+// TestNoTickWaitsForAnOldCarrier: before, a client that opened a carrier right
+// after the end of the one before made the world's goroutine wait until the old
+// one had had its turn, and its socket had taken its packets.
 func TestNoTickWaitsForAnOldCarrier(t *testing.T) {
 	overSlowSocket(t, func(r *reopener) {
 		time.AfterFunc(5*time.Second, func() { close(r.gate) })
@@ -118,8 +120,8 @@ func TestNoTickWaitsForAnOldCarrier(t *testing.T) {
 	})
 }
 
-// TestCarriersThatWaitForAnotherAreOne: if a client opens and closes many carriers while an old one ends, only the last begins, and its spare ids
-// are sent once it has some.
+// TestCarriersThatWaitForAnotherAreOne: if a client opens and closes many carriers while
+// an old one ends, only the last begins, and its spare ids are sent once it has some.
 func TestCarriersThatWaitForAnotherAreOne(t *testing.T) {
 	overSlowSocket(t, func(r *reopener) {
 		time.AfterFunc(5*time.Second, func() { close(r.gate) })
@@ -133,7 +135,8 @@ func TestCarriersThatWaitForAnotherAreOne(t *testing.T) {
 	})
 }
 
-// TestClosedWhileACarrierWaits: a connection that ends while its next carrier waits for the old one ends all the same.
+// TestClosedWhileACarrierWaits: a connection that ends while its next carrier
+// waits for the old one ends all the same.
 func TestClosedWhileACarrierWaits(t *testing.T) {
 	overSlowSocket(t, func(r *reopener) {
 		r.say(shutCarrier(1), openCarrier(2))
@@ -148,7 +151,8 @@ func TestClosedWhileACarrierWaits(t *testing.T) {
 	})
 }
 
-// TestCrowdOpensCarriersInTurns: if very many clients open carriers at once, these begin in several ticks, because each takes a part of a tick.
+// TestCrowdOpensCarriersInTurns: if very many clients open carriers at once,
+// these begin in several ticks, because each takes a part of a tick.
 func TestCrowdOpensCarriersInTurns(t *testing.T) {
 	const crowd = maxBegun + 5
 	server := newSealedWorld(t, Config{Sealed: true})
@@ -182,7 +186,8 @@ func TestCrowdOpensCarriersInTurns(t *testing.T) {
 	require.NoError(t, listener.Close())
 }
 
-// TestServerThatCanMakeNoCarrier: a client's messages about carriers that the server could not make are answered, and cause no harm.
+// TestServerThatCanMakeNoCarrier: a client's messages about carriers that the
+// server could not make are answered, and cause no harm.
 func TestServerThatCanMakeNoCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &reopener{network: &network{t: t}}

@@ -8,7 +8,8 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// TestPacketNumbersAreLeftOut: a peer does not know which numbers are skipped, so acks that it invents are detected.
+// TestPacketNumbersAreLeftOut: a peer does not know which numbers are skipped,
+// so acks that it invents are detected.
 func TestPacketNumbersAreLeftOut(t *testing.T) {
 	leftOut := func() (numbers []uint64) {
 		next := uint64(0)

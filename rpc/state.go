@@ -13,23 +13,30 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A State is a struct of the game's own that the server replicates to every client that has the actor. A client has the newest values that it has
-// received. Values in between may be skipped, and none waits in a reliable buffer. UE: the replicated properties of a class (DOREPLIFETIME).
+// A State is a struct of the game's own that the server replicates to every client that has the
+// actor. A client has the newest values that it has received. Values in between may be skipped,
+// and none waits in a reliable buffer. UE: the replicated properties of a class (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server encodes it and compares each field with its last encoding, so a change below the
-// quantum, or from NaN to NaN, sends nothing. Fields that have changed are sent to each client after calls and before bulk. If a packet is lost,
-// the newest values of its fields are sent again. The open carries all fields, so a client's object has them before any call, unless the server's
-// constructor or set made a call: see [Spawn]. Otherwise calls and states are not ordered with each other.
+// The game changes the struct in place. At each Flush the server encodes it and compares each
+// field with its last encoding, so a change below the quantum, or from NaN to NaN, sends
+// nothing. Fields that have changed are sent to each client after calls and before bulk. If a
+// packet is lost, the newest values of its fields are sent again. The open carries all
+// fields, so a client's object has them before any call, unless the server's constructor or
+// set made a call: see [Spawn]. Otherwise calls and states are not ordered with each other.
 //
-// A client may write its own copy, for instance to predict. Nobody is told, and what it wrote stays until the server changes that field.
+// A client may write its own copy, for instance to predict. Nobody is told, and
+// what it wrote stays until the server changes that field.
 //
-// Each field is sent by itself, as properties are in Unreal: after a loss the struct may hold fields of different Flushes, a combination that the
-// server never had. Put values that belong together, such as a position and its tick, in a nested struct, which is one field. An array or a slice
-// is one field, too: if one element changes, all of it is sent. Elements that change one at a time belong in a [List].
+// Each field is sent by itself, as properties are in Unreal: after a loss the struct
+// may hold fields of different Flushes, a combination that the server never had. Put
+// values that belong together, such as a position and its tick, in a nested struct,
+// which is one field. An array or a slice is one field, too: if one element changes,
+// all of it is sent. Elements that change one at a time belong in a [List].
 //
-// Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these, [Ref], and types derived from them. A field has at most
-// 1,000 bytes encoded. If a value exceeds its bound in [Spawn], Spawn fails. Later such a value is not sent: clients keep the value of the field
-// that they have, and the log says so. Tags, separated by commas:
+// Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these,
+// [Ref], and types derived from them. A field has at most 1,000 bytes encoded. If a value
+// exceeds its bound in [Spawn], Spawn fails. Later such a value is not sent: clients keep
+// the value of the field that they have, and the log says so. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
@@ -55,7 +62,8 @@ type declaredState struct {
 	refers bool // its items may contain a Ref
 }
 
-// String returns the names of the class and of the struct or list. For a struct type without a name it returns the type itself.
+// String returns the names of the class and of the struct or list. For a struct
+// type without a name it returns the type itself.
 func (d *declaredState) String() string {
 	if d.isList() || d.plan.Type().Name() != "" {
 		return d.path()
@@ -63,8 +71,8 @@ func (d *declaredState) String() string {
 	return shape.Clip(d.path() + d.plan.Type().String())
 }
 
-// path returns String as the handshake compares it: without the type of a struct that has no name, whose text may differ between two programs that
-// agree.
+// path returns String as the handshake compares it: without the type of a struct
+// that has no name, whose text may differ between two programs that agree.
 func (d *declaredState) path() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
@@ -102,9 +110,10 @@ func (d *declaredState) initial() (fields state.Mask) {
 // own converts a mask of the class's fields into one of the state's own fields.
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
-// NewState declares that actors of class have an S. A class may have several states of different types, with at most 64 fields in total. Like
-// methods, states belong in package variables, and the handshake compares them. NewState panics if S cannot be replicated, or the class has an S
-// already.
+// NewState declares that actors of class have an S. A class may have several
+// states of different types, with at most 64 fields in total. Like methods,
+// states belong in package variables, and the handshake compares them. NewState
+// panics if S cannot be replicated, or the class has an S already.
 func NewState[S any](class *Class) *State[S] {
 	mustDeclare("NewState", class)
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
@@ -116,8 +125,9 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition switches the fields of a that are tagged if=name on or off for all clients. They are off at first. It is for the server only, and
-// must be called on the world's goroutine. UE: COND_Custom, SetActiveOverride.
+// SetCondition switches the fields of a that are tagged if=name on or off for
+// all clients. They are off at first. It is for the server only, and must be
+// called on the world's goroutine. UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	switch d := s.declared; {
 	case !a.made():
@@ -140,7 +150,8 @@ type condition struct {
 	name  string
 }
 
-// setCondition switches a condition, and makes the next Flush look at the fields that each connection gets.
+// setCondition switches a condition, and makes the next Flush look at the
+// fields that each connection gets.
 func (a *Actor) setCondition(c condition, on bool) {
 	if a.states.conditions == nil {
 		a.states.conditions = make(map[condition]bool)
@@ -161,10 +172,11 @@ func (d *declaredState) knows(name string) bool {
 	return false
 }
 
-// Replicate makes b replicate s from the struct that where returns. The world calls where once for each object, right after its constructor, which
-// must not return a nil pointer. The struct must stay valid as long as the actor lives. Each end calls Replicate for the states that it keeps: a
-// server does not send other states, a client skips their updates, and both log a warning once. Replicate panics if s is of another class, or b
-// replicates s already.
+// Replicate makes b replicate s from the struct that where returns. The world calls where
+// once for each object, right after its constructor, which must not return a nil pointer. The
+// struct must stay valid as long as the actor lives. Each end calls Replicate for the states
+// that it keeps: a server does not send other states, a client skips their updates, and both
+// log a warning once. Replicate panics if s is of another class, or b replicates s already.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
@@ -172,11 +184,12 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 
-// OnRep makes fn run at clients when fields of s have changed. old is the former value of s. fn runs after all updates of a packet were applied, or
-// in the next Dispatch if this one has no time left (see Config.DispatchTime). It also runs after an object's constructor, if the open has other
-// values than the constructor left, and when an actor that a [Ref] in s names opens or closes here. It never runs on the server. Several OnRep
-// functions run in no defined order. OnRep panics if Replicate was not called before, or s has a function already. UE: OnRep_X,
-// REPNOTIFY_OnChanged.
+// OnRep makes fn run at clients when fields of s have changed. old is the former value of s. fn
+// runs after all updates of a packet were applied, or in the next Dispatch if this one has no time
+// left (see Config.DispatchTime). It also runs after an object's constructor, if the open has other
+// values than the constructor left, and when an actor that a [Ref] in s names opens or closes here.
+// It never runs on the server. Several OnRep functions run in no defined order. OnRep panics if
+// Replicate was not called before, or s has a function already. UE: OnRep_X, REPNOTIFY_OnChanged.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	bound := mustHave[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
 	mustHook("OnRep", s.declared, fn == nil, bound.onRep != nil)
@@ -190,7 +203,8 @@ func mustBind(b *binding, d *declaredState, by string) {
 	}
 }
 
-// mustHave returns the keeper of d in b. It panics if d is of another class, or before was not called yet.
+// mustHave returns the keeper of d in b. It panics if d is of another class, or
+// before was not called yet.
 func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K {
 	mustBind(b, d, by)
 	keeper, ok := b.states[d.id].(K)
@@ -200,7 +214,8 @@ func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K 
 	return keeper
 }
 
-// boundState is what Replicate binds: it finds the struct of a declared state in the objects of a binding.
+// boundState is what Replicate binds: it finds the struct of a declared state
+// in the objects of a binding.
 type boundState[T, S any] struct {
 	declared *declaredState
 	where    func(T) *S
@@ -213,7 +228,8 @@ type stateKeeper interface {
 	of(object any) replica
 }
 
-// mustKeep panics if a constructor has returned a nil pointer, in which by, Replicate or ReplicateList, can find no state.
+// mustKeep panics if a constructor has returned a nil pointer, in which by,
+// Replicate or ReplicateList, can find no state.
 func mustKeep(object any, by string, d *declaredState) {
 	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state", by, d, d.class.name, object))
@@ -230,7 +246,8 @@ func (b *boundState[T, S]) of(object any) replica {
 	return r
 }
 
-// actorStates holds the states of an actor, once its objects are made. It is used only by the world's goroutine.
+// actorStates holds the states of an actor, once its objects are made. It is
+// used only by the world's goroutine.
 type actorStates struct {
 	replicas   []replica          // by state id; nil = not kept here
 	conditions map[condition]bool // server: set by SetCondition; missing = off
@@ -257,12 +274,14 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// due reports whether a Flush at now may compare the states of actor of, given the least mean period of their class. If so, it records that the
-// Flush does.
+// due reports whether a Flush at now may compare the states of actor of, given
+// the least mean period of their class. If so, it records that the Flush does.
 //
-// If a comparison is late because there was no Flush at the time, the next one may be earlier by as much. Otherwise a class whose rate is that of
-// the ticks would miss each tick that a jittering clock makes early. After a pause the next comparison is earlier by a part of the period that
-// differs between actors, so that those that were spawned or opened together are not all sent in the same tick.
+// If a comparison is late because there was no Flush at the time, the next one may
+// be earlier by as much. Otherwise a class whose rate is that of the ticks would
+// miss each tick that a jittering clock makes early. After a pause the next
+// comparison is earlier by a part of the period that differs between actors, so that
+// those that were spawned or opened together are not all sent in the same tick.
 func (s *actorStates) due(now time.Time, period time.Duration, of Ref) bool {
 	switch since := now.Sub(s.compared); {
 	case since == 0 && !s.compared.IsZero(): // by this Flush
@@ -302,7 +321,8 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	return b
 }
 
-// fitting returns the first of fields that fit into a message of most bytes together, but at least one.
+// fitting returns the first of fields that fit into a message of most bytes
+// together, but at least one.
 func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	if s.size(fields) <= most {
 		return fields
@@ -318,7 +338,8 @@ func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	return fit
 }
 
-// unfile is called on a client when the actor has ended. It removes the states from copies.referrers.
+// unfile is called on a client when the actor has ended. It removes the states
+// from copies.referrers.
 func (s *actorStates) unfile(c *Conn) {
 	for r := range s.kept {
 		r.file(c.copies.referrers, false)
@@ -329,11 +350,14 @@ func (s *actorStates) unfile(c *Conn) {
 type replica interface {
 	declaration() *declaredState
 
-	// changed is called on the server. It reports whether the struct may differ from its last encoding; for a struct with slices it is always true.
+	// changed is called on the server. It reports whether the struct may differ
+	// from its last encoding; for a struct with slices it is always true.
 	changed() bool
-	// differs is called on the server. It reports whether the struct differs from its last encoding. It encodes the struct and keeps nothing.
+	// differs is called on the server. It reports whether the struct differs
+	// from its last encoding. It encodes the struct and keeps nothing.
 	differs() bool
-	// encode is called on the server. It encodes the struct, keeps the encoding, and returns the fields that have changed.
+	// encode is called on the server. It encodes the struct, keeps the
+	// encoding, and returns the fields that have changed.
 	encode() (state.Mask, error)
 	// size returns the number of bytes of fields in their last encoding.
 	size(fields state.Mask) int
@@ -344,10 +368,12 @@ type replica interface {
 	remember()
 	// read decodes a field into the struct.
 	read(b []byte, field int) (rest []byte, err error)
-	// repNotify calls OnRep's function, if there is one and the struct differs from what was remembered. If moved is not 0, it calls the function in
-	// any case: the struct names that actor, which has just opened or ended.
+	// repNotify calls OnRep's function, if there is one and the struct differs
+	// from what was remembered. If moved is not 0, it calls the function in any
+	// case: the struct names that actor, which has just opened or ended.
 	repNotify(w *World, moved Ref)
-	// file is called on a client. It files the replica under the actors that it names now, or, if on is false, under none.
+	// file is called on a client. It files the replica under the actors that it
+	// names now, or, if on is false, under none.
 	file(under refs.Index[Ref, replica], on bool)
 }
 
@@ -369,8 +395,9 @@ func (r *replicaOf[T, S]) changed() bool {
 	return !r.bound.declared.plan.Comparable() || !r.same()
 }
 
-// same reports whether live and last have the same memory. That takes a few ns, a tenth of a comparison field by field, and most states do not
-// change in most ticks. Padding between fields may differ, too; then encode finds that nothing has changed.
+// same reports whether live and last have the same memory. That takes a few ns, a
+// tenth of a comparison field by field, and most states do not change in most ticks.
+// Padding between fields may differ, too; then encode finds that nothing has changed.
 func (r *replicaOf[T, S]) same() bool {
 	size := unsafe.Sizeof(r.last)
 	return bytes.Equal(unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size), unsafe.Slice((*byte)(unsafe.Pointer(&r.last)), size))
@@ -380,7 +407,8 @@ func (r *replicaOf[T, S]) differs() bool { return r.shadow.Differs(r.bound.decla
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	// An assignment would not copy the padding between fields, and same would find a difference at each Flush.
+	// An assignment would not copy the padding between fields, and same would
+	// find a difference at each Flush.
 	reflect.ValueOf(&r.last).Elem().Set(r.value)
 	return changed, err
 }
@@ -408,7 +436,8 @@ func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 	r.bound.onRep(r.object, old)
 }
 
-// unchanged reports on a client whether live and last have equal values. Only a struct with slices needs DeepEqual, which allocates.
+// unchanged reports on a client whether live and last have equal values. Only a
+// struct with slices needs DeepEqual, which allocates.
 func (r *replicaOf[T, S]) unchanged() bool {
 	if r.bound.declared.plan.Comparable() {
 		return r.same() || r.value.Equal(reflect.ValueOf(&r.last).Elem())

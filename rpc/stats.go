@@ -16,40 +16,49 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// Stats is a snapshot of the counters of one connection. [Stats.String] formats it as Unreal's stat net does; [World.StatNet] shows a whole world.
+// Stats is a snapshot of the counters of one connection. [Stats.String] formats
+// it as Unreal's stat net does; [World.StatNet] shows a whole world.
 //
-// Packets, bunches, bytes and their rates count what actors send, and the transfers of package stream that are sent as bunches (Window, the
-// default), without the overhead of QUIC or sealed packets. Slices are counted separately. The losses of slices, and everything on the wire, are in
-// Sealed.
+// Packets, bunches, bytes and their rates count what actors send, and the
+// transfers of package stream that are sent as bunches (Window, the default),
+// without the overhead of QUIC or sealed packets. Slices are counted
+// separately. The losses of slices, and everything on the wire, are in Sealed.
 type Stats struct {
-	// Round trip times: the newest sample, which includes the peer's ack delay; the smoothed mean, without that delay; and the least of about the last
-	// 10 s, which is never above the mean. UE: Ping.
+	// Round trip times: the newest sample, which includes the peer's ack delay;
+	// the smoothed mean, without that delay; and the least of about the last 10
+	// s, which is never above the mean. UE: Ping.
 	RTT, SmoothedRTT, MinRTT time.Duration
 	Jitter                   time.Duration // mean deviation of the round trip time
 
-	// Shares of packets that were lost, 0 to 1, since the start of the connection. The two ends of a direction count differently: the sender knows the
-	// fate only of packets that ask for an ack, not of packets with acks alone. The receiver counts missing numbers, and cannot distinguish a loss
-	// from the 0.2 % of numbers that the peer skips on purpose.
+	// Shares of packets that were lost, 0 to 1, since the start of the connection. The two
+	// ends of a direction count differently: the sender knows the fate only of packets that
+	// ask for an ack, not of packets with acks alone. The receiver counts missing numbers,
+	// and cannot distinguish a loss from the 0.2 % of numbers that the peer skips on purpose.
 	LossIn, LossOut float64
-	// Rates a second, over the last second, or over a longer time if neither Flush nor Stats was called for longer; within the first second, over the
+	// Rates a second, over the last second, or over a longer time if neither
+	// Flush nor Stats was called for longer; within the first second, over the
 	// time since the start. UE: In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
 	SliceRateIn, SliceRateOut   float64 // bytes
-	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while calls or states of an earlier tick still waited for the path or
-	// Config.Rate. Bulk, which only uses what is left, does not count. UE: Out Saturation.
+	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while
+	// calls or states of an earlier tick still waited for the path or Config.Rate.
+	// Bulk, which only uses what is left, does not count. UE: Out Saturation.
 	OutSaturation float64
 
 	PacketsIn, PacketsOut       uint64
 	PacketsLost, PacketsMissing uint64 // packets sent that were lost; packets not received although later ones were
 	PacketsOutOfOrder           uint64 // packets received after a later one
 	BytesIn, BytesOut           uint64
-	PayloadOut                  uint64 // bytes of BytesOut without headers, acks and repair bunches; resends count again
+	// Bytes of BytesOut without headers, acks and repair bunches; resends count again.
+	PayloadOut                  uint64
 	BunchesIn, BunchesOut       uint64
 	SliceBytesIn, SliceBytesOut uint64 // bytes of slices and their acks; resends count again
 	BunchesResent               uint64
-	RepairsOut, EntriesRestored uint64 // repair bunches sent, which are the parity of a transfer by Window; entries restored from the peer's repair bunches
+	// Repair bunches sent, which are the parity of a transfer by Window;
+	// entries restored from the peer's repair bunches.
+	RepairsOut, EntriesRestored uint64
 	SpuriousLosses              uint64 // packets of PacketsLost, and of LossOut, that arrived later
 	Probes, AcksAlone           uint64
 
@@ -60,24 +69,30 @@ type Stats struct {
 	MaxDatagram  int // largest datagram, in bytes, that QUIC sends now; the size of sealed packets is in Sealed
 	ReceiveLimit int // bytes of received reliable messages that may wait here
 
-	// Deferred counts the Dispatches that left messages of this connection to the next one: see Config.DispatchTime.
+	// Deferred counts the Dispatches that left messages of this connection to
+	// the next one: see Config.DispatchTime.
 	Deferred uint64
 
-	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped because the server's clock was set or this one stood still (Steps), and how
-	// many answers of the server could not be true (Refused).
+	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped
+	// because the server's clock was set or this one stood still (Steps), and
+	// how many answers of the server could not be true (Refused).
 	ServerTime struct{ Steps, Refused uint64 }
 
 	// Sealed is the state of the sealed carrier: see [Config].Sealed.
 	Sealed SealedStats
 
-	// On a server with Config.DoS: the state of the peer's identity, and the methods that the peer has called, by name. Messages that are no calls
-	// have names in brackets: "(control)" are those without an actor, of SendMessage and ServerTime; "(closed channel)" are calls that arrived after
-	// their actor was closed for the peer; "(answer)" are answers to closes and messages of this side, which have no quota; "(other)" are messages for
-	// an actor that name none of its methods. None of them is blocked. [World.MethodStats] returns the sums over all clients.
+	// On a server with Config.DoS: the state of the peer's identity, and the methods that the peer
+	// has called, by name. Messages that are no calls have names in brackets: "(control)" are those
+	// without an actor, of SendMessage and ServerTime; "(closed channel)" are calls that arrived
+	// after their actor was closed for the peer; "(answer)" are answers to closes and messages of
+	// this side, which have no quota; "(other)" are messages for an actor that name none of its
+	// methods. None of them is blocked. [World.MethodStats] returns the sums over all clients.
 	Severity string
 	Methods  []dos.Count
 
-	ChannelsOpen int            // the control channel, channels of actors, and those of package stream: its control channel and its lanes
+	// The control channel, channels of actors, and those of package stream: its
+	// control channel and its lanes.
+	ChannelsOpen int
 	ActorsOpen   int            // how many of ChannelsOpen are channels of the game's actors
 	Channels     []ChannelStats // channels with unacknowledged reliable entries, by number
 	Drops        Drops
@@ -92,45 +107,54 @@ type ChannelStats struct {
 	Gate       string // see [Channel.Gate]
 }
 
-// Drops counts, by reason, messages from the peer and for the peer that were dropped. If a reliable call was made without an error and did not run,
-// although its connection continued, the end that should have run it has counted it in NotOwner, RateLimited, Unbound, ActorClosed, Invalid or
-// Blocked. When a connection ends, Ended counts what had arrived, and Gone what the server sent too late. The other counters are of unreliable
-// messages, updates, requests and copies.
+// Drops counts, by reason, messages from the peer and for the peer that were dropped. If a reliable
+// call was made without an error and did not run, although its connection continued, the end that
+// should have run it has counted it in NotOwner, RateLimited, Unbound, ActorClosed, Invalid or
+// Blocked. When a connection ends, Ended counts what had arrived, and Gone what the server sent too
+// late. The other counters are of unreliable messages, updates, requests and copies.
 type Drops struct {
-	// Calls of the peer. On a server NotOwner, ActorClosed and UnknownRefs are no sign of a cheat: the client may have sent a call before it was
-	// informed that the actor has another owner, or has ended. ActorClosed also counts calls of [ForceQueue] methods that were made here and waited
-	// when their actor closed.
+	// Calls of the peer. On a server NotOwner, ActorClosed and UnknownRefs are no
+	// sign of a cheat: the client may have sent a call before it was informed that
+	// the actor has another owner, or has ended. ActorClosed also counts calls of
+	// [ForceQueue] methods that were made here and waited when their actor closed.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 	// Blocked counts calls of the peer that Config.DoS blocked.
 	Blocked uint64
-	// Ended counts messages that were dropped because their connection ended: at once if this side closed it, otherwise after a second in which they
-	// could still run.
+	// Ended counts messages that were dropped because their connection ended: at once
+	// if this side closed it, otherwise after a second in which they could still run.
 	Ended uint64
 	// Saturated counts unreliable calls made here that were not sent: see Config.QueueUnreliable.
 	Saturated uint64
 	// Throttled counts unreliable Multicasts made here that exceeded Config.MaxRPCPerNetUpdate.
 	Throttled uint64
-	// Gone counts Client RPCs and Multicasts made here after the connection began to close and before OnDisconnect ran. The client may have caused the
-	// close by breaking a rule.
+	// Gone counts Client RPCs and Multicasts made here after the connection began to close
+	// and before OnDisconnect ran. The client may have caused the close by breaking a rule.
 	Gone uint64
-	// UnknownRefs counts references in the peer's arguments to actors that are not open on the connection; the handler gets 0 instead.
+	// UnknownRefs counts references in the peer's arguments to actors that are
+	// not open on the connection; the handler gets 0 instead.
 	UnknownRefs uint64
-	// Requests counts requests of the peer that exceeded Config.MaxRequests. Answers counts answers for which nobody waited: the peer's, if they
-	// arrived late, twice or without a request; and this side's, if the request was canceled or already answered.
+	// Requests counts requests of the peer that exceeded Config.MaxRequests. Answers
+	// counts answers for which nobody waited: the peer's, if they arrived late, twice or
+	// without a request; and this side's, if the request was canceled or already answered.
 	Requests, Answers uint64
-	// Messages counts messages of the peer's [Conn.SendMessage] that arrived while Config.OnMessage was nil.
+	// Messages counts messages of the peer's [Conn.SendMessage] that arrived
+	// while Config.OnMessage was nil.
 	Messages uint64
-	// State counts updates of states: on a client those that it dropped because too many waited, after which it requests everything again; on a server
-	// those that were not sent because too many waited, an outage made them stale, or their channel closed.
+	// State counts updates of states: on a client those that it dropped because too many
+	// waited, after which it requests everything again; on a server those that were not
+	// sent because too many waited, an outage made them stale, or their channel closed.
 	State uint64
-	// Duplicate counts packets and bunches that arrived twice, which loses nothing: on a path that loses packets, small reliable calls, opens and
-	// closes, and the end of a transfer are sent twice. ClosedChannel counts unreliable calls and states for an actor that is closed. Unreliable
-	// counts unreliable messages, of either side, that waited too long or were too many. Late counts UnreliableSequenced messages that arrived after a
-	// newer one, BeforeOpen unreliable ones that arrived before their actor's open, and Assembly those of which a part was lost. Repairs counts repair
-	// bunches that were not needed.
+	// Duplicate counts packets and bunches that arrived twice, which loses nothing: on a path
+	// that loses packets, small reliable calls, opens and closes, and the end of a transfer
+	// are sent twice. ClosedChannel counts unreliable calls and states for an actor that is
+	// closed. Unreliable counts unreliable messages, of either side, that waited too long or
+	// were too many. Late counts UnreliableSequenced messages that arrived after a newer one,
+	// BeforeOpen unreliable ones that arrived before their actor's open, and Assembly those
+	// of which a part was lost. Repairs counts repair bunches that were not needed.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly, Repairs uint64
-	// RingFull counts datagrams that arrived faster than this process could handle them, UnknownMachine those that were empty or of an unknown kind,
-	// and BeforeJoin those of package stream that arrived before the connection had joined.
+	// RingFull counts datagrams that arrived faster than this process could handle
+	// them, UnknownMachine those that were empty or of an unknown kind, and BeforeJoin
+	// those of package stream that arrived before the connection had joined.
 	RingFull, UnknownMachine, BeforeJoin uint64
 }
 
@@ -200,7 +224,8 @@ func (d *Drops) count(of *drops.Counters) {
 	d.Messages = of.Of(drops.Message)
 }
 
-// channelNames returns the open channels, ordered by number, and how many of them belong to actors of the game.
+// channelNames returns the open channels, ordered by number, and how many of
+// them belong to actors of the game.
 func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,8 +266,8 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 	}
 }
 
-// sampleRates samples the counters of all connections once a second, so that Stats has the rates of the last second even if it is seldom called. It
-// also adds the trace's samples.
+// sampleRates samples the counters of all connections once a second, so that Stats has the
+// rates of the last second even if it is seldom called. It also adds the trace's samples.
 func (w *World) sampleRates() {
 	now := w.frame.beat.Real // the game's clock may stand still, or jump
 	for _, c := range w.announced {
@@ -264,8 +289,8 @@ func (w *World) sampleRates() {
 // fullest is how many channels a table shows: those with the fullest reliable buffers.
 const fullest = 5
 
-// String returns the counters as a table of at most 100 columns. It shows a carrier other than QUIC, such as rpctest's, as QUIC with sealed off.
-// UE: stat net, of one connection.
+// String returns the counters as a table of at most 100 columns. It shows a carrier other
+// than QUIC, such as rpctest's, as QUIC with sealed off. UE: stat net, of one connection.
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed", statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
@@ -333,13 +358,15 @@ func (d Drops) reasons() (reasons []string) {
 	return reasons
 }
 
-// saturatedShare is the OutSaturation from which on StatNet counts a connection as saturated. It ignores bursts of a tick or two, as when many
-// actors open at once.
+// saturatedShare is the OutSaturation from which on StatNet counts a connection as
+// saturated. It ignores bursts of a tick or two, as when many actors open at once.
 const saturatedShare = 0.5
 
-// StatNet returns the numbers of the world and a line for each connection that has joined, as a table of at most 100 columns. A connection whose
-// OutSaturation is half or more counts as saturated. [Conn.Stats] has all numbers of one connection. StatNet is meant for consoles: it takes about
-// 2 µs for each connection and 10 ns for each actor. It must be called on the world's goroutine. UE: stat net.
+// StatNet returns the numbers of the world and a line for each connection that has
+// joined, as a table of at most 100 columns. A connection whose OutSaturation is
+// half or more counts as saturated. [Conn.Stats] has all numbers of one connection.
+// StatNet is meant for consoles: it takes about 2 µs for each connection and 10 ns
+// for each actor. It must be called on the world's goroutine. UE: stat net.
 func (w *World) StatNet() string {
 	var t statnet.Table
 	conns := w.Conns()

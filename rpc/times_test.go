@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/control"
 )
 
-// timed drives a server by a game clock of its own, beside a client at another tick rate, and simulates for a while between Dispatch
-// and Flush.
+// timed drives a server by a game clock of its own, beside a client at another
+// tick rate, and simulates for a while between Dispatch and Flush.
 type timed struct {
 	*network
 	began  time.Time
@@ -58,7 +58,8 @@ func (n *timed) run(d time.Duration, look func(now time.Time)) {
 	}
 }
 
-// off returns how far ServerTime is from the truth, having held that this is within its bound and that time does not run back.
+// off returns how far ServerTime is from the truth, having held that this is
+// within its bound and that time does not run back.
 func (n *timed) off(before *time.Time) func(now time.Time) {
 	return func(now time.Time) {
 		told, bound, ok := n.ends[0].ServerTime(now)
@@ -88,8 +89,9 @@ func shifted(by time.Duration, rate float64) func(since time.Duration) time.Time
 	return func(since time.Duration) time.Time { return base.Add(time.Duration(float64(since) * rate)) }
 }
 
-// TestServerTime: a second after the first call a client knows the server's time to some milliseconds, although ticks are longer than the round
-// trip. It follows a slow drift, and a world that stands still for two seconds.
+// TestServerTime: a second after the first call a client knows the server's
+// time to some milliseconds, although ticks are longer than the round trip. It
+// follows a slow drift, and a world that stands still for two seconds.
 func TestServerTime(t *testing.T) {
 	for name, game := range map[string]func(since time.Duration) time.Time{
 		"the same": shifted(0, 1), "long ago": shifted(-50*365*24*time.Hour, 1), "ahead": shifted(90*365*24*time.Hour/2, 1), "drift": shifted(time.Hour, 1.0002),
@@ -114,7 +116,8 @@ func TestServerTime(t *testing.T) {
 	}
 }
 
-// TestServerTimeIsSet: the server's game clock is set by an hour, and stops for two seconds. Both are accepted within two seconds.
+// TestServerTimeIsSet: the server's game clock is set by an hour, and stops for
+// two seconds. Both are accepted within two seconds.
 func TestServerTimeIsSet(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour, -2 * time.Second} {
 		game := shifted(0, 1)
@@ -134,8 +137,8 @@ func TestServerTimeIsSet(t *testing.T) {
 	}
 }
 
-// TestTimesAreSilent: a client that never calls ServerTime sends nothing for it, and one that does sends no more than ten questions while nothing
-// else is sent.
+// TestTimesAreSilent: a client that never calls ServerTime sends nothing for it,
+// and one that does sends no more than ten questions while nothing else is sent.
 func TestTimesAreSilent(t *testing.T) {
 	inTime(t, shifted(0, 1), func(n *timed) {
 		quiet := func(time.Time) {}
@@ -167,8 +170,8 @@ func TestServerTimeOfAServer(t *testing.T) {
 	})
 }
 
-// TestTimeThatCannotBeTold: a world whose game clock is beyond all years that the message can hold does not answer the question, with no other
-// effect.
+// TestTimeThatCannotBeTold: a world whose game clock is beyond all years that
+// the message can hold does not answer the question, with no other effect.
 func TestTimeThatCannotBeTold(t *testing.T) {
 	inTime(t, func(since time.Duration) time.Time { return time.Time{}.Add(since) }, func(n *timed) {
 		n.run(5*time.Second, func(now time.Time) {
@@ -179,7 +182,8 @@ func TestTimeThatCannotBeTold(t *testing.T) {
 	})
 }
 
-// TestHostileTimes: a client that asks twice at once, a server that answers unasked, and a client that answers break the protocol.
+// TestHostileTimes: a client that asks twice at once, a server that answers
+// unasked, and a client that answers break the protocol.
 func TestHostileTimes(t *testing.T) {
 	ask, answer := control.AppendAskTime(nil), control.AppendTime(nil, control.Time{})
 	for name, test := range map[string]struct {
@@ -209,7 +213,8 @@ func TestHostileTimes(t *testing.T) {
 	}
 }
 
-// TestLyingServer: answers with extreme numbers, and times that jump, move a client's clock only if three of them agree, and close nothing.
+// TestLyingServer: answers with extreme numbers, and times that jump, move a
+// client's clock only if three of them agree, and close nothing.
 func TestLyingServer(t *testing.T) {
 	inTime(t, shifted(0, 1), func(n *timed) {
 		lies := []control.Time{{Now: -1 << 63}, {Now: 1<<63 - 1}, {Now: clock.Farthest}, {Now: -clock.Farthest}, {Held: 24 * time.Hour}, {Now: 0}, {Now: 1 << 61}}
@@ -261,7 +266,8 @@ func TestArrived(t *testing.T) {
 	})
 }
 
-// TestNowIsTheGamesClock: for hooks without a time argument, Now is the time of the Dispatch or Flush in which they run, not the system's.
+// TestNowIsTheGamesClock: for hooks without a time argument, Now is the time of
+// the Dispatch or Flush in which they run, not the system's.
 func TestNowIsTheGamesClock(t *testing.T) {
 	inNet(t, 0, Config{}, func(n *network) {
 		var heard []time.Time

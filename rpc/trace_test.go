@@ -45,7 +45,8 @@ func traced(t *testing.T) (server, client *tracetest.Trace) {
 	return parse(files[0].Bytes()), parse(files[1].Bytes())
 }
 
-// TestTraceOfCalls follows calls from Call over their packets to their acks, and at the other end from their arrival to the end of their handlers.
+// TestTraceOfCalls follows calls from Call over their packets to their acks,
+// and at the other end from their arrival to the end of their handlers.
 func TestTraceOfCalls(t *testing.T) {
 	server, client := traced(t)
 	calls := server.Named(tracetest.Begin, "Hero.Bulk")
@@ -72,7 +73,8 @@ func TestTraceOfCalls(t *testing.T) {
 	require.Len(t, client.Named(tracetest.Instant, "joined"), 1)
 }
 
-// TestTraceOfLosses: the trace shows which packets were lost, which bunches were resent, and which were not.
+// TestTraceOfLosses: the trace shows which packets were lost, which bunches
+// were resent, and which were not.
 func TestTraceOfLosses(t *testing.T) {
 	server, client := traced(t)
 	fates := map[string]int{}
@@ -137,7 +139,8 @@ func TestTraceWithoutAConnection(t *testing.T) {
 	require.NoError(t, w.Close(context.Background(), 0, "end of test"))
 }
 
-// TestTraceOverSealedPackets: the machines are the same, and so is the trace. It contains the losses of a carrier.
+// TestTraceOverSealedPackets: the machines are the same, and so is the trace.
+// It contains the losses of a carrier.
 func TestTraceOverSealedPackets(t *testing.T) {
 	var file bytes.Buffer
 	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.05, Rate: 1e6, Seed: testkit.Seed(t)}

@@ -15,33 +15,42 @@ import (
 )
 
 const (
-	// turnCalls is the most messages of a connection that run before the others have their turn. They are taken together under the link's lock, so
-	// many that the lock and the turn take less than a tenth of the calls' time.
+	// turnCalls is the most messages of a connection that run before the others
+	// have their turn. They are taken together under the link's lock, so many
+	// that the lock and the turn take less than a tenth of the calls' time.
 	turnCalls = 32
-	// turnParts is the least number of turns into which the share of a prompt connection is divided. If a turn were as long as the share, clients that
-	// begin to flood would make all others wait in the Dispatch in which they begin.
+	// turnParts is the least number of turns into which the share of a prompt
+	// connection is divided. If a turn were as long as the share, clients that begin
+	// to flood would make all others wait in the Dispatch in which they begin.
 	turnParts = 8
-	// If less than quickTime has passed between two readings of the clock, the next reading is quickCalls messages later, because a reading takes a
-	// third of the time of a small call.
+	// If less than quickTime has passed between two readings of the clock, the next reading is
+	// quickCalls messages later, because a reading takes a third of the time of a small call.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
-	// aloneShares times Config.DispatchTime is the share of a connection if no other has messages: 8 ms by default, a quarter of a tick at 30 Hz, so
-	// that a client does not wait for many ticks if the server sends it very much.
+	// aloneShares times Config.DispatchTime is the share of a connection if no
+	// other has messages: 8 ms by default, a quarter of a tick at 30 Hz, so that
+	// a client does not wait for many ticks if the server sends it very much.
 	aloneShares = 4
-	// worldShares times Config.DispatchTime is the time of all connections together: 24 ms by default. That leaves 9 ms of a tick at 30 Hz to a call
+	// worldShares times Config.DispatchTime is the time of all connections
+	// together: 24 ms by default. That leaves 9 ms of a tick at 30 Hz to a call
 	// that begins just before the end, to hooks, posts and the game itself.
 	worldShares = 12
-	// endedTime is how long messages may wait for a turn after their connection has ended. An honest client leaves few, and a flooding client must not
+	// endedTime is how long messages may wait for a turn after their connection
+	// has ended. An honest client leaves few, and a flooding client must not
 	// keep its place and memory for minutes.
 	endedTime = time.Second
 )
 
-// turns shares the time of a Dispatch among the connections that have messages. First, round by round, the prompt connections have turns: those
-// whose messages all ran in the last Dispatch. Then the late ones do: first the one that has waited longest, so that none waits forever, then those
-// with the fewest messages, which are least to blame. Messages that may not run in this Dispatch stay in the machine, where flow control makes the
-// peer wait. turns is used only by the world's goroutine.
+// turns shares the time of a Dispatch among the connections that have messages. First,
+// round by round, the prompt connections have turns: those whose messages all ran in
+// the last Dispatch. Then the late ones do: first the one that has waited longest, so
+// that none waits forever, then those with the fewest messages, which are least to
+// blame. Messages that may not run in this Dispatch stay in the machine, where flow
+// control makes the peer wait. turns is used only by the world's goroutine.
 type turns struct {
-	prompt []*Conn // connections whose messages all ran in the last Dispatch; nil in place of one that has had its turns
+	// Connections whose messages all ran in the last Dispatch; nil in place of
+	// one that has had its turns.
+	prompt []*Conn
 	late   []*Conn // connections with messages that did not run in the last Dispatch; nil as in prompt
 	served []*Conn // connections that have used their share of this Dispatch, and have more messages
 	number uint64  // of this Dispatch
@@ -51,26 +60,30 @@ type turns struct {
 	share   time.Duration // time for one connection in a Dispatch; 0 = no limit
 	total   time.Duration // time for all connections in a Dispatch; 0 = no limit
 
-	messages [turnCalls]bunch.Message // memory for the messages that the connection whose turn it is takes from the machine
+	// Memory for the messages that the connection whose turn it is takes from the machine.
+	messages [turnCalls]bunch.Message
 }
 
 // turn is a connection's part of a Dispatch. It is used only by the world's goroutine.
 type turn struct {
-	taken   []bunch.Message // taken from the machine, and not run yet; at most turnCalls, during the turn in the memory of turns.messages
-	waiting int             // number of messages that may run in this Dispatch, including those in taken
-	used    time.Duration   // time that the connection has used of this Dispatch
-	longest time.Duration   // longest time between two readings of the clock in this Dispatch
-	slowest tasks.Doing     // what ran in that time
-	late    bool            // not all messages ran in the last Dispatch
-	last    uint64          // number of the Dispatch in which the connection last had a turn
-	ended   time.Time       // when the world learned that the connection has ended; zero = it has not
+	// Taken from the machine, and not run yet; at most turnCalls, during the
+	// turn in the memory of turns.messages.
+	taken   []bunch.Message
+	waiting int           // number of messages that may run in this Dispatch, including those in taken
+	used    time.Duration // time that the connection has used of this Dispatch
+	longest time.Duration // longest time between two readings of the clock in this Dispatch
+	slowest tasks.Doing   // what ran in that time
+	late    bool          // not all messages ran in the last Dispatch
+	last    uint64        // number of the Dispatch in which the connection last had a turn
+	ended   time.Time     // when the world learned that the connection has ended; zero = it has not
 }
 
 // hasMessages reports whether there are more messages that may run in this Dispatch.
 func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
-// takeTurns runs the messages that have arrived, as far as time allows. Messages that arrive in the meantime wait for the next Dispatch. If cork is
-// true, it looks at all connections and corks them; otherwise it looks only at the active ones.
+// takeTurns runs the messages that have arrived, as far as time allows. Messages
+// that arrive in the meantime wait for the next Dispatch. If cork is true, it looks
+// at all connections and corks them; otherwise it looks only at the active ones.
 func (w *World) takeTurns(cork bool) {
 	t := &w.turns
 	t.settle() // a panic may have ended the last Dispatch before this
@@ -120,8 +133,8 @@ func (t *turns) begin(share time.Duration) {
 	}
 }
 
-// order sorts the late connections: first the one that has waited longest, then the others by their number of messages, compared to a factor of
-// two.
+// order sorts the late connections: first the one that has waited longest, then
+// the others by their number of messages, compared to a factor of two.
 func (t *turns) order() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
@@ -131,8 +144,9 @@ func (t *turns) order() {
 	t.late[0] = oldest
 }
 
-// serve gives the connections of a queue turns of at most limit each, round by round, until no connection has more messages, or the Dispatch has
-// lasted for until. A connection stays in the queue during its turn, so that settle finds it if a function of the game panics.
+// serve gives the connections of a queue turns of at most limit each, round by round, until
+// no connection has more messages, or the Dispatch has lasted for until. A connection stays
+// in the queue during its turn, so that settle finds it if a function of the game panics.
 func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
@@ -164,7 +178,8 @@ func (t *turns) settle() {
 	t.prompt, t.served = t.prompt[:0], t.served[:0]
 }
 
-// runTurn runs messages of c until it has none, turnCalls have run, or limit has passed. It does not interrupt a call.
+// runTurn runs messages of c until it has none, turnCalls have run, or limit
+// has passed. It does not interrupt a call.
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
@@ -205,7 +220,8 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.finishPacket(c)
 }
 
-// finishPacket applies the remaining states of a packet of which some have been applied, because the game sees all states of a packet or none.
+// finishPacket applies the remaining states of a packet of which some have been
+// applied, because the game sees all states of a packet or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
 		message := w.peek(c)
@@ -218,15 +234,16 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// note keeps the longest time between two readings of the clock, and what ran in that time; of several quick calls, the last one.
+// note keeps the longest time between two readings of the clock, and what ran
+// in that time; of several quick calls, the last one.
 func (u *turn) note(doing tasks.Doing, took time.Duration) {
 	if took > u.longest {
 		u.slowest, u.longest = doing, took
 	}
 }
 
-// pass ends a turn of c that began at start, even after a panic of the game. It copies the messages that did not run, because the next turn uses
-// the same memory.
+// pass ends a turn of c that began at start, even after a panic of the game. It
+// copies the messages that did not run, because the next turn uses the same memory.
 func (t *turns) pass(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
@@ -257,7 +274,8 @@ func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	c.machine.AllReady(yield)
 }
 
-// waitingClose returns the reason of the close of a channel that waits for its turn. ok is false if none waits. The caller holds the link's lock.
+// waitingClose returns the reason of the close of a channel that waits for its
+// turn. ok is false if none waits. The caller holds the link's lock.
 func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	for message := range c.pending {
 		if message.Close && message.Channel == channel {
@@ -285,8 +303,8 @@ func (w *World) peek(c *Conn) *bunch.Message {
 	return &u.taken[0]
 }
 
-// take takes messages from the machine. It raises the ReceiveLimit if that stops the peer, and requests all states from the peer if the machine had
-// to drop some.
+// take takes messages from the machine. It raises the ReceiveLimit if that stops
+// the peer, and requests all states from the peer if the machine had to drop some.
 func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
 	n := c.machine.Take(into)
@@ -301,7 +319,8 @@ func (c *Conn) take(into []bunch.Message) int {
 	return n
 }
 
-// noteLate is called when the Dispatch has ended before all messages of the connection ran. It counts that, and logs it at most once a second.
+// noteLate is called when the Dispatch has ended before all messages of the
+// connection ran. It counts that, and logs it at most once a second.
 func (c *Conn) noteLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
@@ -321,7 +340,8 @@ func (c *Conn) noteLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// mayStillRun reports whether messages of a connection that has ended may still run: for endedTime, if not all ran in the last Dispatch.
+// mayStillRun reports whether messages of a connection that has ended may still
+// run: for endedTime, if not all ran in the last Dispatch.
 func (c *Conn) mayStillRun() bool {
 	if !c.turn.late || c.closing.Load() {
 		return false
@@ -359,7 +379,8 @@ func (w *World) discard(c *Conn) {
 	}
 }
 
-// messageName returns the name of a message, for a log: the method that it calls or, in brackets, what else it is.
+// messageName returns the name of a message, for a log: the method that it
+// calls or, in brackets, what else it is.
 func messageName(a *Actor, message bunch.Message) string {
 	called := calledBy(a, message)
 	switch {

@@ -106,7 +106,8 @@ func (s *millScene) step() {
 	synctest.Wait()
 }
 
-// TestFloodersDoNotStarveOthers: before, a single flooding client made ticks of 1.6 s, in which no other client's calls ran.
+// TestFloodersDoNotStarveOthers: before, a single flooding client made ticks of
+// 1.6 s, in which no other client's calls ran.
 func TestFloodersDoNotStarveOthers(t *testing.T) {
 	const honest = 15
 	ticks := testkit.Brief(40, 100)
@@ -145,7 +146,8 @@ func TestFloodersDoNotStarveOthers(t *testing.T) {
 	}
 }
 
-// TestLateMessagesAreExplained: the warning says which limit was reached, by which connection, and what took longest.
+// TestLateMessagesAreExplained: the warning says which limit was reached, by
+// which connection, and what took longest.
 func TestLateMessagesAreExplained(t *testing.T) {
 	for _, row := range []struct {
 		clients int
@@ -169,7 +171,8 @@ func TestLateMessagesAreExplained(t *testing.T) {
 	}
 }
 
-// TestOneConnectionAloneGetsMore: a connection that is alone cannot starve another, but the length of a tick is still bounded.
+// TestOneConnectionAloneGetsMore: a connection that is alone cannot starve
+// another, but the length of a tick is still bounded.
 func TestOneConnectionAloneGetsMore(t *testing.T) {
 	inMill(t, 1, Config{}, func(s *millScene) {
 		for range 10 {
@@ -215,7 +218,8 @@ func TestDispatchTimeOfAnyLength(t *testing.T) {
 	})
 }
 
-// TestRunGoesOnWithWhatIsLeft: Run handles messages that remain from a Dispatch even if nothing arrives that would wake the world.
+// TestRunGoesOnWithWhatIsLeft: Run handles messages that remain from a Dispatch
+// even if nothing arrives that would wake the world.
 func TestRunGoesOnWithWhatIsLeft(t *testing.T) {
 	inMill(t, 2, Config{}, func(s *millScene) {
 		s.call(0, 300)
@@ -235,7 +239,8 @@ func TestRunGoesOnWithWhatIsLeft(t *testing.T) {
 	})
 }
 
-// TestWhatCameBeforeTheEndIsServed: messages that arrived before the end of their connection run, even if that takes many Dispatches.
+// TestWhatCameBeforeTheEndIsServed: messages that arrived before the end of
+// their connection run, even if that takes many Dispatches.
 func TestWhatCameBeforeTheEndIsServed(t *testing.T) {
 	inMill(t, 2, Config{}, func(s *millScene) {
 		s.server.OnDisconnect(func(c *Conn, _ error) { require.Equal(t, 30, s.served[0]) })
@@ -251,8 +256,8 @@ func TestWhatCameBeforeTheEndIsServed(t *testing.T) {
 	})
 }
 
-// TestFlooderThatLeaves: a flooding client that leaves keeps its place for a second, not until all of its messages have run. Those that have not
-// are counted.
+// TestFlooderThatLeaves: a flooding client that leaves keeps its place for a
+// second, not until all of its messages have run. Those that have not are counted.
 func TestFlooderThatLeaves(t *testing.T) {
 	var log strings.Builder
 	inMill(t, 2, Config{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(s *millScene) {

@@ -61,8 +61,9 @@ type nest struct {
 	asked, answered atomic.Int64
 }
 
-// TestNothingIsLostUnderRun has up to 24 clients call, ask, leave and return at random, in worlds whose steps look only at the active connections.
-// When all is quiet again, each end has everything that the other has sent, every question has ended, and there is room for messages.
+// TestNothingIsLostUnderRun has up to 24 clients call, ask, leave and return at random, in
+// worlds whose steps look only at the active connections. When all is quiet again, each end has
+// everything that the other has sent, every question has ended, and there is room for messages.
 func TestNothingIsLostUnderRun(t *testing.T) {
 	lookAtTheActive(t)
 	first := testkit.Seed(t)

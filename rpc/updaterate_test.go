@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// An actor whose rate is no part of the tick rate, or all of it, is compared as often as UpdateRate says and no more: a real clock brings half of
-// all ticks a moment before the period is over.
+// An actor whose rate is no part of the tick rate, or all of it, is compared as often as UpdateRate
+// says and no more: a real clock brings half of all ticks a moment before the period is over.
 func TestUpdateRateIsReached(t *testing.T) {
 	random := testkit.Rand(t)
 	for _, rate := range []float64{1, 7, 10, 20, 25, 29, 30, 45, 60, 100} {
@@ -64,7 +64,8 @@ func TestUpdateRateMakesUpForNoPause(t *testing.T) {
 	require.False(t, due(99*time.Millisecond))
 }
 
-// Actors that were spawned together, or came in sight together, do not travel together: each tick has about as many updates.
+// Actors that were spawned together, or came in sight together, do not travel
+// together: each tick has about as many updates.
 func TestUpdateRateSpreadsActors(t *testing.T) {
 	const actors, hz = 3000, 30
 	states := make([]actorStates, actors)

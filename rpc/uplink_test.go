@@ -13,7 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// The server calls each client on an actor that it owns, and shows all clients actors whose states say when they were true.
+// The server calls each client on an actor that it owns, and shows all clients
+// actors whose states say when they were true.
 var (
 	uplinkClass = NewClass("Uplink")
 	uplinkPing  = Client[Raw](uplinkClass, "Ping", Reliable)
@@ -27,7 +28,8 @@ type pose struct {
 
 type uplinkActor struct{ pose pose }
 
-// uplink is a server and clients whose packets meet in one bottleneck each way, in the fake time of a bubble.
+// uplink is a server and clients whose packets meet in one bottleneck each way,
+// in the fake time of a bubble.
 type uplink struct {
 	t       *testing.T
 	server  *World
@@ -54,7 +56,8 @@ func newUplinkWorld(t *testing.T, config Config, construct func(*Actor) *uplinkA
 	return w, b
 }
 
-// overUplink connects so many clients to a server by quic-go, with sealed packets if its Config says so, and shows them so many states.
+// overUplink connects so many clients to a server by quic-go, with sealed
+// packets if its Config says so, and shows them so many states.
 func overUplink(t *testing.T, path netsim.Config, clients, states int, config Config, fn func(u *uplink)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +132,8 @@ func (u *uplink) tick(game func()) {
 	synctest.Wait()
 }
 
-// play has all states change at each tick, and calls each client once. It returns how long calls took, and how old states were, in order.
+// play has all states change at each tick, and calls each client once. It
+// returns how long calls took, and how old states were, in order.
 func (u *uplink) play(seconds int) (trips, ages []time.Duration) {
 	for _, c := range u.clients {
 		c.trips, c.ages = nil, nil
@@ -161,11 +165,13 @@ func (u *uplink) play(seconds int) (trips, ages []time.Duration) {
 	return trips, ages
 }
 
-// TestStatesLeaveTheUplinkToCalls: the states of 32 clients would take twice the server's uplink, of which their calls take half. Before, each
-// connection considered the queue of the others somebody else's, and continued to send into a full one: calls took 9 s over QUIC, whose window
-// became two packets, and reliable buffers overflowed; over sealed packets calls took 1.6 s. With a short queue, states were 6 to 14 s old while
-// losses did not count as a queue, and 16 s while the packets of each tick were sent in the same order, because the queue was full when those of
-// the last clients arrived.
+// TestStatesLeaveTheUplinkToCalls: the states of 32 clients would take twice the server's
+// uplink, of which their calls take half. Before, each connection considered the queue of
+// the others somebody else's, and continued to send into a full one: calls took 9 s over
+// QUIC, whose window became two packets, and reliable buffers overflowed; over sealed
+// packets calls took 1.6 s. With a short queue, states were 6 to 14 s old while losses
+// did not count as a queue, and 16 s while the packets of each tick were sent in the same
+// order, because the queue was full when those of the last clients arrived.
 func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -197,8 +203,9 @@ func TestStatesLeaveTheUplinkToCalls(t *testing.T) {
 	}
 }
 
-// TestCallsThatFitDoNotFillTheUplink: calls alone that take two thirds of an uplink still do so after random losses. Before, each call was sent
-// twice from then on, which filled the queue, and a quarter of all packets was lost permanently; over sealed packets a seventh.
+// TestCallsThatFitDoNotFillTheUplink: calls alone that take two thirds of an uplink still do
+// so after random losses. Before, each call was sent twice from then on, which filled the
+// queue, and a quarter of all packets was lost permanently; over sealed packets a seventh.
 func TestCallsThatFitDoNotFillTheUplink(t *testing.T) {
 	path := netsim.Config{Rate: 3e6, Delay: 20 * time.Millisecond, Loss: 0.005}
 	for _, sealed := range []bool{false, true} {

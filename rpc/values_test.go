@@ -76,7 +76,8 @@ func TestActorsCanNotTravel(t *testing.T) {
 	}
 }
 
-// An argument beyond its bound is an error at the call: nothing is sent, wherever it would have run.
+// An argument beyond its bound is an error at the call: nothing is sent,
+// wherever it would have run.
 func TestCallsOverABoundAreRefused(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.spawn(0)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// view is, on a server, the position from which a connection sees, and the openings that depend on it. It is used only by the world's goroutine.
+// view is, on a server, the position from which a connection sees, and the
+// openings that depend on it. It is used only by the world's goroutine.
 type view struct {
 	// The position of the view.
 	target  *Actor // set by SetView; nil = see viewTarget
@@ -21,12 +22,14 @@ type view struct {
 	pause    time.Duration // the relevance.elapsed before which no actor is opened, because one could not be opened
 }
 
-// SetView makes the connection see from the position of a. Then a, and actors of classes with [At] that are near enough to it, are open for the
-// connection. If a is nil, or ends later, the connection sees as without SetView: from the first actor with an At that it owns, directly or else
-// through a chain, such as the pawn of its controller. A connection that owns none sees only its own actors.
+// SetView makes the connection see from the position of a. Then a, and actors of
+// classes with [At] that are near enough to it, are open for the connection. If a
+// is nil, or ends later, the connection sees as without SetView: from the first
+// actor with an At that it owns, directly or else through a chain, such as the
+// pawn of its controller. A connection that owns none sees only its own actors.
 //
-// SetView is for the server only, and must be called on the world's goroutine. It takes effect within 0.1 s. UE: SetViewTarget, and the pawn that
-// the player controller possesses.
+// SetView is for the server only, and must be called on the world's goroutine. It takes
+// effect within 0.1 s. UE: SetViewTarget, and the pawn that the player controller possesses.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
@@ -45,8 +48,9 @@ func (c *Conn) SetView(a *Actor) error {
 	return nil
 }
 
-// SetViewPoint makes the connection see from a point, as spectators do, until SetView or the next SetViewPoint. It is for the server only, and must
-// be called on the world's goroutine. UE: FNetViewer::ViewLocation.
+// SetViewPoint makes the connection see from a point, as spectators do, until
+// SetView or the next SetViewPoint. It is for the server only, and must be
+// called on the world's goroutine. UE: FNetViewer::ViewLocation.
 func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
 		return onClient("SetViewPoint")
@@ -56,8 +60,9 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 	return nil
 }
 
-// View returns from where the connection sees: the actor, which is nil after SetViewPoint, and its position. ok is false if the connection has no
-// view. It is for the server only, and must be called on the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
+// View returns from where the connection sees: the actor, which is nil after SetViewPoint, and
+// its position. ok is false if the connection has no view. It is for the server only, and must
+// be called on the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
 func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	x, y, z, ok = c.viewpoint()
 	if ok && !c.shown.view.fixed {
@@ -66,7 +71,8 @@ func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	return target, x, y, z, ok
 }
 
-// viewTarget returns the actor from which the connection sees, or nil if there is none. c may be nil.
+// viewTarget returns the actor from which the connection sees, or nil if there
+// is none. c may be nil.
 func (c *Conn) viewTarget() *Actor {
 	if c == nil {
 		return nil
@@ -82,8 +88,9 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the actor from which the connection sees without SetView. It searches at most once a Flush: locate calls it for each actor that is
-// RelevantAsOwner, and a search each time would make the cost grow with the square of their number.
+// pawn returns the actor from which the connection sees without SetView. It searches
+// at most once a Flush: locate calls it for each actor that is RelevantAsOwner, and
+// a search each time would make the cost grow with the square of their number.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
 	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
@@ -92,7 +99,8 @@ func (c *Conn) pawn() *Actor {
 	return v.pawn
 }
 
-// firstPawn returns the first actor of the list whose class has At. If there is none, it returns the first that one of them owns, and so on.
+// firstPawn returns the first actor of the list whose class has At. If there is
+// none, it returns the first that one of them owns, and so on.
 func firstPawn(l *actors) *Actor {
 	for a := range l.all {
 		if !a.relevancy.asOwner && a.own.binding.hasAt() {
@@ -138,7 +146,8 @@ func (v *view) remove(o *opening) {
 	}
 }
 
-// mark sets relevancy.here of the actors of all openings, until settle, so that a survey finds the opening of an actor without a map.
+// mark sets relevancy.here of the actors of all openings, until settle, so that
+// a survey finds the opening of an actor without a map.
 func (v *view) mark() {
 	for _, o := range v.openings {
 		o.actor.relevancy.here = o

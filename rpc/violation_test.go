@@ -118,8 +118,8 @@ func TestClientMayNotOpenOrCloseChannels(t *testing.T) {
 	}
 }
 
-// TestCallBehindAClientsClose: a client's close breaks a rule, and the game does not notice it: its call is counted, as any for a connection that
-// ends.
+// TestCallBehindAClientsClose: a client's close breaks a rule, and the game
+// does not notice it: its call is counted, as any for a connection that ends.
 func TestCallBehindAClientsClose(t *testing.T) {
 	inNet(t, 1, Config{}, func(n *network) {
 		a := n.spawn(0)

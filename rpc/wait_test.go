@@ -16,8 +16,8 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// TestBubbleOfAUserEnds: after Wait, or after a Dial that failed, nothing is left for which a test would have to wait, and its socket may be
-// closed.
+// TestBubbleOfAUserEnds: after Wait, or after a Dial that failed, nothing is
+// left for which a test would have to wait, and its socket may be closed.
 func TestBubbleOfAUserEnds(t *testing.T) {
 	const delay = 10 * time.Millisecond
 	for _, row := range []struct {
@@ -103,8 +103,9 @@ func TestDialThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSealedCarrierWakesAnEndedConnection: what the carrier's goroutine does under the link's lock, such as a ping, may wake the connection when
-// the link has just ended. It must never be the goroutine that waits for itself.
+// TestSealedCarrierWakesAnEndedConnection: what the carrier's goroutine does
+// under the link's lock, such as a ping, may wake the connection when the link
+// has just ended. It must never be the goroutine that waits for itself.
 func TestSealedCarrierWakesAnEndedConnection(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {

@@ -94,7 +94,8 @@ func wireBlock(t *testing.T, kind string) (lines []string) {
 	return lines
 }
 
-// wireTurns returns the messages of the example. In each turn, which an empty line ends, the client's stand before the server's.
+// wireTurns returns the messages of the example. In each turn, which an empty
+// line ends, the client's stand before the server's.
 func wireTurns(t *testing.T) [][]string {
 	turns := [][]string{nil}
 	for _, line := range wireBlock(t, "hex") {
@@ -175,7 +176,8 @@ func (p *rawPeer) hear(server *World) (said []string) {
 	return said
 }
 
-// TestWireShape compares the lines of the example to those that a world makes of its classes, ordered by name.
+// TestWireShape compares the lines of the example to those that a world makes
+// of its classes, ordered by name.
 func TestWireShape(t *testing.T) {
 	server := newGatehouse(t)
 	server.freeze()
@@ -194,7 +196,8 @@ func TestWireCodes(t *testing.T) {
 	}
 }
 
-// TestServerSaysWhatItMayNot: a server sends a client's messages, messages of a feature that neither end has, and owner messages without meaning.
+// TestServerSaysWhatItMayNot: a server sends a client's messages, messages of a
+// feature that neither end has, and owner messages without meaning.
 func TestServerSaysWhatItMayNot(t *testing.T) {
 	owner := func(b ...byte) []byte { return append(binary.AppendUvarint(nil, ownerMethod), b...) }
 	for name, row := range map[string]struct {

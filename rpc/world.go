@@ -23,11 +23,13 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// A World is one game's end of all its connections. It plays the part of Unreal's game thread: handlers, checks, hooks and constructors run on the
-// goroutine that drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
+// A World is one game's end of all its connections. It plays the part of Unreal's
+// game thread: handlers, checks, hooks and constructors run on the goroutine that
+// drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
-// Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel, SetEmulation, HandshakeStats and MethodStats are safe for
-// concurrent use. All other methods must be called on the world's goroutine. A world is a server until it connects to one.
+// Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel,
+// SetEmulation, HandshakeStats and MethodStats are safe for concurrent use. All other methods
+// must be called on the world's goroutine. A world is a server until it connects to one.
 type World struct {
 	config   Config
 	log      *slog.Logger
@@ -42,7 +44,9 @@ type World struct {
 	replicator replicator // server: which states to compare and send
 	relevance  relevance  // server: for which connections actors are open
 
-	toClose []*Actor // server: actors with channels that the next Flush closes, because the actor is dormant, or parted and acknowledged
+	// Server: actors with channels that the next Flush closes, because the
+	// actor is dormant, or parted and acknowledged.
+	toClose []*Actor
 
 	// Connections that have joined. Used only by the world's goroutine, except parts of dos.
 	announced    []*Conn      // admitted, and not expelled
@@ -138,7 +142,8 @@ func (w *World) openLogs() {
 	w.trace = trace.NewWriter(w.config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
 }
 
-// bind adds a binding. It panics if the class is bound already, or has the name of another class: both are mistakes in the program.
+// bind adds a binding. It panics if the class is bound already, or has the name
+// of another class: both are mistakes in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -149,7 +154,8 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze fixes the set of classes and extensions. It is called before the first connection or listener is made.
+// freeze fixes the set of classes and extensions. It is called before the first
+// connection or listener is made.
 func (w *World) freeze() {
 	w.extended.Close()
 	w.table.freeze()
@@ -158,18 +164,21 @@ func (w *World) freeze() {
 // IsServer reports whether this world has authority, that is, has not connected to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
-// SetLogLevel changes the log level. Without categories it sets the level of all records that have no category, or whose category has no level of
-// its own; with categories, the level of those categories only. It returns an error if a category does not exist.
+// SetLogLevel changes the log level. Without categories it sets the level of all records
+// that have no category, or whose category has no level of its own; with categories, the
+// level of those categories only. It returns an error if a category does not exist.
 //
-// Records at Debug have a category, which a slog.Handler also receives by WithAttrs as the attribute category: handshake, channel (actors open and
-// close), partial (messages that need more than one bunch), reliable (calls, and entries in flight), rep (updates of states), relevancy and
-// dormancy. Records below the level are not formatted. UE: Log LogRep Verbose.
+// Records at Debug have a category, which a slog.Handler also receives by WithAttrs as the
+// attribute category: handshake, channel (actors open and close), partial (messages that need
+// more than one bunch), reliable (calls, and entries in flight), rep (updates of states),
+// relevancy and dormancy. Records below the level are not formatted. UE: Log LogRep Verbose.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
 }
 
-// SetEmulation changes [Config].Emulation for all packets from now on. It is safe for concurrent use. It returns an error if the world was made
-// without Config.Emulation, because its sockets cannot emulate then.
+// SetEmulation changes [Config].Emulation for all packets from now on. It is
+// safe for concurrent use. It returns an error if the world was made without
+// Config.Emulation, because its sockets cannot emulate then.
 func (w *World) SetEmulation(e emulation.Settings) error {
 	out, in, err := badnet.Links(e)
 	if err != nil {
@@ -182,9 +191,10 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
-// Now returns the time that was passed to the running Dispatch, Flush or Tick, or else to the last one; it is the zero time before the first. In
-// [World.Run] that is the system's time. Now is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors; handlers have
-// [Call].Now. UE: UWorld::GetTimeSeconds.
+// Now returns the time that was passed to the running Dispatch, Flush or Tick, or
+// else to the last one; it is the zero time before the first. In [World.Run] that
+// is the system's time. Now is the game's clock for OnConnect, OnDisconnect, Login,
+// posts and constructors; handlers have [Call].Now. UE: UWorld::GetTimeSeconds.
 func (w *World) Now() time.Time { return w.frame.now }
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets are sent.
@@ -199,33 +209,38 @@ func (w *World) OnConnect(fn func(*Conn)) {
 	w.onConnect = append(w.onConnect, fn)
 }
 
-// OnDisconnect adds a hook that runs when a connection that had joined has ended, before Config.OnDisconnect.
+// OnDisconnect adds a hook that runs when a connection that had joined has
+// ended, before Config.OnDisconnect.
 func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	mustRun("OnDisconnect", fn == nil)
 	w.onDisconnect = append(w.onDisconnect, fn)
 }
 
-// mustRun panics if the caller passed no function to a method of World. The tick that would call the function could not tell who passed it.
+// mustRun panics if the caller passed no function to a method of World. The
+// tick that would call the function could not tell who passed it.
 func mustRun(by string, none bool) {
 	if none {
 		panic(fmt.Sprintf("rpc: World.%s: no function", by))
 	}
 }
 
-// Conns returns the connections that have joined and are not closed, oldest first. OnConnect may not have run yet for some of them.
+// Conns returns the connections that have joined and are not closed, oldest
+// first. OnConnect may not have run yet for some of them.
 func (w *World) Conns() []*Conn {
 	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool { return !c.joined.Load() || c.closing.Load() })
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
 }
 
-// Close closes all connections with code and reason, and returns when their carriers have ended. Like [Conn.Close], it delivers what was sent
-// reliably. Use HostClosedConnection for an orderly shutdown. From the call on the world accepts no connection and no post, and Run returns
-// ErrClosed. OnDisconnect runs in the next Dispatch.
+// Close closes all connections with code and reason, and returns when their carriers have
+// ended. Like [Conn.Close], it delivers what was sent reliably. Use HostClosedConnection
+// for an orderly shutdown. From the call on the world accepts no connection and no post,
+// and Run returns ErrClosed. OnDisconnect runs in the next Dispatch.
 //
-// If ctx ends first, Close returns an error, and the connections continue to close in the background; wait for them with another Close, or with
-// [Conn.Wait]. Close does not close listeners. Call [Listener.Close] after it, which waits for clients to which the close must be repeated. Close
-// also ends the trace of [Config].Trace, and returns an error of its writer.
+// If ctx ends first, Close returns an error, and the connections continue to close in the
+// background; wait for them with another Close, or with [Conn.Wait]. Close does not close
+// listeners. Call [Listener.Close] after it, which waits for clients to which the close must be
+// repeated. Close also ends the trace of [Config].Trace, and returns an error of its writer.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
@@ -239,14 +254,16 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	return err
 }
 
-// WaitHandlers waits until no function of [Request.Go] runs and all their answers have been sent, or until ctx ends, and returns the cause of ctx
-// then. The world must be driven meanwhile.
+// WaitHandlers waits until no function of [Request.Go] runs and all their answers have been sent,
+// or until ctx ends, and returns the cause of ctx then. The world must be driven meanwhile.
 //
-// To shut down, a server makes its handlers refuse new requests, calls WaitHandlers for those that run, and closes the world. Call WaitHandlers
-// again after Close to wait for functions whose askers are gone; their ctx has ended.
+// To shut down, a server makes its handlers refuse new requests, calls
+// WaitHandlers for those that run, and closes the world. Call WaitHandlers again
+// after Close to wait for functions whose askers are gone; their ctx has ended.
 func (w *World) WaitHandlers(ctx context.Context) error { return w.background.wait(ctx) }
 
-// catch must be deferred around functions of the game that run on other goroutines, as [tasks.Runner.Catch] is on the world's. It passes a panic to
+// catch must be deferred around functions of the game that run on other
+// goroutines, as [tasks.Runner.Catch] is on the world's. It passes a panic to
 // Config.OnPanic. Without OnPanic it does not recover.
 func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	if w.config.OnPanic == nil {
@@ -257,7 +274,8 @@ func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	}
 }
 
-// waitClosed waits until the carriers of all connections have ended. It returns an error if ctx ends first.
+// waitClosed waits until the carriers of all connections have ended. It returns
+// an error if ctx ends first.
 func (w *World) waitClosed(ctx context.Context) error {
 	attached := make(chan struct{})
 	go func() {
@@ -291,8 +309,8 @@ func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor
 	return w.spawn(class, owner, options, nil)
 }
 
-// spawn implements both Spawns. If set is not nil, spawn calls it with the object that the constructor returned, before the actor opens for any
-// connection.
+// spawn implements both Spawns. If set is not nil, spawn calls it with the object
+// that the constructor returned, before the actor opens for any connection.
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
 	w.mustBeInside("Spawn", nil)
 	owner, conn := chainEndsOf(to)
@@ -341,7 +359,8 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	return a, nil
 }
 
-// construct makes the objects of an actor that was spawned here. It returns an error if a state of them cannot be encoded. If a constructor panics,
+// construct makes the objects of an actor that was spawned here. It returns an
+// error if a state of them cannot be encoded. If a constructor panics,
 // construct destroys the actor, because Spawn does not return it.
 func (w *World) construct(a *Actor, set func(object any)) error {
 	constructed := false
@@ -379,8 +398,8 @@ func (w *World) tellAcked() {
 	w.game.RunTasks()
 }
 
-// mustBeInside panics if Config.CheckGoroutine is set and the caller is not on the world's goroutine. what names the method for the message, and
-// of, which may be nil, what it is called on.
+// mustBeInside panics if Config.CheckGoroutine is set and the caller is not on the world's
+// goroutine. what names the method for the message, and of, which may be nil, what it is called on.
 func (w *World) mustBeInside(what string, of fmt.Stringer) {
 	if w.config.CheckGoroutine {
 		w.checkGoroutine(tasks.Doing{What: what, Of: of})
@@ -403,8 +422,9 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// Destroy ends an actor, and its copies at all clients. From now on calls on it return ErrClosed; calls that were sent before are still delivered.
-// A client can destroy only copies that are torn off, and placed ones without a channel.
+// Destroy ends an actor, and its copies at all clients. From now on calls on it
+// return ErrClosed; calls that were sent before are still delivered. A client
+// can destroy only copies that are torn off, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
@@ -444,9 +464,11 @@ func (w *World) Destroy(a *Actor) error {
 	return nil
 }
 
-// Actors yields the game's actors that are alive here, in the order of their [Ref]: on a server those that it spawned, on a client its copies. It
-// leaves out the actors of package stream. Actors may be added and may end during the iteration: those that were added after it began, and those
-// that have ended, are not yielded. Actors must be called on the world's goroutine. UE: TActorIterator.
+// Actors yields the game's actors that are alive here, in the order of their
+// [Ref]: on a server those that it spawned, on a client its copies. It leaves out
+// the actors of package stream. Actors may be added and may end during the
+// iteration: those that were added after it began, and those that have ended, are
+// not yielded. Actors must be called on the world's goroutine. UE: TActorIterator.
 func (w *World) Actors() iter.Seq[*Actor] {
 	inOrder := w.actors.all.all // on a server: numbers are given in the order of Spawn
 	if !w.IsServer() {

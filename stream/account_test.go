@@ -20,12 +20,14 @@ func TestHeldBytes(t *testing.T) {
 	}
 }
 
-// newRoom returns an account that may hold so many bytes, without credit, and receivers' own records.
+// newRoom returns an account that may hold so many bytes, without credit, and
+// receivers' own records.
 func newRoom(bytes int64) *budget.Account {
 	return budget.NewAccount(budget.NewPool(1<<40), budget.Terms{Floor: 1 << 40, Early: bytes, GoOn: goOnBytes})
 }
 
-// fullWorld returns an account in a world with no memory left except what that account was promised.
+// fullWorld returns an account in a world with no memory left except what that
+// account was promised.
 func fullWorld(t *testing.T) (*budget.Pool, *budget.Account) {
 	var config Config
 	world := budget.NewPool(config.maxMemory())
@@ -42,8 +44,9 @@ func charge(a *budget.Account) int64 {
 	return charged
 }
 
-// TestAwaitedChunkComesInThoughMemoryIsFull: the budget has nothing left, and content that arrived before its answer uses what the peer
-// was promised. Chunks are accepted one at a time, in order, whatever arrives first.
+// TestAwaitedChunkComesInThoughMemoryIsFull: the budget has nothing left, and
+// content that arrived before its answer uses what the peer was promised.
+// Chunks are accepted one at a time, in order, whatever arrives first.
 func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 	const parts = 20
 	world, a := fullWorld(t)
@@ -84,8 +87,9 @@ func TestAwaitedChunkComesInThoughMemoryIsFull(t *testing.T) {
 	require.Equal(t, charged, world.Free())
 }
 
-// TestWhatWasPromisedComesInWhileTheRoomIsInUse: promised bytes are already charged, and take nothing more of the budget, which has
-// nothing left to refill the room that a machine's records use.
+// TestWhatWasPromisedComesInWhileTheRoomIsInUse: promised bytes are already
+// charged, and take nothing more of the budget, which has nothing left to
+// refill the room that a machine's records use.
 func TestWhatWasPromisedComesInWhileTheRoomIsInUse(t *testing.T) {
 	_, a := fullWorld(t)
 	require.True(t, a.Borrow(slices.ReceiverBytes, true))
@@ -95,7 +99,8 @@ func TestWhatWasPromisedComesInWhileTheRoomIsInUse(t *testing.T) {
 	require.Equal(t, charged, charge(a))
 }
 
-// TestAwaitedChunkIsRefusedWithoutRoom: a connection that was promised nothing has no room to go on.
+// TestAwaitedChunkIsRefusedWithoutRoom: a connection that was promised nothing
+// has no room to go on.
 func TestAwaitedChunkIsRefusedWithoutRoom(t *testing.T) {
 	var config Config
 	a := budget.NewAccount(budget.NewPool(goOnBytes), config.terms(config.early()))

@@ -7,8 +7,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An answer sends the control messages of an incoming transfer to its sender: the offset to continue from, the credit, and the end.
-// The writer gets the offset from the store; the world's goroutine sends the messages.
+// An answer sends the control messages of an incoming transfer to its sender:
+// the offset to continue from, the credit, and the end. The writer gets the
+// offset from the store; the world's goroutine sends the messages.
 type answer struct {
 	in *incoming
 
@@ -24,8 +25,8 @@ type answer struct {
 	promised int64 // memory in bytes that the account keeps for the credit
 }
 
-// resume lets the sender continue at offset, where the element with that index begins in an array. have means that the store has
-// everything. The writer calls resume once.
+// resume lets the sender continue at offset, where the element with that index begins
+// in an array. have means that the store has everything. The writer calls resume once.
 func (a *answer) resume(offset, index int64, have bool) {
 	in := a.in
 	in.mu.Lock()
@@ -42,7 +43,8 @@ func (a *answer) resume(offset, index int64, have bool) {
 	in.peer.wake()
 }
 
-// send sends the message that is due, if there is one. over is true if it was the last message about the transfer.
+// send sends the message that is due, if there is one. over is true if it was
+// the last message about the transfer.
 func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	in := a.in
 	if !in.known {
@@ -94,8 +96,9 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.units})
 }
 
-// cover makes the account promise the memory for ahead bytes of credit, as far as it is not promised yet or takeBack has returned
-// it. It reports whether all of it is promised. It is called on the world's goroutine only, with or without mu.
+// cover makes the account promise the memory for ahead bytes of credit, as far as
+// it is not promised yet or takeBack has returned it. It reports whether all of
+// it is promised. It is called on the world's goroutine only, with or without mu.
 func (a *answer) cover(ahead int64) bool {
 	lacks := heldBytes(ahead) - a.promised
 	if lacks <= 0 {
@@ -108,8 +111,8 @@ func (a *answer) cover(ahead int64) bool {
 	return true
 }
 
-// consumed is called when the application has consumed something. It wakes the world if a grant is due, and otherwise later, to
-// report progress. The caller holds mu.
+// consumed is called when the application has consumed something. It wakes the world
+// if a grant is due, and otherwise later, to report progress. The caller holds mu.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
@@ -117,6 +120,6 @@ func (a *answer) consumed() {
 	a.remind.set(a.in.peer, progressInterval)
 }
 
-// passed returns the offset below which content needs no credit: the application has consumed it, perhaps before the header was
-// answered, or the store had it. The caller holds mu.
+// passed returns the offset below which content needs no credit: the application has consumed
+// it, perhaps before the header was answered, or the store had it. The caller holds mu.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

@@ -15,7 +15,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An Array is a topic whose transfers are arrays of T. Declare it once, in a package that both ends share.
+// An Array is a topic whose transfers are arrays of T. Declare it once, in a
+// package that both ends share.
 type Array[T any] struct {
 	name    string
 	codec   *codec.Codec // of T
@@ -30,31 +31,38 @@ type ArrayOption func(*arrayOptions)
 // arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC; 0 = not given.
 type arrayOptions struct{ element, part int }
 
-// MaxElementBytes bounds the encoded size of an element, in place of the bound that follows from its type. A transfer with a larger
-// element fails.
+// MaxElementBytes bounds the encoded size of an element, in place of the bound
+// that follows from its type. A transfer with a larger element fails.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// MaxBytesPerRPC sets how many bytes of elements one RPC carries, from 1 to 65,472: as many whole elements as fit, but at least
-// one. The default is 32 KiB less headers, or 28 KiB with [Slices]. The article computes it in its loop. Small RPCs let play in
-// between them and suit a small reliable buffer; large ones cost less CPU. An RPC must fit into the part of the reliable buffer
-// that the Window's Share leaves free, by default half of it; a transfer whose RPCs might not fails before it sends any.
+// MaxBytesPerRPC sets how many bytes of elements one RPC carries, from 1 to 65,472: as
+// many whole elements as fit, but at least one. The default is 32 KiB less headers, or
+// 28 KiB with [Slices]. The article computes it in its loop. Small RPCs let play in
+// between them and suit a small reliable buffer; large ones cost less CPU. An RPC must
+// fit into the part of the reliable buffer that the Window's Share leaves free, by
+// default half of it; a transfer whose RPCs might not fails before it sends any.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
-// NewArray declares an array. The name has 1 to 64 bytes. T may be any type that an argument of package rpc may have, so
-// NewArray[Item] and not NewArray[*Item]. The largest encoding of an element follows from its type, in which strings, slices and
-// maps need a bound. NewArray panics if one has none, or if an element may not fit into the largest bunch.
+// NewArray declares an array. The name has 1 to 64 bytes. T may be any type that an argument
+// of package rpc may have, so NewArray[Item] and not NewArray[*Item]. The largest encoding
+// of an element follows from its type, in which strings, slices and maps need a bound.
+// NewArray panics if one has none, or if an element may not fit into the largest bunch.
 //
-// An element is encoded like an argument of package rpc. An integer takes 1 byte up to 127, 2 up to 255, 3 up to 65,535, 5 up to 32 bits and 9
-// beyond that. A float takes 5 or 9 bytes, and a struct of up to 15 fields takes 1 byte more than its fields. So a value of a []uint16 takes 3
-// bytes if it is above 255, and packet headers add 8 %. Many numbers take fewer bytes in an element that encodes itself: a type page
-// [256]uint16 with AppendBinary and UnmarshalBinary takes 514 bytes, or 2.01 a value. Such an element is bounded by its MaxEncodedSize, which
+// An element is encoded like an argument of package rpc. An integer takes 1 byte up to 127, 2
+// up to 255, 3 up to 65,535, 5 up to 32 bits and 9 beyond that. A float takes 5 or 9 bytes, and
+// a struct of up to 15 fields takes 1 byte more than its fields. So a value of a []uint16 takes
+// 3 bytes if it is above 255, and packet headers add 8 %. Many numbers take fewer bytes in an
+// element that encodes itself: a type page [256]uint16 with AppendBinary and UnmarshalBinary
+// takes 514 bytes, or 2.01 a value. Such an element is bounded by its MaxEncodedSize, which
 // does not include its length of 1 to 4 bytes, or by [MaxElementBytes], which does.
 //
-// If T has a method Validate() error, a goroutine of the transfer calls it before an element is sent and after it has been
-// received. If Validate returns an error, the transfer ends with ErrCanceled at both ends.
+// If T has a method Validate() error, a goroutine of the transfer calls it
+// before an element is sent and after it has been received. If Validate returns
+// an error, the transfer ends with ErrCanceled at both ends.
 //
-// Unlike classes, topics are not compared when two ends connect. If the elements have different fields at the receiver, or if it has no
-// handler for the topic, the transfer fails with ErrRejected, and the sender is told why.
+// Unlike classes, topics are not compared when two ends connect. If the
+// elements have different fields at the receiver, or if it has no handler for
+// the topic, the transfer fails with ErrRejected, and the sender is told why.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -92,8 +100,8 @@ func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 	return err
 }
 
-// Start sends items to peer. It returns at once; items must not change until [Transfer.Done] is closed. Any number of
-// transfers may share them.
+// Start sends items to peer. It returns at once; items must not change until
+// [Transfer.Done] is closed. Any number of transfers may share them.
 func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, error) {
 	h := header{kind: kindArray, topic: a.name, size: -1, count: int64(len(items)), shape: a.shape}
 	return peer.start(h, &arraySource[T]{array: a, items: items}, append(slices.Clip(opts), func(o *options) { o.part = a.part }))
@@ -130,7 +138,8 @@ func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	return nil
 }
 
-// encode appends the next item to b. An item that is larger than an empty block makes the block grow, and is the only one in it.
+// encode appends the next item to b. An item that is larger than an empty block
+// makes the block grow, and is the only one in it.
 func (s *arraySource[T]) encode(b *block) error {
 	grown, err := s.array.append(b.buf, &s.items[s.next])
 	if err != nil {
@@ -162,8 +171,9 @@ func (a *Array[T]) validate(item *T) error {
 	return nil
 }
 
-// check returns an error if an encoding of size bytes exceeds the array's bound. That happens only with MaxElementBytes: any other
-// bound is the sum of the bounds of the element's fields, which the codec has checked.
+// check returns an error if an encoding of size bytes exceeds the array's
+// bound. That happens only with MaxElementBytes: any other bound is the sum of
+// the bounds of the element's fields, which the codec has checked.
 func (a *Array[T]) check(size int) error {
 	if size <= a.element {
 		return nil
@@ -179,8 +189,8 @@ func tooLong(err error) error {
 	return err
 }
 
-// Handle makes fn the handler for incoming transfers of the array. It is called on the world's goroutine. Handle panics if fn is nil, or if
-// the array has a handler already.
+// Handle makes fn the handler for incoming transfers of the array. It is called on the
+// world's goroutine. Handle panics if fn is nil, or if the array has a handler already.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, fields: a.fields, open: func(in *incoming) {
 		in.decode = a.decode
@@ -193,8 +203,8 @@ func (a *Array[T]) fields() string {
 	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }
 
-// decode is a decodeFunc: it decodes at most count elements of b, or any number if count is negative. It stops once the batch takes batchBytes of
-// memory.
+// decode is a decodeFunc: it decodes at most count elements of b, or any number
+// if count is negative. It stops once the batch takes batchBytes of memory.
 func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	batch, rest := make([]T, 0, batchCap[T](len(b), count)), b
 	size := int64(reflect.TypeFor[T]().Size())
@@ -215,7 +225,8 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	return p, err
 }
 
-// next decodes and validates one element, and returns the memory that it takes besides item itself. After an error, rest is b.
+// next decodes and validates one element, and returns the memory that it takes
+// besides item itself. After an error, rest is b.
 func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) {
 	rest, memory, err = a.codec.Next(b, item)
 	if err == nil {
@@ -230,8 +241,9 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 	return rest, memory, nil
 }
 
-// batchCap returns the capacity for a batch of count elements, or of an unknown number if count is negative. The sender chooses count, so
-// the memory is limited to four times the bytes received, and to batchBytes.
+// batchCap returns the capacity for a batch of count elements, or of an unknown
+// number if count is negative. The sender chooses count, so the memory is
+// limited to four times the bytes received, and to batchBytes.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
 	most := min(1+4*bytes/size, 1+batchBytes/size)
@@ -241,17 +253,18 @@ func batchCap[T any](bytes, count int) int {
 	return min(count, most)
 }
 
-// An IncomingArray is the receiving end of an array's transfer. Its elements are either pushed, by OnBatch, or pulled, by Batches or
-// Collect. If they are not consumed, the sender has to wait.
+// An IncomingArray is the receiving end of an array's transfer. Its elements are either pushed,
+// by OnBatch, or pulled, by Batches or Collect. If they are not consumed, the sender has to wait.
 type IncomingArray[T any] struct {
 	Incoming
 	claimed bool // set by OnBatch, Batches or Collect
 }
 
-// OnBatch makes the world's goroutine call fn with the elements, batch by batch and in order. It calls fn at least once in each tick in
-// which elements wait, and again until the tick has spent the time that it has for bulk: an eighth of the time between two ticks.
-// OnBatch must be called by the handler to which the transfer was given. It panics if fn is nil, or if OnBatch, Batches or Collect was
-// called before.
+// OnBatch makes the world's goroutine call fn with the elements, batch by batch and
+// in order. It calls fn at least once in each tick in which elements wait, and again
+// until the tick has spent the time that it has for bulk: an eighth of the time
+// between two ticks. OnBatch must be called by the handler to which the transfer was
+// given. It panics if fn is nil, or if OnBatch, Batches or Collect was called before.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	if fn == nil {
 		panic(fmt.Sprintf("stream: OnBatch of %v: no function", &a.in.header))
@@ -265,8 +278,9 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 
 var errLoopLeft = errors.New("the loop over Batches was left")
 
-// Batches yields the elements, batch by batch and in order. If the transfer fails, the last pair has the error. Leaving the loop early
-// cancels the transfer. Only one goroutine may use it, and not the world's, because it blocks.
+// Batches yields the elements, batch by batch and in order. If the transfer fails,
+// the last pair has the error. Leaving the loop early cancels the transfer. Only
+// one goroutine may use it, and not the world's, because it blocks.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
@@ -289,9 +303,10 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	}
 }
 
-// Collect returns all elements. If ctx is done before the transfer is complete, Collect cancels the transfer. Config.MaxBytes bounds only the
-// encoded size: in memory, structs of zeros take about twenty times as much, and maps up to a hundred times. For a peer that is not
-// trusted, use Batches and count.
+// Collect returns all elements. If ctx is done before the transfer is complete,
+// Collect cancels the transfer. Config.MaxBytes bounds only the encoded size:
+// in memory, structs of zeros take about twenty times as much, and maps up to a
+// hundred times. For a peer that is not trusted, use Batches and count.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	var all []T
 	for batch, err := range a.Batches(ctx) {

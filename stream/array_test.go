@@ -69,7 +69,8 @@ type shelf struct {
 	Names []string            `quiver:"max=100"`
 }
 
-// What waits for the application is charged by what it takes, and no batch takes much more than batchBytes.
+// What waits for the application is charged by what it takes, and no batch
+// takes much more than batchBytes.
 func TestDecodedElementsAreChargedByTheirMemory(t *testing.T) {
 	shelves := NewArray[shelf]("shelves", MaxElementBytes(200))
 	own, text := int(reflect.TypeFor[shelf]().Size()), int(reflect.TypeFor[string]().Size())

@@ -6,18 +6,23 @@ import (
 	"time"
 )
 
-// An arrival holds the parts of an incoming transfer that the writer has not taken, and the sender's end message. The world's
-// goroutine adds to it, and the writer takes from it. incoming.mu guards its fields, except early.
+// An arrival holds the parts of an incoming transfer that the writer has not
+// taken, and the sender's end message. The world's goroutine adds to it, and
+// the writer takes from it. incoming.mu guards its fields, except early.
 type arrival struct {
 	in *incoming
 
-	changed sync.Cond // wakes the writer when a part or the end message has arrived, the delivery has room, or the transfer has ended
+	// Wakes the writer when a part or the end message has arrived, the delivery
+	// has room, or the transfer has ended.
+	changed sync.Cond
 	parts   assembly
 	tail    *end  // the end message; nil until it arrives
 	taken   int64 // memory in bytes of blocks that the writer has taken and that are not consumed yet
 	usage   usage // of the credit
 
-	early int64 // bytes that arrived before this end sent its answer; included in receiver.early; used by the world's goroutine only
+	// Bytes that arrived before this end sent its answer; included in
+	// receiver.early; used by the world's goroutine only.
+	early int64
 }
 
 // add adds a part, on the world's goroutine. An error means that the sender broke the protocol.
@@ -44,8 +49,9 @@ func (a *arrival) add(p part) error {
 	return a.checkEnd()
 }
 
-// countEarly counts n bytes of a part that arrived before this end has answered the header. All transfers of the peer share the
-// limit, which was in this end's limits message. An error means that the sender broke the protocol.
+// countEarly counts n bytes of a part that arrived before this end has answered
+// the header. All transfers of the peer share the limit, which was in this
+// end's limits message. An error means that the sender broke the protocol.
 func (a *arrival) countEarly(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
@@ -59,13 +65,15 @@ func (a *arrival) countEarly(n int) error {
 	return nil
 }
 
-// uncountEarly stops counting the bytes that arrived before the answer, once that was sent or the transfer has ended.
+// uncountEarly stops counting the bytes that arrived before the answer, once
+// that was sent or the transfer has ended.
 func (a *arrival) uncountEarly() {
 	a.in.peer.receiver.early -= a.early
 	a.early = 0
 }
 
-// charge adds a part and charges its memory. If the budget has no room for it, the transfer is refused. The caller holds mu.
+// charge adds a part and charges its memory. If the budget has no room for it,
+// the transfer is refused. The caller holds mu.
 func (a *arrival) charge(p part) error {
 	peer := a.in.peer
 	before, next := a.parts.held, a.parts.next
@@ -94,7 +102,8 @@ func (a *arrival) resume(offset int64) {
 	a.in.peer.account.MustHold(a.parts.held - before)
 }
 
-// onEnd handles the end message, on the world's goroutine. An error means that the sender broke the protocol.
+// onEnd handles the end message, on the world's goroutine. An error means that
+// the sender broke the protocol.
 func (a *arrival) onEnd(m end) error {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -114,8 +123,8 @@ func (a *arrival) onEnd(m end) error {
 	return a.checkEnd()
 }
 
-// checkEnd returns an error if a part ends beyond the size that the sender gave. If stored content does, checkEnd ends the
-// transfer: see checkStored. The caller holds mu.
+// checkEnd returns an error if a part ends beyond the size that the sender gave. If
+// stored content does, checkEnd ends the transfer: see checkStored. The caller holds mu.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)
 	size := a.size()
@@ -125,8 +134,9 @@ func (a *arrival) checkEnd() error {
 	return nil
 }
 
-// checkStored ends the transfer if more bytes or elements are stored under its key than it has. The stored ones are other content,
-// which the writer deletes. The sender has not broken the protocol, because it does not know what is stored. The caller holds mu.
+// checkStored ends the transfer if more bytes or elements are stored under its key than
+// it has. The stored ones are other content, which the writer deletes. The sender has
+// not broken the protocol, because it does not know what is stored. The caller holds mu.
 func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
 	switch size := a.size(); {
@@ -137,8 +147,8 @@ func (a *arrival) checkStored(elements int64) {
 	}
 }
 
-// size returns the size of the content in bytes, or -1 while it is unknown: before the header and, for an array, before the end
-// message. The caller holds mu.
+// size returns the size of the content in bytes, or -1 while it is unknown: before
+// the header and, for an array, before the end message. The caller holds mu.
 func (a *arrival) size() int64 {
 	if a.tail != nil {
 		return a.tail.size
@@ -146,7 +156,8 @@ func (a *arrival) size() int64 {
 	return a.in.header.size
 }
 
-// next waits, on the writer's goroutine, for the next block in order, which the caller then owns. It returns nil after the last one.
+// next waits, on the writer's goroutine, for the next block in order, which the
+// caller then owns. It returns nil after the last one.
 func (a *arrival) next() (*block, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// maxParked limits the parts that wait for an earlier one: 32 lanes of 255 entries, with a part in each.
+// maxParked limits the parts that wait for an earlier one: 32 lanes of 255
+// entries, with a part in each.
 const maxParked = maxLanes * 255
 
 // Errors of a sender that broke the protocol.
@@ -17,8 +18,8 @@ var (
 	errParked   = errors.New("stream: too many parts out of order")
 )
 
-// An assembly puts the parts of one transfer, which arrive in any order, into the order of their offsets. It copies each part once,
-// and holds nothing at or above limit.
+// An assembly puts the parts of one transfer, which arrive in any order, into the order
+// of their offsets. It copies each part once, and holds nothing at or above limit.
 type assembly struct {
 	base  int64 // content below it is stored since an earlier connection; add drops it
 	next  int64 // offset of the first missing byte
@@ -65,8 +66,8 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue makes a part ready. It joins small parts in one block, up to the size of a full part, so that those which wait for a slow
-// consumer do not take a block each.
+// queue makes a part ready. It joins small parts in one block, up to the size of a
+// full part, so that those which wait for a slow consumer do not take a block each.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {

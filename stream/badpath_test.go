@@ -12,10 +12,11 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in order, at 20 Mbit/s, are 1.8 s. Of 960 the median takes
-// 3.3 s, one in twenty more than 4.3, and two 11 and 29, by taking random loss for congestion. While three lost packets of play could end a start,
-// one in a hundred and twenty took 10 to 42. While a train that jitter had drawn apart counted as a rate one in twenty took more than 10 s, and one
-// in two hundred more than a minute.
+// TestSealedOnABadPath: 4 MiB over UE's profile Bad, 5 % lost and 100 to 200 ms each way in
+// order, at 20 Mbit/s, are 1.8 s. Of 960 the median takes 3.3 s, one in twenty more than 4.3, and
+// two 11 and 29, by taking random loss for congestion. While three lost packets of play could end
+// a start, one in a hundred and twenty took 10 to 42. While a train that jitter had drawn apart
+// counted as a rate one in twenty took more than 10 s, and one in two hundred more than a minute.
 func TestSealedOnABadPath(t *testing.T) {
 	seed := testkit.Seed(t)
 	var times []time.Duration
@@ -31,8 +32,9 @@ func TestSealedOnABadPath(t *testing.T) {
 	}
 }
 
-// TestPathShorterForAMoment: a round trip of 150 ms that is 15 ms for 600 ms, and 150 again. The least delay is remembered for 10 s, and the rest
-// was taken for a competitor's queue: 7.5 MiB at 20 Mbit/s, 3.1 s, took 11.
+// TestPathShorterForAMoment: a round trip of 150 ms that is 15 ms for 600 ms,
+// and 150 again. The least delay is remembered for 10 s, and the rest was taken
+// for a competitor's queue: 7.5 MiB at 20 Mbit/s, 3.1 s, took 11.
 func TestPathShorterForAMoment(t *testing.T) {
 	seed := testkit.Seed(t)
 	for i, via := range []Backend{Window{}, Slices{}} {
@@ -74,9 +76,10 @@ func badPath(t *testing.T, path netsim.Config, size int, via Backend, meanwhile 
 	return took
 }
 
-// TestSlicesKnowThePath: slices over QUIC begin with the round trips that the connection has seen. Their gate had none of its own when the
-// first transfer began: it took jitter for a queue and closed further with each round, and took the first flight over a long path for lost
-// and ended its start. They took three to six times as long as a window.
+// TestSlicesKnowThePath: slices over QUIC begin with the round trips that the connection
+// has seen. Their gate had none of its own when the first transfer began: it took jitter
+// for a queue and closed further with each round, and took the first flight over a long
+// path for lost and ended its start. They took three to six times as long as a window.
 func TestSlicesKnowThePath(t *testing.T) {
 	seeds := testkit.Rand(t)
 	for _, row := range []struct {
@@ -100,8 +103,9 @@ func TestSlicesKnowThePath(t *testing.T) {
 	}
 }
 
-// TestPlayOutlivesTheLate: every other packet is late by three round trips, and none is lost. More gaps lay above late calls than an ack
-// has room for, so nobody acked them though they had arrived, and in one of three runs the connection ended with ReliableBufferOverflow.
+// TestPlayOutlivesTheLate: every other packet is late by three round trips, and none is lost.
+// More gaps lay above late calls than an ack has room for, so nobody acked them though they
+// had arrived, and in one of three runs the connection ended with ReliableBufferOverflow.
 func TestPlayOutlivesTheLate(t *testing.T) {
 	seeds := testkit.Rand(t)
 	for range testkit.Brief(1, 8) {

@@ -36,8 +36,8 @@ func BenchmarkHash(b *testing.B) {
 	}
 }
 
-// BenchmarkLoopback moves 64 MiB over QUIC on this machine, worlds under Run: as a blob, and for comparison as a quic-go
-// stream with and without SHA-256 at both ends.
+// BenchmarkLoopback moves 64 MiB over QUIC on this machine, worlds under Run: as a
+// blob, and for comparison as a quic-go stream with and without SHA-256 at both ends.
 func BenchmarkLoopback(b *testing.B) {
 	data := content(benchBytes)
 	for _, lanes := range []int{1, 4, 8, 16} {
@@ -153,7 +153,8 @@ func receiveQUIC(conn *quic.Conn, hashed bool) []byte {
 	return digest.Sum(nil)
 }
 
-// BenchmarkHeap moves 1 GiB from a generated reader and reports the most heap that both ends had in use.
+// BenchmarkHeap moves 1 GiB from a generated reader and reports the most heap
+// that both ends had in use.
 func BenchmarkHeap(b *testing.B) {
 	l := newLoopback(b, Config{MaxBytes: -1})
 	save.Handle(l.client, func(in *IncomingBlob) {

@@ -24,10 +24,12 @@ func mustTopic(name string) {
 	}
 }
 
-// Start sends size bytes of r to peer, or everything until io.EOF if size is negative. Bytes of r beyond size are not read; for a
-// file that may grow, pass -1. Start returns at once, and a goroutine of the transfer reads r from its current position. If the
-// transfer fails, a Read may still be in progress; what it returns is dropped. So a second try, even one that resumes with a [Key],
-// needs a reader of its own, at the beginning of the content: for a file, io.NewSectionReader(file, 0, size).
+// Start sends size bytes of r to peer, or everything until io.EOF if size is negative.
+// Bytes of r beyond size are not read; for a file that may grow, pass -1. Start
+// returns at once, and a goroutine of the transfer reads r from its current position.
+// If the transfer fails, a Read may still be in progress; what it returns is dropped.
+// So a second try, even one that resumes with a [Key], needs a reader of its own, at
+// the beginning of the content: for a file, io.NewSectionReader(file, 0, size).
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
@@ -44,10 +46,11 @@ func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, op
 	return send(ctx, peer, "Blob.Send", func() (*Transfer, error) { return b.Start(peer, r, size, opts...) })
 }
 
-// Create starts a blob whose content the caller writes. Each Write waits until the transfer has read its bytes, so collect
-// small ones in a bufio.Writer. Once the transfer has failed, Write returns its error. If the receiver turns out to have
-// all content, because of its [Key], Write discards the rest. Close marks the end of the content; Wait returns when the
-// receiver has consumed all of it.
+// Create starts a blob whose content the caller writes. Each Write waits until
+// the transfer has read its bytes, so collect small ones in a bufio.Writer. Once
+// the transfer has failed, Write returns its error. If the receiver turns out to
+// have all content, because of its [Key], Write discards the rest. Close marks
+// the end of the content; Wait returns when the receiver has consumed all of it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
 	t, err := b.Start(peer, r, -1, opts...)
@@ -61,18 +64,19 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	return &OutgoingBlob{Transfer: t, pipe: w}, nil
 }
 
-// Handle makes fn the handler for incoming transfers of the blob. It is called on the world's goroutine. Until a goroutine reads
-// the transfer, the sender sends no more than its first credit; if none does within Config.ReadTime, the transfer is rejected. If
-// the connection ends before a header has arrived, fn is not called: code that waits for a transfer must also watch
-// [rpc.Conn.Done]. Handle panics if fn is nil, or if the blob has a handler already.
+// Handle makes fn the handler for incoming transfers of the blob. It is called on the world's
+// goroutine. Until a goroutine reads the transfer, the sender sends no more than its first
+// credit; if none does within Config.ReadTime, the transfer is rejected. If the connection
+// ends before a header has arrived, fn is not called: code that waits for a transfer must also
+// watch [rpc.Conn.Done]. Handle panics if fn is nil, or if the blob has a handler already.
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
 	}}, fn == nil)
 }
 
-// An OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. Write and Close must not be called concurrently;
-// the methods of Transfer may be.
+// An OutgoingBlob is a blob whose content the caller writes: see [Blob.Create].
+// Write and Close must not be called concurrently; the methods of Transfer may be.
 type OutgoingBlob struct {
 	*Transfer
 	pipe   *io.PipeWriter
@@ -97,17 +101,18 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	return wrote, err
 }
 
-// Close marks the end of the content. It never waits and never fails: Wait returns whether the blob has arrived. To
-// abort the blob, use Cancel.
+// Close marks the end of the content. It never waits and never fails: Wait
+// returns whether the blob has arrived. To abort the blob, use Cancel.
 func (o *OutgoingBlob) Close() error {
 	o.closed = true
 	return o.pipe.Close()
 }
 
-// An IncomingBlob is a blob at its receiver. It is an io.Reader, which must not be used concurrently. Read waits for the sender,
-// and the sender waits if nobody reads. Read returns the last piece only after the digest was verified; then it returns io.EOF.
-// When the last piece has been read, the transfer is complete, and the sender is told so. If content counts only once it was
-// written elsewhere, use WriteTo, as io.Copy does: it counts a piece after writing it.
+// An IncomingBlob is a blob at its receiver. It is an io.Reader, which must not be used
+// concurrently. Read waits for the sender, and the sender waits if nobody reads. Read returns the
+// last piece only after the digest was verified; then it returns io.EOF. When the last piece has
+// been read, the transfer is complete, and the sender is told so. If content counts only once it
+// was written elsewhere, use WriteTo, as io.Copy does: it counts a piece after writing it.
 type IncomingBlob struct {
 	Incoming
 	held piece  // pulled from the delivery; released once rest is empty
@@ -186,9 +191,11 @@ type blobSource struct {
 
 // A throttle limits the rate at which a source is read. It is used by the reader's goroutine only.
 type throttle struct {
-	rate  int                     // bytes a second; 0 = no limit
-	skips func(offset int64) bool // reports whether the receiver has the content there; such content is only hashed, at full speed
-	due   time.Time               // when the next read may begin; zero before the first wait
+	rate int // bytes a second; 0 = no limit
+	// Reports whether the receiver has the content there; such content is only
+	// hashed, at full speed.
+	skips func(offset int64) bool
+	due   time.Time // when the next read may begin; zero before the first wait
 }
 
 // applies reports whether reading content at an offset is throttled.
@@ -196,15 +203,15 @@ func (t *throttle) applies(offset int64) bool {
 	return t.rate > 0 && !t.skips(offset)
 }
 
-// limit cuts room to what may be read at once: the bytes of a twentieth of a second, but at least one. So a stopped reader
-// does not sleep for long.
+// limit cuts room to what may be read at once: the bytes of a twentieth of a
+// second, but at least one. So a stopped reader does not sleep for long.
 func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
 
 // catchUp is how much time a source that was late may make up for by exceeding its rate.
 const catchUp = 250 * time.Millisecond
 
-// wait sleeps for the time that n bytes take at the rate, less the time by which the source is late. So slow reads, and sleeps that
-// end late on a busy machine, do not lower the rate.
+// wait sleeps for the time that n bytes take at the rate, less the time by which the source
+// is late. So slow reads, and sleeps that end late on a busy machine, do not lower the rate.
 func (t *throttle) wait(n int) {
 	now := time.Now()
 	if t.due.IsZero() {
@@ -216,7 +223,8 @@ func (t *throttle) wait(n int) {
 	time.Sleep(time.Until(t.due))
 }
 
-// maxEmptyReads is how many Reads in a row may return neither bytes nor an error, as in package bufio.
+// maxEmptyReads is how many Reads in a row may return neither bytes nor an
+// error, as in package bufio.
 const maxEmptyReads = 100
 
 func (s *blobSource) callee() string { return "Read of the source" }

@@ -8,7 +8,8 @@ import (
 	"io/fs"
 )
 
-// bodyError returns the error that ends a transfer after err of its body: the content was wrong, or the store failed.
+// bodyError returns the error that ends a transfer after err of its body: the
+// content was wrong, or the store failed.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
 		return err
@@ -16,13 +17,14 @@ func bodyError(err error) error {
 	return storeError(err)
 }
 
-// storeError wraps an error of the store. This end sees its text, but not the peer, because it may hold paths.
+// storeError wraps an error of the store. This end sees its text, but not the
+// peer, because it may hold paths.
 func storeError(err error) error {
 	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
-// closedWith returns the error of a transfer that failed with err and then closed or deleted its part or content: err, joined with
-// closing if that is not nil.
+// closedWith returns the error of a transfer that failed with err and then closed
+// or deleted its part or content: err, joined with closing if that is not nil.
 func closedWith(err, closing error) error {
 	if closing == nil {
 		return err
@@ -33,8 +35,10 @@ func closedWith(err, closing error) error {
 // A hasher computes the digest of content.
 type hasher struct {
 	*Hasher
-	name   Digest  // the digest in the content's key; zero = it has none
-	byName *Hasher // computes the digest to compare with name; nil if the Hasher's is of the same algorithm, or there is no name
+	name Digest // the digest in the content's key; zero = it has none
+	// Computes the digest to compare with name; nil if the Hasher's is of the
+	// same algorithm, or there is no name.
+	byName *Hasher
 }
 
 // newHasher returns a hasher of no bytes. It uses algorithm a, and also that of name.
@@ -54,8 +58,8 @@ func (h hasher) Write(p []byte) (int, error) {
 	return h.Hasher.Write(p)
 }
 
-// check returns an error unless what was written has the expected digest, and also the one in its key, if any. by is a clause for
-// the error's text that says who expects digest.
+// check returns an error unless what was written has the expected digest, and also the one
+// in its key, if any. by is a clause for the error's text that says who expects digest.
 func (h hasher) check(digest Digest, by string) error {
 	got := h.Digest()
 	if got != digest {
@@ -70,14 +74,15 @@ func (h hasher) check(digest Digest, by string) error {
 	return nil
 }
 
-// differs returns the error for content whose digest is got. by continues the sentence about the expected one.
+// differs returns the error for content whose digest is got. by continues the
+// sentence about the expected one.
 func differs(expected Digest, by string, got Digest) error {
 	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
 }
 
-// A body hashes content before the application gets it, and stores it if it has a key. An array resumes at a whole element. If
-// the stored bytes end within an element, the sender repeats that element from its beginning: Write compares the bytes that are
-// stored and stores the rest.
+// A body hashes content before the application gets it, and stores it if it has a key. An array
+// resumes at a whole element. If the stored bytes end within an element, the sender repeats that
+// element from its beginning: Write compares the bytes that are stored and stores the rest.
 type body struct {
 	hasher
 	part     Part   // nil = the content is not stored, or no longer because the store became full
@@ -85,7 +90,8 @@ type body struct {
 	unstored func() // counts the transfer, which continues without the store
 }
 
-// Write hashes and stores p. If the store is full, the part is deleted and the content is only hashed from then on.
+// Write hashes and stores p. If the store is full, the part is deleted and the
+// content is only hashed from then on.
 func (b *body) Write(p []byte) (int, error) {
 	b.hasher.Write(p)
 	if b.part == nil {
@@ -119,7 +125,8 @@ func (b *body) compare(p []byte) error {
 	return nil
 }
 
-// Commit completes the content if it has the given digest. Otherwise the error Is ErrDigest and nothing is completed.
+// Commit completes the content if it has the given digest. Otherwise the error
+// Is ErrDigest and nothing is completed.
 func (b *body) Commit(digest Digest) error {
 	if err := b.check(digest, "which its sender announced"); err != nil || b.part == nil {
 		return err
@@ -130,7 +137,8 @@ func (b *body) Commit(digest Digest) error {
 	return b.part.Commit(digest)
 }
 
-// Close keeps what was written, so that it can be resumed; after Commit it does nothing. Delete deletes it.
+// Close keeps what was written, so that it can be resumed; after Commit it does
+// nothing. Delete deletes it.
 func (b *body) Close() error  { return b.end(Part.Close) }
 func (b *body) Delete() error { return b.end(Part.Delete) }
 

@@ -14,15 +14,16 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A Caller is an RPC with an argument of type A: a *rpc.ServerRPC[A], a *rpc.ClientRPC[A] or what [Wrap] makes of one.
+// A Caller is an RPC with an argument of type A: a *rpc.ServerRPC[A], a
+// *rpc.ClientRPC[A] or what [Wrap] makes of one.
 type Caller[A any] interface {
 	Call(actor *rpc.Actor, arg A) error
 	Delivery() bunch.Delivery
 	String() string
 }
 
-// Wrap returns a Caller of []T for an RPC whose argument contains a []T among other things. Before the first RPC, [Calls] calls
-// wrap once without items, to learn how many bytes the rest takes.
+// Wrap returns a Caller of []T for an RPC whose argument contains a []T among other things. Before
+// the first RPC, [Calls] calls wrap once without items, to learn how many bytes the rest takes.
 func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
 	return wrapped[T, A]{call, wrap}
 }
@@ -54,12 +55,14 @@ func (w wrapped[T, A]) overhead() (int, error) {
 
 func (w wrapped[T, A]) multicast() bool { return isMulticast(w.call) }
 
-// CallsConfig adjusts one [Calls]. The zero value is the article's: RPCs of 32 KiB behind a gate at half of the reliable
-// buffer, and no closing RPC.
+// CallsConfig adjusts one [Calls]. The zero value is the article's: RPCs of 32
+// KiB behind a gate at half of the reliable buffer, and no closing RPC.
 type CallsConfig struct {
-	// End is the closing RPC. It is called after the last items and arrives after them; nil = there is none.
+	// End is the closing RPC. It is called after the last items and arrives
+	// after them; nil = there is none.
 	End Caller[rpc.None]
-	// Gate is tested before each RPC. Its QueueTime limits how long the actor's other RPCs wait for queued items.
+	// Gate is tested before each RPC. Its QueueTime limits how long the actor's
+	// other RPCs wait for queued items.
 	Gate Gate
 	// MaxBytesPerRPC limits the items of one RPC; default 32 KiB, at most 64 KiB minus headers.
 	MaxBytesPerRPC int
@@ -67,12 +70,14 @@ type CallsConfig struct {
 	MaxElementBytes int
 }
 
-// Calls sends items with the game's own reliable RPC, as many in each call as fit. The world's ticks make the calls while the gate
-// of the actor's channel is open. They are in order with the actor's other calls.
+// Calls sends items with the game's own reliable RPC, as many in each call as
+// fit. The world's ticks make the calls while the gate of the actor's channel
+// is open. They are in order with the actor's other calls.
 //
 //	stream.Calls(game.ReceiveData, controller, data, stream.CallsConfig{End: game.NotifyAllDataReceived})
 //
-// Like the RPC itself, Calls must be called on the world's goroutine. The items must not change until Done is closed.
+// Like the RPC itself, Calls must be called on the world's goroutine. The items
+// must not change until Done is closed.
 func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
 	if isMulticast(call) {
 		return nil, fmt.Errorf("stream: Calls of %v: a Multicast has a reliable buffer for each client; use a Client RPC", call)
@@ -116,8 +121,8 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	return c, nil
 }
 
-// itemCodec returns the codec of items in an argument's slice. Items that can only be encoded by themselves are allowed, too,
-// because a [Wrap] may write them into an rpc.Raw.
+// itemCodec returns the codec of items in an argument's slice. Items that can only be
+// encoded by themselves are allowed, too, because a [Wrap] may write them into an rpc.Raw.
 func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	c, err := codec.Inside(t)
 	if err == nil {
@@ -177,8 +182,9 @@ type Calling struct {
 	done     chan struct{}
 }
 
-// Done returns a channel that is closed when the closing RPC is in the reliable buffer, or when Err is set. The items may not have
-// arrived yet; only the peer can report that, with an RPC in the other direction.
+// Done returns a channel that is closed when the closing RPC is in the reliable
+// buffer, or when Err is set. The items may not have arrived yet; only the peer
+// can report that, with an RPC in the other direction.
 func (c *Calling) Done() <-chan struct{} { return c.done }
 
 // Err returns why not everything was sent. It returns nil before Done is closed.
@@ -195,8 +201,8 @@ func (c *Calling) Progress() Progress {
 	return Progress{Sent: int64(c.sent), Total: int64(c.items)}
 }
 
-// Cancel stops before the next RPC, at the world's next tick. The closing RPC is not sent, and Err will return an
-// ErrCanceled that wraps cause.
+// Cancel stops before the next RPC, at the world's next tick. The closing RPC
+// is not sent, and Err will return an ErrCanceled that wraps cause.
 func (c *Calling) Cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,8 +234,8 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	return nil
 }
 
-// ending returns a channel that is closed when ticks may no longer happen: with the connection or, for calls that run in
-// this world, with the world.
+// ending returns a channel that is closed when ticks may no longer happen: with
+// the connection or, for calls that run in this world, with the world.
 func (c *Calling) ending() <-chan struct{} {
 	if c.conn != nil {
 		return c.conn.Done()
@@ -259,8 +265,9 @@ func (c *Calling) connect() (Channel, error) {
 	return c.channel, nil
 }
 
-// counted makes one call, and counts it in the local channel if that is used. It returns an error for a call to a client that has
-// gone, which rpc only counts: otherwise Progress would include items that were never sent.
+// counted makes one call, and counts it in the local channel if that is used.
+// It returns an error for a call to a client that has gone, which rpc only
+// counts: otherwise Progress would include items that were never sent.
 func (c *Calling) counted(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
 		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
@@ -284,8 +291,8 @@ func (c *Calling) tick() {
 	c.note(min(c.pump.Sent()*c.per, c.items), done, err)
 }
 
-// step makes the calls that the gate allows. If an item's own encoding panics, the Calling ends, and the panic continues unless
-// rpc.Config.OnPanic is set.
+// step makes the calls that the gate allows. If an item's own encoding panics,
+// the Calling ends, and the panic continues unless rpc.Config.OnPanic is set.
 func (c *Calling) step() (done bool, err error) {
 	returned := false
 	defer func() {
@@ -322,7 +329,8 @@ func (c *Calling) isOver() bool {
 	return c.ended
 }
 
-// orphaned ends the Calling if no tick has done so after its connection or world ended. It runs on a goroutine of its own.
+// orphaned ends the Calling if no tick has done so after its connection or
+// world ended. It runs on a goroutine of its own.
 func (c *Calling) orphaned() {
 	cause := errors.New("their world was closed")
 	if c.conn != nil {
@@ -331,7 +339,8 @@ func (c *Calling) orphaned() {
 	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
-// usable returns an error if the Calling was canceled, or if its calls would no longer go where the first one went.
+// usable returns an error if the Calling was canceled, or if its calls would no
+// longer go where the first one went.
 func (c *Calling) usable() error {
 	c.mu.Lock()
 	canceled := c.canceled
@@ -351,7 +360,8 @@ func (c *Calling) usable() error {
 	return nil
 }
 
-// A localChannel paces calls that run in this world and use no reliable buffer. Each tick makes as many as half a buffer would hold.
+// A localChannel paces calls that run in this world and use no reliable buffer.
+// Each tick makes as many as half a buffer would hold.
 type localChannel struct{ out int }
 
 func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
@@ -359,7 +369,8 @@ func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 // localSlots is UE's RELIABLE_BUFFER, because there is no channel to ask.
 const localSlots = 256
 
-// checkElements returns an error if an element encodes to more than its bound. first is the index of part[0].
+// checkElements returns an error if an element encodes to more than its bound.
+// first is the index of part[0].
 func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
 	if bound.holds {
 		return nil
@@ -383,7 +394,8 @@ type callList struct {
 	active []*Calling
 }
 
-// callsOf returns the list of a world. The first Calls creates it, on the world's goroutine, so that Calls does not depend on Install.
+// callsOf returns the list of a world. The first Calls creates it, on the
+// world's goroutine, so that Calls does not depend on Install.
 func callsOf(w *rpc.World) *callList {
 	return extend.Keep(w, func() any {
 		list := &callList{}
@@ -392,8 +404,8 @@ func callsOf(w *rpc.World) *callList {
 	}).(*callList)
 }
 
-// add adds c to the next tick, and makes a world that waits for events have one, because the current tick may
-// already have run the list.
+// add adds c to the next tick, and makes a world that waits for events have
+// one, because the current tick may already have run the list.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
 	extend.Wake(c.actor.World())

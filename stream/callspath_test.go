@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestCallsTravelSealed: the article's protocol over a game's own RPC uses sealed packets, too, if they are open. It gets the rate of a
-// lossy path, and not what New Reno makes of it.
+// TestCallsTravelSealed: the article's protocol over a game's own RPC uses sealed packets,
+// too, if they are open. It gets the rate of a lossy path, and not what New Reno makes of it.
 func TestCallsTravelSealed(t *testing.T) {
 	var took []float64
 	for range testkit.Brief(1, 5) {
@@ -27,7 +27,8 @@ func TestCallsTravelSealed(t *testing.T) {
 	require.Less(t, took[2], 1.4)
 }
 
-// callsOver returns the time over the ideal one of 4 MiB by Calls, from the server over 10 Mbit/s, 50 ms and 1 %.
+// callsOver returns the time over the ideal one of 4 MiB by Calls, from the
+// server over 10 Mbit/s, 50 ms and 1 %.
 func callsOver(t *testing.T, sealed bool) (overIdeal float64) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6, Loss: 0.01, Seed: testkit.Seed(t)}
 	var done chan int // of the bubble

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCanceledTransfersHaveNothingLeft: what a transfer would have sent is expected no longer once it is canceled, so the end of another one
-// that is on its way gets its repair, though the receiver has yet to confirm the cancel.
+// TestCanceledTransfersHaveNothingLeft: what a transfer would have sent is
+// expected no longer once it is canceled, so the end of another one that is on
+// its way gets its repair, though the receiver has yet to confirm the cancel.
 func TestCanceledTransfersHaveNothingLeft(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via, delay: 200 * time.Millisecond, tick: 10 * time.Millisecond}, func(n *network) {
@@ -28,8 +29,9 @@ func TestCanceledTransfersHaveNothingLeft(t *testing.T) {
 	})
 }
 
-// TestCanceledTransfersLeaveTheirMemory: the receiver once kept the credit of a canceled transfer until it had confirmed the cancel. So
-// the transfer that replaced it, whose header arrives with the cancel, was rejected for want of memory.
+// TestCanceledTransfersLeaveTheirMemory: the receiver once kept the credit of a
+// canceled transfer until it had confirmed the cancel. So the transfer that replaced
+// it, whose header arrives with the cancel, was rejected for want of memory.
 func TestCanceledTransfersLeaveTheirMemory(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		memory := Config{MaxMemory: leastMemory + incomingBytes, MaxPending: minPending} // of one transfer, and the record of another
@@ -43,7 +45,8 @@ func TestCanceledTransfersLeaveTheirMemory(t *testing.T) {
 	})
 }
 
-// startStuck starts a transfer of 8 MiB whose source returns nothing until feed is closed, and waits until it is in progress.
+// startStuck starts a transfer of 8 MiB whose source returns nothing until feed
+// is closed, and waits until it is in progress.
 func (n *network) startStuck() (t *Transfer, feed io.Closer) {
 	source, feed := io.Pipe()
 	t, err := save.Start(n.server.peer, source, 8<<20)

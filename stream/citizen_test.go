@@ -116,8 +116,8 @@ func raceRaw(t *testing.T, path netsim.Config) (gap float64) {
 	return gap
 }
 
-// TestSealedLeavesRoomForQUIC: a quic-go stream beside a raw transfer keeps at least 30 % of the link, or 80 % of what it
-// reaches alone there, whichever is less.
+// TestSealedLeavesRoomForQUIC: a quic-go stream beside a raw transfer keeps at least
+// 30 % of the link, or 80 % of what it reaches alone there, whichever is less.
 func TestSealedLeavesRoomForQUIC(t *testing.T) {
 	seeds, size := testkit.Rand(t), testkit.Brief(512<<10, 4<<20)
 	for _, loss := range testkit.Brief([]float64{0.01}, []float64{0, 0.01}) {
@@ -138,7 +138,8 @@ func TestSealedLeavesRoomForQUIC(t *testing.T) {
 			if testing.Short() {
 				return // one seed shows little
 			}
-			// A stream beside one that yields to nobody gets a tenth; a few seeds scatter, -table 41 shows the median.
+			// A stream beside one that yields to nobody gets a tenth; a few
+			// seeds scatter, -table 41 shows the median.
 			require.Greater(t, mean(shares), min(0.3, 0.4*mean(alones)))
 		})
 	}
@@ -152,7 +153,8 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// besideRaw returns how long a quic-go stream takes beside a raw transfer that began before it and ends after it.
+// besideRaw returns how long a quic-go stream takes beside a raw transfer that
+// began before it and ends after it.
 func besideRaw(t *testing.T, path netsim.Config, size int) (took time.Duration) {
 	twoPairs(t, path, func(t *testing.T, near, far [2]*netsim.PacketConn) {
 		l, leave := sealedPair(t, near[0], far[0])

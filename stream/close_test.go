@@ -18,7 +18,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// crowd is a server and clients that all send to each other, until everything ends at a random moment.
+// crowd is a server and clients that all send to each other, until everything
+// ends at a random moment.
 type crowd struct {
 	*testing.T
 	random *rand.Rand
@@ -46,7 +47,8 @@ func (c *crowd) fork() *crowd {
 	return &crowd{T: c.T, ctx: c.ctx, waits: c.waits, random: rand.New(rand.NewPCG(c.random.Uint64(), 3))}
 }
 
-// TestEverythingEndsWithTheConnection closes worlds at random moments, some when nobody drives them any more.
+// TestEverythingEndsWithTheConnection closes worlds at random moments, some
+// when nobody drives them any more.
 func TestEverythingEndsWithTheConnection(t *testing.T) {
 	first := testkit.Seed(t)
 	for seed := range testkit.Brief[uint64](12, 60) {
@@ -123,7 +125,8 @@ func (c *crowd) world() (*rpc.World, *Streams) {
 func (c *crowd) join(server *rpc.World) {
 	near, far := linktest.Pipe()
 	delay := c.moment() / 8
-	// With 1 µs a tenth of a second is a hundred thousand round trips, which show no more than a thousand do.
+	// With 1 µs a tenth of a second is a hundred thousand round trips, which
+	// show no more than a thousand do.
 	near.SetDelay(max(delay, 100*time.Microsecond))
 	far.SetDelay(max(delay, 100*time.Microsecond))
 	w, s := c.world()
@@ -168,7 +171,8 @@ func (c *crowd) sendSome(p *Peer) {
 	}
 }
 
-// TestStartAfterTheEnd wants every call to fail at once, or soon, when the connection has ended and nobody has ticked.
+// TestStartAfterTheEnd wants every call to fail at once, or soon, when the
+// connection has ended and nobody has ticked.
 func TestStartAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serverWorld, server := newWorld(t, rpc.Config{}, Config{})
@@ -207,7 +211,8 @@ func TestStartAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestCallsEndWithTheConnection stops the world before the connection ends, so that no tick reports the end.
+// TestCallsEndWithTheConnection stops the world before the connection ends, so
+// that no tick reports the end.
 func TestCallsEndWithTheConnection(t *testing.T) {
 	inCalls(t, setup{}, func(c *callsTest) {
 		var calling *Calling

@@ -12,9 +12,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// What a store was asked for outlives its connection. A client that began transfers, left and reconnected once made this end ask
-// the store again each time. Now the work counts for the identity until the store answers, or for the address of a client without
-// one, and not for others.
+// What a store was asked for outlives its connection. A client that began transfers, left and
+// reconnected once made this end ask the store again each time. Now the work counts for the
+// identity until the store answers, or for the address of a client without one, and not for others.
 func TestComingAgainAsksNoStoreWithoutEnd(t *testing.T) {
 	t.Run("by identity", func(t *testing.T) {
 		who := "ann"

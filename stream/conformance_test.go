@@ -33,7 +33,8 @@ var carriages = []struct {
 // overCarriage runs fn over a path, with the sealed carrier open where that is to be so.
 func overCarriage(t *testing.T, path netsim.Config, sealed bool, fn func(ctx context.Context, l loopback, c *callers)) {
 	c := new(callers)
-	// At 20 % lost QUIC's own probes, whose pauses double, stay without an answer for 6 s in one of thirty runs, and for 30 s in one of a thousand.
+	// At 20 % lost QUIC's own probes, whose pauses double, stay without an
+	// answer for 6 s in one of thirty runs, and for 30 s in one of a thousand.
 	config := rpc.Config{Sealed: sealed, IdleTimeout: 10 * time.Minute, Classes: []*rpc.Class{playerClass}}
 	overQUICWith(t, path, config, c.bind, func(t *testing.T, l loopback) {
 		if sealed {
@@ -70,7 +71,8 @@ func (n *conformance) call(by *Peer, fn func(w *rpc.World) error) {
 	require.NoError(n, err)
 }
 
-// calls moves items by RPCs of the game's own, both ways at once, over an actor that is there for them.
+// calls moves items by RPCs of the game's own, both ways at once, over an actor
+// that is there for them.
 func (n *conformance) calls(count int) {
 	sent := testItems(count)
 	var a *rpc.Actor
@@ -95,8 +97,8 @@ func (n *conformance) calls(count int) {
 	n.call(n.toClient, func(w *rpc.World) error { return w.Destroy(a) })
 }
 
-// TestConformance runs one table over every backend and carrier, with the same seeds: both directions at once, sizes that
-// are known and not, arrays, and content that is there already.
+// TestConformance runs one table over every backend and carrier, with the same seeds: both
+// directions at once, sizes that are known and not, arrays, and content that is there already.
 func TestConformance(t *testing.T) {
 	seed := testkit.Seed(t)
 	losses := []float64{0, 0.01, 0.05, 0.2}
@@ -119,8 +121,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOfAChangingCarrier: with a sealed carrier that opens late, or that falls silent and comes back while content is in
-// flight, whichever carrier sends the parts.
+// TestConformanceOfAChangingCarrier: with a sealed carrier that opens late, or that falls
+// silent and comes back while content is in flight, whichever carrier sends the parts.
 func TestConformanceOfAChangingCarrier(t *testing.T) {
 	for name, change := range map[string]func(up, down *gate, over <-chan struct{}){
 		"opens late": func(up, down *gate, over <-chan struct{}) {
@@ -177,8 +179,8 @@ func TestConformanceOfAChangingCarrier(t *testing.T) {
 	}
 }
 
-// TestConformanceOnSockets: over sockets of the system, by GSO where that has it, and over a plain net.PacketConn, which has
-// neither that nor writes that do not block.
+// TestConformanceOnSockets: over sockets of the system, by GSO where that has it, and
+// over a plain net.PacketConn, which has neither that nor writes that do not block.
 func TestConformanceOnSockets(t *testing.T) {
 	type plain struct{ net.PacketConn }
 	for _, hide := range []bool{false, true} {
@@ -222,8 +224,8 @@ func wait(over <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// mayChange is the loss from which on it is unknown which carrier a transfer used last: five probes in a row are lost now and
-// then, and QUIC takes over.
+// mayChange is the loss from which on it is unknown which carrier a transfer
+// used last: five probes in a row are lost now and then, and QUIC takes over.
 const mayChange = 0.2
 
 type conformance struct {

@@ -9,8 +9,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The classes of the streamer's actors, and their messages. For each connection the server spawns one control pipe, and as many
-// lanes as transfers ask for. The connection owns these actors, and both directions use them.
+// The classes of the streamer's actors, and their messages. For each connection
+// the server spawns one control pipe, and as many lanes as transfers ask for.
+// The connection owns these actors, and both directions use them.
 var (
 	controlClass = declare("quiver.stream", bunch.Low)
 	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
@@ -24,8 +25,9 @@ var (
 	sendReject = pairOf[stop](controlClass, "Reject")
 	sendDone   = pairOf[done](controlClass, "Done")
 
-	sendPart  = pairOf[rpc.Raw](laneClass, "Part")
-	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable) // no argument; the client's last message on the lane
+	sendPart = pairOf[rpc.Raw](laneClass, "Part")
+	// No argument; the client's last message on the lane.
+	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable)
 )
 
 func init() {
@@ -65,8 +67,9 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	return p.up.Call(a, arg)
 }
 
-// control exchanges messages about transfers on the control pipe, whose priority is above bulk. It queues nothing: the state of the
-// transfers decides which message is due, so nothing accumulates for a slow peer. It is used on the world's goroutine only.
+// control exchanges messages about transfers on the control pipe, whose priority is
+// above bulk. It queues nothing: the state of the transfers decides which message is
+// due, so nothing accumulates for a slow peer. It is used on the world's goroutine only.
 type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil at a client until the server has opened it
@@ -88,9 +91,10 @@ func (c *control) send(now time.Time) error {
 	return nil
 }
 
-// takesMore reports whether the pipe takes another message, and keeps the negated result in full. If it takes none, takesMore asks
-// for a tick once it does. send calls it after each message and while the pipe is full: between messages the number of outstanding
-// entries only decreases, so an idle tick need not call it.
+// takesMore reports whether the pipe takes another message, and keeps the negated
+// result in full. If it takes none, takesMore asks for a tick once it does. send
+// calls it after each message and while the pipe is full: between messages the
+// number of outstanding entries only decreases, so an idle tick need not call it.
 func (c *control) takesMore() bool {
 	gate := Gate{QueueTime: time.Hour} // no limit, because the messages are small and do not wait for bulk
 	channel := c.pipe.Channel(c.peer.conn)
@@ -100,7 +104,8 @@ func (c *control) takesMore() bool {
 	return !c.full
 }
 
-// sendOne sends the first message that is due: our limits, then one of an incoming transfer, then one of an outgoing transfer.
+// sendOne sends the first message that is due: our limits, then one of an
+// incoming transfer, then one of an outgoing transfer.
 func (c *control) sendOne(now time.Time) (sent bool, err error) {
 	if !c.greeted {
 		return true, c.greet()

@@ -10,8 +10,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestControlKeepsToItsGate: messages about transfers fill at most half of their pipe's reliable buffer, and continue when acks have
-// made room, although a tick without messages does not look at the pipe.
+// TestControlKeepsToItsGate: messages about transfers fill at most half of
+// their pipe's reliable buffer, and continue when acks have made room, although
+// a tick without messages does not look at the pipe.
 func TestControlKeepsToItsGate(t *testing.T) {
 	small := rpc.Config{Bunch: bunch.Config{ReliableBuffer: 32}}
 	inNetwork(t, setup{rpc: small, delay: 100 * time.Millisecond}, func(n *network) {

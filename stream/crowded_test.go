@@ -30,7 +30,8 @@ func crowded(channels int) rpc.Config {
 	return rpc.Config{Classes: []*rpc.Class{crate}, Bunch: bunch.Config{MaxChannels: channels}}
 }
 
-// TestStreamingComesBeforeTheCrowd: a client that joins when the actors of the game take all channels of its connection can stream.
+// TestStreamingComesBeforeTheCrowd: a client that joins when the actors of the
+// game take all channels of its connection can stream.
 func TestStreamingComesBeforeTheCrowd(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via, rpc: crowded(8)}, func(n *network) {
@@ -44,8 +45,8 @@ func TestStreamingComesBeforeTheCrowd(t *testing.T) {
 	})
 }
 
-// TestNoChannelForAnotherLane: when the game's actors take all channels of a connection, a transfer continues with the lanes that it
-// has, and gets more when there are channels again.
+// TestNoChannelForAnotherLane: when the game's actors take all channels of a connection, a
+// transfer continues with the lanes that it has, and gets more when there are channels again.
 func TestNoChannelForAnotherLane(t *testing.T) {
 	wide := link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}
 	inNetwork(t, setup{path: wide, rpc: crowded(8)}, func(n *network) {
@@ -67,7 +68,8 @@ func TestNoChannelForAnotherLane(t *testing.T) {
 	})
 }
 
-// TestFewerChannelsThanLanes: a backend that names more lanes than a connection has channels gets those that there are.
+// TestFewerChannelsThanLanes: a backend that names more lanes than a connection
+// has channels gets those that there are.
 func TestFewerChannelsThanLanes(t *testing.T) {
 	inNetwork(t, setup{via: Window{Lanes: maxLanes}, rpc: crowded(3)}, func(n *network) {
 		got := collect(n.server.streams)

@@ -11,18 +11,19 @@ import (
 )
 
 const (
-	// maxDelivered is how many pieces may wait for the application: half a MiB of full parts. Other content stays in the assembly,
-	// which joins small parts.
+	// maxDelivered is how many pieces may wait for the application: half a MiB of
+	// full parts. Other content stays in the assembly, which joins small parts.
 	maxDelivered = 16
-	// batchBytes is the memory above which no more elements are added to a batch. It is measured decoded, because one encoded byte
-	// may be a large struct of zeros.
+	// batchBytes is the memory above which no more elements are added to a batch. It
+	// is measured decoded, because one encoded byte may be a large struct of zeros.
 	batchBytes = 32 << 10
 	// maxDecoded is the most memory of all batches of a transfer that wait for the application.
 	maxDecoded = 2 << 20
 )
 
-// A delivery holds the pieces of an incoming transfer between its writer and the application, which pulls them on a goroutine of
-// its own or has the tick push them to OnBatch. incoming.mu guards its fields, except push and ended.
+// A delivery holds the pieces of an incoming transfer between its writer and
+// the application, which pulls them on a goroutine of its own or has the tick
+// push them to OnBatch. incoming.mu guards its fields, except push and ended.
 type delivery struct {
 	in *incoming
 
@@ -50,15 +51,17 @@ type piece struct {
 	bytes int64  // of content
 	units int64  // bytes of a blob, or elements of an array
 	cost  int64  // memory in bytes, including everything that elements refer to
-	fresh bool   // decoded or read from the store, and charged by add; other blocks were charged when their parts arrived
+	// Decoded or read from the store, and charged by add; other blocks were
+	// charged when their parts arrived.
+	fresh bool
 }
 
-// A decodeFunc decodes elements from the beginning of b: at most count of them or, if count is negative, as many as are complete.
-// An error is about the element after the decoded ones.
+// A decodeFunc decodes elements from the beginning of b: at most count of them or, if count
+// is negative, as many as are complete. An error is about the element after the decoded ones.
 type decodeFunc func(b []byte, count int) (piece, error)
 
-// add passes a piece to the application. A fresh one first waits for room. It is charged while it waits, because its
-// memory is already in use.
+// add passes a piece to the application. A fresh one first waits for room. It
+// is charged while it waits, because its memory is already in use.
 func (d *delivery) add(p piece) error {
 	in := d.in
 	in.mu.Lock()
@@ -82,7 +85,8 @@ func (d *delivery) add(p piece) error {
 // room reports whether one more piece may wait. The caller holds mu.
 func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
 
-// borrow charges a fresh piece if there is room; for the first piece there always is. The caller holds mu.
+// borrow charges a fresh piece if there is room; for the first piece there
+// always is. The caller holds mu.
 func (d *delivery) borrow(cost int64) bool {
 	account, first := d.in.peer.account, len(d.pieces) == 0
 	switch {
@@ -95,7 +99,8 @@ func (d *delivery) borrow(cost int64) bool {
 	return true
 }
 
-// release frees the memory of p, unless the end of the transfer has freed everything. The caller holds mu.
+// release frees the memory of p, unless the end of the transfer has freed
+// everything. The caller holds mu.
 func (d *delivery) release(p piece) {
 	switch {
 	case d.in.finished:
@@ -123,8 +128,8 @@ func (d *delivery) complete() {
 	}
 }
 
-// pull waits for the next piece, which the caller must pass to consumed. It returns io.EOF after the last one, or
-// the error of the transfer.
+// pull waits for the next piece, which the caller must pass to consumed. It
+// returns io.EOF after the last one, or the error of the transfer.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, ok, err := d.tryPull(); ok || err != nil {
 		return p, err
@@ -179,7 +184,8 @@ func (d *delivery) pop() (piece, bool, error) {
 	return piece{}, false, nil
 }
 
-// consumed is called when the application has consumed p. It advances the credit, and may complete the transfer.
+// consumed is called when the application has consumed p. It advances the
+// credit, and may complete the transfer.
 func (d *delivery) consumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -191,8 +197,8 @@ func (d *delivery) consumed(p piece) {
 	d.complete()
 }
 
-// measure records how much was consumed. Stored content is consumed at the speed of a disk, which says nothing about the rest, so
-// the speed is measured from the end of it. The caller holds mu.
+// measure records how much was consumed. Stored content is consumed at the speed of a disk, which
+// says nothing about the rest, so the speed is measured from the end of it. The caller holds mu.
 func (d *delivery) measure(now time.Time) {
 	if d.units <= d.in.answer.resumed {
 		d.speed.start(now, d.in.answer.resumed)
@@ -209,7 +215,8 @@ func (d *delivery) waiting() (n int64) {
 	return n
 }
 
-// tick calls OnBatch, on the world's goroutine, until no batch is left or time is up. It reports whether batches may be left.
+// tick calls OnBatch, on the world's goroutine, until no batch is left or time
+// is up. It reports whether batches may be left.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
 	for d.push != nil && !left {
 		p, ok, _ := d.tryPull()
@@ -225,7 +232,8 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 	return left
 }
 
-// tellEnd calls OnEnd, once, if the transfer has ended. It is called when the sender has been sent the last message, or no longer can be.
+// tellEnd calls OnEnd, once, if the transfer has ended. It is called when the
+// sender has been sent the last message, or no longer can be.
 func (d *delivery) tellEnd() {
 	if ended := d.ended; ended != nil && bell.Closed(d.in.done) {
 		d.ended = nil
@@ -233,7 +241,8 @@ func (d *delivery) tellEnd() {
 	}
 }
 
-// free frees all memory, at the end of the transfer. Complete content can still be read. The caller holds mu.
+// free frees all memory, at the end of the transfer. Complete content can still
+// be read. The caller holds mu.
 func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0

@@ -21,9 +21,10 @@ const (
 	// BLAKE3 is two to ten times as fast as SHA256 on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
 
-	// NoDigest is for a transfer, with [Hash], whose application verifies the content itself: neither end hashes it. It still
-	// arrives complete and in order, because each packet is authenticated, but damage by a disk or a source is not noticed. Such
-	// content has no Key, so it cannot be resumed. The code is the highest, so that new algorithms can follow BLAKE3.
+	// NoDigest is for a transfer, with [Hash], whose application verifies the content itself:
+	// neither end hashes it. It still arrives complete and in order, because each packet is
+	// authenticated, but damage by a disk or a source is not noticed. Such content has no Key, so
+	// it cannot be resumed. The code is the highest, so that new algorithms can follow BLAKE3.
 	NoDigest Algorithm = 255
 )
 
@@ -70,7 +71,8 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// New returns a Hasher to which nothing was written. NoDigest's returns the zero Digest. New panics if a is not one of the constants.
+// New returns a Hasher to which nothing was written. NoDigest's returns the
+// zero Digest. New panics if a is not one of the constants.
 func (a Algorithm) New() *Hasher {
 	if !a.ofTransfers() {
 		panic(fmt.Sprintf("stream: %v is unknown", a))
@@ -93,8 +95,8 @@ func fastest() []Algorithm {
 	return []Algorithm{SHA256, BLAKE3}
 }
 
-// A Hasher computes the digest of what is written to it. It is created by [Algorithm.New], for example BLAKE3.New(); the
-// zero Hasher cannot be used.
+// A Hasher computes the digest of what is written to it. It is created by
+// [Algorithm.New], for example BLAKE3.New(); the zero Hasher cannot be used.
 type Hasher struct {
 	algorithm Algorithm
 	state     hashState
@@ -117,8 +119,9 @@ func (a Algorithm) digest(sum []byte) (d Digest) {
 	return d
 }
 
-// A Digest names content by its hash. [Algorithm.Of] returns the digest of bytes, and a [Hasher] that of what is written to it.
-// Digests that are equal by == name the same content. The zero Digest names none.
+// A Digest names content by its hash. [Algorithm.Of] returns the digest of
+// bytes, and a [Hasher] that of what is written to it. Digests that are equal
+// by == name the same content. The zero Digest names none.
 type Digest struct {
 	algorithm Algorithm
 	sum       [digestBytes]byte
@@ -130,8 +133,8 @@ func (d Digest) Algorithm() Algorithm { return d.algorithm }
 // IsZero reports whether d is the zero Digest.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// String returns the algorithm's name, a colon and hex digits, which can be a [Key]: "blake3:af1349b9…". For the
-// zero Digest it returns "".
+// String returns the algorithm's name, a colon and hex digits, which can be a
+// [Key]: "blake3:af1349b9…". For the zero Digest it returns "".
 func (d Digest) String() string {
 	if d.IsZero() {
 		return ""
@@ -139,8 +142,8 @@ func (d Digest) String() string {
 	return d.algorithm.String() + ":" + hex.EncodeToString(d.sum[:])
 }
 
-// ParseDigest parses what String returns, and nothing else: a digest has only one text. It returns an error for the
-// text of the zero Digest.
+// ParseDigest parses what String returns, and nothing else: a digest has only
+// one text. It returns an error for the text of the zero Digest.
 func ParseDigest(text string) (Digest, error) {
 	name, digits, _ := strings.Cut(text, ":")
 	for a := SHA256; a.known(); a++ {
@@ -158,8 +161,9 @@ func ParseDigest(text string) (Digest, error) {
 	return Digest{}, fmt.Errorf("stream: %q is no digest that is known here", clip(text, 80))
 }
 
-// checkKey returns an error for a key that begins like the text of a digest but is not one that is known here: it is in upper case,
-// cut short, or of another algorithm. As a plain name it would not be verified, although the caller believes that it is.
+// checkKey returns an error for a key that begins like the text of a digest but is not
+// one that is known here: it is in upper case, cut short, or of another algorithm. As
+// a plain name it would not be verified, although the caller believes that it is.
 func checkKey(key string) error {
 	name, _, colon := strings.Cut(key, ":")
 	if _, err := ParseDigest(key); !colon || err == nil || !namesAlgorithm(name) {
@@ -169,7 +173,8 @@ func checkKey(key string) error {
 		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
 }
 
-// namesAlgorithm reports whether name is that of a hash function, known here or not: SHA-256, md5, blake2b.
+// namesAlgorithm reports whether name is that of a hash function, known here or
+// not: SHA-256, md5, blake2b.
 func namesAlgorithm(name string) bool {
 	name = strings.ToLower(strings.TrimSpace(name))
 	for _, family := range []string{"md", "sha", "blake"} {

@@ -69,7 +69,8 @@ func FuzzParseDigest(f *testing.F) {
 	})
 }
 
-// Keys that were meant as digests were once taken for plain names: content under them was compared with nothing, and nobody noticed.
+// Keys that were meant as digests were once taken for plain names: content
+// under them was compared with nothing, and nobody noticed.
 func TestKeysThatAreNearlyDigests(t *testing.T) {
 	good := SHA256.Of(nil).String()
 	for _, key := range []string{good, BLAKE3.Of(nil).String(), "k", "", "slot:1", "sha:1", "shadow:12", "blake:tyger", "madam:1", "md:", good[7:], "save of " + good} {

@@ -110,7 +110,8 @@ func testNobodyReads(t *testing.T, via Backend) {
 	})
 }
 
-// TestReaderTakesItsTime: a reader that has begun, or a game that takes batches in ticks, may pause.
+// TestReaderTakesItsTime: a reader that has begun, or a game that takes batches
+// in ticks, may pause.
 func TestReaderTakesItsTime(t *testing.T) {
 	inNetwork(t, setup{client: Config{ReadTime: time.Minute}}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) {
@@ -269,7 +270,8 @@ func testConnectionEnds(t *testing.T, via Backend) {
 	})
 }
 
-// A client that closed its connection in OnEnd once did so before its message of the end was sent: the server's transfer failed.
+// A client that closed its connection in OnEnd once did so before its message
+// of the end was sent: the server's transfer failed.
 func TestReceiverClosesWhenItHasEnded(t *testing.T) {
 	overBackends(t, testReceiverClosesWhenItHasEnded)
 }
@@ -302,8 +304,8 @@ func (n *network) requireIdle() {
 	}
 }
 
-// receivers is the memory that the records of slices take for as long as the connection lives, of each machine that has received a
-// slice.
+// receivers is the memory that the records of slices take for as long as the
+// connection lives, of each machine that has received a slice.
 func (e end1) receivers() int64 {
 	_, charged := e.peer.account.Charge()
 	if n := charged / slices.ReceiverBytes; n <= 2 {
@@ -326,7 +328,8 @@ func testDigestMismatch(t *testing.T, via Backend) {
 	})
 }
 
-// mustStartWrong starts a blob whose digest is not that of its content, as if that had changed on the way.
+// mustStartWrong starts a blob whose digest is not that of its content, as if
+// that had changed on the way.
 func (n *network) mustStartWrong(data []byte, opts ...Option) (transfer *Transfer) {
 	require.NoError(n, n.server.world.Do(n.ctx, func() {
 		transfer = n.mustStart(n.server.peer, data, opts...)

@@ -10,25 +10,30 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Errors that end a transfer. The errors that Err, Wait and Read return for a transfer that has failed wrap one of them, or
-// ErrDigest. They also wrap the cause, if it arose at this end. The text names the topic, the end that stopped the transfer, how
+// Errors that end a transfer. The errors that Err, Wait and Read return for a transfer
+// that has failed wrap one of them, or ErrDigest. They also wrap the cause, if it
+// arose at this end. The text names the topic, the end that stopped the transfer, how
 // far the transfer had come or that its header was refused, and the reason:
 //
 //	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: reading the source: disk on fire
 //
 // A reason that the peer gave is quoted.
 var (
-	// ErrCanceled means that one end canceled the transfer or could not continue, for example because the source could not be read
-	// to its end, or because an element could not be encoded or decoded.
+	// ErrCanceled means that one end canceled the transfer or could not
+	// continue, for example because the source could not be read to its end, or
+	// because an element could not be encoded or decoded.
 	ErrCanceled = errors.New("stream: canceled")
-	// ErrRejected means that the receiver refused the transfer: its application did, or it has no handler for the topic.
+	// ErrRejected means that the receiver refused the transfer: its application
+	// did, or it has no handler for the topic.
 	ErrRejected = errors.New("stream: rejected")
-	// ErrTooLarge means that the transfer, or one of its elements, exceeds a limit. The wrapping error names the limit.
+	// ErrTooLarge means that the transfer, or one of its elements, exceeds a
+	// limit. The wrapping error names the limit.
 	ErrTooLarge = errors.New("stream: too large")
 	// ErrClosed means that the connection ended before the transfer did.
 	ErrClosed = errors.New("stream: connection closed")
-	// ErrPanicked means that a function of the game panicked: a handler, OnBatch, a Reader, the Store, or an element's own
-	// encoding. The connection continues. At the end where it happened, rpc.Config.OnPanic was called.
+	// ErrPanicked means that a function of the game panicked: a handler,
+	// OnBatch, a Reader, the Store, or an element's own encoding. The connection
+	// continues. At the end where it happened, rpc.Config.OnPanic was called.
 	ErrPanicked = errors.New("stream: a function of the game panicked")
 	// ErrBlocking means that a blocking call was made on the goroutine that drives the world.
 	ErrBlocking = errors.New("stream: a call that waits was made on the world's goroutine")
@@ -36,13 +41,15 @@ var (
 
 // Errors of a Store.
 var (
-	// ErrDigest means that content differs from what its sender hashed, from the digest in its key, or from what the receiver has
-	// stored of it. The incomplete part is deleted. Complete content that was stored under the key before stays, unless that
-	// content has changed since it was verified. The text names the peer, the key, the expected digest or size, and the actual one.
+	// ErrDigest means that content differs from what its sender hashed, from the digest in its key,
+	// or from what the receiver has stored of it. The incomplete part is deleted. Complete content
+	// that was stored under the key before stays, unless that content has changed since it was
+	// verified. The text names the peer, the key, the expected digest or size, and the actual one.
 	ErrDigest = errors.New("stream: digest differs")
 	// ErrPartBusy means that another transfer is writing the same content of the same peer.
 	ErrPartBusy = errors.New("stream: part is being written by another transfer")
-	// ErrStoreFull means that a limit of the store leaves no room for the content. The wrapping error names the limit.
+	// ErrStoreFull means that a limit of the store leaves no room for the
+	// content. The wrapping error names the limit.
 	ErrStoreFull = errors.New("stream: store is full")
 )
 
@@ -55,8 +62,8 @@ var stopKinds = [stopCodes]error{
 	stopPanicked: ErrPanicked,
 }
 
-// A concealed error has a text that must not be sent to the peer, because it may hold a path. Error returns that text; stop sends
-// public instead.
+// A concealed error has a text that must not be sent to the peer, because it
+// may hold a path. Error returns that text; stop sends public instead.
 type concealed struct {
 	public string
 	cause  error
@@ -86,7 +93,8 @@ func stopped(kind, cause error) *failure {
 	return &failure{kind: kind, cause: cause}
 }
 
-// failureOf returns err as a failure. If err wraps none of the sentinels, its kind is ErrCanceled: this end could not continue.
+// failureOf returns err as a failure. If err wraps none of the sentinels, its
+// kind is ErrCanceled: this end could not continue.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -104,9 +112,9 @@ const (
 	byReceiver = "receiver"
 )
 
-// ending returns the error of a transfer over conn that ends because of err. end is the end that this is: the text says how much a
-// sender has sent, or how much a receiver has consumed. For ErrDigest, which somebody has to investigate, it also names the peer
-// and the key.
+// ending returns the error of a transfer over conn that ends because of err. end is the end
+// that this is: the text says how much a sender has sent, or how much a receiver has consumed.
+// For ErrDigest, which somebody has to investigate, it also names the peer and the key.
 func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
@@ -166,8 +174,8 @@ func (f *failure) stop(id uint64) stop {
 	return s
 }
 
-// peerFailure returns the error for a stop message from the peer. by names the end that stopped the transfer. The reason is quoted
-// because it comes from outside.
+// peerFailure returns the error for a stop message from the peer. by names the end
+// that stopped the transfer. The reason is quoted because it comes from outside.
 func peerFailure(s stop, by string) *failure {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestFailuresSayWhatHappened: both ends' errors are the sentinel and, at the end where it arose, the cause. They name the topic, the
-// end that stopped the transfer and how far it had come.
+// TestFailuresSayWhatHappened: both ends' errors are the sentinel and, at the end where it arose,
+// the cause. They name the topic, the end that stopped the transfer and how far it had come.
 func TestFailuresSayWhatHappened(t *testing.T) {
 	for _, row := range []struct {
 		name             string
@@ -64,7 +64,8 @@ func TestFailuresSayWhatHappened(t *testing.T) {
 	}
 }
 
-// TestFailureOfWhatIsUnderWay: the consumer took so much, and then the context, the application or the connection ended.
+// TestFailureOfWhatIsUnderWay: the consumer took so much, and then the context,
+// the application or the connection ended.
 func TestFailureOfWhatIsUnderWay(t *testing.T) {
 	for name, row := range map[string]struct {
 		stop             func(n *network, cancel func(), in *IncomingBlob)

@@ -15,7 +15,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestProgressInAWorldThatWaitsForEvents: what an application has consumed is reported even if nothing else happens.
+// TestProgressInAWorldThatWaitsForEvents: what an application has consumed is
+// reported even if nothing else happens.
 func TestProgressInAWorldThatWaitsForEvents(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		out, err := save.Start(l.toServer, bytes.NewReader(make([]byte, 600<<10)), 600<<10, Name("slow"))
@@ -76,7 +77,8 @@ var (
 	lentSeen            atomic.Bool
 )
 
-// lent is an element whose Validate waits, the first time, and reports whether the element was changed.
+// lent is an element whose Validate waits, the first time, and reports whether
+// the element was changed.
 type lent struct{ N int32 }
 
 func (l lent) Validate() error {
@@ -119,7 +121,8 @@ func TestItemsAreTheCallersOnceTheirTransferHasEnded(t *testing.T) {
 	})
 }
 
-// TestCallsFromAHookInAWorldThatWaitsForEvents: calls that begin after the turn of the active ones still begin at once.
+// TestCallsFromAHookInAWorldThatWaitsForEvents: calls that begin after the turn
+// of the active ones still begin at once.
 func TestCallsFromAHookInAWorldThatWaitsForEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := rpc.NewClass("HookTestPlayer")
@@ -184,8 +187,8 @@ func TestClosedWorldCountsNoWakeUp(t *testing.T) {
 	})
 }
 
-// TestCallsEndWithTheirWorld: calls that run in their own world, and are more than its last ticks take, do not wait for ever when it is
-// closed.
+// TestCallsEndWithTheirWorld: calls that run in their own world, and are more
+// than its last ticks take, do not wait for ever when it is closed.
 func TestCallsEndWithTheirWorld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		class := rpc.NewClass("LonelyTestPlayer")
@@ -216,8 +219,8 @@ func TestCallsEndWithTheirWorld(t *testing.T) {
 	})
 }
 
-// TestActorsAreTheGames: a game that goes through all actors, to destroy them when the server travels, does not destroy
-// those that streams need.
+// TestActorsAreTheGames: a game that goes through all actors, to destroy them
+// when the server travels, does not destroy those that streams need.
 func TestActorsAreTheGames(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		for _, end := range []*Peer{l.toClient, l.toServer} {

@@ -105,7 +105,8 @@ func Example() {
 	// client: <nil>
 }
 
-// A line for players, the same at both ends: what a game asks Transfer.Progress or Incoming.Progress for, a few times a second.
+// A line for players, the same at both ends: what a game asks Transfer.Progress
+// or Incoming.Progress for, a few times a second.
 func ExampleProgress_Left() {
 	line := func(p stream.Progress) string {
 		text := fmt.Sprintf("%.1f MB", float64(p.Acked)/1e6)

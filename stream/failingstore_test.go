@@ -12,7 +12,8 @@ import (
 
 var errDisk = errors.New("open /srv/secret/path: disk on fire")
 
-// failingStore fails one call of all that a transfer makes, counted from 1, and knows how many parts and contents are open.
+// failingStore fails one call of all that a transfer makes, counted from 1, and
+// knows how many parts and contents are open.
 type failingStore struct {
 	*memoryStore
 	calls, fails int
@@ -121,9 +122,9 @@ func (c *failingContent) Close() error {
 	return errors.Join(c.store.call("Content.Close"), c.Content.Close())
 }
 
-// TestStoreFailsAtEachCall: whichever call of a Store fails, and whatever was stored before, only its transfer fails, with
-// a text that reveals nothing of the receiver's disk to the sender. Nothing stays open or charged, verified content stays,
-// and the next try succeeds.
+// TestStoreFailsAtEachCall: whichever call of a Store fails, and whatever was stored before,
+// only its transfer fails, with a text that reveals nothing of the receiver's disk to the
+// sender. Nothing stays open or charged, verified content stays, and the next try succeeds.
 func TestStoreFailsAtEachCall(t *testing.T) {
 	good := content(100_000)
 	stored := map[string]memoryFile{
@@ -143,8 +144,8 @@ func TestStoreFailsAtEachCall(t *testing.T) {
 	}
 }
 
-// failOneCall transfers good to where before is stored, under a name for errors, and has one call of the store fail. It returns which one,
-// "" when the transfer made fewer calls.
+// failOneCall transfers good to where before is stored, under a name for errors, and has
+// one call of the store fail. It returns which one, "" when the transfer made fewer calls.
 func failOneCall(t *testing.T, name string, before memoryFile, good []byte, fails int) (failed string) {
 	inNetwork(t, setup{}, func(n *network) {
 		store := &failingStore{memoryStore: newMemoryStore(), fails: fails}
@@ -179,7 +180,8 @@ func failOneCall(t *testing.T, name string, before memoryFile, good []byte, fail
 	return failed
 }
 
-// comesThrough sends good under its key until it arrives, at most three times: one of them finds what is wrong in the store.
+// comesThrough sends good under its key until it arrives, at most three times:
+// one of them finds what is wrong in the store.
 func (n *network) comesThrough(got <-chan received, good []byte, where string) {
 	for try := 1; ; try++ {
 		err := n.mustStart(n.server.peer, good, Key("k"), Hash(SHA256)).Wait(n.ctx)

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fuzzMessage parses bytes as messages of the type of like. A message that is accepted must be the same when it is encoded again.
+// fuzzMessage parses bytes as messages of the type of like. A message that is
+// accepted must be the same when it is encoded again.
 func fuzzMessage(f *testing.F, like message) {
 	kind := reflect.TypeOf(like).Elem()
 	for _, m := range messages {
@@ -58,8 +59,9 @@ func FuzzPart(f *testing.F) {
 	})
 }
 
-// FuzzAssembly gives an assembly the parts that a script names, with twelve bits of an offset and the length of each, and resumes it
-// somewhere. What it accepts is returned in order, and it knows how much it holds.
+// FuzzAssembly gives an assembly the parts that a script names, with twelve
+// bits of an offset and the length of each, and resumes it somewhere. What it
+// accepts is returned in order, and it knows how much it holds.
 func FuzzAssembly(f *testing.F) {
 	f.Add([]byte{0, 0, 9, 0, 20, 5, 0, 9, 11}, uint16(3))
 	f.Fuzz(func(t *testing.T, script []byte, base uint16) {

@@ -20,7 +20,8 @@ import (
 	"github.com/quivernet/quiver/rpc/cert"
 )
 
-// plainQUIC returns how long a quic-go stream takes from its first Write to the last byte at its reader.
+// plainQUIC returns how long a quic-go stream takes from its first Write to the
+// last byte at its reader.
 func plainQUIC(t *testing.T, path netsim.Config, size int) (took time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(path, path)
@@ -116,8 +117,9 @@ func transferTime(t *testing.T, path netsim.Config, size int, via Backend) (took
 	return took
 }
 
-// TestShortQueueOverQUIC: the queue holds five packets, so QUIC's window is halved often and must grow back. While bulk was let into it by acks of an
-// eighth of the window, it was seldom full and did not grow: transfers took 1.6 of the time of a stream.
+// TestShortQueueOverQUIC: the queue holds five packets, so QUIC's window is halved often
+// and must grow back. While bulk was let into it by acks of an eighth of the window, it
+// was seldom full and did not grow: transfers took 1.6 of the time of a stream.
 func TestShortQueueOverQUIC(t *testing.T) {
 	path, size := netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Queue: 8e3}, 8<<20
 	plain := plainQUIC(t, path, size)
@@ -128,8 +130,9 @@ func TestShortQueueOverQUIC(t *testing.T) {
 	}
 }
 
-// TestSlicesKeepUpWithAStream looks for slices over QUIC that are slower than a quic-go stream. The aim is 5 %: with random
-// loss the mean of 150 runs shows it, and that of a few only what is far from it.
+// TestSlicesKeepUpWithAStream looks for slices over QUIC that are slower than a
+// quic-go stream. The aim is 5 %: with random loss the mean of 150 runs shows
+// it, and that of a few only what is far from it.
 func TestSlicesKeepUpWithAStream(t *testing.T) {
 	size, runs := testkit.Brief(512<<10, 4<<20), testkit.Brief(1, 3)
 	seeds := testkit.Rand(t)

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestContentReadBeforeTheAnswerIsGrantedAgain: worlds that tick so rarely answer a header long after the application has read
-// everything that arrived with it. A window of 64 KiB or 1 MiB must arrive completely.
+// TestContentReadBeforeTheAnswerIsGrantedAgain: worlds that tick so rarely
+// answer a header long after the application has read everything that arrived
+// with it. A window of 64 KiB or 1 MiB must arrive completely.
 func TestContentReadBeforeTheAnswerIsGrantedAgain(t *testing.T) {
 	for _, via := range []Backend{Window{}, Slices{}} {
 		for _, pending := range []int64{minPending, 100_000, earlyBytes, (&Config{}).maxPending()} {
@@ -32,8 +33,8 @@ func testContentReadBeforeTheAnswer(t *testing.T, via Backend, pending int64) {
 	})
 }
 
-// TestLargestElementPassesTheSmallestWindow: an element of 64 KiB needs the whole window, so the few bytes before it must
-// be granted again at once.
+// TestLargestElementPassesTheSmallestWindow: an element of 64 KiB needs the
+// whole window, so the few bytes before it must be granted again at once.
 func TestLargestElementPassesTheSmallestWindow(t *testing.T) {
 	overBackends(t, testLargestElementPassesTheSmallestWindow)
 }

@@ -70,7 +70,8 @@ func TestHashesThatAreUnknown(t *testing.T) {
 	})
 }
 
-// TestNoDigest: nobody hashes what the application verifies itself, and it arrives as other content does.
+// TestNoDigest: nobody hashes what the application verifies itself, and it
+// arrives as other content does.
 func TestNoDigest(t *testing.T) { overBackends(t, testNoDigest) }
 
 func testNoDigest(t *testing.T, via Backend) {

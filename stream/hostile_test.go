@@ -19,8 +19,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// hostile is a peer that says what it likes, all of it legal on the wire unless the limits are less: its messages reach
-// the streamer as bytes, on the world's goroutine, without taking memory at the sender.
+// hostile is a peer that says what it likes, all of it legal on the wire unless
+// the limits are less: its messages reach the streamer as bytes, on the world's
+// goroutine, without taking memory at the sender.
 type hostile struct {
 	*Peer
 	random *rand.Rand
@@ -143,7 +144,8 @@ func (h *hostile) act() {
 	}
 }
 
-// nils sends an array of elements that are all zeros, in order, which the application does not take.
+// nils sends an array of elements that are all zeros, in order, which the
+// application does not take.
 func (h *hostile) nils(parts int) {
 	if h.begun[h.ids+1] {
 		return
@@ -164,7 +166,8 @@ func (h *hostile) nils(parts int) {
 // slack is what the streamer may hold for peers beside what it is charged.
 const slack = 1 << 20
 
-// TestWhatIsHeldIsCharged runs random programs against a streamer whose application consumes nothing, or something.
+// TestWhatIsHeldIsCharged runs random programs against a streamer whose
+// application consumes nothing, or something.
 func TestWhatIsHeldIsCharged(t *testing.T) {
 	runs := 12
 	if testing.Short() {
@@ -204,7 +207,8 @@ func holdAll(s *Streams) {
 	holes.Handle(s, func(*IncomingArray[holed]) {})
 }
 
-// TestHostilePeersStayWithinMaxMemory has many peers hold all they can, each in its way, and an honest one beside them.
+// TestHostilePeersStayWithinMaxMemory has many peers hold all they can, each in
+// its way, and an honest one beside them.
 func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 	const peers = 32
 	ways := []func(h *hostile){
@@ -268,8 +272,9 @@ func TestHostilePeersStayWithinMaxMemory(t *testing.T) {
 	})
 }
 
-// TestAwaitedChunksStayWithinMaxMemory: at all of many peers, the chunk that is awaited is never completed. Transfers that began before
-// continue within what they were promised, and a peer that arrives late is served when they have ended.
+// TestAwaitedChunksStayWithinMaxMemory: at all of many peers, the chunk that is
+// awaited is never completed. Transfers that began before continue within what
+// they were promised, and a peer that arrives late is served when they have ended.
 func TestAwaitedChunksStayWithinMaxMemory(t *testing.T) {
 	const peers, transfers = 40, 4
 	synctest.Test(t, func(t *testing.T) {
@@ -407,8 +412,8 @@ func (n *network) deafen(w *rpc.World, p *Peer) {
 	n.do(w, func() { p.sender.lastID = 1 << 60 })
 }
 
-// TestIdleTransfersLeaveRoom: peers of many accounts begin transfers and send nothing, or nothing useful, forever. They once had all
-// memory for as long as they were connected.
+// TestIdleTransfersLeaveRoom: peers of many accounts begin transfers and send nothing, or
+// nothing useful, forever. They once had all memory for as long as they were connected.
 func TestIdleTransfersLeaveRoom(t *testing.T) {
 	const peers = 40
 	begin := func(h *hostile) {
@@ -481,8 +486,9 @@ func TestIdleTransfersLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestStuckTransfersEnd: peers fill all memory that they were promised with parts after one that never arrives, and an honest consumer
-// is slow. The next honest peer gets the memory of a stuck transfer, which is ended and counted.
+// TestStuckTransfersEnd: peers fill all memory that they were promised with
+// parts after one that never arrives, and an honest consumer is slow. The next
+// honest peer gets the memory of a stuck transfer, which is ended and counted.
 func TestStuckTransfersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSiege(t, Config{MaxMemory: 16 << 20}, 40)
@@ -531,8 +537,8 @@ func TestStuckTransfersEnd(t *testing.T) {
 	})
 }
 
-// TestPausedSendersGoOn: transfers that pause for long continue, whether others took what was promised to them or not, while there is
-// room.
+// TestPausedSendersGoOn: transfers that pause for long continue, whether others
+// took what was promised to them or not, while there is room.
 func TestPausedSendersGoOn(t *testing.T) {
 	const senders = 10
 	for _, taken := range []bool{false, true} {
@@ -574,8 +580,9 @@ func (h *hostile) drip(at int64) {
 	}
 }
 
-// TestStuckTransfersOfOneParty: connections of one address fill all that their address may have with parts after one that never
-// arrives. Another connection of that address gets the memory of a stuck one, although there is some left for others.
+// TestStuckTransfersOfOneParty: connections of one address fill all that their address
+// may have with parts after one that never arrives. Another connection of that address
+// gets the memory of a stuck one, although there is some left for others.
 func TestStuckTransfersOfOneParty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		world, s := newWorld(t, rpc.Config{MaxConnsPerAddress: -1}, Config{MaxMemory: 16 << 20})

@@ -13,7 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/crew"
 )
 
-// slowStore is a store that takes time to look for contents and to read them, and knows how many were looked for or open at once.
+// slowStore is a store that takes time to look for contents and to read them,
+// and knows how many were looked for or open at once.
 type slowStore struct {
 	*memoryStore
 	looks      time.Duration
@@ -51,8 +52,9 @@ func (c *slowContent) Close() error {
 	return c.Content.Close()
 }
 
-// Content of an array that is stored under its key was once read and decoded to its end even after its transfer was canceled: a client
-// that began and canceled transfers could cause any number of such reads, each with an open file.
+// Content of an array that is stored under its key was once read and decoded to
+// its end even after its transfer was canceled: a client that began and canceled
+// transfers could cause any number of such reads, each with an open file.
 func TestCanceledTransfersReadNoStore(t *testing.T) {
 	store := &slowStore{memoryStore: newMemoryStore()}
 	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {
@@ -75,7 +77,8 @@ func TestCanceledTransfersReadNoStore(t *testing.T) {
 	})
 }
 
-// The same of a store that is slow to say what it has: nobody waited for its answers, and there was one more asker for each header.
+// The same of a store that is slow to say what it has: nobody waited for its
+// answers, and there was one more asker for each header.
 func TestCanceledTransfersAskNoStoreWithoutEnd(t *testing.T) {
 	store := &slowStore{memoryStore: newMemoryStore(), looks: 10 * time.Second}
 	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {
@@ -92,8 +95,9 @@ func TestCanceledTransfersAskNoStoreWithoutEnd(t *testing.T) {
 	})
 }
 
-// Headers of a few bytes each had contents that are stored under their keys read and hashed, as many at once as all peers may have
-// transfers: a few connections kept all processors busy, also those that play needs.
+// Headers of a few bytes each had contents that are stored under their keys
+// read and hashed, as many at once as all peers may have transfers: a few
+// connections kept all processors busy, also those that play needs.
 func TestReplaysAreBounded(t *testing.T) {
 	store := &slowStore{memoryStore: newMemoryStore()}
 	inNetwork(t, setup{server: Config{Store: store}}, func(n *network) {

@@ -26,7 +26,8 @@ func withInbox(t *testing.T, fn func(t *testing.T, l loopback, inbox *Inbox)) {
 	})
 }
 
-// TestWrittenBlob: what is written arrives, at the pace of the reader, and the writer learns of the end.
+// TestWrittenBlob: what is written arrives, at the pace of the reader, and the
+// writer learns of the end.
 func TestWrittenBlob(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		out, err := save.Create(l.toServer, Name("one"))
@@ -64,7 +65,8 @@ func TestWrittenBlob(t *testing.T) {
 	})
 }
 
-// TestInbox: a blob and its taker meet, whichever is first, even if the blob is complete before. Blobs that nobody takes are limited.
+// TestInbox: a blob and its taker meet, whichever is first, even if the blob is
+// complete before. Blobs that nobody takes are limited.
 func TestInbox(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		require.NoError(t, save.Send(t.Context(), l.toServer, strings.NewReader(""), 0, Name("empty")))
@@ -122,7 +124,8 @@ func lone(name string) *delivered {
 	return &delivered{IncomingBlob: &IncomingBlob{Incoming: Incoming{in}}}
 }
 
-// TestInboxLosesNothingBehindATaker: a blob that arrives while the one before it is being taken is for the next taker.
+// TestInboxLosesNothingBehindATaker: a blob that arrives while the one before
+// it is being taken is for the next taker.
 func TestInboxLosesNothingBehindATaker(t *testing.T) {
 	for range 2_000 {
 		i, taken := new(Inbox), make(chan *IncomingBlob, 2)
@@ -166,7 +169,8 @@ func TestInboxLimitIsOfBlobs(t *testing.T) {
 	require.NoError(t, i.put(lone("early")))
 }
 
-// TestInboxForgetsWhatWasTaken: a context that lives as long as the connection keeps no blob that has ended.
+// TestInboxForgetsWhatWasTaken: a context that lives as long as the connection
+// keeps no blob that has ended.
 func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	withInbox(t, func(t *testing.T, l loopback, inbox *Inbox) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -182,7 +186,8 @@ func TestInboxForgetsWhatWasTaken(t *testing.T) {
 	})
 }
 
-// TestEmptyBlobsThatNobodyTakes: empty blobs, which are complete on arrival, once filled the inbox until the connection ended.
+// TestEmptyBlobsThatNobodyTakes: empty blobs, which are complete on arrival,
+// once filled the inbox until the connection ended.
 func TestEmptyBlobsThatNobodyTakes(t *testing.T) {
 	inNetwork(t, setup{client: Config{ReadTime: time.Minute}}, func(n *network) {
 		save.Handle(n.client.streams, ToInbox)
@@ -204,7 +209,8 @@ func TestEmptyBlobsThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// TestTakeEndsWithTheConnection: otherwise a taker that waits for a blob of a disconnected peer would wait until its context ends.
+// TestTakeEndsWithTheConnection: otherwise a taker that waits for a blob of a
+// disconnected peer would wait until its context ends.
 func TestTakeEndsWithTheConnection(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		save.Handle(n.client.streams, ToInbox)

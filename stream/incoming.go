@@ -10,14 +10,15 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Incoming has the methods that the receiving ends of blobs and arrays share. They may be called concurrently, except OnEnd and
-// SetStore.
+// Incoming has the methods that the receiving ends of blobs and arrays share.
+// They may be called concurrently, except OnEnd and SetStore.
 type Incoming struct{ in *incoming }
 
 // Conn returns the connection of the sender.
 func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
 
-// Name returns the sender's name for the transfer. It is untrusted and may be any string: do not use it as a path.
+// Name returns the sender's name for the transfer. It is untrusted and may be
+// any string: do not use it as a path.
 func (i Incoming) Name() string { return i.in.header.name }
 
 // Key returns the sender's key for the content, or "" if it gave none. Like Name, it is untrusted.
@@ -28,40 +29,45 @@ func (i Incoming) String() string {
 	return fmt.Sprintf("%s from %v: %v", i.in.header.title(), i.Conn(), i.Progress())
 }
 
-// Progress returns a consistent snapshot. Total is known from the beginning if the sender knew it then.
+// Progress returns a consistent snapshot. Total is known from the beginning if
+// the sender knew it then.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 
-// Done returns a channel that is closed when the transfer ends: when all content has been consumed here and has the right digest, or when
-// the transfer fails.
+// Done returns a channel that is closed when the transfer ends: when all content
+// has been consumed here and has the right digest, or when the transfer fails.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
-// Err returns why the transfer failed. It returns nil until the transfer has ended, and if the transfer is complete.
+// Err returns why the transfer failed. It returns nil until the transfer has
+// ended, and if the transfer is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
-// Reject refuses the transfer, or the rest of it. Both ends get an error that Is ErrRejected. The sender's error has the text of reason, cut
-// to 256 bytes. Reject never waits.
+// Reject refuses the transfer, or the rest of it. Both ends get an error that Is ErrRejected.
+// The sender's error has the text of reason, cut to 256 bytes. Reject never waits.
 func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
 
 // Cancel ends the transfer. Both ends get an error that Is ErrCanceled. Cancel never waits.
 func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
-// OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of Err. It must be called by the handler to which the
-// transfer is given. A second call replaces fn.
+// OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of Err.
+// It must be called by the handler to which the transfer is given. A second call replaces fn.
 //
-// When fn runs, the message that reports the end to the sender has already been passed to the connection, and [rpc.Conn.Close] delivers it.
-// An application that wants to leave once it has the content should therefore close the connection in fn. It would be too early to close it
+// When fn runs, the message that reports the end to the sender has already been passed to the
+// connection, and [rpc.Conn.Close] delivers it. An application that wants to leave once it has
+// the content should therefore close the connection in fn. It would be too early to close it
 // when Done is closed or Read returns, because the message is sent in the world's next tick.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
-// SetStore makes the transfer use store instead of Config.Store, or no store if store is nil. It must be called by the handler to which the
-// transfer is given, because the transfer looks for the content in the store once the handler has returned.
+// SetStore makes the transfer use store instead of Config.Store, or no store if store
+// is nil. It must be called by the handler to which the transfer is given, because
+// the transfer looks for the content in the store once the handler has returned.
 func (i Incoming) SetStore(store Store) { i.in.store = store }
 
 // incoming is a transfer at its receiver. Three goroutines work on it:
 //
-//   - The world's goroutine adds parts to arrival, and reports to the sender through answer how far it may send.
-//   - The writer, a goroutine of the transfer's own, takes the parts from arrival in order, hashes, stores and decodes them, and passes
-//     them to delivery.
+//   - The world's goroutine adds parts to arrival, and reports to the sender
+//     through answer how far it may send.
+//   - The writer, a goroutine of the transfer's own, takes the parts from arrival
+//     in order, hashes, stores and decodes them, and passes them to delivery.
 //   - The application takes them from delivery, on a goroutine of its own or in a tick.
 type incoming struct {
 	peer *Peer
@@ -107,7 +113,8 @@ func (in *incoming) begin(h header) error {
 	return in.arrival.checkEnd()
 }
 
-// start gives the transfer to its handler, and starts the writer unless the handler has rejected it.
+// start gives the transfer to its handler, and starts the writer unless the
+// handler has rejected it.
 func (in *incoming) start(t topic) {
 	in.guard("the handler", func() { t.open(in) })
 	in.mu.Lock()
@@ -120,7 +127,8 @@ func (in *incoming) start(t topic) {
 	}
 }
 
-// expectReader starts the timer that rejects the transfer after Config.ReadTime unless it is read by then. The caller holds mu.
+// expectReader starts the timer that rejects the transfer after Config.ReadTime
+// unless it is read by then. The caller holds mu.
 func (in *incoming) expectReader() {
 	if in.delivery.onTick || in.delivery.read {
 		return
@@ -131,7 +139,8 @@ func (in *incoming) expectReader() {
 	})
 }
 
-// readerCame is called when the application reads the transfer, and stops the timer of expectReader. The caller holds mu.
+// readerCame is called when the application reads the transfer, and stops the
+// timer of expectReader. The caller holds mu.
 func (in *incoming) readerCame() {
 	if in.delivery.read {
 		return
@@ -142,8 +151,8 @@ func (in *incoming) readerCame() {
 	}
 }
 
-// guard runs fn, which calls a function of the game. If that function panics, the transfer fails and guard returns false. Without
-// rpc.Config.OnPanic, guard panics instead of returning.
+// guard runs fn, which calls a function of the game. If that function panics, the transfer
+// fails and guard returns false. Without rpc.Config.OnPanic, guard panics instead of returning.
 func (in *incoming) guard(what string, fn func()) (returned bool) {
 	defer func() {
 		if !returned {
@@ -153,7 +162,8 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.function(what) }, fn)
 }
 
-// finish ends the transfer at this end. err is nil if all content has been consumed. Only the first call has an effect.
+// finish ends the transfer at this end. err is nil if all content has been
+// consumed. Only the first call has an effect.
 func (in *incoming) finish(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -187,15 +197,17 @@ func (in *incoming) withdraw() {
 	in.answer.promised = 0
 }
 
-// waitsForSender reports whether the transfer waits for nothing but its sender: neither the store nor the application holds it up. The caller
-// holds mu.
+// waitsForSender reports whether the transfer waits for nothing but its sender:
+// neither the store nor the application holds it up. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
 	return !in.finished && (in.answer.replied || !in.known) && len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
 }
 
-// takeBack returns the memory promised for credit that the sender has not used lately to the account. If the sender uses that credit later, cover
-// asks for a new promise. takeBack reports whether the transfer is stuck, and since when nothing has arrived. It is stuck if it waits for its
-// sender, and the sender has lately sent less than the memory that the transfer holds meanwhile.
+// takeBack returns the memory promised for credit that the sender has not used
+// lately to the account. If the sender uses that credit later, cover asks for a
+// new promise. takeBack reports whether the transfer is stuck, and since when
+// nothing has arrived. It is stuck if it waits for its sender, and the sender
+// has lately sent less than the memory that the transfer holds meanwhile.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -233,9 +245,10 @@ func (in *incoming) evict(idle time.Duration) {
 	in.withdraw()
 }
 
-// heard returns how many bytes have been received on the transfer's connection, for the writer of another transfer to decide whether this one is
-// dead. telling is false if that number shows nothing: if the connection is p's own or another party's, or if the transfer may have stopped because
-// the application takes nothing.
+// heard returns how many bytes have been received on the transfer's connection, for
+// the writer of another transfer to decide whether this one is dead. telling is false
+// if that number shows nothing: if the connection is p's own or another party's, or
+// if the transfer may have stopped because the application takes nothing.
 func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
@@ -264,7 +277,8 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked returns the error with which the writer's waits end once the transfer has ended: err, or io.EOF if it is complete. The caller holds mu.
+// endedLocked returns the error with which the writer's waits end once the
+// transfer has ended: err, or io.EOF if it is complete. The caller holds mu.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err

@@ -23,11 +23,13 @@ type Streams struct {
 	clock  func() time.Time // time.Now, to measure how long a tick takes; tests replace it
 
 	// Safe for concurrent use.
-	memory  *budget.Pool         // for what peers make this end hold
-	stock   *budget.Stock        // for what this end reads for its own transfers
-	writers sync.Map             // the *incoming that writes a content to a store, by storeKey
-	writing budget.Jobs          // goroutines of writers
-	turns   *crew.Turns          // of transfers that read or hash without being paced; half as many at once as there are processors
+	memory  *budget.Pool  // for what peers make this end hold
+	stock   *budget.Stock // for what this end reads for its own transfers
+	writers sync.Map      // the *incoming that writes a content to a store, by storeKey
+	writing budget.Jobs   // goroutines of writers
+	// Of transfers that read or hash without being paced; half as many at once
+	// as there are processors.
+	turns   *crew.Turns
 	awake   atomic.Bool          // the world was asked for a tick that has not begun
 	callers driver.Callers[Peer] // peers that have something for the next tick
 
@@ -47,7 +49,8 @@ type Streams struct {
 	stuck    []stalled                  // those that were found, the one stuck longest first
 	stuckOf  map[budget.Party][]stalled // those of stuck that hold content, by party
 	opened   time.Time                  // when a transfer that had waited for memory was last opened
-	early    int64                      // how many bytes all of joined together may send before their headers are answered
+	// How many bytes all of joined together may send before their headers are answered.
+	early int64
 }
 
 // A topic is a declared name that has a handler here.
@@ -58,8 +61,8 @@ type topic struct {
 	open   func(*incoming) // gives a transfer to the handler
 }
 
-// Install adds streams to world, in both directions and with every peer. It must be called once, before the world's first
-// connection, at both ends.
+// Install adds streams to world, in both directions and with every peer. It
+// must be called once, before the world's first connection, at both ends.
 func Install(world *rpc.World, config Config) (*Streams, error) {
 	if world == nil {
 		return nil, errors.New("stream: Install into a nil *World")
@@ -88,7 +91,8 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 	return s, nil
 }
 
-// bind binds the pipes. rpc.Bind panics on a second Install, and on one after the first connection; bind returns an error instead.
+// bind binds the pipes. rpc.Bind panics on a second Install, and on one after
+// the first connection; bind returns an error instead.
 func bind(s *Streams) (err error) {
 	defer func() {
 		switch recovered := recover().(type) {
@@ -104,8 +108,9 @@ func bind(s *Streams) (err error) {
 	return nil
 }
 
-// Peer returns the transfers of conn. It is safe for concurrent use. It panics if conn is nil, or belongs to a world other than
-// that of Install: transfers there would wait for ticks that never happen.
+// Peer returns the transfers of conn. It is safe for concurrent use. It panics
+// if conn is nil, or belongs to a world other than that of Install: transfers
+// there would wait for ticks that never happen.
 func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	switch {
 	case conn == nil:
@@ -118,7 +123,8 @@ func (s *Streams) Peer(conn *rpc.Conn) *Peer {
 	return p
 }
 
-// peer returns the peer of conn, and creates it if needed. joined means that the world will report the end of the connection.
+// peer returns the peer of conn, and creates it if needed. joined means that
+// the world will report the end of the connection.
 func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,14 +140,16 @@ func (s *Streams) peer(conn *rpc.Conn, joined bool) *Peer {
 	return p
 }
 
-// earlyPart limits the bytes that a connection may send before its headers are answered. All connections together may send a
-// 16th of Config.MaxMemory. One that joins gets a 16th of what is left of that, but at least minPending, and nothing if less
-// than that is left: from the 60th connection on, by default. So the first ones may send earlyBytes, and there is memory for
-// what 200 connections send at once from one address. Content for which there is no memory is held all the same, because parts
-// on lanes cannot be refused.
+// earlyPart limits the bytes that a connection may send before its headers are answered.
+// All connections together may send a 16th of Config.MaxMemory. One that joins gets a 16th
+// of what is left of that, but at least minPending, and nothing if less than that is left:
+// from the 60th connection on, by default. So the first ones may send earlyBytes, and
+// there is memory for what 200 connections send at once from one address. Content for
+// which there is no memory is held all the same, because parts on lanes cannot be refused.
 const earlyPart = 16
 
-// shareEarly returns how many bytes a connection that joins may send before its headers are answered.
+// shareEarly returns how many bytes a connection that joins may send before its
+// headers are answered.
 func (s *Streams) shareEarly() (share int64) {
 	if left := max(s.config.maxMemory()/16, minPending) - s.early; left >= minPending {
 		share = min(max(left/earlyPart, minPending), s.config.early())
@@ -150,7 +158,8 @@ func (s *Streams) shareEarly() (share int64) {
 	return share
 }
 
-// forget removes a peer whose connection has ended. If it has joined, it stays until the world reports the end.
+// forget removes a peer whose connection has ended. If it has joined, it stays
+// until the world reports the end.
 func (s *Streams) forget(p *Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +178,8 @@ func (s *Streams) connected(conn *rpc.Conn) {
 	p.connected()
 }
 
-// disconnected is called when the world reports the end of a connection. It ends the connection's transfers.
+// disconnected is called when the world reports the end of a connection. It
+// ends the connection's transfers.
 func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	s.mu.Lock()
 	p := s.peers[conn]
@@ -190,22 +200,23 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 // tick is called in every Flush.
 func (s *Streams) tick(now time.Time) {
 	s.awake.Store(false)
-	// The interval follows the regular ticks of a loop. If a world that waits for events was idle, one long pause at most doubles it.
+	// The interval follows the regular ticks of a loop. If a world that waits
+	// for events was idle, one long pause at most doubles it.
 	s.interval = min(now.Sub(s.lastTick), max(2*s.interval, 5*time.Millisecond), time.Second)
 	s.lastTick = now
 	s.tickPeers(now)
 }
 
 const (
-	// tickShare is the part of the time between two ticks that a tick may spend on all peers together, 1/8. leastTick is
-	// the least time that it may spend. In a world that waits for events it is also the most, because a call that
-	// arrives meanwhile has to wait.
+	// tickShare is the part of the time between two ticks that a tick may spend on all peers
+	// together, 1/8. leastTick is the least time that it may spend. In a world that waits
+	// for events it is also the most, because a call that arrives meanwhile has to wait.
 	tickShare = 8
 	leastTick = time.Millisecond
 )
 
-// tickPeers ticks the peers that have something to do, one after another, until the tick's time is used up. The next tick
-// continues after the last one.
+// tickPeers ticks the peers that have something to do, one after another, until
+// the tick's time is used up. The next tick continues after the last one.
 func (s *Streams) tickPeers(now time.Time) {
 	s.tickEnds = time.Time{}
 	s.callers.Take(s.list)
@@ -223,7 +234,8 @@ func (s *Streams) tickPeers(now time.Time) {
 	}
 }
 
-// lookForOverdue lists, every lookAgain, the peers that a tick must include although nothing has woken them.
+// lookForOverdue lists, every lookAgain, the peers that a tick must include
+// although nothing has woken them.
 func (s *Streams) lookForOverdue(now time.Time) {
 	if since := now.Sub(s.looked); since >= 0 && since < lookAgain {
 		return
@@ -244,7 +256,8 @@ func (s *Streams) list(p *Peer) {
 	}
 }
 
-// begin starts to measure the tick's time, on the first call in a tick. Most ticks of a game find nothing to do and need no clock.
+// begin starts to measure the tick's time, on the first call in a tick. Most
+// ticks of a game find nothing to do and need no clock.
 func (s *Streams) begin() {
 	if s.tickEnds.IsZero() {
 		s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
@@ -264,8 +277,9 @@ func (s *Streams) wake() {
 // lookForStuck is for how long the result of takeBack is used before it is called again.
 const lookForStuck = 100 * time.Millisecond
 
-// makeRoom does nothing unless the kept half of the memory is in use. Then it takes back from all transfers what they have not used
-// lately. While less is free than a connection may always have, it evicts those that are stuck, the one stuck longest first.
+// makeRoom does nothing unless the kept half of the memory is in use. Then it takes back
+// from all transfers what they have not used lately. While less is free than a connection
+// may always have, it evicts those that are stuck, the one stuck longest first.
 func (s *Streams) makeRoom(now time.Time) {
 	if s.memory.Free() >= s.config.maxMemory()/2 {
 		return
@@ -282,9 +296,9 @@ func (s *Streams) makeRoom(now time.Time) {
 	}
 }
 
-// evictFor is called when a transfer of r's peer finds no memory. It evicts the hoarder that is stuck longest of the peer's
-// party, because a party may reach its limit long before the world is crowded. It reports whether there was one that holds
-// content. The connections continue.
+// evictFor is called when a transfer of r's peer finds no memory. It evicts the hoarder that is
+// stuck longest of the peer's party, because a party may reach its limit long before the world
+// is crowded. It reports whether there was one that holds content. The connections continue.
 func (s *Streams) evictFor(r *receiver, now time.Time) bool {
 	party := extend.PartyOf(r.peer.conn)
 	if party == (budget.Party{}) {
@@ -311,7 +325,8 @@ func (s *Streams) crowded() bool {
 	return s.memory.Free() < min(s.config.terms(s.config.early()).Floor, s.config.maxMemory()/4)
 }
 
-// takeBack takes back from all hoarders what they have not used lately, and records which are stuck.
+// takeBack takes back from all hoarders what they have not used lately, and
+// records which are stuck.
 func (s *Streams) takeBack(now time.Time) {
 	s.sought = now
 	var all []stalled
@@ -329,8 +344,8 @@ func (s *Streams) takeBack(now time.Time) {
 	s.noteStuck(all)
 }
 
-// noteStuck records which hoarders are stuck. evictFor looks only at those of its party, because in one tick thousands of
-// transfers may find no memory.
+// noteStuck records which hoarders are stuck. evictFor looks only at those of
+// its party, because in one tick thousands of transfers may find no memory.
 func (s *Streams) noteStuck(all []stalled) {
 	slices.SortFunc(all, func(a, b stalled) int { return a.since.Compare(b.since) })
 	s.stuck, s.stuckOf = all, make(map[budget.Party][]stalled)
@@ -342,9 +357,11 @@ func (s *Streams) noteStuck(all []stalled) {
 	}
 }
 
-// A hoarder may hold memory that others need: a transfer, or a peer with slices of chunks that do not become complete.
+// A hoarder may hold memory that others need: a transfer, or a peer with slices
+// of chunks that do not become complete.
 type hoarder interface {
-	// takeBack takes back the memory that was not used lately. It reports whether the hoarder is stuck, and since when.
+	// takeBack takes back the memory that was not used lately. It reports
+	// whether the hoarder is stuck, and since when.
 	takeBack(now time.Time) (since time.Time, stuck bool)
 	holder() (conn *rpc.Conn, holds bool) // whose it is, and whether it holds content
 	// evict frees the memory of a hoarder that has been stuck for idle.
@@ -357,7 +374,8 @@ type stalled struct {
 	since time.Time
 }
 
-// handle registers t as the topic with that name. none means that the handler's function is nil. handle panics if t cannot work.
+// handle registers t as the topic with that name. none means that the handler's
+// function is nil. handle panics if t cannot work.
 func (s *Streams) handle(name string, t topic, none bool) {
 	of := header{kind: t.kind, topic: name}
 	switch {
@@ -384,8 +402,9 @@ func (s *Streams) topic(name string) (t topic, handled bool) {
 	return t, handled
 }
 
-// growTime returns within which time half of the credit must be consumed for the credit to grow: the longer of 2 RTT and 2 ticks.
-// One RTT would be too strict on a lossy path, where content in order waits for a lost part, which may be lost again.
+// growTime returns within which time half of the credit must be consumed for the
+// credit to grow: the longer of 2 RTT and 2 ticks. One RTT would be too strict on a
+// lossy path, where content in order waits for a lost part, which may be lost again.
 func (s *Streams) growTime(conn *rpc.Conn) time.Duration {
 	return 2 * max(conn.RTT(), s.interval)
 }

@@ -8,28 +8,32 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// widenPause is the least time between two measurements of the path by widen, because under World.Run there may be a
-// tick every few microseconds.
+// widenPause is the least time between two measurements of the path by widen,
+// because under World.Run there may be a tick every few microseconds.
 const widenPause = time.Millisecond
 
-// laneIdle is for how long no part must have been sent, in either direction, before a client releases the lanes that
-// were opened for a transfer.
+// laneIdle is for how long no part must have been sent, in either direction,
+// before a client releases the lanes that were opened for a transfer.
 const laneIdle = 10 * time.Second
 
 const (
-	// A server opens at most mostOpenings lanes for a connection in openingTime: as many as there can be, and twice as often as an
-	// honest client can release them. A client that releases lanes as soon as they are open gets no more until that time is over.
+	// A server opens at most mostOpenings lanes for a connection in openingTime: as many
+	// as there can be, and twice as often as an honest client can release them. A client
+	// that releases lanes as soon as they are open gets no more until that time is over.
 	openingTime  = laneIdle / 2
 	mostOpenings = maxLanes
 )
 
-// lanes decides how many lanes a peer should have: as many as its transfers fill. A lane is an actor whose channel, with a reliable
-// buffer of its own, carries parts of transfers. [window] holds the open lanes, and sends on them. Only a server opens and closes
-// lanes. Its client asks for more in its limits message, and releases idle ones. It is used on the world's goroutine only.
+// lanes decides how many lanes a peer should have: as many as its transfers fill. A lane is an
+// actor whose channel, with a reliable buffer of its own, carries parts of transfers. [window]
+// holds the open lanes, and sends on them. Only a server opens and closes lanes. Its client asks
+// for more in its limits message, and releases idle ones. It is used on the world's goroutine only.
 type lanes struct {
-	peer    *Peer
-	asked   int       // how many lanes there should be; a client sends it in its limits message
-	stay    int       // how many were opened with the connection, and stay open; 0 at a client until the server's limits message arrives
+	peer  *Peer
+	asked int // how many lanes there should be; a client sends it in its limits message
+	// How many were opened with the connection, and stay open; 0 at a client
+	// until the server's limits message arrives.
+	stay    int
 	widened time.Time // when widen last measured the path
 
 	// At a server: at most mostOpenings lanes are opened in openingTime.
@@ -45,7 +49,8 @@ type lanes struct {
 
 func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
 
-// start asks for lanes for t, whose header is about to be sent: as many as its Window says, or as many as fill the path and t can fill.
+// start asks for lanes for t, whose header is about to be sent: as many as its
+// Window says, or as many as fill the path and t can fill.
 func (l *lanes) start(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -60,13 +65,15 @@ func (l *lanes) start(t *Transfer) error {
 	return nil
 }
 
-// lanesFilledBy returns how many lanes the left bytes of a transfer fill. More would be of no use, and each costs both ends an
-// actor: without this bound, two hundred clients that each downloaded 1 MiB opened twenty lanes each.
+// lanesFilledBy returns how many lanes the left bytes of a transfer fill. More
+// would be of no use, and each costs both ends an actor: without this bound,
+// two hundred clients that each downloaded 1 MiB opened twenty lanes each.
 func lanesFilledBy(left int64) int { return int(min((left+laneBytes-1)/laneBytes, maxLanes)) }
 
-// widen asks for more lanes for a transfer that has found the gates of all lanes closed: as many as fill the path now, and at least
-// twice as many as before if all are full. For a transfer whose Window gives a number it asks for that number again, because a
-// client that waits for lanes to close did not ask.
+// widen asks for more lanes for a transfer that has found the gates of all lanes
+// closed: as many as fill the path now, and at least twice as many as before if
+// all are full. For a transfer whose Window gives a number it asks for that
+// number again, because a client that waits for lanes to close did not ask.
 func (l *lanes) widen(t *Transfer) error {
 	w := t.opts.window
 	switch {
@@ -88,7 +95,8 @@ func (l *lanes) widen(t *Transfer) error {
 	return l.ask(min(n, most))
 }
 
-// ask raises the number of lanes to n, if it is lower. A server opens them; a client asks its server for them unless others are closing.
+// ask raises the number of lanes to n, if it is lower. A server opens them; a
+// client asks its server for them unless others are closing.
 func (l *lanes) ask(n int) error {
 	if n <= max(l.asked, len(l.peer.window.lanes)) {
 		return nil
@@ -104,8 +112,8 @@ func (l *lanes) ask(n int) error {
 	return nil
 }
 
-// onLimits handles the number of lanes in the peer's limits message. A server learns how many its client wants, a
-// client how many stay open.
+// onLimits handles the number of lanes in the peer's limits message. A server
+// learns how many its client wants, a client how many stay open.
 func (l *lanes) onLimits(n int) {
 	if l.onServer() {
 		l.asked = max(l.asked, n) // for the next tick
@@ -114,7 +122,8 @@ func (l *lanes) onLimits(n int) {
 	l.stay = n
 }
 
-// tick is called when a tick of the world includes the peer. A server opens missing lanes; a client releases idle ones.
+// tick is called when a tick of the world includes the peer. A server opens
+// missing lanes; a client releases idle ones.
 func (l *lanes) tick(now time.Time) error {
 	if l.onServer() {
 		return l.open(now)
@@ -122,7 +131,8 @@ func (l *lanes) tick(now time.Time) error {
 	return l.letGo(now)
 }
 
-// begin opens the lanes that stay open: one even if the backend is not [Window], for transfers that choose Window with [Via].
+// begin opens the lanes that stay open: one even if the backend is not
+// [Window], for transfers that choose Window with [Via].
 func (l *lanes) begin(backend Backend) error {
 	stay := 1
 	if w := backend.window(); w != nil {
@@ -132,8 +142,8 @@ func (l *lanes) begin(backend Backend) error {
 	return l.peer.window.grow(stay)
 }
 
-// open opens missing lanes, but at most mostOpenings in openingTime, and none to replace lanes that the client has released but not
-// fully acknowledged. Later ticks open the others.
+// open opens missing lanes, but at most mostOpenings in openingTime, and none to replace
+// lanes that the client has released but not fully acknowledged. Later ticks open the others.
 func (l *lanes) open(now time.Time) error {
 	window := l.peer.window
 	before := len(window.lanes)
@@ -153,7 +163,8 @@ func (l *lanes) open(now time.Time) error {
 	return err
 }
 
-// onLeave closes a lane that the client has released. Parts that are in flight to the client arrive before the close.
+// onLeave closes a lane that the client has released. Parts that are in flight
+// to the client arrive before the close.
 func (l *lanes) onLeave(lane *rpc.Actor) {
 	w := l.peer.window
 	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > l.stay {
@@ -168,8 +179,8 @@ func (l *lanes) onLeave(lane *rpc.Actor) {
 	l.peer.violate("a lane was let go, of %d that stay", l.stay)
 }
 
-// letGo releases the lanes that need not stay open, if they are idle. A message on each of them tells the server, which alone can
-// close it, that nothing more will arrive there.
+// letGo releases the lanes that need not stay open, if they are idle. A message on each of
+// them tells the server, which alone can close it, that nothing more will arrive there.
 func (l *lanes) letGo(now time.Time) error {
 	w, stay := l.peer.window, l.stay
 	if l.touched || l.peer.sender.usesLanes() {
@@ -194,8 +205,9 @@ func (l *lanes) letGo(now time.Time) error {
 	return nil
 }
 
-// closing reports whether the server has yet to close lanes that this end has released; it removes the closed ones. Until then the
-// client asks for no more, because the server would still count them as open.
+// closing reports whether the server has yet to close lanes that this end has
+// released; it removes the closed ones. Until then the client asks for no more,
+// because the server would still count them as open.
 func (l *lanes) closing() bool {
 	l.parting = slices.DeleteFunc(l.parting, func(a *rpc.Actor) bool { return !a.Alive() })
 	return len(l.parting) > 0

@@ -14,8 +14,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestIdleLanesAreClosed: lanes that were opened for a transfer, either way, are let go when none has used them for a while, and
-// opened again for the next.
+// TestIdleLanesAreClosed: lanes that were opened for a transfer, either way, are
+// let go when none has used them for a while, and opened again for the next.
 func TestIdleLanesAreClosed(t *testing.T) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 100e6, Seed: testkit.Seed(t)}
 	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {}, func(t *testing.T, l loopback) {
@@ -55,8 +55,8 @@ func TestLanesThatStay(t *testing.T) {
 	})
 }
 
-// TestTransfersWhileLanesClose: transfers that begin just when lanes are let go, either way, lose nothing over a path that loses
-// and reorders.
+// TestTransfersWhileLanesClose: transfers that begin just when lanes are let
+// go, either way, lose nothing over a path that loses and reorders.
 func TestTransfersWhileLanesClose(t *testing.T) {
 	seed := testkit.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 3))
@@ -84,7 +84,8 @@ func TestTransfersWhileLanesClose(t *testing.T) {
 	})
 }
 
-// TestLanesAreOpenedOnceForAnIdlePeer: lanes that arrive before their first part, or with it, after a pause, do not count as idle.
+// TestLanesAreOpenedOnceForAnIdlePeer: lanes that arrive before their first
+// part, or with it, after a pause, do not count as idle.
 func TestLanesAreOpenedOnceForAnIdlePeer(t *testing.T) {
 	inNetwork(t, setup{path: link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}}, func(n *network) {
 		got := collect(n.client.streams)
@@ -108,8 +109,8 @@ func TestLanesAreOpenedOnceForAnIdlePeer(t *testing.T) {
 	})
 }
 
-// TestLanesNamedWhileOthersClose: a transfer that names its lanes while the server has yet to close those that were let go has them in
-// the end.
+// TestLanesNamedWhileOthersClose: a transfer that names its lanes while the
+// server has yet to close those that were let go has them in the end.
 func TestLanesNamedWhileOthersClose(t *testing.T) {
 	inNetwork(t, setup{delay: 50 * time.Millisecond}, func(n *network) {
 		got := collect(n.server.streams)
@@ -131,7 +132,8 @@ func TestLanesNamedWhileOthersClose(t *testing.T) {
 	})
 }
 
-// TestLanesForWhatIsLeft: a transfer opens no more lanes than it fills, whatever the path has place for.
+// TestLanesForWhatIsLeft: a transfer opens no more lanes than it fills,
+// whatever the path has place for.
 func TestLanesForWhatIsLeft(t *testing.T) {
 	inNetwork(t, setup{path: link.Path{Cwnd: 8 << 20, MaxDatagram: 1243, SmoothedRTT: 50 * time.Millisecond}}, func(n *network) {
 		got := collect(n.client.streams)
@@ -144,8 +146,8 @@ func TestLanesForWhatIsLeft(t *testing.T) {
 	})
 }
 
-// TestLanesThatComeAndGo: a client that asks for lanes and lets them go at once has the server open no more than some, and all that it
-// wants in the end.
+// TestLanesThatComeAndGo: a client that asks for lanes and lets them go at once
+// has the server open no more than some, and all that it wants in the end.
 func TestLanesThatComeAndGo(t *testing.T) {
 	inNetwork(t, setup{tick: 5 * time.Millisecond}, func(n *network) {
 		time.Sleep(time.Second)
@@ -172,8 +174,9 @@ func TestLanesThatComeAndGo(t *testing.T) {
 	})
 }
 
-// TestLanesLetGoUnacknowledged: what is on lanes that a client lets go of, and does not acknowledge, stays charged, and it gets no others
-// for them. It had the server hold another five megabytes each five seconds, of which the stock knew nothing.
+// TestLanesLetGoUnacknowledged: what is on lanes that a client lets go of, and does
+// not acknowledge, stays charged, and it gets no others for them. It had the server
+// hold another five megabytes each five seconds, of which the stock knew nothing.
 func TestLanesLetGoUnacknowledged(t *testing.T) {
 	inNetwork(t, setup{tick: 5 * time.Millisecond}, func(n *network) {
 		got, c, s := collect(n.client.streams), n.client.peer, n.server.peer
@@ -227,7 +230,8 @@ func TestLanesThatMustStay(t *testing.T) {
 	})
 }
 
-// TestShareOfNoEntry: a share of lanes that is less than one entry fails the transfer, which would wait for ever and keep its world awake.
+// TestShareOfNoEntry: a share of lanes that is less than one entry fails the
+// transfer, which would wait for ever and keep its world awake.
 func TestShareOfNoEntry(t *testing.T) {
 	inNetwork(t, setup{via: Window{Share: 0.003}}, func(n *network) {
 		for _, p := range []*Peer{n.client.peer, n.server.peer} {

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// late is many clients of one server, which sends each of them a blob at once. The first one does not read.
+// late is many clients of one server, which sends each of them a blob at once.
+// The first one does not read.
 type late struct {
 	*network
 	peers   []*Peer // the server's
@@ -60,8 +61,8 @@ func (l *late) rush(data []byte) {
 	}
 }
 
-// TestLateJoinersShareTheStock: what the server holds is bounded by the world and what is everybody's, all of it is given back,
-// and one that does not read holds nobody up.
+// TestLateJoinersShareTheStock: what the server holds is bounded by the world and what
+// is everybody's, all of it is given back, and one that does not read holds nobody up.
 func TestLateJoinersShareTheStock(t *testing.T) {
 	const clients, memory = 16, 8 << 20
 	const most = int64(memory / stockShare)

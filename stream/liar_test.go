@@ -13,8 +13,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestLiarsLeaveNothingBehind: one end sends, at random and among real transfers, what no honest end does. At worst it loses its
-// connection. Nothing of that stays at either end, and other peers continue.
+// TestLiarsLeaveNothingBehind: one end sends, at random and among real
+// transfers, what no honest end does. At worst it loses its connection. Nothing
+// of that stays at either end, and other peers continue.
 func TestLiarsLeaveNothingBehind(t *testing.T) {
 	runPrograms(t, 10, testLiarLeavesNothingBehind)
 }
@@ -144,7 +145,8 @@ func (l *liar) lie(pipe *rpc.Actor) {
 	}
 }
 
-// pipes releases a lane, or opens, destroys or tears off an actor of the protocol, at a moment when no honest end does.
+// pipes releases a lane, or opens, destroys or tears off an actor of the
+// protocol, at a moment when no honest end does.
 func (l *liar) pipes(pipe *rpc.Actor) {
 	w, p := l.from.world, l.from.peer
 	lanes := p.window.lanes[l.random.IntN(max(1, len(p.window.lanes))):] // from a random one on

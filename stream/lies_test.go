@@ -9,10 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A peer's word had content deleted that had been verified before: a header with another size, an end with another size, a cancel for the
-// reason that the digest differs. The next transfer had to bring all of it again.
+// A peer's word had content deleted that had been verified before: a header
+// with another size, an end with another size, a cancel for the reason that the
+// digest differs. The next transfer had to bring all of it again.
 
-// TestLiesDeleteNoContent: what is stored under a key stays until other content has been verified, whatever a sender says of it.
+// TestLiesDeleteNoContent: what is stored under a key stays until other content
+// has been verified, whatever a sender says of it.
 func TestLiesDeleteNoContent(t *testing.T) {
 	good := content(100_000)
 	for _, key := range []string{BLAKE3.Of(good).String(), SHA256.Of(good).String(), "k"} {
@@ -84,8 +86,8 @@ func (n *network) says(messages ...any) {
 	})
 }
 
-// TestOtherContentUnderAPlainKey: a key that is no digest names what its sender says now. Content of another size replaces what is stored,
-// once it has been verified, and needs no second try.
+// TestOtherContentUnderAPlainKey: a key that is no digest names what its sender says now. Content
+// of another size replaces what is stored, once it has been verified, and needs no second try.
 func TestOtherContentUnderAPlainKey(t *testing.T) {
 	store := newMemoryStore()
 	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {
@@ -114,8 +116,8 @@ func TestOtherElementsUnderAKey(t *testing.T) {
 	})
 }
 
-// TestArraysReplaceNoNamedBlob: an array's encoding cannot be compared with a digest, so an array whose key is the text of a blob's
-// digest was once stored in the blob's place.
+// TestArraysReplaceNoNamedBlob: an array's encoding cannot be compared with a digest, so
+// an array whose key is the text of a blob's digest was once stored in the blob's place.
 func TestArraysReplaceNoNamedBlob(t *testing.T) {
 	good, store := content(100_000), newMemoryStore()
 	key := BLAKE3.Of(good).String()

@@ -8,20 +8,23 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is how long the transfers of a connection that has ended wait for the world to handle messages, such as done, that
-// arrived before the end. A world that is driven ends them sooner.
+// endGrace is how long the transfers of a connection that has ended wait for the world to handle
+// messages, such as done, that arrived before the end. A world that is driven ends them sooner.
 const endGrace = time.Second
 
-// A live holds the transfers of one connection that have not ended, in both directions. It fails them when the connection ends,
-// even if the world is no longer driven. It is safe for concurrent use.
+// A live holds the transfers of one connection that have not ended, in both
+// directions. It fails them when the connection ends, even if the world is no
+// longer driven. It is safe for concurrent use.
 type live struct {
 	// mu guards the fields below.
-	mu        sync.Mutex
-	transfers map[ender]struct{} // outgoing ones from Start until the receiver has sent done or reject; incoming ones until this end has sent it
-	outgoing  int                // how many of transfers are outgoing
-	watched   bool               // watch has started the goroutine that waits for the connection's end
-	err       error              // why the connection ended; nil before
-	over      chan struct{}      // closed when err is set
+	mu sync.Mutex
+	// Outgoing ones from Start until the receiver has sent done or reject;
+	// incoming ones until this end has sent it.
+	transfers map[ender]struct{}
+	outgoing  int           // how many of transfers are outgoing
+	watched   bool          // watch has started the goroutine that waits for the connection's end
+	err       error         // why the connection ended; nil before
+	over      chan struct{} // closed when err is set
 }
 
 // ender is a *Transfer or an *incoming.
@@ -29,8 +32,8 @@ type ender interface{ finish(err error) }
 
 func newLive() *live { return &live{transfers: make(map[ender]struct{}), over: make(chan struct{})} }
 
-// addOutgoing adds an outgoing transfer and returns how many there are now. It fails if there are already most, or if
-// the connection has ended.
+// addOutgoing adds an outgoing transfer and returns how many there are now. It
+// fails if there are already most, or if the connection has ended.
 func (l *live) addOutgoing(t *Transfer, most int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +72,8 @@ func (l *live) remove(t ender) {
 	}
 }
 
-// watch starts, on its first call, a goroutine that calls ended if conn has ended and the world has not ended the transfers in time.
+// watch starts, on its first call, a goroutine that calls ended if conn has
+// ended and the world has not ended the transfers in time.
 func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +93,8 @@ func (l *live) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd waits until end is closed, because a connection or a world has ended, and then for grace. Then it calls ended,
-// unless over was closed before.
+// afterEnd waits until end is closed, because a connection or a world has ended,
+// and then for grace. Then it calls ended, unless over was closed before.
 func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
 	select {
 	case <-over:

@@ -40,8 +40,9 @@ func TestNothingIsLostOnALossyPath(t *testing.T) {
 	}
 }
 
-// TestPausedTransferIsNotTakenOver: an application that does not read, or a sender with nothing to send, does not mean that the
-// connection is dead. A second transfer of the same content continues without being stored.
+// TestPausedTransferIsNotTakenOver: an application that does not read, or a
+// sender with nothing to send, does not mean that the connection is dead. A
+// second transfer of the same content continues without being stored.
 func TestPausedTransferIsNotTakenOver(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		t.Run(fmt.Sprintf("one connection %v", same), func(t *testing.T) {
@@ -74,8 +75,9 @@ func TestPausedTransferIsNotTakenOver(t *testing.T) {
 	}
 }
 
-// TestStrangersTakeNothingOver: a peer without an identity takes over transfers from the same address, and none of another address.
-// These were once canceled in any second in which nothing arrived.
+// TestStrangersTakeNothingOver: a peer without an identity takes over transfers
+// from the same address, and none of another address. These were once canceled
+// in any second in which nothing arrived.
 func TestStrangersTakeNothingOver(t *testing.T) {
 	inNetwork(t, setup{server: Config{Store: newMemoryStore()}}, func(n *network) {
 		got := collect(n.server.streams)
@@ -105,7 +107,8 @@ func TestStrangersTakeNothingOver(t *testing.T) {
 	})
 }
 
-// TestStalledTransferIsTakenOver cuts a client off silently; it reconnects before the server has noticed.
+// TestStalledTransferIsTakenOver cuts a client off silently; it reconnects
+// before the server has noticed.
 func TestStalledTransferIsTakenOver(t *testing.T) { overBackends(t, testStalledTransferIsTakenOver) }
 
 func testStalledTransferIsTakenOver(t *testing.T, via Backend) {

@@ -24,7 +24,8 @@ func newMemoryStore() *memoryStore {
 	return &memoryStore{parts: make(map[storeKey]*memoryFile), contents: make(map[storeKey]*memoryFile)}
 }
 
-// put stores a file under a key of the empty identity: as a content if it has a digest, else as a part.
+// put stores a file under a key of the empty identity: as a content if it has a
+// digest, else as a part.
 func (s *memoryStore) put(key string, f memoryFile) {
 	if f.digest.IsZero() {
 		s.parts[storeKey{"", key}] = &f

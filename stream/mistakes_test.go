@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestNilsAreNamed: a nil, or a NaN, is refused where it is given, with an explanation. A nil function would panic in a later tick, and
-// with a share of NaN nothing would ever be sent.
+// TestNilsAreNamed: a nil, or a NaN, is refused where it is given, with an explanation. A nil
+// function would panic in a later tick, and with a share of NaN nothing would ever be sent.
 func TestNilsAreNamed(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		start := func(opts ...Option) error {

@@ -26,7 +26,8 @@ type nat struct {
 	work   sync.WaitGroup
 }
 
-// newNAT returns a NAT with two addresses, and the sockets of the client and of the server, with a path outside of it.
+// newNAT returns a NAT with two addresses, and the sockets of the client and of
+// the server, with a path outside of it.
 func newNAT(path netsim.Config) (n *nat, client, server *netsim.PacketConn) {
 	return newNATOf(path, 2)
 }
@@ -76,8 +77,8 @@ func (n *nat) close() {
 	n.work.Wait()
 }
 
-// TestAddressChangesInADownload: the client, which only takes, is dark for a probe timeout, until QUIC has asked and answered,
-// and for the first packets of the new path; nothing is lost.
+// TestAddressChangesInADownload: the client, which only takes, is dark for a probe timeout,
+// until QUIC has asked and answered, and for the first packets of the new path; nothing is lost.
 func TestAddressChangesInADownload(t *testing.T) {
 	for name, via := range map[string]Backend{"slices": Slices{}, "window": Window{}} {
 		t.Run(name, func(t *testing.T) {
@@ -132,8 +133,9 @@ func (n *nat) flap(each, while time.Duration) {
 	}
 }
 
-// TestFlappingAddresses: a client whose address changes up to a hundred times a second has its transfer end well. QUIC has connection ids for two
-// changes, and asked for more where the client was no longer: every other one that stayed in the wrong place was dead until IdleTimeout.
+// TestFlappingAddresses: a client whose address changes up to a hundred times a second has its
+// transfer end well. QUIC has connection ids for two changes, and asked for more where the client
+// was no longer: every other one that stayed in the wrong place was dead until IdleTimeout.
 func TestFlappingAddresses(t *testing.T) {
 	type row struct {
 		each      time.Duration
@@ -181,9 +183,10 @@ func testFlappingAddresses(t *testing.T, each time.Duration, addresses int, seal
 	_, _ = near.Close(), far.Close()
 }
 
-// TestMovesInADownload: a client that only downloads, and whose address changes a few times a second, back and forth or to new ones,
-// gets everything. The server once missed the answers to its PATH_CHALLENGEs: after the first ten it dropped packets from addresses
-// that were not validated yet.
+// TestMovesInADownload: a client that only downloads, and whose address changes
+// a few times a second, back and forth or to new ones, gets everything. The
+// server once missed the answers to its PATH_CHALLENGEs: after the first ten it
+// dropped packets from addresses that were not validated yet.
 func TestMovesInADownload(t *testing.T) {
 	times, numbers := []time.Duration{300 * time.Millisecond, 500 * time.Millisecond}, []int{20, 2}
 	if testing.Short() {
@@ -220,8 +223,9 @@ func testMovesInADownload(t *testing.T, each time.Duration, addresses int, seale
 	_, _ = near.Close(), far.Close()
 }
 
-// TestAddressChangesWhileACarrierOpens: the first packets of a sealed carrier are sent to an address that is no longer the client's,
-// and the client's packets have one that QUIC does not know yet. The carrier opens all the same, and none is given up.
+// TestAddressChangesWhileACarrierOpens: the first packets of a sealed carrier are sent
+// to an address that is no longer the client's, and the client's packets have one that
+// QUIC does not know yet. The carrier opens all the same, and none is given up.
 func TestAddressChangesWhileACarrierOpens(t *testing.T) {
 	for _, after := range []time.Duration{0, 3, 10, 26, 40, 52, 80} {
 		synctest.Test(t, func(t *testing.T) {

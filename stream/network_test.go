@@ -201,7 +201,8 @@ func collect(s *Streams) <-chan received {
 	return got
 }
 
-// collectItems takes the items that arrive at one end, and returns how each of their transfers ended.
+// collectItems takes the items that arrive at one end, and returns how each of
+// their transfers ended.
 func (n *network) collectItems(s *Streams) <-chan error {
 	got := make(chan error, 64)
 	items.Handle(s, func(in *IncomingArray[item]) {

@@ -28,45 +28,52 @@ type options struct {
 // MaxWeight is the largest weight of a transfer.
 const MaxWeight = 1000
 
-// Weight sets the transfer's share of the connection relative to its other transfers: 1, the default, to MaxWeight. If transfers
-// wait because the peer accepts no more at once (its [Config].MaxTransfers), the heaviest begins first, and the oldest among equals.
-// None waits forever: once seven heavier ones have begun before the one that has waited longest, that one is next.
-// [Transfer.SetWeight] changes the weight, even of a waiting transfer.
+// Weight sets the transfer's share of the connection relative to its other transfers: 1,
+// the default, to MaxWeight. If transfers wait because the peer accepts no more at once
+// (its [Config].MaxTransfers), the heaviest begins first, and the oldest among equals. None
+// waits forever: once seven heavier ones have begun before the one that has waited longest,
+// that one is next. [Transfer.SetWeight] changes the weight, even of a waiting transfer.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
-// Key names the content, in at most 128 bytes. The content must never change under its key; the text of its [Digest] is the best
-// key. If the receiver has a Store, a transfer that was interrupted and is started again with the same key resumes where it
-// stopped, and content that is stored already is not sent again.
+// Key names the content, in at most 128 bytes. The content must never change
+// under its key; the text of its [Digest] is the best key. If the receiver has a
+// Store, a transfer that was interrupted and is started again with the same key
+// resumes where it stopped, and content that is stored already is not sent again.
 //
-// If the key of a blob is the text of a digest, as [Digest.String] returns it, the receiver gets content with that digest or an
-// error: other content that arrives fails with ErrDigest, and other content in the store fails with it too, or is fetched again.
-// The content is hashed twice if [Hash] is another algorithm.
+// If the key of a blob is the text of a digest, as [Digest.String] returns it, the
+// receiver gets content with that digest or an error: other content that arrives
+// fails with ErrDigest, and other content in the store fails with it too, or is
+// fetched again. The content is hashed twice if [Hash] is another algorithm.
 //
-// What the receiver has stored under a key is taken for the sender's content and not compared with it. So a sender that gives its
-// content the key of other content is told that everything has arrived. With keys that are not digests this is so for blobs and
-// arrays alike. A key that is nearly the text of a digest is refused at both ends: one in upper case, of another length, or by an
-// unknown algorithm such as md5. Hex digits without the name of an algorithm before them are a plain name.
+// What the receiver has stored under a key is taken for the sender's content and not
+// compared with it. So a sender that gives its content the key of other content is
+// told that everything has arrived. With keys that are not digests this is so for
+// blobs and arrays alike. A key that is nearly the text of a digest is refused at
+// both ends: one in upper case, of another length, or by an unknown algorithm such
+// as md5. Hex digits without the name of an algorithm before them are a plain name.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
-// Name sets a text of at most 255 bytes that the receiving application gets with the transfer, such as the name of a file. The
-// receiver must not trust it.
+// Name sets a text of at most 255 bytes that the receiving application gets with
+// the transfer, such as the name of a file. The receiver must not trust it.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // Via chooses the backend for this transfer.
 func Via(b Backend) Option { return func(o *options) { o.via = b } }
 
-// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence over Window.Lanes. 0, the default, leaves that
-// in force. Slices use no lanes.
+// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence
+// over Window.Lanes. 0, the default, leaves that in force. Slices use no lanes.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
-// Hash chooses the algorithm of the transfer's digest instead of Config.Hash. If the game already knows a digest of the content,
-// choose its algorithm: then the receiver's [Content] has the same digest. With [NoDigest] the content is not hashed.
+// Hash chooses the algorithm of the transfer's digest instead of Config.Hash. If the
+// game already knows a digest of the content, choose its algorithm: then the
+// receiver's [Content] has the same digest. With [NoDigest] the content is not hashed.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
-// Rate limits how fast a blob's source is read, in bytes a second. Content that the receiver of a resumed transfer has already does
-// not count. The bytes of a twentieth of a second are read at once; after a slow source or a busy machine, up to a quarter of a
-// second is caught up. 0, the default, is no limit. Rate limits one transfer; rpc.Config.Rate limits all that a connection sends.
-// Arrays do not support it: their Send returns an error.
+// Rate limits how fast a blob's source is read, in bytes a second. Content that the receiver
+// of a resumed transfer has already does not count. The bytes of a twentieth of a second are
+// read at once; after a slow source or a busy machine, up to a quarter of a second is caught
+// up. 0, the default, is no limit. Rate limits one transfer; rpc.Config.Rate limits all that
+// a connection sends. Arrays do not support it: their Send returns an error.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
 // resolve returns the options of a transfer: those in opts, and the Config's for the others.
@@ -119,8 +126,9 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries returns an error if RPCs of an array's own MaxBytesPerRPC could overflow lanes whose buffers have slots entries, or
-// if the share of a buffer is less than one entry, so that no part could ever be sent.
+// checkEntries returns an error if RPCs of an array's own MaxBytesPerRPC could
+// overflow lanes whose buffers have slots entries, or if the share of a buffer
+// is less than one entry, so that no part could ever be sent.
 func (o *options) checkEntries(slots int) error {
 	if o.window == nil {
 		return nil

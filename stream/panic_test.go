@@ -92,7 +92,8 @@ var panickedIn = map[string]string{
 	"batch":   "OnBatch",
 }
 
-// TestPanicsFailTheirTransfer has functions of the game panic, at either end, in a world with OnPanic.
+// TestPanicsFailTheirTransfer has functions of the game panic, at either end,
+// in a world with OnPanic.
 func TestPanicsFailTheirTransfer(t *testing.T) {
 	sendSave := func(n *network) (*Transfer, error) {
 		return save.Start(n.server.peer, bytes.NewReader(content(100_000)), 100_000, Key("k"), Name("slot 1"))
@@ -139,7 +140,8 @@ func TestPanicsFailTheirTransfer(t *testing.T) {
 	}
 }
 
-// handlePanics binds handlers of which the one with that name panics, and reports how the transfer ended.
+// handlePanics binds handlers of which the one with that name panics, and
+// reports how the transfer ended.
 func (n *network) handlePanics(name string, ends chan<- error) {
 	save.Handle(n.client.streams, func(in *IncomingBlob) {
 		go func() {
@@ -162,7 +164,8 @@ func (n *network) handlePanics(name string, ends chan<- error) {
 	items.Handle(n.client.streams, func(in *IncomingArray[item]) { go in.Collect(n.ctx) })
 }
 
-// TestPanicsGoOn has the game's functions panic on the world's goroutine without OnPanic, and somebody recover.
+// TestPanicsGoOn has the game's functions panic on the world's goroutine
+// without OnPanic, and somebody recover.
 func TestPanicsGoOn(t *testing.T) {
 	for name, send := range map[string]func(n *network) (*Transfer, error){
 		"handler": func(n *network) (*Transfer, error) { return n.mustStart(n.server.peer, content(100)), nil },

@@ -16,14 +16,15 @@ const (
 	defaultRPCBytes = 32 << 10
 	// maxRPCBytes is the largest bunch. UE: net.MaxConstructedPartialBunchSizeBytes.
 	maxRPCBytes = 65536
-	// rpcOverhead is the room in each RPC for the method's id, a part's header, and the headers of msgpack's arrays.
+	// rpcOverhead is the room in each RPC for the method's id, a part's header,
+	// and the headers of msgpack's arrays.
 	rpcOverhead = 64
 	// maxElementBytes is the size of the largest element: it is alone in the largest RPC.
 	maxElementBytes = maxRPCBytes - rpcOverhead
 )
 
-// elementsPerRPC returns how many elements of at most elementSize bytes go into one RPC of maxBytes; 0 = 32 KiB. An element larger
-// than maxBytes is sent alone.
+// elementsPerRPC returns how many elements of at most elementSize bytes go into
+// one RPC of maxBytes; 0 = 32 KiB. An element larger than maxBytes is sent alone.
 func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	if maxBytes == 0 {
 		maxBytes = defaultRPCBytes
@@ -47,7 +48,8 @@ type elementBound struct {
 	holds bool // no value exceeds it: every value of the type has the same size
 }
 
-// boundOf returns the bound of elements with codec c: given or, if that is 0, the bound of their type.
+// boundOf returns the bound of elements with codec c: given or, if that is 0,
+// the bound of their type.
 func boundOf(c *codec.Codec, given int) (elementBound, error) {
 	size := c.Size()
 	switch {
@@ -62,7 +64,8 @@ func boundOf(c *codec.Codec, given int) (elementBound, error) {
 const (
 	// maxPartHeader is the size of four of the longest varints.
 	maxPartHeader = 4 * binary.MaxVarintLen64
-	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the article's MaxBytesPerRPC: 30 entries of a reliable buffer.
+	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the
+	// article's MaxBytesPerRPC: 30 entries of a reliable buffer.
 	partBytes = defaultRPCBytes - rpcOverhead
 )
 
@@ -82,7 +85,8 @@ func appendPartHeader(b []byte, p part) []byte {
 	return binary.AppendUvarint(b, uint64(p.count))
 }
 
-// parsePart parses a part. Its data aliases b and is not empty, and there are at least as many bytes as elements.
+// parsePart parses a part. Its data aliases b and is not empty, and there are
+// at least as many bytes as elements.
 func parsePart(b []byte) (part, error) {
 	p := parse(b)
 	v := part{id: p.id(), offset: p.offset(), index: p.offset(), count: int(p.Uvarint(uint64(len(b))))}
@@ -93,8 +97,8 @@ func parsePart(b []byte) (part, error) {
 	return v, nil
 }
 
-// A block is a piece of content in memory of its own. There is room for a part's header before the payload, so that the message
-// with both needs no copy.
+// A block is a piece of content in memory of its own. There is room for a part's
+// header before the payload, so that the message with both needs no copy.
 type block struct {
 	offset int64           // of the first byte in the content
 	index  int64           // of the first element, arrays only
@@ -109,7 +113,8 @@ type block struct {
 // blockBytes is the memory of a full part: nearly a page.
 const blockBytes = maxPartHeader + partBytes
 
-// newBlock returns an empty block with room for size bytes or a little more: a page if size is nearly that of a full part.
+// newBlock returns an empty block with room for size bytes or a little more: a
+// page if size is nearly that of a full part.
 func newBlock(size int) *block {
 	if size <= partBytes*7/8 || size > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
@@ -117,7 +122,8 @@ func newBlock(size int) *block {
 	return fullBlock(partBytes)
 }
 
-// fullBlock returns an empty block with room for most bytes: a page unless that is more than a full part.
+// fullBlock returns an empty block with room for most bytes: a page unless that
+// is more than a full part.
 func fullBlock(most int) *block {
 	if most > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+most)}
@@ -138,8 +144,8 @@ const blockCost = 128
 // cost returns the memory of the block.
 func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockCost }
 
-// heldBytes returns the most memory that n bytes of parts take, including the allocator's rounding, the blocks themselves, and
-// blocks that are not full.
+// heldBytes returns the most memory that n bytes of parts take, including the
+// allocator's rounding, the blocks themselves, and blocks that are not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
 // chargeTo charges the block to h until it is freed.

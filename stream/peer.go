@@ -33,7 +33,8 @@ type Peer struct {
 
 	inbox Inbox // the blobs that ToInbox delivers
 
-	// What each end does with transfers. Used by the world's goroutine only, except where sender says otherwise.
+	// What each end does with transfers. Used by the world's goroutine only,
+	// except where sender says otherwise.
 	control  control  // exchanges messages about transfers
 	sender   sender   // transfers to the peer
 	receiver receiver // transfers from the peer
@@ -69,8 +70,8 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return p
 }
 
-// connected opens, at a server, the control pipe and the first lanes of a connection. At a client, bindPipes adopts them when they
-// arrive.
+// connected opens, at a server, the control pipe and the first lanes of a
+// connection. At a client, bindPipes adopts them when they arrive.
 func (p *Peer) connected() {
 	world := p.streams.world
 	if !world.IsServer() {
@@ -91,11 +92,12 @@ func (p *Peer) Conn() *rpc.Conn { return p.conn }
 // Inbox returns the peer's inbox, which holds the blobs that [ToInbox] delivers.
 func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
-// inside reports whether the caller is on the goroutine of the peer's world. It returns false for a nil Peer.
+// inside reports whether the caller is on the goroutine of the peer's world. It
+// returns false for a nil Peer.
 func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
 
-// gone returns a channel that is closed when the connection has ended; live.err can be read then. The channel of a nil Peer is
-// never closed.
+// gone returns a channel that is closed when the connection has ended; live.err
+// can be read then. The channel of a nil Peer is never closed.
 func (p *Peer) gone() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -127,7 +129,8 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	return t, nil
 }
 
-// wake makes the next tick look at p, and wakes a world that waits for events. It is safe for concurrent use.
+// wake makes the next tick look at p, and wakes a world that waits for events.
+// It is safe for concurrent use.
 func (p *Peer) wake() {
 	p.call()
 	p.streams.wake()
@@ -136,8 +139,8 @@ func (p *Peer) wake() {
 // call makes the next tick look at p. It is safe for concurrent use.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// An alarm makes a tick include a peer after a while, because a world that waits for events would not tick by itself. set and stop
-// must not be called concurrently.
+// An alarm makes a tick include a peer after a while, because a world that waits for
+// events would not tick by itself. set and stop must not be called concurrently.
 type alarm struct {
 	timer *time.Timer // nil until it is first set
 	runs  atomic.Bool // the timer is running; cleared on the timer's own goroutine
@@ -160,8 +163,8 @@ func (a *alarm) stop() {
 	}
 }
 
-// A tick skips a peer that nothing has woken for lookAgain, or for lookAtRest if the peer had nothing to do. It cannot be skipped
-// forever, because reports of progress are due by time alone.
+// A tick skips a peer that nothing has woken for lookAgain, or for lookAtRest if the peer had
+// nothing to do. It cannot be skipped forever, because reports of progress are due by time alone.
 const (
 	lookAgain  = 10 * time.Millisecond
 	lookAtRest = 100 * time.Millisecond
@@ -185,7 +188,8 @@ func (p *Peer) tick(now time.Time) {
 	}
 	p.streams.begin()
 
-	// The queues may hold what is sent in two ticks: with less, the path would idle when the next tick is late.
+	// The queues may hold what is sent in two ticks: with less, the path would
+	// idle when the next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
 	p.window.note()
@@ -214,7 +218,8 @@ func (p *Peer) tick(now time.Time) {
 	p.must(err)
 }
 
-// must closes the connection on an error of this end, unless err says that the connection is already closed.
+// must closes the connection on an error of this end, unless err says that the
+// connection is already closed.
 func (p *Peer) must(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.fail(err)
@@ -236,7 +241,8 @@ func (p *Peer) check(err error) {
 	}
 }
 
-// route returns the route for the parts of a transfer: lanes with their settings, or slices if settings is nil.
+// route returns the route for the parts of a transfer: lanes with their
+// settings, or slices if settings is nil.
 func (p *Peer) route(settings *Window) route {
 	if settings == nil {
 		return p.slices
@@ -244,8 +250,8 @@ func (p *Peer) route(settings *Window) route {
 	return &laneRoute{window: p.window, settings: settings}
 }
 
-// end is called when the world reports the end of the connection. It fails all transfers, except those that the last parts
-// complete.
+// end is called when the world reports the end of the connection. It fails all
+// transfers, except those that the last parts complete.
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
@@ -260,19 +266,22 @@ func (p *Peer) end(cause error) {
 	tellEnds(received)
 }
 
-// watch makes the transfers end some time after the connection, even if the world does not end them.
+// watch makes the transfers end some time after the connection, even if the
+// world does not end them.
 func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 
-// orphaned ends the transfers if the world has not reported the end of the connection. It runs on a goroutine of its own.
+// orphaned ends the transfers if the world has not reported the end of the
+// connection. It runs on a goroutine of its own.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
 	p.stocked.Close()
 	p.streams.forget(p)
 }
 
-// Stats returns the counts of open transfers, content and lanes as of the last tick, and those of ended transfers and slices as of
-// now. They remain after the connection has ended: a program that adds up all connections should call Stats in its OnDisconnect,
-// where transfers that were in progress already count as failed. Stats is safe for concurrent use.
+// Stats returns the counts of open transfers, content and lanes as of the last tick, and
+// those of ended transfers and slices as of now. They remain after the connection has ended:
+// a program that adds up all connections should call Stats in its OnDisconnect, where
+// transfers that were in progress already count as failed. Stats is safe for concurrent use.
 func (p *Peer) Stats() Stats {
 	s, chunks := p.counted(), p.slices.stats()
 	s.Sent, s.Received, s.Failed = p.sent.Load(), p.received.Load(), p.failed.Load()
@@ -330,7 +339,8 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	rpc.On(b, rpc.Handle[A](p.down), run)
 }
 
-// bindPipes makes the Peer of a connection the object of its control pipe and of its lanes, so that rpc calls the Peer's handlers.
+// bindPipes makes the Peer of a connection the object of its control pipe and
+// of its lanes, so that rpc calls the Peer's handlers.
 func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)

@@ -28,8 +28,8 @@ type shot struct {
 	Rest [90]byte
 }
 
-// play sends 30 shots a second, until a blob by that backend has arrived, or for 3 seconds without one. It returns how long the
-// shots took to their handler, and the blob.
+// play sends 30 shots a second, until a blob by that backend has arrived, or for 3
+// seconds without one. It returns how long the shots took to their handler, and the blob.
 func play(t *testing.T, path netsim.Config, via Backend) (latencies []time.Duration, took time.Duration) {
 	var actors chan *rpc.Actor
 	overQUICWith(t, path, rpc.Config{Sealed: true}, func(server, client *rpc.World) {
@@ -68,8 +68,8 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 // playCalls is how many calls beside bulk each case pools.
 var playCalls = flag.Int("play", 600, "calls of play beside bulk, in each case")
 
-// TestPlayBesideBulk pools calls beside repeated transfers of 4 MiB over 10 Mbit/s and 50 ms: the p99 of play may rise by
-// one frame at 30 Hz.
+// TestPlayBesideBulk pools calls beside repeated transfers of 4 MiB over 10
+// Mbit/s and 50 ms: the p99 of play may rise by one frame at 30 Hz.
 func TestPlayBesideBulk(t *testing.T) {
 	for _, loss := range []float64{0, 0.01} {
 		backends := []Backend{Window{}, Slices{}}
@@ -112,8 +112,10 @@ func testPlayBesideBulk(t *testing.T, loss float64, via Backend) {
 	require.Less(t, quantile(beside, 0.5), quantile(alone, 0.5)+frame/3, "6 to 8 ms more; 13 with 4 packets that wait")
 }
 
-// TestPlayRightAfterTheJoin: on a slow path play of the first seconds waits no more than twice as long as over QUIC, and for one full packet more:
-// whether one is on the path before the slowest call is chance. It waited for sixteen of them each way, which measured the path: 1.5 s at 128 kbit/s.
+// TestPlayRightAfterTheJoin: on a slow path play of the first seconds waits no
+// more than twice as long as over QUIC, and for one full packet more: whether
+// one is on the path before the slowest call is chance. It waited for sixteen
+// of them each way, which measured the path: 1.5 s at 128 kbit/s.
 func TestPlayRightAfterTheJoin(t *testing.T) {
 	nothing := func(loopback) {}
 	for _, rate := range []int64{64e3, 128e3, 256e3} {
@@ -130,8 +132,8 @@ func TestPlayRightAfterTheJoin(t *testing.T) {
 	}
 }
 
-// playAtOnce makes a call each way in every interval from the join on, a hundred of them and until bulk has returned, and returns how long the
-// slowest of each way took.
+// playAtOnce makes a call each way in every interval from the join on, a hundred of
+// them and until bulk has returned, and returns how long the slowest of each way took.
 func playAtOnce(t *testing.T, up, down netsim.Config, sealed bool, every time.Duration, bulk func(l loopback)) (slowestUp, slowestDown time.Duration) {
 	var guns chan *rpc.Actor
 	overWays(t, up, down, rpc.Config{Sealed: sealed}, func(server, client *rpc.World) {
@@ -162,8 +164,9 @@ func playAtOnce(t *testing.T, up, down netsim.Config, sealed bool, every time.Du
 	return slowestUp, slowestDown
 }
 
-// TestTransfersRightAfterTheJoin: over 16 kbit/s play beside a transfer each way takes 4 to 7 s at worst. With sixteen full packets each way
-// ahead of all that, eleven seconds, it took 15, and beside more play the connection heard nothing for IdleTimeout.
+// TestTransfersRightAfterTheJoin: over 16 kbit/s play beside a transfer each way takes 4
+// to 7 s at worst. With sixteen full packets each way ahead of all that, eleven seconds,
+// it took 15, and beside more play the connection heard nothing for IdleTimeout.
 func TestTransfersRightAfterTheJoin(t *testing.T) {
 	path := netsim.Config{Delay: 40 * time.Millisecond, Rate: 16e3, Seed: testkit.Seed(t)}
 	up, down := playAtOnce(t, path, path, true, 250*time.Millisecond, func(l loopback) {
@@ -191,8 +194,9 @@ var (
 	count        = rpc.NewState[counted](counterClass)
 )
 
-// TestTransferBesideStatesThatNeverRest: 500 states that change at each tick are more than the path takes. 64 KiB beside them take 8 to 10 s. They
-// took half a minute, and beside a world that its game ticks they had nothing of the path for as long as the states changed.
+// TestTransferBesideStatesThatNeverRest: 500 states that change at each tick are more than
+// the path takes. 64 KiB beside them take 8 to 10 s. They took half a minute, and beside a
+// world that its game ticks they had nothing of the path for as long as the states changed.
 func TestTransferBesideStatesThatNeverRest(t *testing.T) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 5e5, Seed: testkit.Seed(t)}
 	overQUICWith(t, path, rpc.Config{Sealed: true, TickRate: 30}, func(server, client *rpc.World) {

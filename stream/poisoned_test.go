@@ -7,10 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Keys that are the texts of digests are what package stream advises. Nobody compared content with them: what one server had sent under
-// the key of another's content, to a client that keeps content, was delivered in its place, complete and without an error.
+// Keys that are the texts of digests are what package stream advises. Nobody compared
+// content with them: what one server had sent under the key of another's content, to a
+// client that keeps content, was delivered in its place, complete and without an error.
 
-// TestContentIsWhatItsKeySays: the key's digest counts, by whatever algorithm the transfer is hashed, and nothing else is kept under it.
+// TestContentIsWhatItsKeySays: the key's digest counts, by whatever algorithm
+// the transfer is hashed, and nothing else is kept under it.
 func TestContentIsWhatItsKeySays(t *testing.T) {
 	good, evil := content(100_000), content(100_001)[:100_000]
 	for _, named := range []Algorithm{SHA256, BLAKE3} {
@@ -36,8 +38,9 @@ func TestContentIsWhatItsKeySays(t *testing.T) {
 	}
 }
 
-// TestPoisonedStore: what is stored is other content than its key says, or than the sender's. Whoever reads no further than the size does
-// not get all of it without an error, and the next transfer finds nothing of it.
+// TestPoisonedStore: what is stored is other content than its key says, or than
+// the sender's. Whoever reads no further than the size does not get all of it
+// without an error, and the next transfer finds nothing of it.
 func TestPoisonedStore(t *testing.T) {
 	good, evil := content(100_000), content(100_001)[:100_000]
 	for name, c := range map[string]struct {

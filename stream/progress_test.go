@@ -143,7 +143,8 @@ func wantNone(n *network, t *Transfer, in Incoming) {
 	}
 }
 
-// TestRatesOfProgress follows a transfer at both of its ends: it begins, runs, stops because nobody reads, continues and is complete.
+// TestRatesOfProgress follows a transfer at both of its ends: it begins, runs,
+// stops because nobody reads, continues and is complete.
 func TestRatesOfProgress(t *testing.T) { overBackends(t, testRatesOfProgress) }
 
 func testRatesOfProgress(t *testing.T, via Backend) {
@@ -184,7 +185,8 @@ func testRatesOfProgress(t *testing.T, via Backend) {
 	})
 }
 
-// TestSpeedAfterAResume: what the receiver had stored is no progress of this connection, at neither end.
+// TestSpeedAfterAResume: what the receiver had stored is no progress of this
+// connection, at neither end.
 func TestSpeedAfterAResume(t *testing.T) {
 	const rate, size, stored = 1 << 20, 24 << 20, 12 << 20
 	sent, store := content(size), newMemoryStore()
@@ -209,7 +211,8 @@ func TestSpeedAfterAResume(t *testing.T) {
 	})
 }
 
-// TestRateOfUnknownSize: there is a rate, and the remaining time once the sender's source has ended.
+// TestRateOfUnknownSize: there is a rate, and the remaining time once the
+// sender's source has ended.
 func TestRateOfUnknownSize(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		come := make(chan *IncomingBlob, 1)

@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
-// A Channel is a reliable channel as a pump sees it. An rpc.Channel is one; a program may implement its own.
+// A Channel is a reliable channel as a pump sees it. An rpc.Channel is one; a
+// program may implement its own.
 //
-// It may have two more methods. QueueTime() time.Duration returns how long it will take to send its queued bytes. Watch(out int,
-// queued time.Duration) asks for another tick as soon as fewer than out entries are outstanding and QueueTime is at most queued.
+// It may have two more methods. QueueTime() time.Duration returns how long it will take
+// to send its queued bytes. Watch(out int, queued time.Duration) asks for another tick
+// as soon as fewer than out entries are outstanding and QueueTime is at most queued.
 type Channel interface {
-	// Reliable returns how many entries of the reliable buffer are in use, and how many there are. UE: NumOutRec, RELIABLE_BUFFER.
+	// Reliable returns how many entries of the reliable buffer are in use, and
+	// how many there are. UE: NumOutRec, RELIABLE_BUFFER.
 	Reliable() (out, slots int)
 }
 
@@ -23,15 +26,17 @@ const (
 	defaultQueueTime = 20 * time.Millisecond
 )
 
-// A Gate decides whether a channel may take one more RPC of bulk. The zero Gate allows the article's half of the reliable buffer,
-// and at most 20 ms of queue. A limit of entries alone is not enough: on a slow path half a buffer is seconds of queue, and
-// everything that shares the path waits for it.
+// A Gate decides whether a channel may take one more RPC of bulk. The zero Gate
+// allows the article's half of the reliable buffer, and at most 20 ms of queue.
+// A limit of entries alone is not enough: on a slow path half a buffer is
+// seconds of queue, and everything that shares the path waits for it.
 type Gate struct {
 	Share     float64       // of the reliable buffer, above 0 and below 1; default 1/2
 	QueueTime time.Duration // how long it may take to send the queued bytes; default 20 ms, negative = no limit
 }
 
-// Open reports whether one more RPC may be sent now. If nothing is outstanding the queue does not count, so that one RPC may always be sent.
+// Open reports whether one more RPC may be sent now. If nothing is outstanding
+// the queue does not count, so that one RPC may always be sent.
 func (g Gate) Open(ch Channel) bool {
 	out, slots := ch.Reliable()
 	if out >= g.limit(slots) {
@@ -40,8 +45,9 @@ func (g Gate) Open(ch Channel) bool {
 	return out == 0 || g.queueTime() < 0 || queueTime(ch) <= g.queueTime()
 }
 
-// Check returns an error unless RPCs of the given number of entries are safe behind this gate. The gate is tested before an RPC, so
-// at most limit-1+entries are ever outstanding. At most slots-1 may be, because the last slot is for a close.
+// Check returns an error unless RPCs of the given number of entries are safe behind
+// this gate. The gate is tested before an RPC, so at most limit-1+entries are ever
+// outstanding. At most slots-1 may be, because the last slot is for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
@@ -90,8 +96,9 @@ func queueTime(ch Channel) time.Duration {
 	return 0
 }
 
-// A Pump runs the article's algorithm over any reliable channel. Each tick sends the next RPCs while the gate is open. After the
-// last one, and under the same gate, a closing RPC says that everything was sent.
+// A Pump runs the article's algorithm over any reliable channel. Each tick
+// sends the next RPCs while the gate is open. After the last one, and under the
+// same gate, a closing RPC says that everything was sent.
 //
 // A Pump must not be used concurrently. Call it on the goroutine that makes the channel's RPCs.
 type Pump struct {
@@ -106,8 +113,9 @@ type Pump struct {
 	err   error // of emit or end; it has ended the pump
 }
 
-// NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit, and then the closing one with end, unless that is nil. entries is
-// how many entries of the reliable buffer the largest of these RPCs takes; see [Gate.Check].
+// NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit, and then the
+// closing one with end, unless that is nil. entries is how many entries of the
+// reliable buffer the largest of these RPCs takes; see [Gate.Check].
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	switch {
 	case rpcs < 0:
@@ -129,8 +137,8 @@ func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error,
 	return p, nil
 }
 
-// Tick sends what the gate allows now. done is true once the last RPC was sent. An error of emit or end ends the pump, and
-// every later Tick returns it.
+// Tick sends what the gate allows now. done is true once the last RPC was sent.
+// An error of emit or end ends the pump, and every later Tick returns it.
 func (p *Pump) Tick() (done bool, err error) {
 	for p.err == nil && p.next < p.steps {
 		if !p.gate.Open(p.ch) {
@@ -161,5 +169,6 @@ func (p *Pump) step() error {
 	return nil
 }
 
-// errStuck ends a pump whose channel reports no entry after an RPC: the gate would never close, and everything would be sent at once.
+// errStuck ends a pump whose channel reports no entry after an RPC: the gate
+// would never close, and everything would be sent at once.
 var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; is it the channel that the RPCs use, and is it open?")

@@ -35,8 +35,8 @@ func BenchmarkPump(b *testing.B) {
 	}
 }
 
-// BenchmarkStream sends a blob from Start to the reader at the other end over a pipe in memory: the streamer, the machines
-// and the links without QUIC.
+// BenchmarkStream sends a blob from Start to the reader at the other end over a
+// pipe in memory: the streamer, the machines and the links without QUIC.
 func BenchmarkStream(b *testing.B) {
 	data := content(1 << 20)
 	for _, via := range []Backend{Window{}, Window{Lanes: 8}, Slices{}} {
@@ -78,7 +78,8 @@ func inMemory(tb testing.TB) loopback {
 	return loopback{server: server, client: client, toClient: server.Peer(<-joined), toServer: client.Peer(conn)}
 }
 
-// BenchmarkIdlePeers is a tick of a world in which one peer has something, beside others that have nothing.
+// BenchmarkIdlePeers is a tick of a world in which one peer has something,
+// beside others that have nothing.
 func BenchmarkIdlePeers(b *testing.B) {
 	for _, others := range []int{0, 100, 1000, 5000} {
 		b.Run(strconv.Itoa(others), func(b *testing.B) {

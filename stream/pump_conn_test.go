@@ -129,8 +129,8 @@ func TestFirstBurstOverABunchConn(t *testing.T) {
 	require.Equal(t, 150, p.channel.peak)
 }
 
-// Whatever shares the channel with the items waits for as long as the gate lets a queue grow. The channel is one of bulk, because only
-// bulk is sent as slowly as the path.
+// Whatever shares the channel with the items waits for as long as the gate lets a queue
+// grow. The channel is one of bulk, because only bulk is sent as slowly as the path.
 func TestQueueGateKeepsTheChannelResponsive(t *testing.T) {
 	worst := func(gate Gate) (ping, whole time.Duration) {
 		var p *connPair

@@ -244,7 +244,8 @@ func TestPumpEndsAtTheFirstError(t *testing.T) {
 	require.Equal(t, 1, p.Sent())
 }
 
-// A channel that counts nothing would never close the gate: the whole content would be sent in one tick.
+// A channel that counts nothing would never close the gate: the whole content
+// would be sent in one tick.
 func TestPumpRefusesAChannelThatDoesNotCount(t *testing.T) {
 	calls := 0
 	p, err := NewPump(&fakeChannel{slots: 256}, Gate{}, 100, 1, func(int) error { calls++; return nil }, nil)

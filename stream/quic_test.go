@@ -151,7 +151,8 @@ func testFullStackAtTheRate(t *testing.T, via Backend) {
 	})
 }
 
-// TestFullStackOnALossyPath is a benchmark too: it logs how much real time a transfer takes, outside the bubble.
+// TestFullStackOnALossyPath is a benchmark too: it logs how much real time a
+// transfer takes, outside the bubble.
 func TestFullStackOnALossyPath(t *testing.T) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Loss: 0.01, Seed: testkit.Rand(t).Uint64()}
 	var took time.Duration

@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Transfers get what Config.Rate leaves, by whichever backend, and their acks are not held back: the peer's rate is used up
-// by a transfer of its own.
+// Transfers get what Config.Rate leaves, by whichever backend, and their acks
+// are not held back: the peer's rate is used up by a transfer of its own.
 func TestTransfersKeepToTheRate(t *testing.T) { overBackends(t, testTransfersKeepToTheRate) }
 
 func testTransfersKeepToTheRate(t *testing.T, via Backend) {
@@ -33,7 +33,8 @@ func testTransfersKeepToTheRate(t *testing.T, via Backend) {
 	})
 }
 
-// TestRateOfATransfer: one is held to its Rate, whatever the connection has beside, and ends soon when it is canceled.
+// TestRateOfATransfer: one is held to its Rate, whatever the connection has
+// beside, and ends soon when it is canceled.
 func TestRateOfATransfer(t *testing.T) { overBackends(t, testRateOfATransfer) }
 
 func testRateOfATransfer(t *testing.T, via Backend) {
@@ -68,7 +69,8 @@ func testRateOfATransfer(t *testing.T, via Backend) {
 	})
 }
 
-// TestRateOfASlowSource: a source that takes its time for each Read, as on a busy disk, but could keep up, does so.
+// TestRateOfASlowSource: a source that takes its time for each Read, as on a
+// busy disk, but could keep up, does so.
 func TestRateOfASlowSource(t *testing.T) { overBackends(t, testRateOfASlowSource) }
 
 func testRateOfASlowSource(t *testing.T, via Backend) {
@@ -84,7 +86,8 @@ func testRateOfASlowSource(t *testing.T, via Backend) {
 	})
 }
 
-// TestCatchUpIsBounded: after a source has stood still its rate is what it was, but for a quarter of a second.
+// TestCatchUpIsBounded: after a source has stood still its rate is what it was,
+// but for a quarter of a second.
 func TestCatchUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := throttle{rate: 1000}
@@ -106,8 +109,9 @@ func (s *slowSource) Read(p []byte) (int, error) {
 	return s.Reader.Read(p)
 }
 
-// TestRateOfAResumedTransfer: Rate limits only what is sent. What the receiver has stored is only hashed; otherwise a transfer that is
-// resumed again and again at its Rate would never get beyond that.
+// TestRateOfAResumedTransfer: Rate limits only what is sent. What the receiver
+// has stored is only hashed; otherwise a transfer that is resumed again and
+// again at its Rate would never get beyond that.
 func TestRateOfAResumedTransfer(t *testing.T) { overBackends(t, testRateOfAResumedTransfer) }
 
 func testRateOfAResumedTransfer(t *testing.T, via Backend) {
@@ -133,8 +137,9 @@ func testRateOfAResumedTransfer(t *testing.T, via Backend) {
 	})
 }
 
-// TestRateIsAGate: what waits in lanes while Config.Rate holds bulk back is no more than the gate's queue time at that rate, and
-// no lanes are opened for it: so a second transfer begins at once beside a first one.
+// TestRateIsAGate: what waits in lanes while Config.Rate holds bulk back is no
+// more than the gate's queue time at that rate, and no lanes are opened for it:
+// so a second transfer begins at once beside a first one.
 func TestRateIsAGate(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -14,8 +14,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// sealedRow is a path and what a transfer over the sealed carrier is to reach there: its time over the ideal one, RTT/2 and
-// the bytes at the rate less the loss, and the sender's UDP payload bytes over the blob's.
+// sealedRow is a path and what a transfer over the sealed carrier is to reach
+// there: its time over the ideal one, RTT/2 and the bytes at the rate less the
+// loss, and the sender's UDP payload bytes over the blob's.
 type sealedRow struct {
 	rate       int64
 	rtt        time.Duration
@@ -82,7 +83,8 @@ func (r sealedRow) run(t *testing.T, seed uint64) (ratio, wire float64) {
 // wireBytes counts what the client has sent in sealed packets, which is all but the handshake.
 func (l loopback) wireBytes() uint64 { return l.toServer.Conn().Stats().Sealed.BytesOut }
 
-// TestSealedTable compares the full stack with what the sealed carrier promises, without setting the rate.
+// TestSealedTable compares the full stack with what the sealed carrier
+// promises, without setting the rate.
 func TestSealedTable(t *testing.T) {
 	seeds, runs, rows := testkit.Rand(t), *tableRuns, slices.Clone(rawTable)
 	if testing.Short() { // under the race detector 4 MiB take three seconds, and 32 MiB a minute

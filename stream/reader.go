@@ -11,26 +11,29 @@ import (
 )
 
 const (
-	// mostAhead is how much content a transfer may read before the tick takes it: 31 MB/s at 60 ticks a second.
+	// mostAhead is how much content a transfer may read before the tick takes
+	// it: 31 MB/s at 60 ticks a second.
 	mostAhead = 512 << 10
-	// leastAhead is how much it may read at first. This doubles when a tick takes all of it, so that many transfers over
-	// slow paths hold little each.
+	// leastAhead is how much it may read at first. This doubles when a tick
+	// takes all of it, so that many transfers over slow paths hold little each.
 	leastAhead = 128 << 10
 )
 
 // A source provides a transfer's content. It is used by the reader's goroutine only.
 type source interface {
-	// fill adds content to the empty block b. At the end it returns io.EOF, with or without content. An array's source stops before
-	// the element stopAt, unless that is negative.
+	// fill adds content to the empty block b. At the end it returns io.EOF, with or without
+	// content. An array's source stops before the element stopAt, unless that is negative.
 	fill(b *block, stopAt int64) error
-	// callee names the function of the game that fill called last, for the error if that has panicked.
+	// callee names the function of the game that fill called last, for the
+	// error if that has panicked.
 	callee() string
-	// lent reports whether fill reads memory that the caller may change once the transfer has ended.
+	// lent reports whether fill reads memory that the caller may change once
+	// the transfer has ended.
 	lent() bool
 }
 
-// A reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes the blocks. Only that
-// goroutine waits for the source.
+// A reader reads and hashes a source on a goroutine of its own, ahead of the
+// tick that takes the blocks. Only that goroutine waits for the source.
 type reader struct {
 	// Set by newReader. Only the goroutine uses source.
 	source source
@@ -106,8 +109,9 @@ func (r *reader) exit() {
 	}
 }
 
-// whenUnused calls fn once the goroutine, which must have been stopped, no longer uses memory that the caller has lent. For a blob,
-// which has lent none, it calls fn at once, even while a Read is in progress.
+// whenUnused calls fn once the goroutine, which must have been stopped, no
+// longer uses memory that the caller has lent. For a blob, which has lent none,
+// it calls fn at once, even while a Read is in progress.
 func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
 	waits := r.running && r.source.lent()
@@ -120,7 +124,8 @@ func (r *reader) whenUnused(fn func()) {
 	}
 }
 
-// read hashes the content and publishes it in blocks, until the source ends or the reader is stopped.
+// read hashes the content and publishes it in blocks, until the source ends or
+// the reader is stopped.
 func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
@@ -143,8 +148,8 @@ func (r *reader) read() {
 	}
 }
 
-// fill fills a block from the source and hashes it. An array's elements are also encoded within the turn. A blob's Read is not,
-// because it may wait and must not delay the turns of others.
+// fill fills a block from the source and hashes it. An array's elements are also encoded within
+// the turn. A blob's Read is not, because it may wait and must not delay the turns of others.
 func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	if r.source.lent() {
 		r.inTurn(b.offset, func() {
@@ -158,8 +163,8 @@ func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	return err
 }
 
-// inTurn runs fn, for content at an offset. If nothing paces this goroutine, fn waits for its turn, as in [writer.inReplay]. It is
-// not run if the reader has been stopped.
+// inTurn runs fn, for content at an offset. If nothing paces this goroutine, fn waits
+// for its turn, as in [writer.inReplay]. It is not run if the reader has been stopped.
 func (r *reader) inTurn(offset int64, fn func()) {
 	if r.turns == nil || r.paced(offset) {
 		fn()
@@ -169,9 +174,10 @@ func (r *reader) inTurn(offset int64, fn func()) {
 	}
 }
 
-// paced reports whether the goroutine can read the content at an offset only after earlier content was sent. The first leastAhead
-// bytes are not paced: if hundreds of transfers start together, all of these are read and hashed at once. Neither is content that
-// the receiver has, because it is not sent: an answer of a few bytes makes this end read and hash all of it.
+// paced reports whether the goroutine can read the content at an offset only after earlier
+// content was sent. The first leastAhead bytes are not paced: if hundreds of transfers start
+// together, all of these are read and hashed at once. Neither is content that the receiver has,
+// because it is not sent: an answer of a few bytes makes this end read and hash all of it.
 func (r *reader) paced(offset int64) bool { return offset >= leastAhead && !r.receiverHas(offset) }
 
 // receiverHas reports whether the receiver has the content at an offset, so that it is not sent.
@@ -187,8 +193,8 @@ func (r *reader) isStopped() bool {
 	return r.stopped
 }
 
-// waitToRead waits until the goroutine may read at offset, and returns false if the reader was stopped. Meanwhile the
-// goroutine holds no block.
+// waitToRead waits until the goroutine may read at offset, and returns false if
+// the reader was stopped. Meanwhile the goroutine holds no block.
 func (r *reader) waitToRead(offset int64) bool {
 	for r.mustWait(offset) {
 		<-r.changed
@@ -196,14 +202,16 @@ func (r *reader) waitToRead(offset int64) bool {
 	return !r.isStopped()
 }
 
-// mustWait reports whether nothing may be read at offset now: before resume, if enough was read ahead, or if the stock is short.
+// mustWait reports whether nothing may be read at offset now: before resume, if
+// enough was read ahead, or if the stock is short.
 func (r *reader) mustWait(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room(r.mayLeave(offset)))
 }
 
-// mayLeave reports whether the receiver's credit allows the block at offset to be sent at once. The caller holds mu.
+// mayLeave reports whether the receiver's credit allows the block at offset to
+// be sent at once. The caller holds mu.
 func (r *reader) mayLeave(offset int64) bool {
 	ends := offset + int64(r.part)
 	if r.whole > 0 {
@@ -212,7 +220,8 @@ func (r *reader) mayLeave(offset int64) bool {
 	return offset < r.from || ends <= r.limit
 }
 
-// stopAt returns the element before which fill must stop, because the receiver continues there, or -1 if b does not begin before it.
+// stopAt returns the element before which fill must stop, because the receiver
+// continues there, or -1 if b does not begin before it.
 func (r *reader) stopAt(b *block) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,8 +231,8 @@ func (r *reader) stopAt(b *block) int64 {
 	return -1
 }
 
-// checkAligned returns an error if the elements before the one to continue with do not end at the byte that the receiver named:
-// then it has other content under the key.
+// checkAligned returns an error if the elements before the one to continue with do not
+// end at the byte that the receiver named: then it has other content under the key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,15 +242,17 @@ func (r *reader) checkAligned(offset int64) error {
 	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored", ErrDigest, r.fromAt, offset, r.from)
 }
 
-// size returns how many bytes the source had. known is false until the source has ended without an error.
+// size returns how many bytes the source had. known is false until the source
+// has ended without an error.
 func (r *reader) size() (bytes int64, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish passes b to the tick and reports whether it keeps b's memory. Small blocks are copied into the last one, so that small
-// reads do not become many small parts. A block that grew for a large element stays as it is.
+// publish passes b to the tick and reports whether it keeps b's memory. Small
+// blocks are copied into the last one, so that small reads do not become many
+// small parts. A block that grew for a large element stays as it is.
 func (r *reader) publish(b *block) (kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,7 +305,8 @@ func (r *reader) checkTotal() {
 	}
 }
 
-// resume is called on the world's goroutine. The receiver continues at byte from, where element fromAt begins.
+// resume is called on the world's goroutine. The receiver continues at byte
+// from, where element fromAt begins.
 func (r *reader) resume(from, fromAt int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,8 +320,9 @@ func (r *reader) resume(from, fromAt int64) {
 	r.changed.Ring()
 }
 
-// take returns the next block if it ends at or below limit, and else nil. The caller owns it. A blob's first block is cut at the
-// limit, so that something is sent with the header. pathFull means that most of what was sent before is still queued.
+// take returns the next block if it ends at or below limit, and else nil. The caller
+// owns it. A blob's first block is cut at the limit, so that something is sent with
+// the header. pathFull means that most of what was sent before is still queued.
 func (r *reader) take(limit int64, pathFull bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -329,8 +342,8 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	return b
 }
 
-// growAhead raises ahead, if ready was full and ticks have emptied it before the goroutine could fill it again, unless the path has
-// enough to do. The caller holds mu.
+// growAhead raises ahead, if ready was full and ticks have emptied it before the
+// goroutine could fill it again, unless the path has enough to do. The caller holds mu.
 func (r *reader) growAhead(pathFull bool) {
 	if r.bytes > 0 {
 		return
@@ -341,7 +354,8 @@ func (r *reader) growAhead(pathFull bool) {
 	r.most = 0
 }
 
-// has reports whether take would return a block. If nothing was read, the next block wakes the world.
+// has reports whether take would return a block. If nothing was read, the next
+// block wakes the world.
 func (r *reader) has(limit int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -362,7 +376,8 @@ func (r *reader) hasLocked(limit int64) bool {
 	return b.end() <= limit || b.offset == 0 && b.count == 0 && limit > 0
 }
 
-// result returns the size and digest of the content once all of it was taken, or the error of the source.
+// result returns the size and digest of the content once all of it was taken,
+// or the error of the source.
 func (r *reader) result() (total end, err error, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

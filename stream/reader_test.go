@@ -48,7 +48,8 @@ func sumOf(data []byte) []byte {
 	return sum[:]
 }
 
-// A reader begins with little. It reads further ahead when ticks take all that there is, and not when a slow path takes one block at a time.
+// A reader begins with little. It reads further ahead when ticks take all that
+// there is, and not when a slow path takes one block at a time.
 func TestReaderReadsFurtherAhead(t *testing.T) {
 	reading(t, content(8<<20), false, func(rd *reader, woken *int) {
 		for range 20 {
@@ -95,7 +96,8 @@ func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	})
 }
 
-// What readers read before anything can be sent, they read in turns. Nothing after that waits for a turn.
+// What readers read before anything can be sent, they read in turns. Nothing
+// after that waits for a turn.
 func TestReaderTakesTurnsAtTheStart(t *testing.T) {
 	reading(t, content(8<<20), true, func(rd *reader, woken *int) {
 		rd.turns = crew.NewTurns(1)
@@ -118,8 +120,9 @@ func (s waiting) fill(*block, int64) error { <-s.free; return io.EOF }
 func (s waiting) callee() string           { return "AppendBinary" }
 func (s waiting) lent() bool               { return true }
 
-// TestReaderBesideOneThatWaits: a function of the game that waits in its turn does not keep others from theirs. All transfers of the process
-// stood still with it, and none could bring what it waited for.
+// TestReaderBesideOneThatWaits: a function of the game that waits in its turn
+// does not keep others from theirs. All transfers of the process stood still
+// with it, and none could bring what it waited for.
 func TestReaderBesideOneThatWaits(t *testing.T) {
 	reading(t, content(1<<20), true, func(rd *reader, woken *int) {
 		rd.turns = crew.NewTurns(1)
@@ -188,7 +191,8 @@ func TestReaderResumesAnywhere(t *testing.T) {
 	}
 }
 
-// TestReaderGivesUpWhatIsNotSent: what was read of content that the receiver has takes no part of the stock any more.
+// TestReaderGivesUpWhatIsNotSent: what was read of content that the receiver
+// has takes no part of the stock any more.
 func TestReaderGivesUpWhatIsNotSent(t *testing.T) {
 	reading(t, content(1<<20), false, func(rd *reader, _ *int) {
 		require.NotZero(t, rd.held.Bytes())
@@ -249,8 +253,8 @@ func TestWriteToAWriterThatMiscounts(t *testing.T) {
 	}
 }
 
-// TestReaderAddsNothingToALargeElement: the block that grew for it may have room left, but a part that takes more than the
-// largest RPC cannot be sent.
+// TestReaderAddsNothingToALargeElement: the block that grew for it may have
+// room left, but a part that takes more than the largest RPC cannot be sent.
 func TestReaderAddsNothingToALargeElement(t *testing.T) {
 	for _, size := range []int{40_000, 60_000, 65_000} {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}

@@ -10,24 +10,29 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A receiver holds the transfers that one peer sends. It passes them their parts and messages, and limits their number and their
-// memory. It is used on the world's goroutine only.
+// A receiver holds the transfers that one peer sends. It passes them their parts and messages,
+// and limits their number and their memory. It is used on the world's goroutine only.
 type receiver struct {
 	peer *Peer
 
-	receiving  []*incoming // in order of arrival; each from its first part or header until this end has sent done or reject
-	lastHeader uint64      // id of the newest header; 0 before the first
-	early      int64       // bytes of parts that arrived before this end answered their headers
-	mayEarly   int64       // the limit of early that was announced in the limits message; see Streams.shareEarly
-	evicted    uint64      // transfers that were evicted: they were stuck, and others needed their memory
-	late       uint64      // parts and messages that were dropped because their transfer had ended
-	bytes      uint64      // of parts that transfers accepted
-	look       alarm       // makes a tick look for memory
+	// In order of arrival; each from its first part or header until this end
+	// has sent done or reject.
+	receiving  []*incoming
+	lastHeader uint64 // id of the newest header; 0 before the first
+	early      int64  // bytes of parts that arrived before this end answered their headers
+	mayEarly   int64  // the limit of early that was announced in the limits message; see Streams.shareEarly
+	evicted    uint64 // transfers that were evicted: they were stuck, and others needed their memory
+	late       uint64 // parts and messages that were dropped because their transfer had ended
+	bytes      uint64 // of parts that transfers accepted
+	look       alarm  // makes a tick look for memory
 
-	writing budget.ConnJobs // goroutines of writers, also those of ended transfers that still wait for the store; used by Streams.writing
+	// Goroutines of writers, also those of ended transfers that still wait for
+	// the store; used by Streams.writing.
+	writing budget.ConnJobs
 }
 
-// deliver calls OnBatch of the transfers in a tick. Each transfer delivers at least one batch, even if the tick's time is up.
+// deliver calls OnBatch of the transfers in a tick. Each transfer delivers at
+// least one batch, even if the tick's time is up.
 func (r *receiver) deliver() {
 	left := false
 	for _, in := range r.receiving {
@@ -38,8 +43,8 @@ func (r *receiver) deliver() {
 	}
 }
 
-// sendControl sends the first control message that is due to the sender, and reports whether there was one. It removes a
-// transfer after its last message.
+// sendControl sends the first control message that is due to the sender, and
+// reports whether there was one. It removes a transfer after its last message.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
 		sent, over, err := in.answer.send(pipe, now)
@@ -118,16 +123,17 @@ func (r *receiver) onHeader(h header) {
 	}
 }
 
-// mostEarly returns how many bytes may arrive before this end answers their headers. It is at least minPending, because that much
-// may be sent before the peer has been told its share.
+// mostEarly returns how many bytes may arrive before this end answers their headers. It is at
+// least minPending, because that much may be sent before the peer has been told its share.
 func (r *receiver) mostEarly() int64 { return max(r.mayEarly, minPending) }
 
-// maxUnannounced returns for how many transfers parts may arrive before their headers. It is at least one: even a receiver that
-// accepts no transfers must let one begin in order to refuse it.
+// maxUnannounced returns for how many transfers parts may arrive before their headers. It is at
+// least one: even a receiver that accepts no transfers must let one begin in order to refuse it.
 func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.maxTransfers()) }
 
-// expect adds a transfer whose header or first part has arrived. A peer that keeps to the limit has at most maxUnannounced here.
-// Transfers beyond that are refused, and as many again may wait for the tick that sends the refusals. Even more are a violation.
+// expect adds a transfer whose header or first part has arrived. A peer that keeps to
+// the limit has at most maxUnannounced here. Transfers beyond that are refused, and as
+// many again may wait for the tick that sends the refusals. Even more are a violation.
 func (r *receiver) expect(id uint64) *incoming {
 	if most := r.maxUnannounced(); len(r.receiving) >= 2*most {
 		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), most)
@@ -145,7 +151,8 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open gives the transfer to the handler of its topic, refuses it, or makes it wait if there is no memory for it now.
+// open gives the transfer to the handler of its topic, refuses it, or makes it
+// wait if there is no memory for it now.
 func (r *receiver) open(in *incoming) {
 	t, handled := r.peer.streams.topic(in.header.topic)
 	err := r.refusal(in, t, handled)
@@ -159,8 +166,9 @@ func (r *receiver) open(in *incoming) {
 	in.start(t)
 }
 
-// openWaiting opens the transfers that wait for memory, in order, as far as there is memory. It refuses one that has waited for
-// idleTime, unless another waiting transfer of the world was opened meanwhile: whatever holds the memory needs it for long.
+// openWaiting opens the transfers that wait for memory, in order, as far as there is
+// memory. It refuses one that has waited for idleTime, unless another waiting transfer
+// of the world was opened meanwhile: whatever holds the memory needs it for long.
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.peer.streams
 	for _, in := range r.receiving {
@@ -184,7 +192,8 @@ func (r *receiver) openWaiting(now time.Time) {
 // lookForMemory is how long a transfer may go on waiting after memory has become free.
 const lookForMemory = 100 * time.Millisecond
 
-// refusal returns the error that refuses the transfer, or nil if it may begin. It does not consider memory: see reserve.
+// refusal returns the error that refuses the transfer, or nil if it may begin.
+// It does not consider memory: see reserve.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
 	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
@@ -209,8 +218,8 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	return nil
 }
 
-// writers returns how many goroutines write for the peer, including those of earlier connections of its identity, or of
-// its address if it has none.
+// writers returns how many goroutines write for the peer, including those of
+// earlier connections of its identity, or of its address if it has none.
 func (r *receiver) writers() int {
 	return r.peer.streams.writing.Of(&r.writing, extend.PartyOf(r.peer.conn))
 }
@@ -220,9 +229,10 @@ func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes", ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise memory for the first credit of a transfer. If there is not enough, it takes back what is not
-// needed and, if the world is crowded, evicts stuck transfers; then it halves the credit until the account agrees. If there is not
-// even memory for minPending, it evicts what is stuck of the same party. It returns false if that does not help.
+// reserve makes the account promise memory for the first credit of a transfer. If there is not
+// enough, it takes back what is not needed and, if the world is crowded, evicts stuck transfers;
+// then it halves the credit until the account agrees. If there is not even memory for
+// minPending, it evicts what is stuck of the same party. It returns false if that does not help.
 func (r *receiver) reserve(in *incoming) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
@@ -245,12 +255,12 @@ func (r *receiver) reserve(in *incoming) bool {
 	return true
 }
 
-// idleChunks is how much memory the machine of slices may hold for a connection from which no complete chunks
-// arrive: more than its records.
+// idleChunks is how much memory the machine of slices may hold for a connection
+// from which no complete chunks arrive: more than its records.
 const idleChunks = 4 * minPending
 
-// takeBack frees repair slices that nothing waits for. It reports whether the machine of slices still has more memory than the peer
-// has lately sent through it, and since when.
+// takeBack frees repair slices that nothing waits for. It reports whether the machine of
+// slices still has more memory than the peer has lately sent through it, and since when.
 func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	s := r.peer.slices
 	keeps := func() bool { return r.chunks() > max(idleChunks, s.usage.recent(now, s.handed)) }
@@ -274,8 +284,8 @@ func (r *receiver) chunks() int64 {
 // holder returns the connection of the slices; they are content.
 func (r *receiver) holder() (conn *rpc.Conn, holds bool) { return r.peer.conn, true }
 
-// evict closes the connection of a peer whose slices do not become complete chunks. They cannot be dropped, because the peer does
-// not resend what was acked.
+// evict closes the connection of a peer whose slices do not become complete
+// chunks. They cannot be dropped, because the peer does not resend what was acked.
 func (r *receiver) evict(idle time.Duration) {
 	r.peer.fail(fmt.Errorf("stream: nothing whole has come of slices for %v, and others need their part of stream.Config.MaxMemory, %d bytes",
 		idle, r.peer.streams.config.maxMemory()))
@@ -283,7 +293,8 @@ func (r *receiver) evict(idle time.Duration) {
 	r.peer.slices.discard()
 }
 
-// withdrawFailed takes back the credit of transfers that have failed. They need none, although the sender has not been told yet.
+// withdrawFailed takes back the credit of transfers that have failed. They need
+// none, although the sender has not been told yet.
 func (r *receiver) withdrawFailed() {
 	for _, in := range r.receiving {
 		if in.cause() != nil {
@@ -292,21 +303,24 @@ func (r *receiver) withdrawFailed() {
 	}
 }
 
-// settle frees the promised memory of a transfer that has ended, the memory of its records, and its part of early.
+// settle frees the promised memory of a transfer that has ended, the memory of
+// its records, and its part of early.
 func (r *receiver) settle(in *incoming) {
 	in.withdraw()
 	r.peer.account.Repay(in.records)
 	in.arrival.uncountEarly()
 }
 
-// hold charges n bytes of content, and reports whether there was room. There must be room for what the peer may send before
-// answers, because the peer was told so and cannot send it again. It may be missing only if a transfer of the peer has stalled
-// while it holds more than is still promised to it.
+// hold charges n bytes of content, and reports whether there was room. There
+// must be room for what the peer may send before answers, because the peer was
+// told so and cannot send it again. It may be missing only if a transfer of the
+// peer has stalled while it holds more than is still promised to it.
 func (r *receiver) hold(n int64) bool {
 	return r.peer.account.Hold(n, false) || r.mayEarly > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.mayEarly))
 }
 
-// onPart handles a part that arrived on a lane or as a chunk. It may overtake the transfer's header, which is sent on the control pipe.
+// onPart handles a part that arrived on a lane or as a chunk. It may overtake
+// the transfer's header, which is sent on the control pipe.
 func (r *receiver) onPart(message []byte) {
 	p, err := parsePart(message)
 	if err != nil {
@@ -349,8 +363,8 @@ func (r *receiver) onCancel(m stop) {
 	}
 }
 
-// begun returns the transfer that a control message names, or nil if it has ended. A message before the transfer's header is a
-// violation, because both are sent on the control pipe, in order.
+// begun returns the transfer that a control message names, or nil if it has ended. A message before
+// the transfer's header is a violation, because both are sent on the control pipe, in order.
 func (r *receiver) begun(id uint64) *incoming {
 	if in := r.find(id); in != nil && in.known {
 		return in

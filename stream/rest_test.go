@@ -20,11 +20,13 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// restTime is how long after its last transfer a connection has got rid of all that it held for transfers.
+// restTime is how long after its last transfer a connection has got rid of all
+// that it held for transfers.
 const restTime = 90 * time.Second
 
-// TestCanceledSlicesLeaveNothingBehind: a receiver with the least memory refuses slices. That of transfers that were canceled or
-// rejected it takes in all the same, so that the sender is rid of them.
+// TestCanceledSlicesLeaveNothingBehind: a receiver with the least memory
+// refuses slices. That of transfers that were canceled or rejected it takes in
+// all the same, so that the sender is rid of them.
 func TestCanceledSlicesLeaveNothingBehind(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -99,7 +101,8 @@ func (n *network) requireRest(ends ...end1) {
 	}
 }
 
-// leftovers names what the end holds although there are no transfers. It is called on the world's goroutine.
+// leftovers names what the end holds although there are no transfers. It is
+// called on the world's goroutine.
 func (e *end1) leftovers() (all []string) {
 	p, s := e.peer, e.streams
 	count := func(what string, n int64) {
@@ -139,7 +142,8 @@ func (s *Streams) contentsWritten() (n int) {
 	return n
 }
 
-// TestCanceledTransfersLeaveTheQueue: even those after one that waits for its turn, which the peer may never give it.
+// TestCanceledTransfersLeaveTheQueue: even those after one that waits for its
+// turn, which the peer may never give it.
 func TestCanceledTransfersLeaveTheQueue(t *testing.T) {
 	inNetwork(t, setup{client: Config{MaxTransfers: 1}, server: Config{MaxQueued: 4}}, func(n *network) {
 		save.Handle(n.client.streams, func(*IncomingBlob) {}) // nobody reads
@@ -156,13 +160,14 @@ func TestCanceledTransfersLeaveTheQueue(t *testing.T) {
 // restRuns is how many programs runPrograms runs.
 var restRuns = flag.Int("rest", 40, "programs of transfers after which nothing is left")
 
-// TestNothingIsLeftBehind mixes transfers by both backends, either way, that are canceled, rejected, fail or go through, over a
-// path that loses and is interrupted, with next to no memory.
+// TestNothingIsLeftBehind mixes transfers by both backends, either way, that are canceled,
+// rejected, fail or go through, over a path that loses and is interrupted, with next to no memory.
 func TestNothingIsLeftBehind(t *testing.T) {
 	runPrograms(t, 5, testNothingIsLeftBehind)
 }
 
-// runPrograms runs as many programs as the flag says, brief ones at most with -short, each by a seed of its own.
+// runPrograms runs as many programs as the flag says, brief ones at most with
+// -short, each by a seed of its own.
 func runPrograms(t *testing.T, brief int, program func(t *testing.T, seed uint64)) {
 	first, runs := testkit.Seed(t), *restRuns
 	if testing.Short() {
@@ -305,8 +310,8 @@ func (m *mix) source(data []byte) io.Reader {
 	return bytes.NewReader(data)
 }
 
-// options are drawn. A key is of other content now and then, but not of the other kind: a blob that the Store has is not compared with
-// the sender's, as [Key] says.
+// options are drawn. A key is of other content now and then, but not of the other
+// kind: a blob that the Store has is not compared with the sender's, as [Key] says.
 func (m *mix) options(topic string) []Option {
 	all := []Option{Via([]Backend{Slices{}, Window{}}[m.random.IntN(2)]), Name(fmt.Sprint(m.random.IntN(8)))}
 	if m.random.IntN(3) == 0 { // the same key for other content: what is stored is another's

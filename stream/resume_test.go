@@ -58,7 +58,8 @@ func testBlobResumes(t *testing.T, via Backend) {
 	})
 }
 
-// TestProgressOfWhatIsStored looks at a transfer of which the receiver has all, before anybody there reads it.
+// TestProgressOfWhatIsStored looks at a transfer of which the receiver has all,
+// before anybody there reads it.
 func TestProgressOfWhatIsStored(t *testing.T) {
 	sent := content(1 << 20)
 	store := newMemoryStore()
@@ -100,8 +101,8 @@ func TestStoreOfATransfer(t *testing.T) {
 	})
 }
 
-// TestKeyOfLongerContent: what is stored under the key is longer than the content. That fails one transfer, as other content under the
-// key does, and neither the connection nor the next one.
+// TestKeyOfLongerContent: what is stored under the key is longer than the content. That fails one
+// transfer, as other content under the key does, and neither the connection nor the next one.
 func TestKeyOfLongerContent(t *testing.T) {
 	blob := func(size int, known bool) func(p *Peer) (*Transfer, error) {
 		return func(p *Peer) (*Transfer, error) {
@@ -363,8 +364,8 @@ func (n *network) storePrefix(store Store, all []item, size int, damage byte) {
 	require.NoError(n, part.Close())
 }
 
-// TestWrittenBlobThatIsStored: a writer of content that the receiver has, by its key, once got the error of a closed
-// pipe, although all was well.
+// TestWrittenBlobThatIsStored: a writer of content that the receiver has, by
+// its key, once got the error of a closed pipe, although all was well.
 func TestWrittenBlobThatIsStored(t *testing.T) {
 	inNetwork(t, setup{client: Config{Store: newMemoryStore()}}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })

@@ -65,8 +65,9 @@ func TestMaxBytesPerRPCArrives(t *testing.T) {
 	})
 }
 
-// TestMaxBytesPerRPCFitsTheBuffer: in a reliable buffer of 32 RPCs of 32 KiB could overflow. Smaller ones pass; ones that are still
-// too large fail before the first, however few elements there are.
+// TestMaxBytesPerRPCFitsTheBuffer: in a reliable buffer of 32 RPCs of 32 KiB
+// could overflow. Smaller ones pass; ones that are still too large fail before
+// the first, however few elements there are.
 func TestMaxBytesPerRPCFitsTheBuffer(t *testing.T) {
 	inNetwork(t, setup{rpc: rpc.Config{Bunch: bunch.Config{ReliableBuffer: 32}}}, func(n *network) {
 		var got []item

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// inRush runs fn with the two ends of each of some connections, which share the uplink of their server: over the full stack in virtual time.
+// inRush runs fn with the two ends of each of some connections, which share the
+// uplink of their server: over the full stack in virtual time.
 func inRush(t *testing.T, clients int, path netsim.Config, fn func(all []loopback)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, rpc.Config{Sealed: true, MaxConnsPerAddress: -1})
@@ -44,8 +45,9 @@ func inRush(t *testing.T, clients int, path netsim.Config, fn func(all []loopbac
 	})
 }
 
-// TestRush: when a match begins, all take the same at once. The train of each carrier promised the whole link. Where each transfer began with
-// that, an eighth of all packets was lost; where each begins with its part it is a fiftieth.
+// TestRush: when a match begins, all take the same at once. The train of each
+// carrier promised the whole link. Where each transfer began with that, an eighth
+// of all packets was lost; where each begins with its part it is a fiftieth.
 func TestRush(t *testing.T) { overBackends(t, testRush) }
 
 func testRush(t *testing.T, via Backend) {

@@ -32,7 +32,8 @@ func (g *gate) over(path netsim.Config) netsim.Config {
 
 var sealedPath = netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Loss: 0.01}
 
-// TestPayloadTravelsSealed counts the bytes: with an open carrier at least 99 % of what both ends send of content.
+// TestPayloadTravelsSealed counts the bytes: with an open carrier at least 99 %
+// of what both ends send of content.
 func TestPayloadTravelsSealed(t *testing.T) {
 	path := sealedPath
 	path.Seed = testkit.Seed(t)
@@ -57,8 +58,9 @@ func TestPayloadTravelsSealed(t *testing.T) {
 	})
 }
 
-// TestTransferMovesBetweenCarriers blocks sealed packets in the middle of a transfer: it continues over QUIC after what is acked,
-// reports that, and returns when the path takes sealed packets again.
+// TestTransferMovesBetweenCarriers blocks sealed packets in the middle of a
+// transfer: it continues over QUIC after what is acked, reports that, and
+// returns when the path takes sealed packets again.
 func TestTransferMovesBetweenCarriers(t *testing.T) {
 	var sealed gate
 	path := sealed.over(sealedPath)
@@ -93,8 +95,8 @@ func TestTransferMovesBetweenCarriers(t *testing.T) {
 	})
 }
 
-// TestBackendsShareTheSealedCarrier: a transfer by one backend gets its share beside a larger one by the other. Slices once waited
-// until no window had anything left.
+// TestBackendsShareTheSealedCarrier: a transfer by one backend gets its share beside
+// a larger one by the other. Slices once waited until no window had anything left.
 func TestBackendsShareTheSealedCarrier(t *testing.T) {
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)}
 	for _, via := range [][2]Backend{{Window{}, Slices{}}, {Slices{}, Window{}}} {
@@ -120,7 +122,8 @@ func TestBackendsShareTheSealedCarrier(t *testing.T) {
 	}
 }
 
-// TestSealedAfterTheConnection: an ended connection sends nothing, but a transfer that it interrupted still reports what was used last.
+// TestSealedAfterTheConnection: an ended connection sends nothing, but a
+// transfer that it interrupted still reports what was used last.
 func TestSealedAfterTheConnection(t *testing.T) {
 	for _, via := range []Backend{Slices{}, Window{}} {
 		for _, shut := range []bool{false, true} {
@@ -187,8 +190,9 @@ func TestTransferThatBeginsAtJoin(t *testing.T) {
 	})
 }
 
-// TestAttackOnTheSealedCarrier: an attacker who sees all packets sends them again, changed and truncated, from another address. All of
-// them are dropped and counted, and the transfer is not affected.
+// TestAttackOnTheSealedCarrier: an attacker who sees all packets sends them
+// again, changed and truncated, from another address. All of them are dropped
+// and counted, and the transfer is not affected.
 func TestAttackOnTheSealedCarrier(t *testing.T) {
 	random := testkit.Rand(t)
 	var mu sync.Mutex
@@ -266,8 +270,9 @@ func mangled(p []byte, random *rand.Rand) []byte {
 	return p
 }
 
-// TestCreditFindsRoom sends all that credit allows, in chunks that waste the most, while the first is missing: the machine refuses
-// nothing, because by then the sealed carrier has reported that it arrived.
+// TestCreditFindsRoom sends all that credit allows, in chunks that waste the
+// most, while the first is missing: the machine refuses nothing, because by
+// then the sealed carrier has reported that it arrived.
 func TestCreditFindsRoom(t *testing.T) {
 	var config Config
 	for _, payload := range []int{1, slices.Size - 1, slices.Size + 1, 10*slices.Size + 1, slicePartBytes} {

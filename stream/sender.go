@@ -11,12 +11,13 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A sender sends transfers to one peer. It begins as many as the peer accepts at once, shares the connection between them, and
-// handles the receiver's answers.
+// A sender sends transfers to one peer. It begins as many as the peer accepts at
+// once, shares the connection between them, and handles the receiver's answers.
 type sender struct {
 	peer *Peer
 
-	// mu guards starting: Start appends to it on any goroutine, and the next tick moves all of it to queue.
+	// mu guards starting: Start appends to it on any goroutine, and the next
+	// tick moves all of it to queue.
 	mu       sync.Mutex
 	starting []*Transfer
 
@@ -44,8 +45,8 @@ func (s *sender) onLimits(m limits) {
 	}
 }
 
-// hash returns the algorithm of a transfer: the chosen one, or else the fastest if that is the same at both ends, or else SHA256.
-// It is safe for concurrent use.
+// hash returns the algorithm of a transfer: the chosen one, or else the fastest if
+// that is the same at both ends, or else SHA256. It is safe for concurrent use.
 func (s *sender) hash(chosen Algorithm) Algorithm {
 	ours := s.peer.streams.config.hashes()[0]
 	switch {
@@ -75,8 +76,8 @@ func (s *sender) start(t *Transfer) error {
 	return nil
 }
 
-// readAtOnce is how many transfers to a peer read ahead while they wait in the queue: as many as a peer accepts at once by default,
-// see Config.MaxTransfers.
+// readAtOnce is how many transfers to a peer read ahead while they wait in the
+// queue: as many as a peer accepts at once by default, see Config.MaxTransfers.
 const readAtOnce = 4
 
 // collect moves the transfers in starting to queue, and removes canceled ones from queue.
@@ -123,12 +124,14 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
-// mostPassed is how many heavier transfers in a row may begin before the one that has waited longest.
+// mostPassed is how many heavier transfers in a row may begin before the one
+// that has waited longest.
 const mostPassed = 7
 
-// next returns the index in queue of the transfer that begins next: the heaviest, or the first of the heaviest; after mostPassed
-// others, the first of queue. It returns -1 if none may begin now. No place is reserved for heavier ones, because as many transfers
-// as the peer accepts may depend on each other.
+// next returns the index in queue of the transfer that begins next: the
+// heaviest, or the first of the heaviest; after mostPassed others, the first of
+// queue. It returns -1 if none may begin now. No place is reserved for heavier
+// ones, because as many transfers as the peer accepts may depend on each other.
 func (s *sender) next() int {
 	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
 		return -1
@@ -191,7 +194,8 @@ func (s *sender) earlyLeft() int64 {
 	return max(left, 0)
 }
 
-// pump sends parts until no route takes more. Each is of the transfer that is furthest behind its share.
+// pump sends parts until no route takes more. Each is of the transfer that is
+// furthest behind its share.
 func (s *sender) pump() error {
 	for _, t := range s.sending {
 		t.blocked = false
@@ -204,7 +208,8 @@ func (s *sender) pump() error {
 			return nil
 		}
 
-		// Its gate is closed: open more lanes if the path can fill them, and continue with the other transfers.
+		// Its gate is closed: open more lanes if the path can fill them, and
+		// continue with the other transfers.
 		if !t.route.open() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
@@ -231,7 +236,8 @@ func (s *sender) left() (bytes int64) {
 	return bytes
 }
 
-// neediest returns the transfer that is furthest behind its share, of those that have a part to send. It returns nil if none has.
+// neediest returns the transfer that is furthest behind its share, of those
+// that have a part to send. It returns nil if none has.
 func (s *sender) neediest() *Transfer {
 	var next *Transfer
 	for _, t := range s.sending {
@@ -258,8 +264,8 @@ func (s *sender) lastChunkGiven() bool {
 	})
 }
 
-// take calls apply with the transfer that a message of the receiver is about, unless that has ended. An error of apply means that
-// the receiver broke the protocol.
+// take calls apply with the transfer that a message of the receiver is about, unless
+// that has ended. An error of apply means that the receiver broke the protocol.
 func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	for _, t := range s.sending {
 		if t.header.id == id && !t.over {
@@ -273,25 +279,29 @@ func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	s.late++
 }
 
-// onAccept handles the receiver's answer to a header; the methods below handle its other messages. They run on the world's goroutine.
+// onAccept handles the receiver's answer to a header; the methods below handle
+// its other messages. They run on the world's goroutine.
 func (s *sender) onAccept(m accept) { s.take(m.id, func(t *Transfer) error { return t.onAccept(m) }) }
 func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
 func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
 func (s *sender) onReject(m stop)   { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
-// A share measures how much of its connection a transfer has used: the bytes that it sent, each divided by its weight at
-// that time. Of the transfers that can send, the one that has used the least is next. So over any period each gets a part of
-// the bytes in proportion to its weight, to within one part of content. This is fair queuing by virtual time, which deficit
-// round robin approximates.
+// A share measures how much of its connection a transfer has used: the bytes that
+// it sent, each divided by its weight at that time. Of the transfers that can
+// send, the one that has used the least is next. So over any period each gets a
+// part of the bytes in proportion to its weight, to within one part of content.
+// This is fair queuing by virtual time, which deficit round robin approximates.
 type share struct {
 	weight atomic.Int32 // set by Transfer.SetWeight, on any goroutine
 	spent  float64      // bytes divided by weight; used by the world's goroutine only
 }
 
-// shares is the virtual time of one connection's transfers: the spent of the transfer that was served last.
+// shares is the virtual time of one connection's transfers: the spent of the
+// transfer that was served last.
 type shares struct{ now float64 }
 
-// join is called for a transfer that begins, or has nothing to send. It cancels the transfer's claim to time that it has not used.
+// join is called for a transfer that begins, or has nothing to send. It cancels
+// the transfer's claim to time that it has not used.
 func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 
 // serve charges a transfer for bytes that it sends.

@@ -28,8 +28,9 @@ func (c checked) Validate() error {
 	return nil
 }
 
-// Answers of a few bytes once made a sender read and hash all of its content, for as many transfers at once as peers accept: if a peer
-// is said to have everything except the end, that is not sent, and nothing else paced the readers.
+// Answers of a few bytes once made a sender read and hash all of its content, for
+// as many transfers at once as peers accept: if a peer is said to have everything
+// except the end, that is not sent, and nothing else paced the readers.
 func TestSkippedContentIsReadInTurns(t *testing.T) {
 	mute := &slowStore{memoryStore: newMemoryStore(), looks: 10 * time.Minute} // so that the client gives no answer of its own
 	inNetwork(t, setup{client: Config{Store: mute}}, func(n *network) {

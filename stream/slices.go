@@ -10,8 +10,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices, within [extend.Drive], under the lock of
-// the connection's link. It is used on the world's goroutine only.
+// A sliceRoute is the [route] that sends parts as chunks. It calls the machine
+// of slices, within [extend.Drive], under the lock of the connection's link. It
+// is used on the world's goroutine only.
 type sliceRoute struct {
 	conn  *rpc.Conn
 	link  *sliceLink
@@ -29,8 +30,8 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 // sliceLinkOf returns the machine that Install has added to each connection.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
-// open reports whether the machine takes one more part. Until the machine has measured the path, it uses the
-// connection's round trip time.
+// open reports whether the machine takes one more part. Until the machine has
+// measured the path, it uses the connection's round trip time.
 func (s *sliceRoute) open() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
@@ -99,24 +100,28 @@ const sliceProtocol = 0x02
 const (
 	// awaitedSlices is how many slices the largest part takes.
 	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
-	// goOnBytes is the memory for the chunk that content waits for, in whole pages of 8 KiB, and for the machine's records.
+	// goOnBytes is the memory for the chunk that content waits for, in whole
+	// pages of 8 KiB, and for the machine's records.
 	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
 )
 
-// A sliceLink is the machine of slices of one connection. The connection's link drives it under its lock. Others call it within
-// [extend.Drive]; account and news need no lock.
+// A sliceLink is the machine of slices of one connection. The connection's link drives it
+// under its lock. Others call it within [extend.Drive]; account and news need no lock.
 type sliceLink struct {
 	*slices.Machine
 	account *budget.Account
 	news    atomic.Bool // messages have arrived; spares the world's goroutine the lock if there are none
-	ended   *Peer       // the peer, once the world has reported the end of the connection, for callers of its Stats; guarded by Streams.mu
+	// The peer, once the world has reported the end of the connection, for
+	// callers of its Stats; guarded by Streams.mu.
+	ended *Peer
 }
 
 func newSliceLink(account *budget.Account) *sliceLink {
 	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
 }
 
-// Wake reports, once, that there is something for the world's goroutine, and sets news. The link calls it.
+// Wake reports, once, that there is something for the world's goroutine, and
+// sets news. The link calls it.
 func (l *sliceLink) Wake() bool {
 	if !l.Machine.Wake() {
 		return false

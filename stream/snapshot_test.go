@@ -14,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A world of regions, each sent as a snapshot and kept up to date by an RPC. In a package that client and server share.
+// A world of regions, each sent as a snapshot and kept up to date by an RPC. In
+// a package that client and server share.
 var (
 	terrain = stream.NewArray[row]("terrain")
 	land    = rpc.NewClass("Land")
@@ -58,7 +59,8 @@ type region struct {
 	waiting []edit // in the order in which they came, which is that of their versions
 }
 
-// take applies a snapshot, unless the current one is as new: a transfer that was canceled for a newer one may have been complete.
+// take applies a snapshot, unless the current one is as new: a transfer that
+// was canceled for a newer one may have been complete.
 func (r *region) take(version uint64, rows []row) {
 	if version <= r.version {
 		return
@@ -71,7 +73,8 @@ func (r *region) take(version uint64, rows []row) {
 	}
 }
 
-// edit applies an edit. One that the snapshot already contains is dropped; one for a snapshot that has not arrived yet waits.
+// edit applies an edit. One that the snapshot already contains is dropped; one
+// for a snapshot that has not arrived yet waits.
 func (r *region) edit(e edit) {
 	switch {
 	case e.Version <= r.version:
@@ -114,7 +117,8 @@ func (all regions) receive(world *rpc.World, streams *stream.Streams) {
 	})
 }
 
-// send starts, at the server, a snapshot of a region. The transfer needs a copy: rows change before it is done.
+// send starts, at the server, a snapshot of a region. The transfer needs a
+// copy: rows change before it is done.
 func send(to *stream.Peer, id uint32, version uint64, rows []row) (*stream.Transfer, error) {
 	return terrain.Start(to, slices.Clone(rows), stream.Name(fmt.Sprintf("%d at %d", id, version)))
 }
@@ -136,8 +140,8 @@ func Example_snapshotsAndEdits() {
 	// 8 [0 80 70]
 }
 
-// TestSnapshotsAndEditsConverge runs them over a bad network: edits continue while snapshots are in progress, and are
-// canceled for newer ones.
+// TestSnapshotsAndEditsConverge runs them over a bad network: edits continue
+// while snapshots are in progress, and are canceled for newer ones.
 func TestSnapshotsAndEditsConverge(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		world := func() (*rpc.World, *stream.Streams) {

@@ -18,7 +18,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// packetCarrier carries datagrams straight over an emulated path, without QUIC and so without its congestion control.
+// packetCarrier carries datagrams straight over an emulated path, without QUIC
+// and so without its congestion control.
 type packetCarrier struct {
 	*netsim.PacketConn
 	peer net.Addr
@@ -63,8 +64,9 @@ func overPath(t *testing.T, path netsim.Config, fn func(ctx context.Context, l l
 	})
 }
 
-// TestBigTransfersOverTerriblePaths moves 64 MiB and an array of structs with strings and inner slices at up to 50 % loss,
-// with duplicates and packets out of order, and holds the outstanding entries to R/2-1+N.
+// TestBigTransfersOverTerriblePaths moves 64 MiB and an array of structs with
+// strings and inner slices at up to 50 % loss, with duplicates and packets out
+// of order, and holds the outstanding entries to R/2-1+N.
 func TestBigTransfersOverTerriblePaths(t *testing.T) {
 	for _, loss := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
 		t.Run(fmt.Sprint(loss), func(t *testing.T) {

@@ -3,22 +3,26 @@ package stream
 import "time"
 
 const (
-	// speedTime is the time over which a speed is measured. It is long enough to include several reports of the receiver, and short enough that
-	// the remaining time that a game derives from it is soon right after a change.
+	// speedTime is the time over which a speed is measured. It is long enough
+	// to include several reports of the receiver, and short enough that the
+	// remaining time that a game derives from it is soon right after a change.
 	speedTime = 5 * time.Second
 	// speedStep is the least time between a mark and the second mark before it.
 	speedStep = time.Second
-	// speedLeast is how long a transfer must last before it has a speed: what arrives in the first moment would give a huge one.
+	// speedLeast is how long a transfer must last before it has a speed: what
+	// arrives in the first moment would give a huge one.
 	speedLeast = time.Second / 2
 )
 
-// speed measures how fast the Acked of one transfer grows. The zero speed is not started, and has a speed of 0. The lock of the transfer guards it.
+// speed measures how fast the Acked of one transfer grows. The zero speed is
+// not started, and has a speed of 0. The lock of the transfer guards it.
 type speed struct {
 	begin  time.Time // set by start
 	resume int64     // Acked at begin
 
-	// marks is a ring, and count is how many marks there ever were. A note overwrites the newest mark, unless speedStep has passed since the second
-	// newest; then it adds one. So two marks in a row cover speedStep or more, and the ring reaches back at least speedTime.
+	// marks is a ring, and count is how many marks there ever were. A note overwrites the
+	// newest mark, unless speedStep has passed since the second newest; then it adds one. So
+	// two marks in a row cover speedStep or more, and the ring reaches back at least speedTime.
 	marks [2*int(speedTime/speedStep) + 2]speedMark
 	count int
 
@@ -32,7 +36,8 @@ type speedMark struct {
 	acked int64
 }
 
-// start begins to measure. acked is the value of Acked at now, more than 0 if the transfer is resumed.
+// start begins to measure. acked is the value of Acked at now, more than 0 if
+// the transfer is resumed.
 func (s *speed) start(now time.Time, acked int64) {
 	*s = speed{begin: now, resume: acked, count: 1}
 	s.marks[0].acked = acked
@@ -53,7 +58,8 @@ func (s *speed) note(now time.Time, acked int64) {
 	*s.mark(1) = speedMark{after, acked}
 }
 
-// end is called when the transfer is complete. From then on the speed is the mean over the whole transfer.
+// end is called when the transfer is complete. From then on the speed is the
+// mean over the whole transfer.
 func (s *speed) end(now time.Time, acked int64) {
 	if took := now.Sub(s.begin).Seconds(); s.count > 0 && took > 0 {
 		s.mean = float64(acked-s.resume) / took
@@ -67,8 +73,10 @@ func (s *speed) at(now time.Time) float64 {
 		return s.mean
 	}
 
-	// Measure from the newest mark that is at least speedTime old, or else from the first. While nothing arrives no mark is made, so that mark may
-	// be much older. What was acked since then counts as if it had taken at most 6 s, or a transfer that goes on after a pause would look slow.
+	// Measure from the newest mark that is at least speedTime old, or else from
+	// the first. While nothing arrives no mark is made, so that mark may be
+	// much older. What was acked since then counts as if it had taken at most 6
+	// s, or a transfer that goes on after a pause would look slow.
 	after, from := now.Sub(s.begin), s.mark(1)
 	for last := 2; last <= min(s.count, len(s.marks)) && after-from.after < speedTime; last++ {
 		from = s.mark(last)

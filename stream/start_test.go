@@ -14,8 +14,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestStart: a transfer that begins with the connection knows the path, and waits but for the actor that it is called on, half
-// a round trip.
+// TestStart: a transfer that begins with the connection knows the path, and
+// waits but for the actor that it is called on, half a round trip.
 func TestStart(t *testing.T) {
 	const size = 256 << 10
 	for after, most := range map[time.Duration]time.Duration{0: 83 * time.Millisecond, 50 * time.Millisecond: 60 * time.Millisecond, time.Second: 60 * time.Millisecond} {
@@ -33,9 +33,9 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestFirstFlightOfALongTransfer: before anything of a long transfer is known to arrive, an eighth of what the path holds is
-// sent, because others may begin at the same time. Windows, which hold little at a time, were once taken for short
-// transfers, and sent all of it.
+// TestFirstFlightOfALongTransfer: before anything of a long transfer is known to arrive, an
+// eighth of what the path holds is sent, because others may begin at the same time. Windows,
+// which hold little at a time, were once taken for short transfers, and sent all of it.
 func TestFirstFlightOfALongTransfer(t *testing.T) {
 	const product = 20e6 / 8 * 0.05
 	path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Seed: testkit.Seed(t)}
@@ -70,8 +70,9 @@ func TestLeft(t *testing.T) {
 	})
 }
 
-// TestTransfersBehindSmallOnes: what small transfers do not use of the bytes that may be sent before headers are answered is for the
-// next ones. A transfer of 20 kB once took all of it, so that the next one waited for its answer, a whole round trip.
+// TestTransfersBehindSmallOnes: what small transfers do not use of the bytes that may
+// be sent before headers are answered is for the next ones. A transfer of 20 kB once
+// took all of it, so that the next one waited for its answer, a whole round trip.
 func TestTransfersBehindSmallOnes(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via, delay: 100 * time.Millisecond}, func(n *network) {
@@ -88,8 +89,9 @@ func TestTransfersBehindSmallOnes(t *testing.T) {
 	})
 }
 
-// TestTransferBehindOneThatFails: what was sent of a transfer before its answer counts until the receiver knows that its source has
-// failed. When it no longer counted, and the receiver's world was stuck, the next transfer was a violation.
+// TestTransferBehindOneThatFails: what was sent of a transfer before its answer
+// counts until the receiver knows that its source has failed. When it no longer
+// counted, and the receiver's world was stuck, the next transfer was a violation.
 func TestTransferBehindOneThatFails(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via}, func(n *network) {

@@ -86,8 +86,8 @@ func TestTransfersRead(t *testing.T) {
 	})
 }
 
-// TestStatsOutliveTheConnection: a program that adds up what connections have sent asks for it when they end, and may ask later as
-// well. Transfers that were in progress then count as failed.
+// TestStatsOutliveTheConnection: a program that adds up what connections have sent asks for it
+// when they end, and may ask later as well. Transfers that were in progress then count as failed.
 func TestStatsOutliveTheConnection(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		save.Handle(n.server.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })

@@ -111,7 +111,8 @@ func TestHalfOfTheStockIsKept(t *testing.T) {
 	require.Less(t, s.Used(), int64(most))
 }
 
-// TestSlicesCountAsAcked when they are freed, and what a transfer has dropped does not: the peer took nothing of that.
+// TestSlicesCountAsAcked when they are freed, and what a transfer has dropped
+// does not: the peer took nothing of that.
 func TestSlicesCountAsAcked(t *testing.T) {
 	const most = 1 << 20
 	for _, sliced := range []bool{true, false} {

@@ -8,10 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The last piece of what was stored waits for more content without being consumed, and another waits for room to be delivered. Neither was
-// charged: a peer with many transfers had this end hold 32 KiB for each, beside all limits.
+// The last piece of what was stored waits for more content without being
+// consumed, and another waits for room to be delivered. Neither was charged: a
+// peer with many transfers had this end hold 32 KiB for each, beside all limits.
 
-// TestPieceThatWaitsIsCharged has a sender announce more of a blob than is stored, and send nothing.
+// TestPieceThatWaitsIsCharged has a sender announce more of a blob than is
+// stored, and send nothing.
 func TestPieceThatWaitsIsCharged(t *testing.T) {
 	const stored = 100 * partBytes
 	block := fullBlock(partBytes)

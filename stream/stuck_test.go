@@ -54,8 +54,9 @@ func (i idler) takeBack(now time.Time) (time.Time, bool) { *i.looks++; return no
 func (i idler) holder() (*rpc.Conn, bool)                { *i.looks++; return i.conn, i.holds }
 func (i idler) evict(time.Duration)                      {}
 
-// TestOthersThatAreStuckAreNotLookedAt: four transfers of each of a thousand connections may be stuck, while those of as many others
-// wait for memory. Each of these once looked at all of those in each tick, for a tenth of a millisecond.
+// TestOthersThatAreStuckAreNotLookedAt: four transfers of each of a thousand
+// connections may be stuck, while those of as many others wait for memory. Each of
+// these once looked at all of those in each tick, for a tenth of a millisecond.
 func TestOthersThatAreStuckAreNotLookedAt(t *testing.T) {
 	authenticate := func(context.Context, []byte) (string, error) { return "ann", nil }
 	inNetwork(t, setup{rpc: rpc.Config{Authenticate: authenticate}}, func(n *network) {
@@ -81,7 +82,8 @@ func TestOthersThatAreStuckAreNotLookedAt(t *testing.T) {
 	})
 }
 
-// TestWhatTransfersHoldIsNotOfSlices: a connection is not closed for what waits for its application.
+// TestWhatTransfersHoldIsNotOfSlices: a connection is not closed for what waits
+// for its application.
 func TestWhatTransfersHoldIsNotOfSlices(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via}, func(n *network) {
@@ -163,8 +165,8 @@ func TestRefusedTransfersReserveNothing(t *testing.T) {
 	})
 }
 
-// TestPartThatSomebodyElseWrites: the writer is no transfer of this world, because the store is shared. The transfer asks for a while,
-// and continues without the store.
+// TestPartThatSomebodyElseWrites: the writer is no transfer of this world, because the
+// store is shared. The transfer asks for a while, and continues without the store.
 func TestPartThatSomebodyElseWrites(t *testing.T) {
 	store := newMemoryStore()
 	inNetwork(t, setup{client: Config{Store: store}}, func(n *network) {

@@ -21,9 +21,10 @@ import (
 // sweeps is how many paths TestSweep draws.
 var sweeps = flag.Int("sweep", 4, "paths, drawn at random, over which transfers are compared with a quic-go stream")
 
-// TestSweep moves blobs over paths that nobody has thought of, sealed and over QUIC, beside a quic-go stream. With -v it prints how
-// long each took over ideal. Of 1,060 paths none took six times as long as the greater of the stream's time and ideal, sealed, but over ways
-// back below 256 kbit/s.
+// TestSweep moves blobs over paths that nobody has thought of, sealed and over
+// QUIC, beside a quic-go stream. With -v it prints how long each took over
+// ideal. Of 1,060 paths none took six times as long as the greater of the
+// stream's time and ideal, sealed, but over ways back below 256 kbit/s.
 func TestSweep(t *testing.T) {
 	first := testkit.Seed(t)
 	for seed := first; seed < first+uint64(testkit.Brief(1, *sweeps)); seed++ {
@@ -98,7 +99,8 @@ func (s *sweep) drawQueue() {
 	}
 }
 
-// drawChange draws an outage in one or both directions, or a change of the round trip, temporary or permanent.
+// drawChange draws an outage in one or both directions, or a change of the
+// round trip, temporary or permanent.
 func (s *sweep) drawChange() {
 	begin, lasts := time.Duration(s.between(50e6, 2e9)), time.Duration(s.between(30e6, 1e9))
 	if s.chance(0.5) {

@@ -58,7 +58,8 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	return t
 }
 
-// guard runs fn, which calls functions of the game. It returns false if one has panicked; the source names it.
+// guard runs fn, which calls functions of the game. It returns false if one has
+// panicked; the source names it.
 func (t *Transfer) guard(fn func()) (returned bool) {
 	return t.peer.streams.world.Guard(t.peer.conn, func() string { return t.header.function(t.reader.source.callee()) }, fn)
 }
@@ -77,8 +78,9 @@ func (t *Transfer) Progress() Progress {
 	return p
 }
 
-// Sealed reports whether the content is sent in sealed packets: see rpc.Config.Sealed. If it is not, the connection's
-// [rpc.SealedStats] show why. Once the transfer or its connection has ended, Sealed returns the last value.
+// Sealed reports whether the content is sent in sealed packets: see
+// rpc.Config.Sealed. If it is not, the connection's [rpc.SealedStats] show why.
+// Once the transfer or its connection has ended, Sealed returns the last value.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,26 +90,30 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed records the value of Sealed, because the connection no longer knows it once it has ended. The caller holds mu.
+// noteSealed records the value of Sealed, because the connection no longer
+// knows it once it has ended. The caller holds mu.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
 	}
 }
 
-// Done returns a channel that is closed when the transfer has ended: when the receiving application has consumed everything and the
-// digest is right, or when the transfer has failed. After that the caller may change the items of an array.
+// Done returns a channel that is closed when the transfer has ended: when the
+// receiving application has consumed everything and the digest is right, or when
+// the transfer has failed. After that the caller may change the items of an array.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Err returns why the transfer failed. It returns nil until the transfer has ended, and if the transfer is complete.
+// Err returns why the transfer failed. It returns nil until the transfer has
+// ended, and if the transfer is complete.
 func (t *Transfer) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
 }
 
-// Wait waits until the transfer has ended and returns Err. If ctx ends first, Wait returns the cause of ctx, and the transfer
-// continues. On the world's goroutine Wait returns ErrBlocking instead of waiting.
+// Wait waits until the transfer has ended and returns Err. If ctx ends first,
+// Wait returns the cause of ctx, and the transfer continues. On the world's
+// goroutine Wait returns ErrBlocking instead of waiting.
 func (t *Transfer) Wait(ctx context.Context) error {
 	if bell.Closed(t.done) {
 		return t.Err()
@@ -123,7 +129,8 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	}
 }
 
-// send starts a transfer to peer and waits for its end. If ctx ends first, it cancels the transfer. by names the caller, for errors.
+// send starts a transfer to peer and waits for its end. If ctx ends first, it
+// cancels the transfer. by names the caller, for errors.
 func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, error)) error {
 	if peer.inside() {
 		return fmt.Errorf("%w: %s; Start does not wait", ErrBlocking, by)
@@ -137,24 +144,26 @@ func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, e
 	return t.Err()
 }
 
-// Cancel ends the transfer. Both ends get an error that Is ErrCanceled; the one at this end also wraps cause. Cancel never waits. A Read
-// of the source that has begun may return later, and the bytes that it reads are dropped.
+// Cancel ends the transfer. Both ends get an error that Is ErrCanceled; the one
+// at this end also wraps cause. Cancel never waits. A Read of the source that
+// has begun may return later, and the bytes that it reads are dropped.
 func (t *Transfer) Cancel(cause error) {
 	t.finish(canceled(cause))
 	t.peer.wake()
 }
 
-// SetWeight changes the transfer's [Weight] immediately, even if the transfer has not begun. n is clamped to the range from 1 to
-// MaxWeight.
+// SetWeight changes the transfer's [Weight] immediately, even if the transfer
+// has not begun. n is clamped to the range from 1 to MaxWeight.
 //
-// A game that wants the nearest content first therefore need not delay transfers. It starts all of them, and sets new weights when the
-// player has moved.
+// A game that wants the nearest content first therefore need not delay transfers.
+// It starts all of them, and sets new weights when the player has moved.
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
 	t.peer.wake() // the next tick uses the new weight, and need not wait for an event
 }
 
-// finish ends the transfer at this end. err is nil if the receiver has consumed everything. Only the first call has an effect.
+// finish ends the transfer at this end. err is nil if the receiver has consumed
+// everything. Only the first call has an effect.
 func (t *Transfer) finish(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,8 +202,9 @@ func (t *Transfer) size() int64 {
 	return t.header.size
 }
 
-// left returns how many bytes have not been sent yet: 0 if the receiver has everything, or if the transfer has ended at this end.
-// While the size is unknown, it returns the credit with which a transfer starts.
+// left returns how many bytes have not been sent yet: 0 if the receiver has
+// everything, or if the transfer has ended at this end. While the size is
+// unknown, it returns the credit with which a transfer starts.
 func (t *Transfer) left() int64 {
 	size := t.size()
 	switch {
@@ -206,8 +216,8 @@ func (t *Transfer) left() int64 {
 	return max(size-t.next, 0)
 }
 
-// early returns how many bytes the transfer may send before its header is answered. After the answer, it returns by how many bytes the
-// transfer has exceeded the granted credit.
+// early returns how many bytes the transfer may send before its header is answered. After
+// the answer, it returns by how many bytes the transfer has exceeded the granted credit.
 func (t *Transfer) early() int64 {
 	if t.accepted {
 		return max(t.next-t.granted, 0)
@@ -240,8 +250,8 @@ func (t *Transfer) sendPart() error {
 	return nil
 }
 
-// awaitReport makes the connection expect a report of progress, twice in each progressInterval. The receiver sends at most one report in
-// each interval, but one may be late and the next on time.
+// awaitReport makes the connection expect a report of progress, twice in each progressInterval. The
+// receiver sends at most one report in each interval, but one may be late and the next on time.
 func (t *Transfer) awaitReport(now time.Time) {
 	if t.accepted && now.Sub(t.reports) >= progressInterval/2 {
 		t.reports = now
@@ -321,7 +331,8 @@ func (t *Transfer) onAccept(m accept) error {
 	return nil
 }
 
-// onGrant handles a message that grants credit. Credit never shrinks. An error means that the receiver broke the protocol.
+// onGrant handles a message that grants credit. Credit never shrinks. An error
+// means that the receiver broke the protocol.
 func (t *Transfer) onGrant(m grant) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -351,7 +362,8 @@ func (t *Transfer) onDone() error {
 	return nil
 }
 
-// onReject ends the transfer with the receiver's reason. If the transfer has ended at this end, the message confirms that.
+// onReject ends the transfer with the receiver's reason. If the transfer has
+// ended at this end, the message confirms that.
 func (t *Transfer) onReject(m stop) error {
 	t.over = true
 	f := peerFailure(m, byReceiver)

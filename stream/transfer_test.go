@@ -136,8 +136,9 @@ func testArrayPushedInTicks(t *testing.T, via Backend) {
 	})
 }
 
-// TestSlowBatchesWaitForTicks: what the application does with batches takes no more of a tick than other bulk may, here at most two
-// callbacks, although the credit after each makes room for the next.
+// TestSlowBatchesWaitForTicks: what the application does with batches takes no
+// more of a tick than other bulk may, here at most two callbacks, although the
+// credit after each makes room for the next.
 func TestSlowBatchesWaitForTicks(t *testing.T) {
 	inNetwork(t, setup{tick: 16 * time.Millisecond, delay: time.Millisecond}, func(n *network) {
 		inTick, most, count := 0, 0, 0

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// turns starts blobs at a server, which has one place for them at a client, and returns in which order they begin.
+// turns starts blobs at a server, which has one place for them at a client, and
+// returns in which order they begin.
 type turns struct {
 	*network
 	arrived chan *IncomingBlob
@@ -37,7 +38,8 @@ func (n turns) end() string {
 	return in.Name()
 }
 
-// TestHeaviestBeginsFirst: of those that wait the heaviest begins first, of equal ones the first, and SetWeight counts.
+// TestHeaviestBeginsFirst: of those that wait the heaviest begins first, of
+// equal ones the first, and SetWeight counts.
 func TestHeaviestBeginsFirst(t *testing.T) {
 	inTurns(t, func(n turns) {
 		n.start("begun", 1)
@@ -56,7 +58,8 @@ func TestHeaviestBeginsFirst(t *testing.T) {
 	})
 }
 
-// TestLightTransfersHaveTheirTurn: however many heavier ones keep coming, the one that has waited longest is passed by mostPassed of them.
+// TestLightTransfersHaveTheirTurn: however many heavier ones keep coming, the
+// one that has waited longest is passed by mostPassed of them.
 func TestLightTransfersHaveTheirTurn(t *testing.T) {
 	inTurns(t, func(n turns) {
 		n.start("heavy", MaxWeight)
@@ -67,7 +70,8 @@ func TestLightTransfersHaveTheirTurn(t *testing.T) {
 			n.start("heavy", MaxWeight)
 			order = append(order, n.end())
 		}
-		// The first had begun before the light ones came; a heavy one took the place of each that ended.
+		// The first had begun before the light ones came; a heavy one took the
+		// place of each that ended.
 		require.Equal(n, mostPassed+1, slices.Index(order, "light"))
 		order = order[mostPassed+2:]
 		require.Equal(n, mostPassed, slices.Index(order, "light"))
@@ -79,8 +83,9 @@ func TestLightTransfersHaveTheirTurn(t *testing.T) {
 	})
 }
 
-// TestEqualTransfersHaveAllPlaces: four that wait for each other's end begin all. savegame's server asks four clerks of a user for blobs at
-// once, and stood still when one of the places was kept for heavier transfers.
+// TestEqualTransfersHaveAllPlaces: four that wait for each other's end begin
+// all. savegame's server asks four clerks of a user for blobs at once, and
+// stood still when one of the places was kept for heavier transfers.
 func TestEqualTransfersHaveAllPlaces(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 64)

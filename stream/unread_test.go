@@ -13,8 +13,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Receivers that do not read, or do not acknowledge, once made the server read ahead for them until nothing was left of what all
-// transfers of a world may hold. A hundred of them made one that reads 18 to 21 times slower.
+// Receivers that do not read, or do not acknowledge, once made the server read
+// ahead for them until nothing was left of what all transfers of a world may
+// hold. A hundred of them made one that reads 18 to 21 times slower.
 
 // hall is a server that sends each of its clients eight blobs at once.
 type hall struct {
@@ -66,7 +67,8 @@ func (h *hall) send(p *Peer, size int) (all []*Transfer) {
 	return all
 }
 
-// TestSlowReceiversLeaveTheGoodOneItsPart compares, in virtual time, 16 MiB for a client that reads with and without a hundred that do not.
+// TestSlowReceiversLeaveTheGoodOneItsPart compares, in virtual time, 16 MiB for
+// a client that reads with and without a hundred that do not.
 func TestSlowReceiversLeaveTheGoodOneItsPart(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		var alone time.Duration

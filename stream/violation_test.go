@@ -160,8 +160,8 @@ func TestPartsAheadOfAnswers(t *testing.T) {
 	})
 }
 
-// TestSenderBeforeLimits: until the peer's limits arrive, one transfer of a server begins, and 64 KiB of it are sent ahead of the
-// answer.
+// TestSenderBeforeLimits: until the peer's limits arrive, one transfer of a
+// server begins, and 64 KiB of it are sent ahead of the answer.
 func TestSenderBeforeLimits(t *testing.T) { overBackends(t, testSenderBeforeLimits) }
 
 func testSenderBeforeLimits(t *testing.T, via Backend) {
@@ -188,7 +188,8 @@ func testSenderBeforeLimits(t *testing.T, via Backend) {
 	})
 }
 
-// TestClientWaitsForLimits: a client begins nothing before it knows what may be sent ahead of answers, and then everything at once.
+// TestClientWaitsForLimits: a client begins nothing before it knows what may be
+// sent ahead of answers, and then everything at once.
 func TestClientWaitsForLimits(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		save.Handle(n.server.streams, func(*IncomingBlob) {})
@@ -277,7 +278,8 @@ func TestReceiversThatBreakRules(t *testing.T) {
 	}
 }
 
-// TestReceiversThatResumeBeyondTheEnd: a transfer with a key may resume anywhere in its content, and nowhere else.
+// TestReceiversThatResumeBeyondTheEnd: a transfer with a key may resume
+// anywhere in its content, and nowhere else.
 func TestReceiversThatResumeBeyondTheEnd(t *testing.T) {
 	for name, m := range map[string]accept{
 		"a byte":     {id: 1, offset: 101, limit: 200},
@@ -300,8 +302,8 @@ func TestReceiversThatResumeBeyondTheEnd(t *testing.T) {
 	}
 }
 
-// TestAnswersThatNobodyAwaits: rejects of a transfer that has ended are dropped, and count as calls for rpc.Config.DoS: a client has no more of them
-// free than the server makes it send.
+// TestAnswersThatNobodyAwaits: rejects of a transfer that has ended are dropped, and count as
+// calls for rpc.Config.DoS: a client has no more of them free than the server makes it send.
 func TestAnswersThatNobodyAwaits(t *testing.T) {
 	inNetwork(t, setup{rpc: rpc.Config{DoS: dos.Default()}}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) { in.Reject(errTest) })
@@ -319,7 +321,8 @@ func TestAnswersThatNobodyAwaits(t *testing.T) {
 	})
 }
 
-// TestAnswersAreNotSavedUp: a client that answers nothing for long cannot send more later than the transfers of a connection need.
+// TestAnswersAreNotSavedUp: a client that answers nothing for long cannot send
+// more later than the transfers of a connection need.
 func TestAnswersAreNotSavedUp(t *testing.T) {
 	inNetwork(t, setup{}, func(n *network) {
 		n.do(n.server.world, func() {
@@ -473,7 +476,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// TestSizeThatNoHeaderHas starts a blob whose header the receiver would take for an attack, and close the connection.
+// TestSizeThatNoHeaderHas starts a blob whose header the receiver would take
+// for an attack, and close the connection.
 func TestSizeThatNoHeaderHas(t *testing.T) {
 	inNetwork(t, setup{client: Config{MaxBytes: -1}}, func(n *network) {
 		save.Handle(n.client.streams, func(in *IncomingBlob) { go func() { _, _ = io.Copy(io.Discard, in) }() })

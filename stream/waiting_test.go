@@ -15,7 +15,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// TestCrowdThatUploads: many more bring a blob at once than there is memory for. Most were refused; now they get their turn.
+// TestCrowdThatUploads: many more bring a blob at once than there is memory
+// for. Most were refused; now they get their turn.
 func TestCrowdThatUploads(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		const clients, size = 48, 300_000
@@ -68,7 +69,8 @@ func waitForMemory(t *testing.T, fn func(n *network, all []*Transfer, arrived <-
 	})
 }
 
-// TestTransfersWaitForMemory: they are opened in the order of their headers, without those that are canceled meanwhile.
+// TestTransfersWaitForMemory: they are opened in the order of their headers,
+// without those that are canceled meanwhile.
 func TestTransfersWaitForMemory(t *testing.T) {
 	waitForMemory(t, func(n *network, all []*Transfer, arrived <-chan *IncomingBlob) {
 		all[3].Cancel(nil)
@@ -84,7 +86,8 @@ func TestTransfersWaitForMemory(t *testing.T) {
 	})
 }
 
-// TestNoMemoryForLong: a transfer that waits is refused when none that waited had its turn for idleTime, and not before.
+// TestNoMemoryForLong: a transfer that waits is refused when none that waited
+// had its turn for idleTime, and not before.
 func TestNoMemoryForLong(t *testing.T) {
 	waitForMemory(t, func(n *network, all []*Transfer, arrived <-chan *IncomingBlob) {
 		_, err := io.ReadAll(<-arrived)
@@ -110,7 +113,8 @@ func TestConnectionEndsWhileTransfersWait(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsIsLookedAt: a world that waits for events looks for memory all the same, also when the timer that has it look fires in a step.
+// TestWhoWaitsIsLookedAt: a world that waits for events looks for memory all
+// the same, also when the timer that has it look fires in a step.
 func TestWhoWaitsIsLookedAt(t *testing.T) {
 	const step = 5 * time.Millisecond
 	inNetwork(t, setup{client: forThree}, func(n *network) {
@@ -128,8 +132,8 @@ func TestWhoWaitsIsLookedAt(t *testing.T) {
 	})
 }
 
-// TestWhoWaitedLongHasTime: a transfer that waited for memory for longer than one may do nothing begins as any other: what it did not send while it
-// had to wait is not held against it.
+// TestWhoWaitedLongHasTime: a transfer that waited for memory for longer than one may do nothing
+// begins as any other: what it did not send while it had to wait is not held against it.
 func TestWhoWaitedLongHasTime(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		config := forThree
@@ -165,7 +169,8 @@ func TestWhoWaitedLongHasTime(t *testing.T) {
 	})
 }
 
-// TestRefusedHeadersKeepNobodyWaiting: headers that are refused, or find memory at once, are no turn of those that wait.
+// TestRefusedHeadersKeepNobodyWaiting: headers that are refused, or find memory
+// at once, are no turn of those that wait.
 func TestRefusedHeadersKeepNobodyWaiting(t *testing.T) {
 	other := NewBlob("nobody handles it")
 	inNetwork(t, setup{server: forThree}, func(n *network) {
@@ -203,8 +208,8 @@ func TestGamesClock(t *testing.T) {
 	}
 }
 
-// TestEarlySharesOfLittleMemory: all that may arrive before answers is a 16th of MaxMemory; the shares of ended
-// connections are given to others.
+// TestEarlySharesOfLittleMemory: all that may arrive before answers is a 16th
+// of MaxMemory; the shares of ended connections are given to others.
 func TestEarlySharesOfLittleMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newSiege(t, Config{MaxMemory: 4 << 20}, 20)
@@ -214,8 +219,8 @@ func TestEarlySharesOfLittleMemory(t *testing.T) {
 	})
 }
 
-// TestEarlyPartsHaveRoom: early content is within the share that this end announced, so a transfer whose first parts arrive when memory
-// is full waits for its answer like any other.
+// TestEarlyPartsHaveRoom: early content is within the share that this end announced, so a
+// transfer whose first parts arrive when memory is full waits for its answer like any other.
 func TestEarlyPartsHaveRoom(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via}, func(n *network) {
@@ -233,8 +238,9 @@ func TestEarlyPartsHaveRoom(t *testing.T) {
 	})
 }
 
-// TestNoCreditWithoutMemory: while memory is short, a transfer is granted what was promised for it, and not what may arrive before
-// answers. Four accepted transfers send more than that as soon as they may, and none is rejected for it.
+// TestNoCreditWithoutMemory: while memory is short, a transfer is granted what
+// was promised for it, and not what may arrive before answers. Four accepted
+// transfers send more than that as soon as they may, and none is rejected for it.
 func TestNoCreditWithoutMemory(t *testing.T) {
 	overBackends(t, func(t *testing.T, via Backend) {
 		inNetwork(t, setup{via: via}, func(n *network) {

@@ -12,35 +12,41 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A window holds the lanes of a peer, which all transfers to it share. It is used on the world's goroutine only.
+// A window holds the lanes of a peer, which all transfers to it share. It is
+// used on the world's goroutine only.
 type window struct {
 	conn *rpc.Conn
 
 	lanes []*rpc.Actor  // open lanes; bindPipes adds them, type lanes removes them
 	queue time.Duration // how long it may take to send a lane's queued bytes; set by each tick
 
-	parting []rpc.Channel // at a server: lanes that the client has released, until it has acknowledged everything on them
+	// At a server: lanes that the client has released, until it has
+	// acknowledged everything on them.
+	parting []rpc.Channel
 
 	stocked *budget.StockAccount // the connection's account at the world's stock; charged for held
-	held    int                  // bytes of the entries on the lanes that were unacked at the last note, or were sent since
-	waits   bool                 // at least half of held was still queued at the last note: the path has enough to do
+	// Bytes of the entries on the lanes that were unacked at the last note, or were sent since.
+	held  int
+	waits bool // at least half of held was still queued at the last note: the path has enough to do
 
 	peak, slots int // for Stats: the most entries that were ever outstanding on a lane, and the size of its buffer
 }
 
-// laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256 full entries.
+// laneBytes is the most that a lane has in flight by default: half of a
+// reliable buffer of 256 full entries.
 const laneBytes = 128 * bunch.EntryBytes
 
-// pathLanes returns how many lanes fill the path: as many as carry its window, as many again for parts that wait for a lost
-// one, and one. While little has been sent on the path, its congestion window is too small a measure, and rate times round trip
-// is used if that is more.
+// pathLanes returns how many lanes fill the path: as many as carry its window, as many again
+// for parts that wait for a lost one, and one. While little has been sent on the path, its
+// congestion window is too small a measure, and rate times round trip is used if that is more.
 func (w *window) pathLanes() int {
 	s := extend.Stats(w.conn)
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
 	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
 }
 
-// full reports whether every lane that a transfer may use has as many entries outstanding as the transfer's Share allows.
+// full reports whether every lane that a transfer may use has as many entries
+// outstanding as the transfer's Share allows.
 func (w *window) full(settings *Window) bool {
 	gate := Gate{Share: settings.Share, QueueTime: -1}
 	for _, lane := range w.usable(settings) {
@@ -56,8 +62,8 @@ func (w *window) usable(settings *Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), cmp.Or(settings.Lanes, maxLanes))]
 }
 
-// grow opens lanes, at a server, until there are n, or until the connection has no channel left, because the game's actors may have
-// the others. It fails only if there is no lane at all.
+// grow opens lanes, at a server, until there are n, or until the connection has no channel left,
+// because the game's actors may have the others. It fails only if there is no lane at all.
 func (w *window) grow(n int) error {
 	for before := len(w.lanes); before < min(n, maxLanes); before++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
@@ -72,8 +78,9 @@ func (w *window) grow(n int) error {
 	return nil
 }
 
-// lanesFor returns the lanes that a transfer may use now, and the gate of each. Whatever is sent stays in their buffers until it is
-// acked. So while the world's stock is short, a transfer gets fewer lanes, and less of the buffer of each.
+// lanesFor returns the lanes that a transfer may use now, and the gate of each.
+// Whatever is sent stays in their buffers until it is acked. So while the world's
+// stock is short, a transfer gets fewer lanes, and less of the buffer of each.
 func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes, gate := w.usable(settings), Gate{Share: settings.Share, QueueTime: w.queue}
 	most := w.stocked.Limit()
@@ -89,7 +96,8 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	return lanes, gate
 }
 
-// note is called once a tick. It reduces held and the stock's charge to the entries that are still unacked, and sets waits.
+// note is called once a tick. It reduces held and the stock's charge to the
+// entries that are still unacked, and sets waits.
 func (w *window) note() {
 	w.waits = false
 	if w.held == 0 {
@@ -106,7 +114,8 @@ func (w *window) note() {
 	w.waits = w.held > 0 && 2*extend.Stats(w.conn).Queued >= w.held
 }
 
-// unacked returns how many entries are outstanding on lanes that the client has released, and removes lanes that have none.
+// unacked returns how many entries are outstanding on lanes that the client has
+// released, and removes lanes that have none.
 func (w *window) unacked() (entries int) {
 	w.parting = slices.DeleteFunc(w.parting, func(lane rpc.Channel) bool {
 		out, _ := lane.Reliable()
@@ -129,8 +138,8 @@ type laneRoute struct {
 	picked   *rpc.Actor // the lane for the next send, picked by open; nil = no lane takes a part
 }
 
-// open picks the lane for the next part: of those whose gate is open, the one with the fewest outstanding entries. It
-// reports whether there is one.
+// open picks the lane for the next part: of those whose gate is open, the one
+// with the fewest outstanding entries. It reports whether there is one.
 func (r *laneRoute) open() bool {
 	lanes, gate := r.lanesFor(r.settings)
 	r.picked = nil
@@ -145,7 +154,8 @@ func (r *laneRoute) open() bool {
 	return r.picked != nil
 }
 
-// send sends b on the lane that open picked. Its entries count against the world's stock until they are acked.
+// send sends b on the lane that open picked. Its entries count against the
+// world's stock until they are acked.
 func (r *laneRoute) send(b *block, id uint64) error {
 	defer b.Free()
 	message := b.message(id)

@@ -21,25 +21,27 @@ const (
 	maxHashes      = 16        // algorithms that a peer may announce
 	maxSumBytes    = 64        // a digest by any algorithm, known or not: a SHA-512 fits
 
-	// maxLanes is how many lanes a connection may have. Halves of their buffers are 4.5 MB: about what the receive limit of 4 MiB and
-	// bunch's history of 4,096 packets allow in flight.
+	// maxLanes is how many lanes a connection may have. Halves of their buffers are 4.5 MB: about
+	// what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in flight.
 	maxLanes = 32
 )
 
 const (
-	// earlyBytes is how much may be sent before headers are answered, unless Config.MaxPending is less: the bandwidth-delay product
-	// of 84 Mbit/s and 100 ms.
+	// earlyBytes is how much may be sent before headers are answered, unless
+	// Config.MaxPending is less: the bandwidth-delay product of 84 Mbit/s and 100 ms.
 	earlyBytes = 1 << 20
-	// earlyKeyedBytes is how much may be sent before the header of a transfer with a key is answered. It is small, so that offering
-	// content which the receiver has stored costs less than 8 KiB in all.
+	// earlyKeyedBytes is how much may be sent before the header of a transfer
+	// with a key is answered. It is small, so that offering content which the
+	// receiver has stored costs less than 8 KiB in all.
 	earlyKeyedBytes = 4 << 10
 )
 
-// Messages of the control pipe. Parsing is strict: a length above its limit, an offset above 2^62, or bytes after the
-// last field are errors, and rpc closes the connection. The sender of a transfer chooses its id; the ids of the two
-// directions are independent.
+// Messages of the control pipe. Parsing is strict: a length above its limit, an offset
+// above 2^62, or bytes after the last field are errors, and rpc closes the connection.
+// The sender of a transfer chooses its id; the ids of the two directions are independent.
 type (
-	// limits announces what this end accepts. It is the first message in each direction; a client sends it again to ask for lanes.
+	// limits announces what this end accepts. It is the first message in each
+	// direction; a client sends it again to ask for lanes.
 	limits struct {
 		transfers int         // incoming ones in progress
 		lanes     int         // from a client: how many it wants; from a server: how many stay open
@@ -59,7 +61,8 @@ type (
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
 	}
-	// accept answers a header: the sender continues at offset, where element index of an array begins.
+	// accept answers a header: the sender continues at offset, where element
+	// index of an array begins.
 	accept struct {
 		id     uint64
 		offset int64
@@ -80,14 +83,16 @@ type (
 		count int64 // elements
 		sum   []byte
 	}
-	// stop says why a transfer ends early. The sender sends it as Cancel, which the receiver answers with Reject or Done. The
-	// receiver sends it as Reject, by itself or in answer to Cancel; that is the last message about the id.
+	// stop says why a transfer ends early. The sender sends it as Cancel, which
+	// the receiver answers with Reject or Done. The receiver sends it as Reject,
+	// by itself or in answer to Cancel; that is the last message about the id.
 	stop struct {
 		id     uint64
 		code   stopCode
 		reason string
 	}
-	// done says that the content was consumed and its digest is right. It is the last message about the id.
+	// done says that the content was consumed and its digest is right. It is
+	// the last message about the id.
 	done struct {
 		id uint64
 	}
@@ -104,8 +109,8 @@ func (h *header) progress(bytes, elements int64) int64 {
 // total returns Progress.Total as far as the header gives it.
 func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
-// early returns how many bytes may be sent before the header is answered. For an array with a key that is none, because its first
-// part begins at the element that the answer names.
+// early returns how many bytes may be sent before the header is answered. For an array with
+// a key that is none, because its first part begins at the element that the answer names.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":
@@ -116,7 +121,8 @@ func (h *header) early() int64 {
 	return earlyKeyedBytes
 }
 
-// named returns the digest whose text is the key of a blob, or zero if there is none. An array's key never names the digest of its encoding.
+// named returns the digest whose text is the key of a blob, or zero if there is
+// none. An array's key never names the digest of its encoding.
 func (h *header) named() Digest {
 	if h.kind != kindBlob {
 		return Digest{}
@@ -128,7 +134,8 @@ func (h *header) named() Digest {
 // String returns the kind and the topic.
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
-// function describes a function of the game that runs for the transfer, for rpc.Config.OnPanic and the log.
+// function describes a function of the game that runs for the transfer, for
+// rpc.Config.OnPanic and the log.
 func (h *header) function(what string) string {
 	return h.title() + ": " + what
 }
@@ -149,7 +156,8 @@ func (h *header) units() string {
 	return "bytes"
 }
 
-// receives names the functions of the game that the receiver's writer calls, for the error after one has panicked.
+// receives names the functions of the game that the receiver's writer calls,
+// for the error after one has panicked.
 func (h *header) receives() string {
 	if h.kind == kindArray {
 		return "the Store, or an element's decoding"
@@ -212,7 +220,8 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	return p.end("limits")
 }
 
-// AppendBinary appends the count and shape of an array, or the size of a blob plus one, so that an unknown size takes one byte.
+// AppendBinary appends the count and shape of an array, or the size of a blob
+// plus one, so that an unknown size takes one byte.
 func (h header) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, h.id)
 	b = append(b, byte(h.kind))

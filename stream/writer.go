@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// A writer is the goroutine of an incoming transfer. It first delivers the stored content to the application. Then it hashes,
-// stores, decodes and delivers what arrives, in order.
+// A writer is the goroutine of an incoming transfer. It first delivers the stored content
+// to the application. Then it hashes, stores, decodes and delivers what arrives, in order.
 type writer struct {
 	in      *incoming
-	decoded int64  // elements of an array that were decoded
-	held    *piece // the last piece of stored content, charged; it waits for more content or for the digest to be verified; nil = none
+	decoded int64 // elements of an array that were decoded
+	// The last piece of stored content, charged; it waits for more content or
+	// for the digest to be verified; nil = none.
+	held *piece
 }
 
 // run runs on the writer's goroutine.
@@ -28,7 +30,8 @@ func (w *writer) run() {
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
 
-// receive delivers the whole content. If the digest differs, it deletes what was stored; otherwise that is kept, to be resumed.
+// receive delivers the whole content. If the digest differs, it deletes what
+// was stored; otherwise that is kept, to be resumed.
 func (w *writer) receive() error {
 	to, err := w.prepare()
 	if err != nil || to == nil {
@@ -50,8 +53,8 @@ func (w *writer) receive() error {
 	return closedWith(err, to.Close())
 }
 
-// transfer delivers blocks as they arrive. The last one waits until the digest is verified, so that an application which reads a
-// known number of bytes has not read wrong content.
+// transfer delivers blocks as they arrive. The last one waits until the digest is verified,
+// so that an application which reads a known number of bytes has not read wrong content.
 func (w *writer) transfer(to *body) error {
 	for {
 		b, err := w.in.arrival.next()
@@ -165,8 +168,8 @@ func (w *writer) passElements(b *block) error {
 	return nil
 }
 
-// prepare delivers all of the content if it is stored. Otherwise it returns the body for what will arrive. If both results are nil,
-// everything was delivered.
+// prepare delivers all of the content if it is stored. Otherwise it returns the
+// body for what will arrive. If both results are nil, everything was delivered.
 func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
 	to := &body{hasher: newHasher(w.in.header.hash, w.in.header.named()), unstored: func() { w.in.peer.unstored.Add(1) }}
@@ -198,8 +201,8 @@ func (w *writer) prepare() (*body, error) {
 	return to, nil
 }
 
-// match returns how many elements a complete content has. The error Is fs.ErrNotExist if it cannot be the content
-// that the sender announces.
+// match returns how many elements a complete content has. The error Is
+// fs.ErrNotExist if it cannot be the content that the sender announces.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.named(), c.Digest()
 	switch {
@@ -218,21 +221,23 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	return 0, fs.ErrNotExist
 }
 
-// errNamedBlob means that an array's key is the text of the digest of a stored blob. It is unknown whether the array's encoding has
-// that digest, too, so the array does not replace the blob.
+// errNamedBlob means that an array's key is the text of the digest of a stored blob. It is unknown
+// whether the array's encoding has that digest, too, so the array does not replace the blob.
 var errNamedBlob = errors.New("stream: the content that the key names is stored")
 
 const (
 	// busyPause is the time between two attempts to open a part that another transfer is writing.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is how often openPart waits at most. If nothing was received on the other transfer's connection for stalledPauses,
-	// 1 s, that connection counts as dead, even before its idle timeout, and openPart cancels the transfer.
+	// busyPauses is how often openPart waits at most. If nothing was received on the
+	// other transfer's connection for stalledPauses, 1 s, that connection counts as
+	// dead, even before its idle timeout, and openPart cancels the transfer.
 	busyPauses    = 12
 	stalledPauses = 4
 )
 
-// openPart opens the part that the transfer will write. If a peer has lost its connection and reconnects at once, the transfer of
-// the lost connection is still writing the part; openPart then takes it over.
+// openPart opens the part that the transfer will write. If a peer has lost its
+// connection and reconnects at once, the transfer of the lost connection is
+// still writing the part; openPart then takes it over.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	var holder *incoming
 	var heard uint64
@@ -245,7 +250,8 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 			return part, err
 		}
 
-		// Which transfer writes it, and was anything received on its connection since the last pause?
+		// Which transfer writes it, and was anything received on its connection
+		// since the last pause?
 		writes, _ := w.in.peer.streams.writers.Load(key)
 		other, _ := writes.(*incoming) // nil = none
 		switch now, telling := other.heard(w.in.peer); {
@@ -285,9 +291,10 @@ func (w *writer) resume(to *body) error {
 	return w.replay(to.part, offset, to.hasher)
 }
 
-// replayContent delivers the complete content under a key. It removes the content if that no longer has its digest; nothing that
-// the sender sends can make it do so. stored is false if there is none. Content that cannot be what the sender announces counts as
-// missing but stays, so that a lying sender deletes nothing. An honest sender's content replaces it once verified.
+// replayContent delivers the complete content under a key. It removes the content if that no
+// longer has its digest; nothing that the sender sends can make it do so. stored is false if
+// there is none. Content that cannot be what the sender announces counts as missing but stays,
+// so that a lying sender deletes nothing. An honest sender's content replaces it once verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
@@ -323,8 +330,8 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	return true, nil
 }
 
-// replay delivers and hashes the first size bytes of r, as fast as the application consumes them. It holds back the last piece,
-// which may be the end of the content.
+// replay delivers and hashes the first size bytes of r, as fast as the application
+// consumes them. It holds back the last piece, which may be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
 		if err := w.inReplay(func() error { digest.Write(raw); return nil }); err != nil {
@@ -339,8 +346,8 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan returns how much of the first size bytes of r can be resumed: all of a blob, the complete elements of an array. It
-// stops if the transfer ends.
+// scan returns how much of the first size bytes of r can be resumed: all of a
+// blob, the complete elements of an array. It stops if the transfer ends.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -353,9 +360,9 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	return offset, index, err
 }
 
-// inReplay runs fn, which reads or hashes a piece of stored content. At most half as many of them run at once as there are
-// processors: a header of a few bytes makes this end read a whole content, and play must not wait for that. inReplay fails if the
-// transfer ends before fn runs.
+// inReplay runs fn, which reads or hashes a piece of stored content. At most half as many of
+// them run at once as there are processors: a header of a few bytes makes this end read a whole
+// content, and play must not wait for that. inReplay fails if the transfer ends before fn runs.
 func (w *writer) inReplay(fn func() error) (err error) {
 	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
@@ -363,7 +370,8 @@ func (w *writer) inReplay(fn func() error) (err error) {
 	return err
 }
 
-// walk calls visit with the first size bytes of r, in pieces. It stops early if no complete element of an array is left.
+// walk calls visit with the first size bytes of r, in pieces. It stops early if
+// no complete element of an array is left.
 func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	if w.in.header.kind == kindBlob {
 		return w.walkBlob(r, size, visit)

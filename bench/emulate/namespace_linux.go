@@ -21,7 +21,8 @@ func CanTunnel() bool {
 	return err == nil && os.Geteuid() == 0
 }
 
-// A namespace is a network namespace of its own, that of a locked thread, with a TUN device and a socket for datagrams in it.
+// A namespace is a network namespace of its own, that of a locked thread, with
+// a TUN device and a socket for datagrams in it.
 type namespace struct {
 	tun     *os.File
 	socket  *net.UDPConn

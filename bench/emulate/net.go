@@ -1,5 +1,6 @@
-// Package emulate is the network between the two ends of a peer: netsim's links in virtual time or behind a relay of real sockets, or the bare
-// loopback. All emulated paths have a tail-drop queue of max(1 BDP, 64 KiB) and charge 28 bytes a datagram.
+// Package emulate is the network between the two ends of a peer: netsim's links in
+// virtual time or behind a relay of real sockets, or the bare loopback. All emulated
+// paths have a tail-drop queue of max(1 BDP, 64 KiB) and charge 28 bytes a datagram.
 package emulate
 
 import (
@@ -12,13 +13,16 @@ import (
 
 // A Net connects one client to one server.
 type Net interface {
-	// Server returns the server's socket, Client the client's, and Address where the client reaches the server.
+	// Server returns the server's socket, Client the client's, and Address
+	// where the client reaches the server.
 	Server() net.PacketConn
 	Client() net.PacketConn
 	Address() net.Addr
-	// Stats returns counts of what was sent from the client to the server, and back. Nothing is counted on the bare loopback.
+	// Stats returns counts of what was sent from the client to the server, and
+	// back. Nothing is counted on the bare loopback.
 	Stats() (up, down netsim.Stats)
-	// BDP returns the path's bandwidth-delay product in bytes, for peers whose windows are set by hand; 0 without a rate.
+	// BDP returns the path's bandwidth-delay product in bytes, for peers whose
+	// windows are set by hand; 0 without a rate.
 	BDP() int
 	// Close closes the sockets.
 	Close()

@@ -16,16 +16,18 @@ type Streamed interface {
 	Dial(ctx context.Context, address string) (net.Conn, error)
 }
 
-// A Tunnel carries IP packets between two network namespaces over netsim's links, in real time, so that the kernel's TCP uses the path, beside
-// datagrams of the same namespaces. Its Stats count 28 bytes less per packet than it carries, the headers of IP and UDP, so that they are
-// comparable with those of nets that carry datagrams.
+// A Tunnel carries IP packets between two network namespaces over netsim's links, in
+// real time, so that the kernel's TCP uses the path, beside datagrams of the same
+// namespaces. Its Stats count 28 bytes less per packet than it carries, the headers
+// of IP and UDP, so that they are comparable with those of nets that carry datagrams.
 type Tunnel struct {
 	path           netsim.Config
 	near, far      *netsim.PacketConn
 	client, server *namespace
 }
 
-// NewTunnel returns a tunnel for the job's path. The process must be root on Linux with a TUN device.
+// NewTunnel returns a tunnel for the job's path. The process must be root on
+// Linux with a TUN device.
 func NewTunnel(j job.Job) (*Tunnel, error) {
 	t := &Tunnel{path: Path(j)}
 	var err error
@@ -61,7 +63,8 @@ const (
 	UDP = 17
 )
 
-// Arrived returns how many bytes of a protocol have arrived at the server so far, including headers.
+// Arrived returns how many bytes of a protocol have arrived at the server so
+// far, including headers.
 func (t *Tunnel) Arrived(protocol byte) uint64 { return t.server.arrived[protocol].Load() }
 
 func (t *Tunnel) Listen() (l net.Listener, err error) {

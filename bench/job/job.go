@@ -64,7 +64,8 @@ func (j Job) Cell() string {
 
 func (j Job) String() string { return fmt.Sprintf("%s #%d", j.Cell(), j.Run+1) }
 
-// Ideal returns RTT/2 + bytes*8/rate/(1-loss), without headers: the least time in which the last byte can arrive.
+// Ideal returns RTT/2 + bytes*8/rate/(1-loss), without headers: the least time
+// in which the last byte can arrive.
 func (j Job) Ideal() time.Duration {
 	if j.Rate == 0 {
 		return j.RTT / 2
@@ -80,7 +81,8 @@ const (
 // Limit returns after how long a transfer is cut.
 func (j Job) Limit() time.Duration { return max(minLimit, idealsLimit*j.Ideal()) }
 
-// Stolen is the name of the value that says which share of the cores' time the host gave to others during a run in real time.
+// Stolen is the name of the value that says which share of the cores' time the
+// host gave to others during a run in real time.
 const Stolen = "stolen_share"
 
 // A Result is the result of a job.

@@ -8,7 +8,8 @@ type Chain struct {
 	done chan error
 }
 
-// NewChain returns a chain whose first call has not been made yet. At each answer next returns whether another call follows.
+// NewChain returns a chain whose first call has not been made yet. At each
+// answer next returns whether another call follows.
 func NewChain(next func() bool) *Chain { return &Chain{next, make(chan error, 1)} }
 
 // Answered makes the next call, if one follows, and reports whether the chain continues.

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// A Conn is a net.Conn over a datagram socket: to a known remote, or to the one that sends the first packet.
+// A Conn is a net.Conn over a datagram socket: to a known remote, or to the one
+// that sends the first packet.
 type Conn struct {
 	net.PacketConn
 

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// An Ear passes on the messages that a [Talker]'s server receives. Its methods are safe for concurrent use.
+// An Ear passes on the messages that a [Talker]'s server receives. Its methods
+// are safe for concurrent use.
 type Ear struct {
 	mu   sync.Mutex
 	hear func(message []byte) // nil until Hear
@@ -28,7 +29,8 @@ func (e *Ear) Heard(message []byte) {
 	}
 }
 
-// An Inlet is the receiving side of a peer that receives pieces of blobs and messages. Its methods are safe for concurrent use.
+// An Inlet is the receiving side of a peer that receives pieces of blobs and
+// messages. Its methods are safe for concurrent use.
 type Inlet struct {
 	Ear
 

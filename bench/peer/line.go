@@ -18,8 +18,8 @@ const (
 // linePiece is how much of a blob is sent at least between two messages.
 const linePiece = 16 << 10
 
-// A Line sends blobs, messages and calls over one reliable byte stream, with blobs in pieces of 16 KiB between which the others are sent. That is
-// what users of a transport with one stream do.
+// A Line sends blobs, messages and calls over one reliable byte stream, with blobs in pieces of
+// 16 KiB between which the others are sent. That is what users of a transport with one stream do.
 type Line struct {
 	client, server *lineEnd
 	calls          *Calls

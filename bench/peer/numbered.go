@@ -7,15 +7,17 @@ import (
 	"sync"
 )
 
-// A Numbered matches answers with calls if answers may arrive in any order: the first 8 bytes of an argument are sent as the call's number, and
-// the answer repeats them. Its methods are safe for concurrent use. The zero Numbered has no calls.
+// A Numbered matches answers with calls if answers may arrive in any order: the
+// first 8 bytes of an argument are sent as the call's number, and the answer repeats
+// them. Its methods are safe for concurrent use. The zero Numbered has no calls.
 type Numbered struct {
 	mu      sync.Mutex
 	last    uint64
 	waiting map[uint64]chan error // by the number of the call; capacity 1
 }
 
-// Call calls send with a numbered copy of the argument, and returns when Answered has received its answer.
+// Call calls send with a numbered copy of the argument, and returns when
+// Answered has received its answer.
 func (n *Numbered) Call(ctx context.Context, argument []byte, send func(message []byte) error) error {
 	done := make(chan error, 1)
 	message := slices.Clone(argument)

@@ -1,4 +1,5 @@
-// Package peer has the contenders: each opens a pair of connected ends in this process, over a net that it is given.
+// Package peer has the contenders: each opens a pair of connected ends in this
+// process, over a net that it is given.
 package peer
 
 import (
@@ -26,14 +27,16 @@ type Peer struct {
 
 	Open func(ctx context.Context, n emulate.Net) (Pair, error)
 
-	// Gather connects many clients, which play at hz ticks a second, to one server over the bare loopback; nil = it cannot. hear is called for every
+	// Gather connects many clients, which play at hz ticks a second, to one
+	// server over the bare loopback; nil = it cannot. hear is called for every
 	// message, at either end, and must be safe for concurrent use.
 	Gather func(ctx context.Context, clients, hz int, hear func(message []byte)) (Crowd, error)
 }
 
 // A Crowd is many connections to one server.
 type Crowd interface {
-	// Tick sends the message once each way over every connection, unreliably. It does not keep the message.
+	// Tick sends the message once each way over every connection, unreliably.
+	// It does not keep the message.
 	Tick(message []byte) error
 	// Multicast sends the message from the server to all clients.
 	Multicast(message []byte) error
@@ -52,7 +55,8 @@ func (p Peer) Runs(clock job.Clock) bool {
 	return true
 }
 
-// A Pair is a connected client and server. What else it can do is in Mover, Talker, Caller, Rusher, Chainer, Shouter and Thrower.
+// A Pair is a connected client and server. What else it can do is in Mover,
+// Talker, Caller, Rusher, Chainer, Shouter and Thrower.
 type Pair interface {
 	// Close closes both ends.
 	Close()
@@ -61,14 +65,16 @@ type Pair interface {
 // A Mover moves a blob.
 type Mover interface {
 	Pair
-	// Move sends the blob from the client and returns when the server has its last byte and, if the peer has a digest, has verified it.
+	// Move sends the blob from the client and returns when the server has its
+	// last byte and, if the peer has a digest, has verified it.
 	Move(ctx context.Context, blob []byte) error
 }
 
 // A Talker sends small reliable messages beside blobs, on the same connection.
 type Talker interface {
 	Mover
-	// Hear sets the function that the server calls with each message. It is called once, before Say.
+	// Hear sets the function that the server calls with each message. It is
+	// called once, before Say.
 	Hear(fn func(message []byte))
 	// Say sends a message from the client.
 	Say(message []byte) error
@@ -85,15 +91,17 @@ type Rusher interface {
 	Caller
 	// Invite connects that many more clients over the bare loopback. It is called once.
 	Invite(ctx context.Context, clients int) error
-	// Rush sends the blob from the server to each of them at once, or from each of them to the server if up is true, and returns when all blobs have
-	// arrived and are verified.
+	// Rush sends the blob from the server to each of them at once, or from each of them to
+	// the server if up is true, and returns when all blobs have arrived and are verified.
 	Rush(ctx context.Context, blob []byte, up bool) error
 }
 
-// A Chainer makes calls one after another in the handler of the answers, as a game does: no goroutine waits for one.
+// A Chainer makes calls one after another in the handler of the answers, as a
+// game does: no goroutine waits for one.
 type Chainer interface {
 	Caller
-	// Chain makes the first call. At each answer next returns whether to make another one; Chain returns after next has returned false.
+	// Chain makes the first call. At each answer next returns whether to make
+	// another one; Chain returns after next has returned false.
 	Chain(ctx context.Context, argument []byte, next func() bool) error
 }
 
@@ -107,7 +115,8 @@ type Shouter interface {
 // A Thrower sends blocks once.
 type Thrower interface {
 	Pair
-	// Catch sets the function that is called with each block that arrives whole. It is called once, before Throw.
+	// Catch sets the function that is called with each block that arrives
+	// whole. It is called once, before Throw.
 	Catch(fn func(block []byte))
 	// Throw sends a block, with a pause of gap between two packets.
 	Throw(block []byte, gap time.Duration) error

@@ -73,7 +73,8 @@ func fullBlobs(runs int) []job.Job {
 	jobs = append(jobs, g.blobs()...)
 	g.sizes, g.rates = []int{4 << 20}, []int64{10e6}
 	jobs = append(jobs, g.blobs()...)
-	// Otherwise this takes hours: few of the fast paths fit the machine at once, and 32 MiB take 27 s at best on the slow ones.
+	// Otherwise this takes hours: few of the fast paths fit the machine at
+	// once, and 32 MiB take 27 s at best on the slow ones.
 	g.runs, g.peers = 1, realTimers()
 	g.sizes = []int{32 << 20}
 	jobs = append(jobs, g.blobs()...)
@@ -90,7 +91,8 @@ func large(runs int) []job.Job {
 	return g.blobs()
 }
 
-// realTimers returns the peers that move blobs in real time only, and a few for comparison with virtual time.
+// realTimers returns the peers that move blobs in real time only, and a few for
+// comparison with virtual time.
 func realTimers() []string {
 	bridge := []string{"quiver/lanes", "quiver/slices+sealed", "quic-go/stream"}
 	return who(job.Relay, func(p peer.Peer) bool {

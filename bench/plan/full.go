@@ -29,7 +29,8 @@ func Full(runs int) []job.Job {
 	return append(jobs, fullBlobs(runs)...)
 }
 
-// inTurns orders all first runs before all second ones, so that a machine whose speed drifts favours no peer.
+// inTurns orders all first runs before all second ones, so that a machine whose
+// speed drifts favours no peer.
 func inTurns(jobs []job.Job) []job.Job {
 	slices.SortStableFunc(jobs, func(a, b job.Job) int { return cmp.Compare(a.Run, b.Run) })
 	return jobs
@@ -53,7 +54,8 @@ func Quick() []job.Job {
 	return append(jobs, quickBlobs()...)
 }
 
-// emulators returns jobs that check the nets. The relay's jobs run alone, because they take the whole rate.
+// emulators returns jobs that check the nets. The relay's jobs run alone,
+// because they take the whole rate.
 func emulators() []job.Job {
 	var jobs []job.Job
 	for _, clock := range []job.Clock{job.Virtual, job.Relay} {

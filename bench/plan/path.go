@@ -42,7 +42,8 @@ func series(losses ...float64) []job.Job {
 	return jobs
 }
 
-// starts returns blobs that begin soon after the handshake, when path MTU discovery, keys and the choice of the carrier are not complete.
+// starts returns blobs that begin soon after the handshake, when path MTU
+// discovery, keys and the choice of the carrier are not complete.
 func starts(runs int, losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, loss := range losses {

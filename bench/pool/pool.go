@@ -1,4 +1,5 @@
-// Package pool runs jobs in worker processes, as many at once as can run without disturbing each other.
+// Package pool runs jobs in worker processes, as many at once as can run
+// without disturbing each other.
 package pool
 
 import (
@@ -19,15 +20,16 @@ import (
 )
 
 const (
-	// capacity is how much the jobs that run at once may need together, in Mbit/s of emulated paths.
+	// capacity is how much the jobs that run at once may need together, in
+	// Mbit/s of emulated paths.
 	capacity = 120
-	// slowest is the least that a relay takes: each packet of a slow path wakes both its ends. The contenders that fill 10 Mbit/s need 8 to 24 % of
-	// a core for it.
+	// slowest is the least that a relay takes: each packet of a slow path wakes both
+	// its ends. The contenders that fill 10 Mbit/s need 8 to 24 % of a core for it.
 	slowest = 15
 )
 
-// cost returns how much of the capacity a job takes. Over a fast lossy path it is less than the rate: most peers are far from reaching the rate
-// there, and those that do are soon done.
+// cost returns how much of the capacity a job takes. Over a fast lossy path it is less than
+// the rate: most peers are far from reaching the rate there, and those that do are soon done.
 func cost(j job.Job) int {
 	switch j.Clock {
 	case job.Virtual:
@@ -45,7 +47,8 @@ func cost(j job.Job) int {
 	return capacity
 }
 
-// patience is how much longer than its limits a worker may take, and how long one in virtual time may take in all.
+// patience is how much longer than its limits a worker may take, and how long
+// one in virtual time may take in all.
 const patience = 2 * time.Minute
 
 // allowed returns how long a worker may take.
@@ -84,7 +87,8 @@ func New(done func(r job.Result, running int)) (*Pool, error) {
 	return p, nil
 }
 
-// Run runs the jobs, in about their order, and returns when all are done or ctx ends. A cell of which a run was cut is not run again.
+// Run runs the jobs, in about their order, and returns when all are done or ctx
+// ends. A cell of which a run was cut is not run again.
 func (p *Pool) Run(ctx context.Context, jobs []job.Job) error {
 	var work sync.WaitGroup
 	watching, stop := context.WithCancel(ctx)
@@ -144,7 +148,8 @@ func (p *Pool) file(r job.Result) {
 	p.done(r, p.runs)
 }
 
-// undisturbed runs a job, and runs it again if the machine was taken away meanwhile. It returns the run that was disturbed least.
+// undisturbed runs a job, and runs it again if the machine was taken away
+// meanwhile. It returns the run that was disturbed least.
 func (p *Pool) undisturbed(ctx context.Context, j job.Job) (best job.Result) {
 	if j.Clock == job.Virtual {
 		return p.one(ctx, j)

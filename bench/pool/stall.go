@@ -14,10 +14,11 @@ const (
 	beat = 5 * time.Millisecond
 	// leastStall is the shortest stall that spoils a run in real time; a longer run tolerates more.
 	leastStall = 25 * time.Millisecond
-	// bearable is the part of a run's ideal time for which the machine may stall. bearableTheft is the share of the cores' time that the host may
-	// give to others.
+	// bearable is the part of a run's ideal time for which the machine may stall.
+	// bearableTheft is the share of the cores' time that the host may give to others.
 	bearable, bearableTheft = 0.05, 0.1
-	// repeats is how often a spoiled run is repeated at most: load that is caused by the run itself returns each time.
+	// repeats is how often a spoiled run is repeated at most: load that is
+	// caused by the run itself returns each time.
 	repeats = 2
 )
 
@@ -36,8 +37,9 @@ func (d disturbance) String() string {
 	return fmt.Sprintf("the machine stood still for %v, its host took %s of it", d.stall.Round(time.Millisecond), job.Share(d.stolen))
 }
 
-// A watch detects when the machine stands still. A host that lends its cores to others takes them away for some time, sometimes for a minute.
-// What is measured in real time then describes the host.
+// A watch detects when the machine stands still. A host that lends its cores to
+// others takes them away for some time, sometimes for a minute. What is
+// measured in real time then describes the host.
 type watch struct {
 	mu     sync.Mutex
 	stalls []stall // a day has few

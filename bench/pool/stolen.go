@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// cores is what the machine's cores have done so far, in ticks of the kernel. Zero if the system does not report it.
+// cores is what the machine's cores have done so far, in ticks of the kernel.
+// Zero if the system does not report it.
 type cores struct{ all, stolen uint64 }
 
 // readCores reads Linux's counters.
@@ -15,8 +16,8 @@ func readCores() cores {
 	return parseCores(string(text))
 }
 
-// parseCores parses the first line of proc(5)'s stat: user, nice, system, idle, iowait, irq, softirq, steal, and two that are included in user
-// and nice.
+// parseCores parses the first line of proc(5)'s stat: user, nice, system, idle,
+// iowait, irq, softirq, steal, and two that are included in user and nice.
 func parseCores(text string) (c cores) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -36,7 +37,8 @@ func parseCores(text string) (c cores) {
 	return c
 }
 
-// stolenSince returns the share of the cores' time that the host gave to others since before. ok is false if that is unknown.
+// stolenSince returns the share of the cores' time that the host gave to others
+// since before. ok is false if that is unknown.
 func (c cores) stolenSince(before cores) (share float64, ok bool) {
 	if c.all <= before.all || before.all == 0 || c.stolen < before.stolen {
 		return 0, false

@@ -15,7 +15,8 @@ type cell struct {
 	runs []job.Result
 }
 
-// cells groups the results of a scenario and clock that have figures, sorted by path, then by contender.
+// cells groups the results of a scenario and clock that have figures, sorted by
+// path, then by contender.
 func (d *Document) cells(scenario string, clock job.Clock) []*cell {
 	var all []*cell
 	by := make(map[string]*cell)

@@ -1,4 +1,5 @@
-// Package report writes what was measured: as JSON with every raw sample, as Markdown, and as an HTML page.
+// Package report writes what was measured: as JSON with every raw sample, as
+// Markdown, and as an HTML page.
 package report
 
 import (
@@ -52,7 +53,8 @@ func (d *Document) Sit(now time.Time) {
 // Rise ends the newest sitting.
 func (d *Document) Rise(took time.Duration) { d.Sittings[len(d.Sittings)-1].Took = took }
 
-// Lacks returns those of the jobs that have no figures. A cell of which a run was cut is not run again.
+// Lacks returns those of the jobs that have no figures. A cell of which a run
+// was cut is not run again.
 func (d *Document) Lacks(jobs []job.Job) []job.Job {
 	there := make(map[string]bool)
 	for _, r := range d.Results {
@@ -79,7 +81,8 @@ func (d *Document) Add(r job.Result) {
 	d.Results = append(d.Results, r)
 }
 
-// WriteJSON writes the whole document, with one line for each result, so that two runs can be compared by line.
+// WriteJSON writes the whole document, with one line for each result, so that
+// two runs can be compared by line.
 func (d *Document) WriteJSON(w io.Writer) error {
 	head := *d
 	head.Results = nil

@@ -52,8 +52,9 @@ func memory() int64 {
 	return kib << 10
 }
 
-// revision returns the revision of the program: the linker's stamp, or what git reports about the sources, because go run stamps none, nor does
-// go build with -buildvcs=false. It is "" if neither is known.
+// revision returns the revision of the program: the linker's stamp, or what git
+// reports about the sources, because go run stamps none, nor does go build with
+// -buildvcs=false. It is "" if neither is known.
 func revision() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if stamp := stamped(info.Settings); stamp != "" {
@@ -83,7 +84,8 @@ func stamped(settings []debug.BuildSetting) (revision string) {
 
 const revisionDigits = 12
 
-// described returns git's description of the revision of a file that it tracks, whatever folder the program runs in.
+// described returns git's description of the revision of a file that it tracks,
+// whatever folder the program runs in.
 func described(file string) string {
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", append([]string{"-C", filepath.Dir(file)}, args...)...).Output()

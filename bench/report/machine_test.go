@@ -20,7 +20,8 @@ func TestStamped(t *testing.T) {
 	require.Empty(t, stamped([]debug.BuildSetting{{Key: "-buildmode", Value: "exe"}}))
 }
 
-// TestDescribed asks git of a file that is tracked, of one that only lies in a repository, and of one in none.
+// TestDescribed asks git of a file that is tracked, of one that only lies in a
+// repository, and of one in none.
 func TestDescribed(t *testing.T) {
 	folder := t.TempDir()
 	file, other := filepath.Join(folder, "a.go"), filepath.Join(folder, "b.go")

@@ -131,7 +131,8 @@ func distribution(cells []*cell) (text htmlText, err error) {
 	return svg(4.5*vg.Inch, p)
 }
 
-// beyond returns the complement of the distribution of sorted samples, in a few hundred points at most.
+// beyond returns the complement of the distribution of sorted samples, in a few
+// hundred points at most.
 func beyond(sorted []float64) plotter.XYs {
 	const most = 400
 	var points plotter.XYs
@@ -164,7 +165,8 @@ func addLine(p *plot.Plot, i int, name string, points plotter.XYs) error {
 	return nil
 }
 
-// overTime returns the rate and the queue of single blobs, one row for each contender, on the same scales.
+// overTime returns the rate and the queue of single blobs, one row for each
+// contender, on the same scales.
 func (d *Document) overTime() ([]picture, error) {
 	var all []picture
 	series := slices.DeleteFunc(d.cells("blob", job.Virtual), func(c *cell) bool { return c.runs[0].Series == nil })

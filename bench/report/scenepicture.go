@@ -38,8 +38,8 @@ type view struct {
 	title string
 }
 
-// DrawScene plays a row with a seed and writes a picture of it as SVG: the goodput of each flow, the queue, and the share of each flow's packets
-// that was lost, over time.
+// DrawScene plays a row with a seed and writes a picture of it as SVG: the goodput of
+// each flow, the queue, and the share of each flow's packets that was lost, over time.
 func DrawScene(w io.Writer, row scenes.Row, seed uint64) error {
 	c := vgsvg.NewWith(vgsvg.UseWH(sceneWidth, sceneHeight))
 	if err := drawScene(draw.New(c), row, seed); err != nil {
@@ -114,8 +114,8 @@ func (v view) writeTitle(c draw.Canvas) {
 	c.FillText(style, vg.Point{X: vg.Points(10), Y: c.Max.Y - vg.Points(24)}, v.shares())
 }
 
-// shares returns Jain's index of the flows that transfer, and the goodput of each kind over what the bottleneck could carry: in the later half of
-// the time in which all of them run.
+// shares returns Jain's index of the flows that transfer, and the goodput of each kind over
+// what the bottleneck could carry: in the later half of the time in which all of them run.
 func (v view) shares() string {
 	from := time.Duration(0)
 	for _, f := range v.Scene.Flows {

@@ -77,10 +77,12 @@ func (s *Scenes) met(ask func(o scene.Outcome) bool) string {
 	return fmt.Sprintf("%d of %d", met, all)
 }
 
-// open is the beginning of reasons that are neither a proof nor that another stack misses the bound as well.
+// open is the beginning of reasons that are neither a proof nor that another
+// stack misses the bound as well.
 const open = "Open"
 
-// rest returns how many of the rows that miss a bound are bound by something, and how many are not known to be.
+// rest returns how many of the rows that miss a bound are bound by something,
+// and how many are not known to be.
 func (s *Scenes) rest() string {
 	held, free := 0, 0
 	for _, o := range s.Outcomes {
@@ -187,7 +189,8 @@ func others(o scene.Outcome) string {
 	return strings.Join(texts, "; ")
 }
 
-// reason returns the letter of what binds a row that misses a bound, and adds that to the reasons above the table.
+// reason returns the letter of what binds a row that misses a bound, and adds
+// that to the reasons above the table.
 func reason(o scene.Outcome, reasons *[]string) string {
 	if !o.Missed() {
 		return ""

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/scenes"
 )
 
-// TestSections holds that the families that sections name exist, and that all but one stand for a section.
+// TestSections holds that the families that sections name exist, and that all
+// but one stand for a section.
 func TestSections(t *testing.T) {
 	families := make(map[string]bool)
 	for _, row := range scenes.Table() {

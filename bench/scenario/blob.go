@@ -12,7 +12,8 @@ import (
 // ModeSeries is the mode in which a blob records its rate and queue over time.
 const ModeSeries = "series"
 
-// blob moves one blob over an emulated path, and records time over ideal and bytes on the wire over payload.
+// blob moves one blob over an emulated path, and records time over ideal and
+// bytes on the wire over payload.
 func blob(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Mover](ctx, j)
 	if err != nil {

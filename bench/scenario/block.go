@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/chunk/fragment"
 )
 
-// block sends Job.Count blocks once each, and records the share that arrives whole, the share that theory predicts, and how long they take.
+// block sends Job.Count blocks once each, and records the share that arrives
+// whole, the share that theory predicts, and how long they take.
 func block(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Thrower](ctx, j)
 	if err != nil {

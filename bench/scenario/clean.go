@@ -11,12 +11,14 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// warmBytes is how much is sent before the blob that is measured, so that windows and buffers have reached their size.
+// warmBytes is how much is sent before the blob that is measured, so that
+// windows and buffers have reached their size.
 const warmBytes = 8 << 20
 
 const cleanLimit = time.Minute
 
-// clean moves a blob over the bare loopback, and records MB/s, CPU seconds per GB, and the most heap beyond the blob itself.
+// clean moves a blob over the bare loopback, and records MB/s, CPU seconds per
+// GB, and the most heap beyond the blob itself.
 func clean(ctx context.Context, j job.Job, r *job.Result) error {
 	data := content(j.Size, j.Seed)
 	runtime.GC()
@@ -49,7 +51,8 @@ func heap() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// watchHeap watches the heap until the returned function is called, which returns the most that was seen.
+// watchHeap watches the heap until the returned function is called, which
+// returns the most that was seen.
 func watchHeap() (most func() uint64) {
 	var work sync.WaitGroup
 	var peak uint64

@@ -18,15 +18,16 @@ const (
 	ModeMulticast = "multicast to all"
 )
 
-// idleShare is how many times as long as it plays a crowd is idle before its memory is measured. For 5 s of play that is longer than twice 10 s,
-// after which connections have freed what they do not need.
+// idleShare is how many times as long as it plays a crowd is idle before its
+// memory is measured. For 5 s of play that is longer than twice 10 s, after
+// which connections have freed what they do not need.
 const idleShare = 5
 
 // gatherTime is how long it may take to connect all clients.
 const gatherTime = time.Minute
 
-// crowd measures many connections on the bare loopback, with both ends in this process: CPU per message, latency, and the memory of an idle
-// connection.
+// crowd measures many connections on the bare loopback, with both ends in this
+// process: CPU per message, latency, and the memory of an idle connection.
 func crowd(ctx context.Context, j job.Job, r *job.Result) error {
 	who, err := peer.Find(j.Peer)
 	if err != nil {

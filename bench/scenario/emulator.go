@@ -101,7 +101,8 @@ func (p *probe) collect(silence time.Duration) []arrival {
 // silence returns a time that is longer than any packet is in flight.
 func silence(j job.Job) time.Duration { return j.RTT + time.Second }
 
-// delay sends packets one by one, so that none waits for another. It returns milliseconds, including the time on the bottleneck.
+// delay sends packets one by one, so that none waits for another. It returns
+// milliseconds, including the time on the bottleneck.
 func (p *probe) delay(j job.Job) (configured, measured float64) {
 	const count = 50
 	for range count {

@@ -15,8 +15,9 @@ const streamName = "quic-go/stream"
 // rampTime is how long both have to find their rates.
 const rampTime = 5 * time.Second
 
-// fair lets a QUIC stream and another transfer share one bottleneck, both endless, for Job.Seconds, and records what part of the link each has,
-// by the bytes that arrive. With ModeAlone there is only the stream.
+// fair lets a QUIC stream and another transfer share one bottleneck, both
+// endless, for Job.Seconds, and records what part of the link each has, by the
+// bytes that arrive. With ModeAlone there is only the stream.
 func fair(ctx context.Context, j job.Job, r *job.Result) error {
 	nets, err := emulate.Share(j, 2)
 	if err != nil {

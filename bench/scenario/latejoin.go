@@ -15,11 +15,12 @@ const (
 	ModeUp   = "up"
 )
 
-// bystanderBeat is the time between two calls of the client that moves nothing, whether or not the call before is answered.
+// bystanderBeat is the time between two calls of the client that moves nothing,
+// whether or not the call before is answered.
 const bystanderBeat = 5 * time.Millisecond
 
-// latejoin lets many clients download or upload a blob at once, while one that moves nothing makes calls. It records time, CPU, memory, and how
-// long the bystander's calls take.
+// latejoin lets many clients download or upload a blob at once, while one that moves nothing
+// makes calls. It records time, CPU, memory, and how long the bystander's calls take.
 func latejoin(ctx context.Context, j job.Job, r *job.Result) error {
 	s, err := open[peer.Rusher](ctx, j)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// resident and peakResident return how much of this process is in memory, in bytes, now and at most so far.
+// resident and peakResident return how much of this process is in memory, in
+// bytes, now and at most so far.
 func resident() int64     { return status("VmRSS:") }
 func peakResident() int64 { return status("VmHWM:") }
 

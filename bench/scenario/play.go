@@ -25,8 +25,9 @@ const (
 	soloTime = 10 * time.Second
 )
 
-// play sends reliable messages while blobs are sent over the same connection, over as many connections as it takes for Job.Count messages. It
-// records latency from the tick to the handler, and the time of the blobs.
+// play sends reliable messages while blobs are sent over the same connection,
+// over as many connections as it takes for Job.Count messages. It records
+// latency from the tick to the handler, and the time of the blobs.
 func play(ctx context.Context, j job.Job, r *job.Result) error {
 	var latencies []time.Duration
 	var blobs, sent float64

@@ -1,4 +1,5 @@
-// Package scenario defines what is measured. A scenario runs one job, in a worker process of its own.
+// Package scenario defines what is measured. A scenario runs one job, in a
+// worker process of its own.
 package scenario
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// settleTime is the pause between the handshake and the measurement, in which path MTU discovery and the exchange of keys are completed.
+// settleTime is the pause between the handshake and the measurement, in which
+// path MTU discovery and the exchange of keys are completed.
 const settleTime = time.Second
 
 // settleLoopback is the same pause on the loopback.

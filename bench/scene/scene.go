@@ -1,4 +1,5 @@
-// Package scene plays the table of internal/scenes: our rate control on bad paths and beside other flows, in virtual time.
+// Package scene plays the table of internal/scenes: our rate control on bad
+// paths and beside other flows, in virtual time.
 package scene
 
 import (
@@ -13,7 +14,8 @@ import (
 // workers is how many rows are played at once.
 const workers = 2
 
-// otherSeeds is with how many seeds rows are played at most with flows of other kinds in place of ours.
+// otherSeeds is with how many seeds rows are played at most with flows of other
+// kinds in place of ours.
 const otherSeeds = 3
 
 // An Outcome is the result of a row, with medians over all seeds.
@@ -41,8 +43,9 @@ func Rows(part string) []scenes.Row {
 	})
 }
 
-// Play plays each row with the seeds from 1 on, two rows at a time, and returns the outcomes in the order of the rows. It calls told after each
-// row, once at a time. If ctx ends it returns the outcomes so far, and why the others are missing.
+// Play plays each row with the seeds from 1 on, two rows at a time, and returns the
+// outcomes in the order of the rows. It calls told after each row, once at a time.
+// If ctx ends it returns the outcomes so far, and why the others are missing.
 func Play(ctx context.Context, rows []scenes.Row, seeds int, told func(Outcome)) ([]Outcome, error) {
 	all := make([]Outcome, len(rows))
 	next := make(chan int)

@@ -1,4 +1,5 @@
-// Package worker runs one job in a process of its own, so that no job is affected by another's heap, timers or leaks.
+// Package worker runs one job in a process of its own, so that no job is
+// affected by another's heap, timers or leaks.
 package worker
 
 import (
@@ -19,14 +20,17 @@ import (
 const (
 	// Env is set in the environment of a worker.
 	Env = "QUIVER_BENCH_WORKER"
-	// ProfileEnv is the environment variable with the file that a worker writes its CPU profile to; unset = none.
+	// ProfileEnv is the environment variable with the file that a worker writes
+	// its CPU profile to; unset = none.
 	ProfileEnv = "QUIVER_BENCH_PROFILE"
 )
 
-// Is reports whether this process is a worker. A program that can be one must then call Main before anything else.
+// Is reports whether this process is a worker. A program that can be one must
+// then call Main before anything else.
 func Is() bool { return os.Getenv(Env) != "" }
 
-// Main reads a job from standard input, runs it, writes its result as a line to standard output, and exits.
+// Main reads a job from standard input, runs it, writes its result as a line to
+// standard output, and exits.
 func Main() {
 	text, err := io.ReadAll(os.Stdin)
 	var j job.Job
@@ -60,7 +64,8 @@ func profiled(path string) {
 	}
 }
 
-// inBubble runs fn in fake time. A bubble needs a test, which package testing makes for programs that simulate go test.
+// inBubble runs fn in fake time. A bubble needs a test, which package testing
+// makes for programs that simulate go test.
 func inBubble(fn func()) {
 	os.Args = os.Args[:1]
 	all := func(string, string) (bool, error) { return true, nil }

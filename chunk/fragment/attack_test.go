@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The attacks of the article "Packet Fragmentation and Reassembly", in its order. Every packet has a right checksum.
+// The attacks of the article "Packet Fragmentation and Reassembly", in its
+// order. Every packet has a right checksum.
 
 // TestAttackOutOfBoundFragmentIDs sends fragments 0 to 255 of a block that has just two.
 func TestAttackOutOfBoundFragmentIDs(t *testing.T) {
@@ -27,7 +28,8 @@ func TestAttackOutOfBoundFragmentIDs(t *testing.T) {
 	require.Equal(t, uint64(254), r.Stats().Refused)
 }
 
-// TestAttackWidenedFragmentCount sends a fragment of two, then fragments of the same block that say it has more.
+// TestAttackWidenedFragmentCount sends a fragment of two, then fragments of the
+// same block that say it has more.
 func TestAttackWidenedFragmentCount(t *testing.T) {
 	r := newReassembler(t, Config{})
 	honest := packets(t, 1, content(2*Size, 1))
@@ -73,7 +75,8 @@ func storage(r *Reassembler) int {
 	return n
 }
 
-// held runs an attack on a fresh Reassembler and returns what it holds afterwards and what it allocated meanwhile.
+// held runs an attack on a fresh Reassembler and returns what it holds
+// afterwards and what it allocated meanwhile.
 func held(t *testing.T, cfg Config, attack func(r *Reassembler)) (live, total int64) {
 	live0, total0 := heap()
 	r := newReassembler(t, cfg)
@@ -84,8 +87,8 @@ func held(t *testing.T, cfg Config, attack func(r *Reassembler)) (live, total in
 	return live1 - live0, total1 - total0
 }
 
-// TestAttackMaximumSizeBlocks keeps sending fragments of blocks of the maximum size: 256 blocks of 255 fragments would
-// be 64 MB a peer.
+// TestAttackMaximumSizeBlocks keeps sending fragments of blocks of the maximum
+// size: 256 blocks of 255 fragments would be 64 MB a peer.
 func TestAttackMaximumSizeBlocks(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"default":            {},
@@ -112,7 +115,8 @@ func TestAttackMaximumSizeBlocks(t *testing.T) {
 	require.Less(t, Config{}.Bound(), 64<<20/75, "of the 64 MB in the article")
 }
 
-// TestAttackSpreadSequences begins as many blocks as it can, with fragments that alone take a whole cell.
+// TestAttackSpreadSequences begins as many blocks as it can, with fragments
+// that alone take a whole cell.
 func TestAttackSpreadSequences(t *testing.T) {
 	cfg := Config{MaxBytes: 255 << 10}
 	live, _ := held(t, cfg, func(r *Reassembler) {
@@ -125,8 +129,8 @@ func TestAttackSpreadSequences(t *testing.T) {
 	require.LessOrEqual(t, live, int64(cfg.Bound()))
 }
 
-// TestAttackFunnySizes sends blocks of all sizes, whole and in parts, in any order, over and over: the heap does not
-// grow and nothing is allocated once all storage is there.
+// TestAttackFunnySizes sends blocks of all sizes, whole and in parts, in any order, over
+// and over: the heap does not grow and nothing is allocated once all storage is there.
 func TestAttackFunnySizes(t *testing.T) {
 	cfg := Config{}
 	dice := rand.New(rand.NewPCG(testkit.Seed(t), 0))

@@ -55,7 +55,8 @@ func (r *Reassembler) link(e *entry) {
 	r.last = slot
 }
 
-// drop frees the cells of an incomplete block, and removes it from their order. Its sequence stays known.
+// drop frees the cells of an incomplete block, and removes it from their order.
+// Its sequence stays known.
 func (r *Reassembler) drop(e *entry) {
 	r.cells.put(e.head)
 	if e.prev == none {

@@ -5,18 +5,21 @@ import (
 	"fmt"
 )
 
-// The errors say why a packet or a block is refused. None ends anything: the packet is dropped and counted in Stats. All errors
-// that bytes of a peer can cause are allocated once, so that a flood of bad packets costs no memory.
+// The errors say why a packet or a block is refused. None ends anything: the
+// packet is dropped and counted in Stats. All errors that bytes of a peer can
+// cause are allocated once, so that a flood of bad packets costs no memory.
 var (
 	// ErrChecksum means that a packet is damaged, or belongs to another protocol.
 	ErrChecksum = errors.New("fragment: checksum does not match")
-	// ErrRegular means that a packet is not a fragment but a regular packet, which is small enough to be sent as it is.
+	// ErrRegular means that a packet is not a fragment but a regular packet,
+	// which is small enough to be sent as it is.
 	ErrRegular = errors.New("fragment: a regular packet, not a fragment")
 	// ErrFragment means that a packet is a fragment, not a regular packet.
 	ErrFragment = errors.New("fragment: a fragment, not a regular packet")
 	// ErrMalformed is wrapped by every error about bytes that no correct sender sends.
 	ErrMalformed = errors.New("fragment: malformed packet")
-	// ErrMismatch means that the number of fragments differs from that in earlier fragments of the block.
+	// ErrMismatch means that the number of fragments differs from that in
+	// earlier fragments of the block.
 	ErrMismatch = errors.New("fragment: another number of fragments than before in this block")
 	// ErrTooMany means that a block has more fragments than Config.MaxFragments.
 	ErrTooMany = errors.New("fragment: more fragments than Config.MaxFragments")

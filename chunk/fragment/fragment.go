@@ -11,8 +11,8 @@ import (
 const (
 	// Size is the size in bytes of every fragment's data, except in the last one.
 	Size = 1024
-	// MaxCount is how many fragments a block may have. The article says 256, but the number is encoded as a plain byte: its code
-	// writes 256 as 0, and then refuses it.
+	// MaxCount is how many fragments a block may have. The article says 256, but the
+	// number is encoded as a plain byte: its code writes 256 as 0, and then refuses it.
 	MaxCount = 255
 	// MaxBlock is the largest block in bytes.
 	MaxBlock = Size * MaxCount
@@ -57,8 +57,8 @@ func (f Fragment) check() error {
 	return nil
 }
 
-// Append appends f as a packet. protocolID 0 means the reference's. It panics if f breaks the limits in the comments of its fields;
-// the fragments of Split never do.
+// Append appends f as a packet. protocolID 0 means the reference's. It panics if f
+// breaks the limits in the comments of its fields; the fragments of Split never do.
 func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	if err := f.check(); err != nil {
 		panic(fmt.Sprintf("fragment: cannot append fragment %d of %d with %d bytes: index under count, count 1 to %d, bytes 1 to %d, and %d before the last",
@@ -77,7 +77,8 @@ func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	return b
 }
 
-// Parse parses a packet of Append. Data aliases the packet. The error for a regular packet is ErrRegular.
+// Parse parses a packet of Append. Data aliases the packet. The error for a
+// regular packet is ErrRegular.
 func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	if err := verify(packet, protocolID); err != nil {
 		return Fragment{}, err
@@ -102,7 +103,8 @@ func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	return f, nil
 }
 
-// verify checks that a packet is longer than its checksum and sequence, and that the checksum is right.
+// verify checks that a packet is longer than its checksum and sequence, and
+// that the checksum is right.
 func verify(packet []byte, protocolID uint32) error {
 	if len(packet) <= typeOffset {
 		return errShort
@@ -125,6 +127,7 @@ func checkRegular(packet []byte) error {
 	return nil
 }
 
-// Loss returns the probability that a block is lost if each packet is lost independently with probability packet: 1 % becomes 2 %
-// with 2 fragments, 9.6 % with 10, 63.4 % with 100 and 92.3 % with 255.
+// Loss returns the probability that a block is lost if each packet is lost
+// independently with probability packet: 1 % becomes 2 % with 2 fragments, 9.6
+// % with 10, 63.4 % with 100 and 92.3 % with 255.
 func Loss(packet float64, count int) float64 { return 1 - math.Pow(1-packet, float64(count)) }

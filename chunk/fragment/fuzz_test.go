@@ -31,7 +31,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzReassembler plays a script: each five bytes are a packet of an honest sender, of one that lies, or time.
+// FuzzReassembler plays a script: each five bytes are a packet of an honest
+// sender, of one that lies, or time.
 func FuzzReassembler(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 0, 0, 1, 1, 2, 0})
 	f.Add([]byte{0, 1, 0, 3, 9, 1, 1, 2, 4, 9, 2, 0, 0, 0, 200, 3, 1, 1, 2, 2, 4, 255, 255, 0, 0})

@@ -14,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// cross sends blocks of a size over a path, one every gap, checks what arrives, and returns how many did.
+// cross sends blocks of a size over a path, one every gap, checks what arrives,
+// and returns how many did.
 func cross(t testing.TB, path netsim.Config, cfg Config, size, blocks int, gap time.Duration) (arrived int, stats Stats) {
 	link, r := netsim.NewLink(path), newReassembler(t, cfg)
 	block := content(size, 0)

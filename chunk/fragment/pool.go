@@ -15,8 +15,8 @@ type cell struct {
 	index uint8  // of the fragment
 }
 
-// A pool is the storage of all fragments of a peer: at most limit cells of Size bytes each, so that no pattern of sizes and of
-// frees leaves gaps in memory.
+// A pool is the storage of all fragments of a peer: at most limit cells of Size
+// bytes each, so that no pattern of sizes and of frees leaves gaps in memory.
 type pool struct {
 	slabs [][]byte
 	cells []cell

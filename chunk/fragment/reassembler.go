@@ -15,8 +15,8 @@ type Block struct {
 	Data     []byte
 }
 
-// A Reassembler reassembles the blocks of one peer. It has no clock: now is an argument, and a now before that of an earlier call
-// counts as the earlier one. It is not safe for concurrent use.
+// A Reassembler reassembles the blocks of one peer. It has no clock: now is an argument, and a now
+// before that of an earlier call counts as the earlier one. It is not safe for concurrent use.
 type Reassembler struct {
 	cfg   Config
 	stats Stats
@@ -46,9 +46,9 @@ func NewReassembler(cfg Config) (*Reassembler, error) {
 	return r, nil
 }
 
-// Receive handles a packet, and returns the block that it completes. The packet is not kept, but a block of one fragment
-// aliases it. The Data of another block is valid until the next call of Receive or Advance. An error says why the packet was
-// dropped; it ends nothing.
+// Receive handles a packet, and returns the block that it completes. The packet is not kept,
+// but a block of one fragment aliases it. The Data of another block is valid until the next
+// call of Receive or Advance. An error says why the packet was dropped; it ends nothing.
 func (r *Reassembler) Receive(now time.Time, packet []byte) (b Block, ok bool, err error) {
 	r.Advance(now)
 	r.stats.Packets++
@@ -85,7 +85,8 @@ func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 	return r.store(e, f)
 }
 
-// admit returns the entry of a fragment's block, if the fragment is new and the block is neither too old nor too far ahead.
+// admit returns the entry of a fragment's block, if the fragment is new and the
+// block is neither too old nor too far ahead.
 func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	if err := r.slide(f.Sequence); err != nil {
 		return nil, err
@@ -104,8 +105,9 @@ func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	return e, nil
 }
 
-// slide makes sequence the newest if it is, and drops blocks that leave the window. After Lifetime without a packet, any sequence
-// begins a new window: a sender that continued during an outage may be at any number.
+// slide makes sequence the newest if it is, and drops blocks that leave the
+// window. After Lifetime without a packet, any sequence begins a new window: a
+// sender that continued during an outage may be at any number.
 func (r *Reassembler) slide(sequence uint16) error {
 	ahead := bits.Distance(sequence, r.newest)
 	within := ahead > -Window && ahead <= maxAhead
@@ -156,7 +158,8 @@ func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
 	return r.finish(e), true, nil
 }
 
-// evict drops the block that was begun first, except keep, which needs the room: alone it has enough.
+// evict drops the block that was begun first, except keep, which needs the
+// room: alone it has enough.
 func (r *Reassembler) evict(keep *entry) {
 	e := &r.entries[r.first]
 	if e == keep {
@@ -180,14 +183,16 @@ func (r *Reassembler) finish(e *entry) Block {
 	return Block{e.sequence, out}
 }
 
-// reserve makes room for a block of count fragments. It doubles the memory, so that blocks of growing sizes cause little garbage.
+// reserve makes room for a block of count fragments. It doubles the memory, so
+// that blocks of growing sizes cause little garbage.
 func (r *Reassembler) reserve(count int) {
 	if len(r.out) < count*Size {
 		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.maxFragments())*Size)
 	}
 }
 
-// Advance drops blocks that are too old. If no packet was accepted for Lifetime it also frees storage.
+// Advance drops blocks that are too old. If no packet was accepted for Lifetime
+// it also frees storage.
 func (r *Reassembler) Advance(now time.Time) {
 	if now.After(r.now) {
 		r.now = now

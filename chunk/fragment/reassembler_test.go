@@ -34,7 +34,8 @@ func TestDuplicatesCountOnce(t *testing.T) {
 	require.Equal(t, Stats{Packets: 4, Fragments: 2, Blocks: 1, Duplicates: 2}, r.Stats())
 }
 
-// TestInterleavedBlocks is what the reference cannot: there one fragment of block n+1 throws away block n.
+// TestInterleavedBlocks is what the reference cannot: there one fragment of
+// block n+1 throws away block n.
 func TestInterleavedBlocks(t *testing.T) {
 	r := newReassembler(t, Config{})
 	var parts [][][]byte
@@ -131,7 +132,8 @@ func TestLifetime(t *testing.T) {
 	require.True(t, at.After(r.now))
 }
 
-// TestLifetimeWithoutEnd: with the longest lifetime nothing is ever due, and NextTimeout does not claim so.
+// TestLifetimeWithoutEnd: with the longest lifetime nothing is ever due, and
+// NextTimeout does not claim so.
 func TestLifetimeWithoutEnd(t *testing.T) {
 	r := newReassembler(t, Config{Lifetime: math.MaxInt64})
 	feed(t, r, epoch, packets(t, 1, content(2*Size, 1))[0])
@@ -140,7 +142,8 @@ func TestLifetimeWithoutEnd(t *testing.T) {
 	require.Greater(t, at.Sub(epoch), 100*365*24*time.Hour)
 }
 
-// TestOutage: the sender went on, and is anywhere when the path works again. The reference refuses it from then on.
+// TestOutage: the sender went on, and is anywhere when the path works again.
+// The reference refuses it from then on.
 func TestOutage(t *testing.T) {
 	for _, jump := range []uint16{257, 1024, 1025, 20_000, 32_767, 32_768, 32_769, 60_000, 65_279} {
 		r := newReassembler(t, Config{})
@@ -151,7 +154,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestPeerNumbersAnew: a Reassembler takes blocks of a peer's next life for old ones until they pass the newest.
+// TestPeerNumbersAnew: a Reassembler takes blocks of a peer's next life for old
+// ones until they pass the newest.
 func TestPeerNumbersAnew(t *testing.T) {
 	r := newReassembler(t, Config{})
 	for i := range uint16(201) {

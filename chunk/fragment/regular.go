@@ -8,8 +8,8 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// Regular is a packet of the article's protocol that is not a fragment: it is small enough to be sent as it is, or it is the block
-// that is cut into fragments.
+// Regular is a packet of the article's protocol that is not a fragment: it is
+// small enough to be sent as it is, or it is the block that is cut into fragments.
 type Regular struct {
 	Sequence uint16
 	Type     int    // 1 to 3; type 0 is a fragment
@@ -24,8 +24,9 @@ const (
 	bodyOffset = 8*typeOffset + 2
 )
 
-// Size returns the size of the packet that AppendRegular appends. If that is at most Size bytes, send it as it is, for a
-// Reassembler with Config.Regular. Pass a larger one to Split, completely and with the same sequence.
+// Size returns the size of the packet that AppendRegular appends. If that is at
+// most Size bytes, send it as it is, for a Reassembler with Config.Regular.
+// Pass a larger one to Split, completely and with the same sequence.
 func (r Regular) Size() int { return (bodyOffset+r.Bits+7)/8 + endBytes }
 
 // check returns an error if r is invalid.
@@ -41,8 +42,9 @@ func (r Regular) check() error {
 	return nil
 }
 
-// AppendRegular appends r as a packet. protocolID 0 means the reference's. Bits of Body beyond Bits are not encoded. It panics if r
-// breaks the limits in the comments of its fields, or takes more than MaxBlock bytes.
+// AppendRegular appends r as a packet. protocolID 0 means the reference's. Bits
+// of Body beyond Bits are not encoded. It panics if r breaks the limits in the
+// comments of its fields, or takes more than MaxBlock bytes.
 func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 	if err := r.check(); err != nil {
 		panic(err.Error())
@@ -61,9 +63,10 @@ func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 	return b
 }
 
-// ParseRegular parses a packet of AppendRegular, received as it is or reassembled from its fragments. Body is in buf, which grows
-// if it is too small. The encoding does not say where the body ends within its last byte, so Bits includes up to 7 bits of padding.
-// The error for a fragment is ErrFragment.
+// ParseRegular parses a packet of AppendRegular, received as it is or reassembled
+// from its fragments. Body is in buf, which grows if it is too small. The
+// encoding does not say where the body ends within its last byte, so Bits
+// includes up to 7 bits of padding. The error for a fragment is ErrFragment.
 func ParseRegular(packet []byte, protocolID uint32, buf []byte) (Regular, error) {
 	if err := verify(packet, protocolID); err != nil {
 		return Regular{}, err

@@ -49,7 +49,8 @@ func (v bodyVector) body(t *testing.T) ([]byte, int) {
 	return w.Bytes(), size[v.Type]
 }
 
-// TestAppendRegularVectors writes the reference's regular packets from their fields, bit for bit, and reads them.
+// TestAppendRegularVectors writes the reference's regular packets from their
+// fields, bit for bit, and reads them.
 func TestAppendRegularVectors(t *testing.T) {
 	for _, v := range loadVectors[bodyVector](t, "regular_packets") {
 		t.Run(v.Name, func(t *testing.T) {
@@ -71,7 +72,8 @@ func TestAppendRegularVectors(t *testing.T) {
 	}
 }
 
-// TestRegularOrFragments: one byte decides whether a packet is sent as it is, and the receiver gets the same from both forms.
+// TestRegularOrFragments: one byte decides whether a packet is sent as it is,
+// and the receiver gets the same from both forms.
 func TestRegularOrFragments(t *testing.T) {
 	receiver := newReassembler(t, Config{Regular: true})
 	for i, size := range []int{Size - 11, Size - 10, 5000, MaxBlock - 11} { // 10 bytes and 2 bits are not the body's

@@ -8,8 +8,9 @@ type Fragments struct {
 	block    []byte
 }
 
-// Split cuts a block into fragments. The caller numbers its blocks: sequence increases by one for each block and wraps. If the
-// block is empty or larger than MaxBlock, the error wraps ErrBlockSize.
+// Split cuts a block into fragments. The caller numbers its blocks: sequence
+// increases by one for each block and wraps. If the block is empty or larger
+// than MaxBlock, the error wraps ErrBlockSize.
 func Split(sequence uint16, block []byte) (Fragments, error) {
 	if len(block) == 0 || len(block) > MaxBlock {
 		return Fragments{}, fmt.Errorf("%w: block %d has %d bytes; 1 to %d are possible (%d fragments of %d)",

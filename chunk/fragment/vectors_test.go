@@ -102,7 +102,8 @@ func TestRegularPackets(t *testing.T) {
 	}
 }
 
-// appendTypeB writes the article's packet B: a number of items and the items, the body of the vectors B_*.
+// appendTypeB writes the article's packet B: a number of items and the items,
+// the body of the vectors B_*.
 func appendTypeB(sequence uint16, items []int32) []byte {
 	w := bits.NewWriter(nil)
 	w.Bits(0, 32)
@@ -118,7 +119,8 @@ func appendTypeB(sequence uint16, items []int32) []byte {
 	return b
 }
 
-// TestLargeRegularPacket splits what the article splits: a finished packet with its own checksum and sequence.
+// TestLargeRegularPacket splits what the article splits: a finished packet with
+// its own checksum and sequence.
 func TestLargeRegularPacket(t *testing.T) {
 	found := 0
 	for _, v := range loadVectors[regular](t, "regular_packets") {

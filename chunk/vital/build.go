@@ -8,10 +8,11 @@ const (
 	controlClose     = 4
 )
 
-// AppendPacket appends the next packet, of at most size bytes, and returns its number, counted from 1. ok is false if there is none
-// now, or if size is less than a header with a control message (12 bytes). A chunk that does not fit into size is dropped if it is
-// not vital. A vital one, and all after it, waits for a larger size; if none is passed, the connection ends with ErrNotAcked. So
-// Config.MaxPacket should be at most the least size.
+// AppendPacket appends the next packet, of at most size bytes, and returns its number,
+// counted from 1. ok is false if there is none now, or if size is less than a header with a
+// control message (12 bytes). A chunk that does not fit into size is dropped if it is not
+// vital. A vital one, and all after it, waits for a larger size; if none is passed, the
+// connection ends with ErrNotAcked. So Config.MaxPacket should be at most the least size.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	c.tick(now)
 	switch {
@@ -59,7 +60,8 @@ func (c *Conn) appendControl(buf []byte, message byte, text string) []byte {
 	return c.appendPacket(buf, h, body)
 }
 
-// appendPacket appends a packet with the given payload, and keeps the payload's memory for the next packet.
+// appendPacket appends a packet with the given payload, and keeps the payload's
+// memory for the next packet.
 func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 	if c.cfg.DDNet {
 		payload = AppendToken(payload, c.cfg.PeerToken)

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Defaults and limits, as in the game if it has them. A timer fires once its time is exceeded, not when it is reached.
+// Defaults and limits, as in the game if it has them. A timer fires once its
+// time is exceeded, not when it is reached.
 const (
 	maxOutstanding = 511 // to a receiver, sequences up to 511 ahead are new, and all others old
 
@@ -19,9 +20,11 @@ const (
 	defaultResend    = time.Second
 	defaultAck       = 100 * time.Millisecond // not the game's: its peers always have something to send
 
-	// minAsk is the least time between two requests for a resend, and between two answers; DDNet's limit.
+	// minAsk is the least time between two requests for a resend, and between
+	// two answers; DDNet's limit.
 	minAsk = 100 * time.Millisecond
-	// askAgain is after how many intervals (see Conn.interval) a request without effect is repeated.
+	// askAgain is after how many intervals (see Conn.interval) a request
+	// without effect is repeated.
 	askAgain = 3
 
 	// longest limits times, so that no sum of them overflows: 146 years.
@@ -38,36 +41,41 @@ const (
 type Config struct {
 	Version Version
 
-	// Token must be in every received packet, and PeerToken is in every sent one. Packets with another token are dropped. In 0.6
-	// both are zero for peers without tokens (0.6.4), or neither is (0.6.5, DDNet).
+	// Token must be in every received packet, and PeerToken is in every sent
+	// one. Packets with another token are dropped. In 0.6 both are zero for
+	// peers without tokens (0.6.4), or neither is (0.6.5, DDNet).
 	Token, PeerToken uint32
-	// DDNet makes the tokens of 0.6 DDNet's security token: the same for both ends, after the payload of each packet.
+	// DDNet makes the tokens of 0.6 DDNet's security token: the same for both
+	// ends, after the payload of each packet.
 	DDNet bool
-	// Plain sends packets uncompressed. Otherwise they are compressed if that makes them shorter. Received packets may be
-	// compressed in either case.
+	// Plain sends packets uncompressed. Otherwise they are compressed if that
+	// makes them shorter. Received packets may be compressed in either case.
 	Plain bool
 
 	// MaxPacket is the size of the largest packet in bytes, 64 to 1,400. 0 = 1,400.
 	MaxPacket int
-	// StoreBytes is how much data of vital chunks may be unacknowledged, besides the limit of 511 chunks. 0 = 32 KiB.
+	// StoreBytes is how much data of vital chunks may be unacknowledged,
+	// besides the limit of 511 chunks. 0 = 32 KiB.
 	StoreBytes int
 	// QueueBytes is how much data of other chunks may be queued. 0 = 32 KiB.
 	QueueBytes int
-	// ReceiveBytes is how much data may wait for Next. Vital chunks for which there is no room are not acknowledged, so that the
-	// peer sends them again. Others are dropped if half of it is in use. 0 = 64 KiB.
+	// ReceiveBytes is how much data may wait for Next. Vital chunks for which
+	// there is no room are not acknowledged, so that the peer sends them again.
+	// Others are dropped if half of it is in use. 0 = 64 KiB.
 	ReceiveBytes int
 
-	// Timeout is after how long a connection ends on which nothing is received, or no vital chunk acknowledged while some
-	// are outstanding. 0 = 10 s.
+	// Timeout is after how long a connection ends on which nothing is received,
+	// or no vital chunk acknowledged while some are outstanding. 0 = 10 s.
 	Timeout time.Duration
 	// KeepAlive is after how much time without a packet an empty one is sent. 0 = 1 s.
 	KeepAlive time.Duration
 	// FlushAfter is how long after the last packet chunks are sent without a Flush. 0 = 500 ms.
 	FlushAfter time.Duration
-	// ResendAfter is after how long an unacknowledged vital chunk is sent again without a request. 0 = 1 s.
+	// ResendAfter is after how long an unacknowledged vital chunk is sent again
+	// without a request. 0 = 1 s.
 	ResendAfter time.Duration
-	// AckAfter is how long the acknowledgement of a vital chunk waits for another packet. 0 = 100 ms; negative = until
-	// there is one, as in the game.
+	// AckAfter is how long the acknowledgement of a vital chunk waits for
+	// another packet. 0 = 100 ms; negative = until there is one, as in the game.
 	AckAfter time.Duration
 }
 
@@ -120,8 +128,9 @@ func (c Config) header() PacketHeader {
 	return PacketHeader{Token: c.PeerToken, Tokened: c.Version != V06 || c.PeerToken != 0}
 }
 
-// payload returns how many bytes of chunks may follow the header of a packet of at most size bytes. The game's buffers hold 1,390
-// bytes in 0.6 and 1,391 in 0.7; DDNet's hold 1,397, four of which are the token.
+// payload returns how many bytes of chunks may follow the header of a packet of
+// at most size bytes. The game's buffers hold 1,390 bytes in 0.6 and 1,391 in
+// 0.7; DDNet's hold 1,397, four of which are the token.
 func (c Config) payload(size int) int {
 	room := 1391
 	switch {
@@ -141,8 +150,8 @@ func (c Config) behind() int {
 	return 0
 }
 
-// reserve returns how much room the game reserves for a chunk's header (NET_MAX_CHUNKHEADERSIZE), so that packets
-// end where the game's do.
+// reserve returns how much room the game reserves for a chunk's header
+// (NET_MAX_CHUNKHEADERSIZE), so that packets end where the game's do.
 func (c Config) reserve() int {
 	if c.Version == V06 && !c.DDNet {
 		return 5

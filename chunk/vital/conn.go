@@ -6,11 +6,11 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Conn is one end of a connection. It has no clock: a now before that of an earlier call counts as the earlier one. It is not
-// safe for concurrent use.
+// Conn is one end of a connection. It has no clock: a now before that of an
+// earlier call counts as the earlier one. It is not safe for concurrent use.
 //
-// The owner calls Receive with every packet that arrives, then Advance, and then AppendPacket until that returns no packet, and
-// does so again at NextTimeout.
+// The owner calls Receive with every packet that arrives, then Advance, and then
+// AppendPacket until that returns no packet, and does so again at NextTimeout.
 type Conn struct {
 	cfg   Config
 	stats Stats
@@ -52,7 +52,8 @@ type Conn struct {
 
 	closing *CloseError // the close message that must be sent; nil = none
 
-	// scratch holds the payload of one packet: of the one being built, or of the one just decompressed.
+	// scratch holds the payload of one packet: of the one being built, or of
+	// the one just decompressed.
 	scratch []byte
 }
 
@@ -75,7 +76,8 @@ type tail struct {
 	bytes, chunks int
 }
 
-// NewConn returns one end of a connection whose other end already exists. It returns the error of Config.Validate.
+// NewConn returns one end of a connection whose other end already exists. It
+// returns the error of Config.Validate.
 func NewConn(now time.Time, cfg Config) (*Conn, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -87,7 +89,8 @@ func NewConn(now time.Time, cfg Config) (*Conn, error) {
 	return c, nil
 }
 
-// Err returns why the connection ended: ErrTimeout, ErrNotAcked or a *CloseError. It returns nil if it has not ended.
+// Err returns why the connection ended: ErrTimeout, ErrNotAcked or a
+// *CloseError. It returns nil if it has not ended.
 func (c *Conn) Err() error { return c.err }
 
 // Stats returns a copy of the counters.
@@ -97,7 +100,8 @@ func (c *Conn) Stats() Stats {
 	return s
 }
 
-// Outstanding returns the number of vital chunks that the peer has not acknowledged, including unsent ones.
+// Outstanding returns the number of vital chunks that the peer has not
+// acknowledged, including unsent ones.
 func (c *Conn) Outstanding() int { return c.store.Len() }
 
 // Queued returns the number of chunks that were never sent.
@@ -113,11 +117,12 @@ func (c *Conn) tick(now time.Time) {
 // passed reports whether more than d has passed since t.
 func (c *Conn) passed(t time.Time, d time.Duration) bool { return c.now.Sub(t) > d }
 
-// interval returns the least time between two requests for a resend, or between two answers: a quarter more than a round trip, in
-// which the first one should have had an effect.
+// interval returns the least time between two requests for a resend, or between two answers:
+// a quarter more than a round trip, in which the first one should have had an effect.
 func (c *Conn) interval() time.Duration { return max(minAsk, c.rtt+c.rtt/4) }
 
-// missing reports whether a vital chunk has arrived before its predecessors, and there is room for these.
+// missing reports whether a vital chunk has arrived before its predecessors,
+// and there is room for these.
 func (c *Conn) missing() bool { return c.seen > c.received && !c.starved }
 
 // resendAfter returns after how long an unacknowledged chunk is sent again without a request.

@@ -197,7 +197,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestCloseKeepsToMaxPacket: a long reason makes no packet that is larger than Config.MaxPacket, whatever is offered.
+// TestCloseKeepsToMaxPacket: a long reason makes no packet that is larger than
+// Config.MaxPacket, whatever is offered.
 func TestCloseKeepsToMaxPacket(t *testing.T) {
 	for _, cfg := range []Config{{}, {Version: V07, Token: 1, PeerToken: 2}, {DDNet: true, Token: 1, PeerToken: 1}} {
 		cfg.MaxPacket = 100
@@ -207,7 +208,8 @@ func TestCloseKeepsToMaxPacket(t *testing.T) {
 	}
 }
 
-// TestTimesWithoutEnd: with the longest times nothing is ever due, and NextTimeout does not claim so.
+// TestTimesWithoutEnd: with the longest times nothing is ever due, and
+// NextTimeout does not claim so.
 func TestTimesWithoutEnd(t *testing.T) {
 	c := newConn(t, Config{Timeout: math.MaxInt64, KeepAlive: math.MaxInt64, FlushAfter: math.MaxInt64, ResendAfter: math.MaxInt64, AckAfter: math.MaxInt64})
 	send(t, c, Vital, "a")
@@ -255,7 +257,8 @@ func TestSmallPackets(t *testing.T) {
 	require.True(t, errors.Is(c.Err(), nil))
 }
 
-// TestVitalChunkThatNeverFits: its connection ends, so Config.MaxPacket is at most the least size that AppendPacket is given.
+// TestVitalChunkThatNeverFits: its connection ends, so Config.MaxPacket is at
+// most the least size that AppendPacket is given.
 func TestVitalChunkThatNeverFits(t *testing.T) {
 	c := newConn(t, Config{})
 	send(t, c, Vital, strings.Repeat("v", 500), "behind it")

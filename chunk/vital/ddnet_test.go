@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestDDNetVectors writes and reads packets of DDNet: of 0.6 with and without its token, and of 0.7.
+// TestDDNetVectors writes and reads packets of DDNet: of 0.6 with and without
+// its token, and of 0.7.
 func TestDDNetVectors(t *testing.T) {
 	var file struct {
 		Vectors []struct {
@@ -158,7 +159,8 @@ func TestDDNetTalk(t *testing.T) {
 	}
 }
 
-// TestStrangersCostLittle: a stranger's packet with a token in its header is not decompressed, and decompressing allocates nothing.
+// TestStrangersCostLittle: a stranger's packet with a token in its header is
+// not decompressed, and decompressing allocates nothing.
 func TestStrangersCostLittle(t *testing.T) {
 	bomb := append([]byte{0x80, 0, 1}, bytes.Repeat([]byte{0xff}, 1397)...)
 	c := newConn(t, Config{Token: 1, PeerToken: 1})

@@ -20,7 +20,8 @@ var (
 
 	// ErrTimeout ends a connection on which nothing was received for Config.Timeout.
 	ErrTimeout = errors.New("vital: nothing received within Config.Timeout")
-	// ErrNotAcked ends a connection on which vital chunks are unacknowledged, and none was acknowledged for Config.Timeout.
+	// ErrNotAcked ends a connection on which vital chunks are unacknowledged,
+	// and none was acknowledged for Config.Timeout.
 	ErrNotAcked = errors.New("vital: no vital chunk acknowledged within Config.Timeout")
 )
 

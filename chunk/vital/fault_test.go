@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Faults of the game's code that this package does not have, with the same bytes. Others are in trace_test.go and
-// conn_test.go.
+// Faults of the game's code that this package does not have, with the same
+// bytes. Others are in trace_test.go and conn_test.go.
 
 // TestAtMost255Chunks: the game writes 256 as 0, or 300 as 44.
 func TestAtMost255Chunks(t *testing.T) {
@@ -59,7 +59,8 @@ func TestOversizeChunks(t *testing.T) {
 	}
 }
 
-// TestWrongTokenChangesNothing: 0.7.5 takes the acknowledgement of a packet before it looks at the token.
+// TestWrongTokenChangesNothing: 0.7.5 takes the acknowledgement of a packet
+// before it looks at the token.
 func TestWrongTokenChangesNothing(t *testing.T) {
 	for _, v := range []Version{V06, V07} {
 		c := newConn(t, Config{Version: v, Token: 7, PeerToken: 8})
@@ -112,7 +113,8 @@ func TestFullQueueIsAnError(t *testing.T) {
 	require.NoError(t, c.Send(Vital, make([]byte, 1000)))
 }
 
-// TestBadChunkSpoilsItsPacketOnly: the game takes the chunks before the bad one, and reads past the end for its header.
+// TestBadChunkSpoilsItsPacketOnly: the game takes the chunks before the bad
+// one, and reads past the end for its header.
 func TestBadChunkSpoilsItsPacketOnly(t *testing.T) {
 	c := newConn(t, Config{})
 	good := plain(PacketHeader{}, vitalChunk(1, "a"), vitalChunk(2, "b"))
@@ -151,7 +153,8 @@ func TestLostRequestIsRepeated(t *testing.T) {
 	require.Nil(t, packet(t, c, at(2.5)))
 }
 
-// TestLostAcknowledgementsAreNoRoundTrip: after an outage the first acknowledgement is of what was sent long before.
+// TestLostAcknowledgementsAreNoRoundTrip: after an outage the first
+// acknowledgement is of what was sent long before.
 func TestLostAcknowledgementsAreNoRoundTrip(t *testing.T) {
 	c := newConn(t, Config{})
 	send(t, c, Vital, "a")
@@ -164,7 +167,8 @@ func TestLostAcknowledgementsAreNoRoundTrip(t *testing.T) {
 	require.Less(t, c.Stats().RTT, 200*time.Millisecond)
 }
 
-// TestRememberedProgress: a window that is acknowledged bit by bit is not given up, though its end waits for long.
+// TestRememberedProgress: a window that is acknowledged bit by bit is not given
+// up, though its end waits for long.
 func TestRememberedProgress(t *testing.T) {
 	c := newConn(t, Config{})
 	for n := range 60 {

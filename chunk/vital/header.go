@@ -53,8 +53,8 @@ func (v Version) sizeBits() int {
 // maxSize returns the largest size that a header can encode.
 func (v Version) maxSize() int { return 1<<(6+v.sizeBits()) - 1 }
 
-// AppendHeader appends the header of a chunk. Size is truncated to 10 bits in 0.6 and 12 in 0.7, and Sequence to 10 bits. The
-// sequence of a chunk that is not vital is not encoded.
+// AppendHeader appends the header of a chunk. Size is truncated to 10 bits in 0.6 and 12 in
+// 0.7, and Sequence to 10 bits. The sequence of a chunk that is not vital is not encoded.
 func AppendHeader(b []byte, v Version, h Header) []byte {
 	low := v.sizeBits()
 	size := h.Size & v.maxSize()
@@ -67,8 +67,9 @@ func AppendHeader(b []byte, v Version, h Header) []byte {
 	return append(b, first, second|byte(sequence>>2)&^(1<<low-1), byte(sequence))
 }
 
-// ParseHeader parses what AppendHeader appends, and returns its length. As in the game, bits that are encoded twice are joined by
-// OR, and the sequence's bits in a header that is not vital have no meaning.
+// ParseHeader parses what AppendHeader appends, and returns its length. As in
+// the game, bits that are encoded twice are joined by OR, and the sequence's
+// bits in a header that is not vital have no meaning.
 func ParseHeader(v Version, b []byte) (Header, int, error) {
 	if len(b) < 2 {
 		return Header{}, 0, errHeader

@@ -1,17 +1,18 @@
 package vital
 
-// The game's Huffman code: every peer builds the same tree from the same frequencies. Codes begin with the low bit. The code of
-// symbol 256 ends the data.
+// The game's Huffman code: every peer builds the same tree from the same
+// frequencies. Codes begin with the low bit. The code of symbol 256 ends the data.
 const (
 	endSymbol = 256
 	symbols   = endSymbol + 1
 
-	// maxPad is how many zero bits may follow the end: the rest of its byte, or the whole byte that the game appends if the
-	// end fills the one before.
+	// maxPad is how many zero bits may follow the end: the rest of its byte, or
+	// the whole byte that the game appends if the end fills the one before.
 	maxPad = 8
 )
 
-// frequencies holds how often each byte occurred when the game's code was made. The end counts as 1.
+// frequencies holds how often each byte occurred when the game's code was made.
+// The end counts as 1.
 var frequencies = [symbols]uint32{
 	1 << 30, 4545, 2657, 431, 1950, 919, 444, 482, 2244, 617, 838, 542, 715, 1814, 304, 240,
 	754, 212, 647, 186, 283, 131, 146, 166, 543, 164, 167, 136, 179, 859, 363, 113,
@@ -38,14 +39,16 @@ type huffman struct {
 		bits   uint32 // low bit first
 		length uint
 	}
-	// children of the inner nodes: node n is children[n-symbols], the last is the root. Smaller numbers are symbols.
+	// children of the inner nodes: node n is children[n-symbols], the last is
+	// the root. Smaller numbers are symbols.
 	children [symbols - 1][2]uint16
 }
 
 var code = newHuffman()
 
-// newHuffman joins the two rarest nodes until one is left. The order decides between equals: nodes are sorted by falling frequency,
-// and a joined node takes the place of the last but one, then moves in front of rarer ones.
+// newHuffman joins the two rarest nodes until one is left. The order decides
+// between equals: nodes are sorted by falling frequency, and a joined node
+// takes the place of the last but one, then moves in front of rarer ones.
 func newHuffman() *huffman {
 	type node struct {
 		frequency uint32
@@ -93,7 +96,8 @@ func Compress(b, data []byte) []byte {
 	return b
 }
 
-// compress is Compress, but it returns false, with b unchanged, if the code takes more than most bytes.
+// compress is Compress, but it returns false, with b unchanged, if the code
+// takes more than most bytes.
 func compress(b, data []byte, most int) ([]byte, bool) {
 	start, limit := len(b), len(b)+most
 	var held uint64 // bits that do not fill a byte yet
@@ -117,8 +121,9 @@ func compress(b, data []byte, most int) ([]byte, bool) {
 	return append(b, byte(held)), true // even if no bit is left, as in the game
 }
 
-// Decompress appends the data that Compress has encoded, at most most bytes. It returns an error if the code does not end, if more
-// than padding follows it, or if it contains more bytes. Every error Is ErrMalformed.
+// Decompress appends the data that Compress has encoded, at most most bytes. It
+// returns an error if the code does not end, if more than padding follows it,
+// or if it contains more bytes. Every error Is ErrMalformed.
 func Decompress(b, data []byte, most int) ([]byte, error) {
 	start, limit := len(b), len(b)+most
 	node := code.root()
@@ -142,8 +147,8 @@ func Decompress(b, data []byte, most int) ([]byte, error) {
 	return b[:start], errCode
 }
 
-// padding reports whether the rest of a code is valid padding: the remaining bits of its byte, and the bytes after it, are
-// zeros, and at most maxPad.
+// padding reports whether the rest of a code is valid padding: the remaining
+// bits of its byte, and the bytes after it, are zeros, and at most maxPad.
 func padding(rest byte, bits int, more []byte) bool {
 	return rest == 0 && bits+8*len(more) <= maxPad && (len(more) == 0 || more[0] == 0)
 }

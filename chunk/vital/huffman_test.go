@@ -70,7 +70,8 @@ func TestDecompressRefuses(t *testing.T) {
 	}
 }
 
-// TestPadding: where the end fills its byte the game appends a byte of zeros, and other programs do not.
+// TestPadding: where the end fills its byte the game appends a byte of zeros,
+// and other programs do not.
 func TestPadding(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	full := 0

@@ -8,9 +8,9 @@ const (
 	messageSign = 0x40 // the number is negative, which an id never is
 )
 
-// AppendMessage appends the id of a message, 0 to MaxMessage, as at the beginning of a chunk's data: the game's variable integer
-// of the id with the system bit below it. System messages are the engine's, the others the game's; each kind has ids of its own.
-// It panics for other ids.
+// AppendMessage appends the id of a message, 0 to MaxMessage, as at the beginning of a chunk's
+// data: the game's variable integer of the id with the system bit below it. System messages are
+// the engine's, the others the game's; each kind has ids of its own. It panics for other ids.
 func AppendMessage(b []byte, id int, system bool) []byte {
 	if id < 0 || id > MaxMessage {
 		panic("vital: message id is not within 0 to 1,073,741,823")
@@ -31,7 +31,8 @@ func AppendMessage(b []byte, id int, system bool) []byte {
 	return b
 }
 
-// ParseMessage parses what AppendMessage appends, and returns its length. An id has only one valid encoding.
+// ParseMessage parses what AppendMessage appends, and returns its length. An id
+// has only one valid encoding.
 func ParseMessage(b []byte) (id int, system bool, n int, err error) {
 	if len(b) == 0 || b[0]&messageSign != 0 {
 		return 0, false, 0, errMessage

@@ -74,8 +74,8 @@ func AppendPacketHeader(b []byte, v Version, h PacketHeader) []byte {
 	return b
 }
 
-// ParsePacketHeader parses what AppendPacketHeader appends, and returns its length. The error for a packet without a
-// connection is ErrConnless.
+// ParsePacketHeader parses what AppendPacketHeader appends, and returns its
+// length. The error for a packet without a connection is ErrConnless.
 func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	if len(b) < plainHeader {
 		return PacketHeader{}, 0, errPacket
@@ -126,8 +126,9 @@ func parseFlags(v Version, f byte) (PacketHeader, error) {
 	return h, nil
 }
 
-// AppendPacket appends a packet: its header, and its payload, which is chunks or a control message. Chunks are Huffman coded if
-// that makes them shorter, as the game's peers do; h.Compressed is ignored.
+// AppendPacket appends a packet: its header, and its payload, which is chunks
+// or a control message. Chunks are Huffman coded if that makes them shorter, as
+// the game's peers do; h.Compressed is ignored.
 func AppendPacket(b []byte, v Version, h PacketHeader, payload []byte) []byte {
 	return appendPacket(b, v, h, payload, false)
 }
@@ -148,9 +149,9 @@ func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain boo
 	return append(b, payload...)
 }
 
-// ParsePacket parses a packet of AppendPacket. The payload aliases the packet or, if that was compressed, begins at
-// buf[0:]. Payload and header together have at most 1,400 bytes, whatever the packet contains. ParsePacket does not
-// check chunks: see ParseChunk.
+// ParsePacket parses a packet of AppendPacket. The payload aliases the packet or, if that
+// was compressed, begins at buf[0:]. Payload and header together have at most 1,400
+// bytes, whatever the packet contains. ParsePacket does not check chunks: see ParseChunk.
 func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte, err error) {
 	h, n, err := ParsePacketHeader(v, packet)
 	if err != nil {
@@ -172,8 +173,8 @@ func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, erro
 	return payload, err
 }
 
-// AppendToken appends DDNet's security token, which follows the chunks or the control message of a packet of 0.6, and is compressed
-// with them. Both ends of a connection send the same token.
+// AppendToken appends DDNet's security token, which follows the chunks or the control message of
+// a packet of 0.6, and is compressed with them. Both ends of a connection send the same token.
 func AppendToken(payload []byte, token uint32) []byte {
 	return binary.BigEndian.AppendUint32(payload, token)
 }
@@ -193,8 +194,8 @@ type Chunk struct {
 	Data []byte
 }
 
-// ParseChunk parses the chunk at the beginning of b, which are the bytes after a packet's header. Data aliases b. Unlike
-// ParseHeader it rejects headers that no correct sender sends.
+// ParseChunk parses the chunk at the beginning of b, which are the bytes after a packet's
+// header. Data aliases b. Unlike ParseHeader it rejects headers that no correct sender sends.
 func ParseChunk(v Version, b []byte) (c Chunk, rest []byte, err error) {
 	h, n, err := ParseHeader(v, b)
 	if err != nil {
@@ -228,7 +229,8 @@ func checkChunks(v Version, b []byte, count int) error {
 // connless06 is the beginning of a packet of 0.6 without a connection.
 var connless06 = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// AppendConnless appends a packet without a connection, such as a query of a server browser. 0.6 has no tokens here.
+// AppendConnless appends a packet without a connection, such as a query of a
+// server browser. 0.6 has no tokens here.
 func AppendConnless(b []byte, v Version, token, response uint32, data []byte) []byte {
 	if v == V06 {
 		b = append(b, connless06...)

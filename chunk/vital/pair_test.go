@@ -14,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// talk is two ends over a simulated path that send each other chunks, vital ones as fast as the store allows.
+// talk is two ends over a simulated path that send each other chunks, vital
+// ones as fast as the store allows.
 type talk struct {
 	t      testing.TB
 	ends   [2]*Conn
@@ -85,7 +86,8 @@ func (k *talk) done() bool {
 	return k.got == [2]int{k.total, k.total} && k.ends[0].Outstanding() == 0 && k.ends[1].Outstanding() == 0
 }
 
-// TestNothingVitalIsLost passes the sequence's end several times on paths that lose, double and reorder packets.
+// TestNothingVitalIsLost passes the sequence's end several times on paths that
+// lose, double and reorder packets.
 func TestNothingVitalIsLost(t *testing.T) {
 	for _, loss := range []float64{0, 0.01, 0.05, 0.2, 0.5} {
 		for _, v := range []Version{V06, V07} {

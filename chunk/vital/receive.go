@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// halfSpace is half of all sequences: one that is up to halfSpace behind counts as received before, any other as new.
+// halfSpace is half of all sequences: one that is up to halfSpace behind counts
+// as received before, any other as new.
 const halfSpace = 1 << (sequenceBits - 1)
 
-// Receive handles a packet, and does not keep it. A packet that cannot be parsed, is foreign or out of place is dropped and
-// counted. The error says why the connection has ended.
+// Receive handles a packet, and does not keep it. A packet that cannot be parsed, is foreign
+// or out of place is dropped and counted. The error says why the connection has ended.
 func (c *Conn) Receive(now time.Time, packet []byte) error {
 	c.tick(now)
 	if c.err != nil {
@@ -35,8 +36,8 @@ func (c *Conn) Receive(now time.Time, packet []byte) error {
 	return c.err
 }
 
-// open returns the payload of a packet if its token is right and its chunks are complete. A token in the header is checked before
-// anything is decompressed; DDNet's is inside the payload.
+// open returns the payload of a packet if its token is right and its chunks are complete. A
+// token in the header is checked before anything is decompressed; DDNet's is inside the payload.
 func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
 	if h.Tokened != c.cfg.header().Tokened || h.Tokened && h.Token != c.cfg.Token {
 		return nil, errToken
@@ -89,8 +90,8 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 	}
 }
 
-// acknowledge frees chunks that the peer has acknowledged. A packet that another has overtaken has an older number, which is stale.
-// ok is false for a number that was never sent, or not lately.
+// acknowledge frees chunks that the peer has acknowledged. A packet that another has overtaken has
+// an older number, which is stale. ok is false for a number that was never sent, or not lately.
 func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	acked := c.store.Oldest - 1
 	ahead := (uint64(ack) - acked) & sequenceMask
@@ -112,8 +113,8 @@ func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	return false, true
 }
 
-// measure updates the round trip with the newest chunk that a packet acknowledges. Earlier acknowledgements may have been lost, so
-// a sample counts for at most ResendAfter.
+// measure updates the round trip with the newest chunk that a packet acknowledges. Earlier
+// acknowledgements may have been lost, so a sample counts for at most ResendAfter.
 func (c *Conn) measure(r record) {
 	took := min(c.now.Sub(r.last), c.cfg.ResendAfter)
 	switch {
@@ -139,8 +140,9 @@ func (c *Conn) control(body []byte) {
 	}
 }
 
-// deliver handles a chunk: one that is not vital, or the next vital one. A later vital one makes the next packet ask for a resend.
-// Chunks that are not vital may fill half of the inbox and its memory, so that there is room for vital ones.
+// deliver handles a chunk: one that is not vital, or the next vital one. A later
+// vital one makes the next packet ask for a resend. Chunks that are not vital may
+// fill half of the inbox and its memory, so that there is room for vital ones.
 func (c *Conn) deliver(chunk Chunk) {
 	if chunk.Flags&Vital == 0 {
 		if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare/2 || c.arrived.used+len(chunk.Data) > c.cfg.ReceiveBytes/2 || !c.accept(chunk) {
@@ -166,8 +168,8 @@ func (c *Conn) deliver(chunk Chunk) {
 	}
 }
 
-// confirm makes sure that an acknowledgement is sent within AckAfter, or at once for a chunk that was sent again,
-// because its sender is waiting.
+// confirm makes sure that an acknowledgement is sent within AckAfter, or at
+// once for a chunk that was sent again, because its sender is waiting.
 func (c *Conn) confirm(flags Flags) {
 	switch {
 	case c.cfg.AckAfter < 0:
@@ -196,8 +198,8 @@ func (c *Conn) accept(chunk Chunk) bool {
 	return true
 }
 
-// Next returns the next received chunk. Its Data is valid until the next call of Next. Chunks that arrived before the connection
-// ended can still be taken.
+// Next returns the next received chunk. Its Data is valid until the next call
+// of Next. Chunks that arrived before the connection ended can still be taken.
 func (c *Conn) Next() (Chunk, bool) {
 	c.arrived.free(c.handed)
 	c.handed = span{}

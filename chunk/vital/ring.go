@@ -1,6 +1,7 @@
 package vital
 
-// A ring is storage for byte strings that are freed in the order in which they were put. Each is contiguous.
+// A ring is storage for byte strings that are freed in the order in which they
+// were put. Each is contiguous.
 type ring struct {
 	buf   []byte
 	limit int

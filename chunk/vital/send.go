@@ -2,8 +2,9 @@ package vital
 
 import "fmt"
 
-// Send queues a copy of data as a chunk; flags is Vital or 0. The chunk is sent when the next one does not fit into the same
-// packet, with Flush, or Config.FlushAfter after the last packet. After an error nothing is sent, and the connection is unchanged:
+// Send queues a copy of data as a chunk; flags is Vital or 0. The chunk is sent when the
+// next one does not fit into the same packet, with Flush, or Config.FlushAfter after the
+// last packet. After an error nothing is sent, and the connection is unchanged:
 // ErrChunkSize, ErrStoreFull, ErrQueueFull, or the error that ended the connection.
 func (c *Conn) Send(flags Flags, data []byte) error {
 	switch {
@@ -54,7 +55,8 @@ func (c *Conn) queueChunk(data []byte) (span, error) {
 	return s, nil
 }
 
-// extend adds a new chunk to the size of the packet at the queue's end. If it does not fit, everything before it is due.
+// extend adds a new chunk to the size of the packet at the queue's end. If it
+// does not fit, everything before it is due.
 func (c *Conn) extend(flags Flags, size int) {
 	if c.queue.Len() == 0 {
 		c.tail = tail{}
@@ -69,7 +71,8 @@ func (c *Conn) extend(flags Flags, size int) {
 // Flush makes all queued chunks due now.
 func (c *Conn) Flush() { c.due = c.queue.Len() }
 
-// Close makes the next packet close the connection, which has then ended. reason is cut to 256 bytes, and ends at its first zero byte.
+// Close makes the next packet close the connection, which has then ended.
+// reason is cut to 256 bytes, and ends at its first zero byte.
 func (c *Conn) Close(reason string) {
 	if c.err == nil && c.closing == nil {
 		c.closing = &CloseError{Reason: reason[:min(len(reason), maxReason)]}

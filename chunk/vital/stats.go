@@ -2,7 +2,8 @@ package vital
 
 import "time"
 
-// Stats counts what a Conn has done. Every received packet is in one of Taken, Malformed, WrongToken, BadAck and Ignored.
+// Stats counts what a Conn has done. Every received packet is in one of Taken,
+// Malformed, WrongToken, BadAck and Ignored.
 type Stats struct {
 	Sent       uint64 // packets
 	Compressed uint64 // packets of Sent that were compressed

@@ -6,7 +6,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Advance runs the timers. The error says why the connection has ended. After Advance, NextTimeout is after now or a packet is ready.
+// Advance runs the timers. The error says why the connection has ended. After
+// Advance, NextTimeout is after now or a packet is ready.
 func (c *Conn) Advance(now time.Time) error {
 	c.tick(now)
 	if c.err != nil {
@@ -54,7 +55,8 @@ func (c *Conn) answer() {
 	c.stats.Answers++
 }
 
-// resendOldest queues chunks again that have waited too long, at most one packet of them; the game sends only the first such chunk.
+// resendOldest queues chunks again that have waited too long, at most one
+// packet of them; the game sends only the first such chunk.
 func (c *Conn) resendOldest() {
 	c.again, c.until = c.store.Oldest, c.store.Oldest+1
 	bytes := c.store.At(c.again).size + maxHeaderBytes
@@ -67,7 +69,8 @@ func (c *Conn) resendOldest() {
 	}
 }
 
-// NextTimeout returns when Advance or AppendPacket has something to do, which may be now. ok is false if the connection has ended.
+// NextTimeout returns when Advance or AppendPacket has something to do, which
+// may be now. ok is false if the connection has ended.
 func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false

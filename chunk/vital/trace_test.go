@@ -30,8 +30,8 @@ type event struct {
 	AckNow int `json:"ack_now"`
 }
 
-// replay drives two Conns by a trace, and holds every packet and every delivery of theirs against the game's. made names
-// the end whose packets the trace made by hand.
+// replay drives two Conns by a trace, and holds every packet and every delivery of
+// theirs against the game's. made names the end whose packets the trace made by hand.
 type replay struct {
 	t     *testing.T
 	v     Version
@@ -70,7 +70,8 @@ func newReplay(t *testing.T, release, name, made string) *replay {
 	return r
 }
 
-// data returns all bytes of a queued chunk, of which the event has the first: a later packet carries it.
+// data returns all bytes of a queued chunk, of which the event has the first: a
+// later packet carries it.
 func (r *replay) data(e event) []byte {
 	head := unhex(r.t, e.Data)
 	if len(head) == e.Size {
@@ -91,7 +92,8 @@ func (r *replay) data(e event) []byte {
 	return nil
 }
 
-// advance runs A's timers every quarter of a second, as in the trace. Nothing may be sent before the event.
+// advance runs A's timers every quarter of a second, as in the trace. Nothing
+// may be sent before the event.
 func (r *replay) advance(t float64) {
 	for r.now+0.25 < t {
 		r.now += 0.25
@@ -161,8 +163,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestTraceAckRange: of six packets the game drops four for their acknowledgement. Those that were merely overtaken keep
-// their chunks here; 3 and 1023 were never sent.
+// TestTraceAckRange: of six packets the game drops four for their acknowledgement.
+// Those that were merely overtaken keep their chunks here; 3 and 1023 were never sent.
 func TestTraceAckRange(t *testing.T) {
 	for release := range releases {
 		r := newReplay(t, release, "ack_range", "B")

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// headerVector is a header that the game packed, and what it unpacks to; or bytes that it only unpacked.
+// headerVector is a header that the game packed, and what it unpacks to; or
+// bytes that it only unpacked.
 type headerVector struct {
 	Name     string
 	Flags    Flags

@@ -25,7 +25,8 @@ func (s *sights) count(bots []*bot) {
 	s.pairs += len(bots) * (len(bots) - 1)
 }
 
-// play plays the match of main in virtual time. Everything random in it follows from the network's seed.
+// play plays the match of main in virtual time. Everything random in it follows
+// from the network's seed.
 func play(t *testing.T, f *felt, sights *sights) {
 	weather := rpctest.Bad
 	weather.Rate = Uplink
@@ -75,15 +76,17 @@ func play(t *testing.T, f *felt, sights *sights) {
 // matches is how many matches are pooled, because one has too few calls for a percentile.
 var matches = flag.Int("matches", 4, "how many matches are played")
 
-// noise is by how much the p99 of calls varies from match to match, whatever is downloaded: on a path that loses 5 % it is between that of calls
-// that are lost once and that of calls lost twice, 0.3 s apart. Over 40 matches the others' varies by a tick, the joiner's by 150 ms.
+// noise is by how much the p99 of calls varies from match to match, whatever is downloaded: on
+// a path that loses 5 % it is between that of calls that are lost once and that of calls lost
+// twice, 0.3 s apart. Over 40 matches the others' varies by a tick, the joiner's by 150 ms.
 const noise = 300 * time.Millisecond
 
-// fewCalls is added for the joiner, which makes so few calls in four matches that a few lost ones are its p99: of ten runs one had 900 ms, the
-// others 570 to 800.
+// fewCalls is added for the joiner, which makes so few calls in four matches that
+// a few lost ones are its p99: of ten runs one had 900 ms, the others 570 to 800.
 const fewCalls = 600 * time.Millisecond
 
-// TestWhatTheDownloadCosts: at p99, what the others see is older by at most a tick, and what the joiner sees by at most 50 ms.
+// TestWhatTheDownloadCosts: at p99, what the others see is older by at most a
+// tick, and what the joiner sees by at most 50 ms.
 func TestWhatTheDownloadCosts(t *testing.T) {
 	const tick = time.Second / TickRate
 	f, sights := newFelt(), new(sights)

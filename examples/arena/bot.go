@@ -10,14 +10,17 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A bot is a client: a world of its own, in which the server opens copies of the actors that are relevant to it.
+// A bot is a client: a world of its own, in which the server opens copies of
+// the actors that are relevant to it.
 type bot struct {
 	world    *rpc.World
 	fighters *rpc.Binding[*proxy]
-	self     *proxy // the fighter that it owns (ROLE_AutonomousProxy); the others are ROLE_SimulatedProxy; nil = none yet
-	felt     *felt
-	who      string
-	random   *rand.Rand
+	// The fighter that it owns (ROLE_AutonomousProxy); the others are
+	// ROLE_SimulatedProxy; nil = none yet.
+	self   *proxy
+	felt   *felt
+	who    string
+	random *rand.Rand
 
 	goal  Spot
 	fired Stamp
@@ -66,7 +69,8 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	return b
 }
 
-// open makes the object of a fighter that has become relevant. Its pose has not arrived yet; code that needs it waits for OnRep.
+// open makes the object of a fighter that has become relevant. Its pose has not
+// arrived yet; code that needs it waits for OnRep.
 func (b *bot) open(a *rpc.Actor) *proxy {
 	p := &proxy{actor: a, opened: time.Now()}
 	if a.Owned() {
@@ -88,7 +92,8 @@ func (b *bot) tick(now time.Time) {
 	b.shoot(target, StampOf(now))
 }
 
-// look returns the nearest fighter that stands, nil if there is none. All does not include fighters that are no longer relevant.
+// look returns the nearest fighter that stands, nil if there is none. All does
+// not include fighters that are no longer relevant.
 func (b *bot) look(now time.Time) (nearest *proxy) {
 	here := b.self.pose.Spot()
 	for _, p := range b.fighters.All() {
@@ -130,7 +135,8 @@ func (b *bot) shoot(target *proxy, now Stamp) {
 
 func (b *bot) anywhere() Spot { return Spot{b.random.Float32() * Side, b.random.Float32() * Side} }
 
-// receive reads the level on a goroutine of its own, where a game would write it to disk. OnEnd runs on the world's goroutine.
+// receive reads the level on a goroutine of its own, where a game would write
+// it to disk. OnEnd runs on the world's goroutine.
 func (b *bot) receive(in *stream.IncomingBlob) {
 	in.OnEnd(func(err error) { b.hasLevel <- err })
 	go io.Copy(io.Discard, in)

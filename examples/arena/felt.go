@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// What players feel: the age of what they see, and how long a reliable call from the server takes. The age of a fighter that has just become
-// relevant is counted separately: its first updates wait for a round trip, until the server knows that it is open.
+// What players feel: the age of what they see, and how long a reliable call from the
+// server takes. The age of a fighter that has just become relevant is counted separately:
+// its first updates wait for a round trip, until the server knows that it is open.
 const (
 	age   = "age"
 	fresh = "age of newcomers"
@@ -21,7 +22,8 @@ const (
 
 type feeling struct{ who, when, what string }
 
-// A felt collects these times. Both ends run in one program and so share a clock; that is why the time of one way can be measured at all.
+// A felt collects these times. Both ends run in one program and so share a
+// clock; that is why the time of one way can be measured at all.
 type felt struct {
 	mu      sync.Mutex // players may tick on goroutines of their own
 	when    string     // the part of the match; "" = nothing is measured

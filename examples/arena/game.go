@@ -1,8 +1,10 @@
-// Arena is a shooter without graphics: 16 bots fight at 30 Hz, and one more joins late and downloads the level while it plays. All of them share
-// the server's uplink of 20 Mbit/s, on a bad network. At the end it prints what the players felt of the download.
+// Arena is a shooter without graphics: 16 bots fight at 30 Hz, and one more joins late
+// and downloads the level while it plays. All of them share the server's uplink of 20
+// Mbit/s, on a bad network. At the end it prints what the players felt of the download.
 //
-// Read the files in this order: game.go declares what both ends share, server.go is the authority, bot.go is a player, felt.go measures, and
-// main.go connects everything over sockets. arena_test.go plays the same match in virtual time.
+// Read the files in this order: game.go declares what both ends share, server.go
+// is the authority, bot.go is a player, felt.go measures, and main.go connects
+// everything over sockets. arena_test.go plays the same match in virtual time.
 package main
 
 import (
@@ -31,8 +33,9 @@ const (
 	Down     = 3 * time.Second // how long a fighter that was killed stays down
 )
 
-// A class is declared once, in code that client and server share. In Unreal the UCLASS, its UPROPERTYs and its UFUNCTIONs are one declaration.
-// Here a class, its states and its calls are variables, and the ends compare them in the handshake.
+// A class is declared once, in code that client and server share. In Unreal the
+// UCLASS, its UPROPERTYs and its UFUNCTIONs are one declaration. Here a class, its
+// states and its calls are variables, and the ends compare them in the handshake.
 var (
 	// AFighter : ACharacter. CullDistance is the root of NetCullDistanceSquared.
 	FighterClass = rpc.NewClass("Fighter", rpc.CullDistance(Sight))
@@ -44,11 +47,13 @@ var (
 
 	Hit    = rpc.Client[Wound](FighterClass, "Hit", rpc.Reliable)    // to the player who was hit
 	Landed = rpc.Client[Wound](FighterClass, "Landed", rpc.Reliable) // to the player who shot
-	// A client shows who killed it, so the call waits for that actor if it is not open there yet (net.DelayUnmappedRPCs).
+	// A client shows who killed it, so the call waits for that actor if it is
+	// not open there yet (net.DelayUnmappedRPCs).
 	Killed = rpc.Client[rpc.Ref](FighterClass, "Killed", rpc.Reliable, rpc.WaitForActors())
 	Boom   = rpc.Multicast[Spot](FighterClass, "Boom", rpc.Unreliable)
 
-	// AGameState with its PlayerArray as a FFastArraySerializer: only rows that have changed are sent.
+	// AGameState with its PlayerArray as a FFastArraySerializer: only rows that
+	// have changed are sent.
 	MatchClass  = rpc.NewClass("Match")
 	MatchScores = rpc.NewList[rpc.Ref, Score](MatchClass, "Scores")
 
@@ -56,7 +61,8 @@ var (
 	Level = stream.NewBlob("level")
 )
 
-// Pose is the state of a fighter that is replicated. A tag is a replication condition, or a rounding like that of FVector_NetQuantize.
+// Pose is the state of a fighter that is replicated. A tag is a replication
+// condition, or a rounding like that of FVector_NetQuantize.
 type Pose struct {
 	Stamp  Stamp   // when the server wrote it
 	X, Y   float32 `quiver:"quant=0.01"`
@@ -79,8 +85,8 @@ type Input struct {
 	Target rpc.Ref
 }
 
-// Validate is half of WithValidation: whether the argument makes sense at all. It tests what is allowed, because every comparison with NaN is
-// false.
+// Validate is half of WithValidation: whether the argument makes sense at all.
+// It tests what is allowed, because every comparison with NaN is false.
 func (i Input) Validate() error {
 	if i.Yaw >= -4 && i.Yaw <= 4 {
 		return nil
@@ -88,8 +94,8 @@ func (i Input) Validate() error {
 	return errors.New("yaw is not between -π and π")
 }
 
-// Shot is a shot at somebody. It says what the shooter saw, and the server checks that: two copies on a client may be of different times, and on
-// a bad network the difference is large.
+// Shot is a shot at somebody. It says what the shooter saw, and the server checks that: two
+// copies on a client may be of different times, and on a bad network the difference is large.
 type Shot struct {
 	Target      rpc.Ref
 	Seen, Stood Stamp // stamps of the target's pose and of the shooter's own, as the shooter saw them

@@ -40,7 +40,8 @@ func main() {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	var playing sync.WaitGroup
-	// Each world has a goroutine of its own, as if it were a process: UE's TickDispatch, the simulation, and TickFlush.
+	// Each world has a goroutine of its own, as if it were a process: UE's
+	// TickDispatch, the simulation, and TickFlush.
 	drive := func(w *rpc.World, tick func(now time.Time)) {
 		playing.Go(func() {
 			ticker := time.NewTicker(time.Second / TickRate)

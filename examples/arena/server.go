@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A server is the authority. All of it runs on the goroutine that drives its world, as on Unreal's game thread, so it needs no locks.
+// A server is the authority. All of it runs on the goroutine that drives its
+// world, as on Unreal's game thread, so it needs no locks.
 type server struct {
 	world    *rpc.World
 	streams  *stream.Streams
@@ -36,7 +37,8 @@ type fighter struct {
 	ready time.Time          // when it has reloaded or may get up
 }
 
-// newServer returns a server. The caller drives its world, and calls tick between Dispatch and Flush.
+// newServer returns a server. The caller drives its world, and calls tick
+// between Dispatch and Flush.
 func newServer(config rpc.Config, seed uint64) *server {
 	s := &server{random: rand.New(rand.NewPCG(seed, 0))}
 	config.OnConnect = s.join // AGameMode::PostLogin
@@ -52,8 +54,9 @@ func newServer(config rpc.Config, seed uint64) *server {
 func (s *server) bindFighters() {
 	b := rpc.Bind(s.world, FighterClass, func(a *rpc.Actor) *fighter { return &fighter{actor: a} })
 	rpc.Replicate(b, FighterPose, func(f *fighter) *Pose { return &f.pose })
-	// A fighter is open for clients that are near enough (IsNetRelevantFor). Each connection views the world from the fighter that it owns. A
-	// fighter that is no longer near closes after 5 s (RelevantTimeout).
+	// A fighter is open for clients that are near enough (IsNetRelevantFor).
+	// Each connection views the world from the fighter that it owns. A fighter
+	// that is no longer near closes after 5 s (RelevantTimeout).
 	rpc.At(b, func(f *fighter) (x, y, z float32) { return f.pose.X, f.pose.Y, 0 })
 	rpc.On(b, Steer, func(f *fighter, _ *rpc.Call, input Input) { f.input = input })
 	rpc.Check(b, Shoot, s.mayShoot)
@@ -78,7 +81,8 @@ func (s *server) join(w *rpc.World, conn *rpc.Conn) {
 	s.match.scores.Set(actor.Ref(), Score{Name: f.pose.Name})
 }
 
-// tick moves all fighters. It writes to the poses and sends nothing: Flush compares them with what was sent, and sends the changes.
+// tick moves all fighters. It writes to the poses and sends nothing: Flush
+// compares them with what was sent, and sends the changes.
 func (s *server) tick(now time.Time) {
 	for _, f := range s.fighters.All() {
 		if ready := now.After(f.ready); ready && f.pose.Health == 0 {
@@ -97,10 +101,12 @@ func (s *server) tick(now time.Time) {
 	}
 }
 
-// mayShoot is the other half of WithValidation: whether this caller may do this now. An error closes the caller's connection, so mayShoot rejects
-// only what no honest client does, however late its calls arrive.
+// mayShoot is the other half of WithValidation: whether this caller may do this
+// now. An error closes the caller's connection, so mayShoot rejects only what
+// no honest client does, however late its calls arrive.
 func (s *server) mayShoot(f *fighter, call *rpc.Call, shot Shot) error {
-	// Two shots arrive together if the first was lost and sent again. So the pauses that count are those that the shooter reports. RateLimit in the
+	// Two shots arrive together if the first was lost and sent again. So the
+	// pauses that count are those that the shooter reports. RateLimit in the
 	// declaration limits what a client can gain by lying.
 	if pause := shot.Fired.Since(f.fired); f.fired != 0 && pause < Cooldown {
 		return fmt.Errorf("shot again after %v", pause)
@@ -111,8 +117,9 @@ func (s *server) mayShoot(f *fighter, call *rpc.Call, shot Shot) error {
 	return nil
 }
 
-// seen returns the target of a shot, and the distance at which the shooter saw it. known is false if that was too long ago, or if the target is
-// gone. seen asks the connection and not the world, because nobody can shoot what is not open for it.
+// seen returns the target of a shot, and the distance at which the shooter saw it.
+// known is false if that was too long ago, or if the target is gone. seen asks the
+// connection and not the world, because nobody can shoot what is not open for it.
 func (s *server) seen(f *fighter, conn *rpc.Conn, shot Shot) (target *fighter, distance float32, known bool) {
 	target, ok := s.fighters.Of(conn.Actor(shot.Target))
 	if !ok {
@@ -123,7 +130,8 @@ func (s *server) seen(f *fighter, conn *rpc.Conn, shot Shot) (target *fighter, d
 	return target, here.To(there), mine && its
 }
 
-// at returns where the fighter was when the server wrote that stamp. It returns false if that was more than two seconds ago.
+// at returns where the fighter was when the server wrote that stamp. It returns
+// false if that was more than two seconds ago.
 func (f *fighter) at(stamp Stamp) (Spot, bool) {
 	for _, p := range f.past {
 		if p.Stamp == stamp && stamp != 0 {
@@ -133,8 +141,8 @@ func (f *fighter) at(stamp Stamp) (Spot, bool) {
 	return Spot{}, false
 }
 
-// shoot is Shoot_Implementation. It silently ignores what an honest client may request too late: the player was hit while its shot was in flight,
-// or did not know yet that its magazine is empty.
+// shoot is Shoot_Implementation. It silently ignores what an honest client may request too late:
+// the player was hit while its shot was in flight, or did not know yet that its magazine is empty.
 func (s *server) shoot(f *fighter, call *rpc.Call, shot Shot) {
 	f.fired = shot.Fired
 	target, _, known := s.seen(f, call.Conn, shot)
@@ -165,14 +173,15 @@ func (s *server) hit(by, target *fighter, now time.Time) {
 	s.score(target, 0, 1)
 }
 
-// score adds to a row of the scores. Set marks the row as changed (MarkItemDirty), so that long lists need not be compared.
+// score adds to a row of the scores. Set marks the row as changed
+// (MarkItemDirty), so that long lists need not be compared.
 func (s *server) score(f *fighter, kills, deaths uint16) {
 	row, _ := s.match.scores.Get(f.actor.Ref())
 	s.match.scores.Set(f.actor.Ref(), Score{row.Name, row.Kills + kills, row.Deaths + deaths})
 }
 
-// download sends the level, which is all zeros here, to the caller. Start returns at once, and the stream uses the rate that play leaves. Start
-// fails only if the client is disconnecting.
+// download sends the level, which is all zeros here, to the caller. Start returns at once, and
+// the stream uses the rate that play leaves. Start fails only if the client is disconnecting.
 func (s *server) download(_ *fighter, call *rpc.Call, _ rpc.None) {
 	_, _ = Level.Start(s.streams.Peer(call.Conn), bytes.NewReader(make([]byte, LevelSize)), LevelSize)
 }

@@ -1,4 +1,5 @@
-// Putget puts files on a server and gets them back. It is an example to learn from. An interrupted transfer continues where it stopped.
+// Putget puts files on a server and gets them back. It is an example to learn
+// from. An interrupted transfer continues where it stopped.
 //
 //	putget serve DIR TOKEN ADDR                 prints the address and the certificate's fingerprint
 //	putget put ADDR FINGERPRINT TOKEN FILE
@@ -23,8 +24,8 @@ import (
 	"github.com/quivernet/quiver/stream/disk"
 )
 
-// Both ends declare a class, Desk, of which the server spawns one actor for each client, the requests that a client makes to its desk, and the
-// blobs that either end sends.
+// Both ends declare a class, Desk, of which the server spawns one actor for each client,
+// the requests that a client makes to its desk, and the blobs that either end sends.
 var (
 	Desk  = rpc.NewClass("Desk")
 	Keep  = rpc.ServerRequest[File, rpc.None](Desk, "Keep")       // the file that I have sent gets this name
@@ -57,23 +58,27 @@ type place struct {
 // mostServed is how many bytes of a file the server accepts, and how many it keeps in parts in all.
 const mostServed = 1 << 30
 
-// mostAtOnce is how many files the server reads for one client at a time, even if that client asks for more, or no longer waits for them.
+// mostAtOnce is how many files the server reads for one client at a time, even
+// if that client asks for more, or no longer waits for them.
 const mostAtOnce = 4
 
-// newPlace returns a place that accepts files of at most most bytes each, and keeps at most as much in parts; negative = no limit.
+// newPlace returns a place that accepts files of at most most bytes each, and
+// keeps at most as much in parts; negative = no limit.
 func newPlace(dir string, most int64, config rpc.Config) (p *place, err error) {
 	p = &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
 	p.parts.MaxBytes, p.parts.MaxIdentityBytes = most, most
 	config.Sealed = true // sealed packets, where the peer has them too: random loss hardly slows them down
 	if p.world, err = rpc.NewWorld(config); err == nil {
-		// MaxBytes refuses files that are larger than the store, because the store refuses no transfer: it only does not keep the content.
+		// MaxBytes refuses files that are larger than the store, because the
+		// store refuses no transfer: it only does not keep the content.
 		// MaxQueued is small because each file that waits to be sent is open.
 		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: most, MaxQueued: mostAtOnce})
 	}
 	return p, err
 }
 
-// send starts to send a file, with its digest as key: what has arrived before a connection is lost is not sent again.
+// send starts to send a file, with its digest as key: what has arrived before a
+// connection is lost is not sent again.
 func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stream.Digest, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -92,8 +97,8 @@ func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stre
 	return t, digest, nil
 }
 
-// serve lets clients that have the token put and get the files of dir until ctx ends. It calls ready with the address that it listens on and the
-// certificate's fingerprint.
+// serve lets clients that have the token put and get the files of dir until ctx ends.
+// It calls ready with the address that it listens on and the certificate's fingerprint.
 func serve(ctx context.Context, dir, token, addr string, ready func(addr, fingerprint string)) error {
 	p, err := newPlace(dir, mostServed, rpc.Config{
 		MaxRequests: mostAtOnce,
@@ -141,7 +146,8 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	return p.world.Run(ctx)
 }
 
-// visit connects, waits until the server has spawned the desk, puts or gets the file name, and disconnects.
+// visit connects, waits until the server has spawned the desk, puts or gets the
+// file name, and disconnects.
 func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string) error {
 	pin, err := cert.Pinned(fingerprint)
 	if err != nil {
@@ -171,8 +177,8 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	}
 }
 
-// put sends a file until the server has it under its name. It may have to try again: a client that puts the same content may take the only copy
-// that the store keeps.
+// put sends a file until the server has it under its name. It may have to try again:
+// a client that puts the same content may take the only copy that the store keeps.
 func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
 	for tries := 3; ; tries-- {
 		t, digest, err := p.send(desk.Conn(), path)

@@ -49,8 +49,8 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
-// TestOneContentUnderTwoNames: a client that puts a content which another one is still putting has it in the end, although the store keeps one
-// copy at a time.
+// TestOneContentUnderTwoNames: a client that puts a content which another one is
+// still putting has it in the end, although the store keeps one copy at a time.
 func TestOneContentUnderTwoNames(t *testing.T) {
 	shelf, here, content := t.TempDir(), t.TempDir(), make([]byte, 1<<20)
 	addr, fingerprint := start(t, shelf)
@@ -66,8 +66,8 @@ func TestOneContentUnderTwoNames(t *testing.T) {
 	require.Equal(t, content, got)
 }
 
-// TestTooLargeAFile: a file that is too large is refused before it is sent. It was refused afterwards, by a store that had no room for it: file
-// does not exist.
+// TestTooLargeAFile: a file that is too large is refused before it is sent. It was
+// refused afterwards, by a store that had no room for it: file does not exist.
 func TestTooLargeAFile(t *testing.T) {
 	shelf, here := t.TempDir(), t.TempDir()
 	addr, fingerprint := start(t, shelf)
@@ -86,8 +86,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestClientsThatFetchAndLeave: each file that was requested was hashed to its end, although nobody waited for it any more, and each that was not
-// read stayed open, so one client took all of the server's processors and files.
+// TestClientsThatFetchAndLeave: each file that was requested was hashed to its
+// end, although nobody waited for it any more, and each that was not read
+// stayed open, so one client took all of the server's processors and files.
 func TestClientsThatFetchAndLeave(t *testing.T) {
 	shelf := t.TempDir()
 	addr, fingerprint := start(t, shelf)

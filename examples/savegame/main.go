@@ -1,5 +1,6 @@
-// Savegame keeps versions of save games on a server, and carries them from machine to machine, over QUIC. A save is a file or a folder. Only what
-// has changed is sent, interrupted transfers continue where they stopped, and two machines never lose a save to each other.
+// Savegame keeps versions of save games on a server, and carries them from machine to machine,
+// over QUIC. A save is a file or a folder. Only what has changed is sent, interrupted
+// transfers continue where they stopped, and two machines never lose a save to each other.
 //
 //	savegame serve                         on the server; it prints the line to paste on a machine
 //	savegame login HOST:PORT CODE          there
@@ -22,7 +23,8 @@ import (
 )
 
 func main() {
-	// Unless the user has set it, quic-go writes warnings about the sizes of kernel buffers to standard error.
+	// Unless the user has set it, quic-go writes warnings about the sizes of
+	// kernel buffers to standard error.
 	const variable = "QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING"
 	if os.Getenv(variable) == "" {
 		_ = os.Setenv(variable, "true")

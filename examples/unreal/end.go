@@ -53,8 +53,8 @@ func (e *end) load(in *stream.IncomingBlob) {
 	e.world.Post(func() { e.save, e.failed = save, err })
 }
 
-// newServer returns a server that spawns a controller for each client (AGameModeBase::Login), and ticks all of them (TickActor) before packets
-// are sent.
+// newServer returns a server that spawns a controller for each client
+// (AGameModeBase::Login), and ticks all of them (TickActor) before packets are sent.
 func newServer(config rpc.Config) *end {
 	config.OnConnect = func(w *rpc.World, conn *rpc.Conn) { w.Spawn(PlayerController, conn) }
 	e := newEnd(config)
@@ -68,7 +68,8 @@ func newServer(config rpc.Config) *end {
 	return e
 }
 
-// controller returns the controller of the only client, on the server or as the client's copy; nil = there is none.
+// controller returns the controller of the only client, on the server or as the
+// client's copy; nil = there is none.
 func (e *end) controller() *controller {
 	for _, c := range e.controllers.All() {
 		return c

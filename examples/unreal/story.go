@@ -12,11 +12,13 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A network connects the worlds and lets them tick: over sockets, or in a test in virtual time. All of the game runs on the goroutine that calls
-// it, as on Unreal's game thread.
+// A network connects the worlds and lets them tick: over sockets, or in a test in virtual
+// time. All of the game runs on the goroutine that calls it, as on Unreal's game thread.
 type network interface {
-	join(w *rpc.World) error                                    // connects a client's world to the server's, and returns once it has joined
-	until(limit time.Duration, done func() bool) (reached bool) // ticks all worlds until done returns true, or limit has passed
+	// Connects a client's world to the server's, and returns once it has joined.
+	join(w *rpc.World) error
+	// Ticks all worlds until done returns true, or limit has passed.
+	until(limit time.Duration, done func() bool) (reached bool)
 }
 
 // A stage is where the story is played: the server, and one client at a time.
@@ -37,8 +39,8 @@ func (s *stage) wait(done func() bool) error {
 	return s.server.failed
 }
 
-// end waits until a stream.Calling has sent everything, or until a stream.Transfer has ended, which it does once the peer's application has
-// everything.
+// end waits until a stream.Calling has sent everything, or until a stream.Transfer
+// has ended, which it does once the peer's application has everything.
 func (s *stage) end(t interface {
 	Done() <-chan struct{}
 	Err() error
@@ -71,7 +73,8 @@ func (s *stage) enter(config rpc.Config) error {
 	return s.wait(func() bool { return s.client.controller() != nil })
 }
 
-// overflow plays sendInALoop in a Dispatch, as a game would, and waits until the client has logged why it was disconnected.
+// overflow plays sendInALoop in a Dispatch, as a game would, and waits until
+// the client has logged why it was disconnected.
 func (s *stage) overflow() (sent int, err error) {
 	s.server.world.Post(func() { sent, err = s.mode.sendInALoop(s.server.controller()) })
 	waited := s.wait(func() bool { return s.server.controller() == nil && s.client.log.find("disconnected") != "" })
@@ -96,7 +99,8 @@ func (s *stage) upload() error {
 	return s.whole(s.server.controller().result)
 }
 
-// nested sends elements with inner arrays to the client, in both ways at the same time: bounded, and separately.
+// nested sends elements with inner arrays to the client, in both ways at the
+// same time: bounded, and separately.
 func (s *stage) nested() error {
 	all, peer := makeNested(2000), s.server.streams.Peer(s.server.world.Conns()[0])
 	transfers, err := sendNested(peer, all)
@@ -125,7 +129,8 @@ func (s *stage) bytes() error {
 // folded matches a line of the story: it ends between words, before the 100th column.
 var folded = regexp.MustCompile(`(.{1,96})(?: |$)`)
 
-// tell plays everything and prints what happened. It returns an error if that is not what the article says.
+// tell plays everything and prints what happened. It returns an error if that
+// is not what the article says.
 func (s *stage) tell(w io.Writer, config rpc.Config) error {
 	say := func(format string, args ...any) {
 		fmt.Fprint(w, folded.ReplaceAllString(fmt.Sprintf(format, args...), "   $1\n"))

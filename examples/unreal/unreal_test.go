@@ -51,7 +51,8 @@ func TestOneBigRPCIsRefused(t *testing.T) {
 	})
 }
 
-// TestLoopOverflows: eight or nine of the RPCs fit. Both ends know why the connection has ended, and which RPCs were in the buffer.
+// TestLoopOverflows: eight or nine of the RPCs fit. Both ends know why the
+// connection has ended, and which RPCs were in the buffer.
 func TestLoopOverflows(t *testing.T) {
 	onStage(t, rpctest.Off, func(t *testing.T, s *stage) {
 		sent, err := s.overflow()
@@ -71,7 +72,8 @@ func TestLoopOverflows(t *testing.T) {
 	})
 }
 
-// TestTickActor: everything arrives in order, its end is reported once, and the buffer was never fuller than half and one RPC.
+// TestTickActor: everything arrives in order, its end is reported once, and the
+// buffer was never fuller than half and one RPC.
 func TestTickActor(t *testing.T) {
 	for name, weather := range map[string]emulation.Settings{"Off": rpctest.Off, "Bad": rpctest.Bad} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +134,8 @@ func TestBytes(t *testing.T) {
 	})
 }
 
-// TestUploadHasAnEnd: a client that sends more than ServerReceiveData_Validate allows is disconnected.
+// TestUploadHasAnEnd: a client that sends more than ServerReceiveData_Validate
+// allows is disconnected.
 func TestUploadHasAnEnd(t *testing.T) {
 	onStage(t, rpctest.Off, func(t *testing.T, s *stage) {
 		s.mode.data = makeData(2*elements + 1)

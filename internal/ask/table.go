@@ -1,4 +1,5 @@
-// Package ask keeps the unanswered questions of one end of a connection, by number, and encodes questions and answers. It is pure.
+// Package ask keeps the unanswered questions of one end of a connection, by
+// number, and encodes questions and answers. It is pure.
 package ask
 
 import (
@@ -9,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Table holds open questions by number, at most as many as SetLimit allows. The zero Table has the limit 0. It is not
-// safe for concurrent use.
+// A Table holds open questions by number, at most as many as SetLimit allows.
+// The zero Table has the limit 0. It is not safe for concurrent use.
 type Table[Q any] struct {
 	limit int
 	last  uint64            // the newest number that Add has given
@@ -34,7 +35,8 @@ func (t *Table[Q]) Len() int { return len(t.open) }
 // Full reports whether the table holds as many questions as its limit allows.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add adds a question of this end under the next number. ok is false if the table is full. The question times out at until; zero = never.
+// Add adds a question of this end under the next number. ok is false if the
+// table is full. The question times out at until; zero = never.
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
 		return 0, false
@@ -48,7 +50,8 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 // Added returns how many questions Add has added. The peer cannot have answered others.
 func (t *Table[Q]) Added() uint64 { return t.last }
 
-// Put adds a question of the peer under its number. ok is false if the number is in use or the table is full.
+// Put adds a question of the peer under its number. ok is false if the number
+// is in use or the table is full.
 func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	i, taken := t.find(number)
 	if taken || t.Full() {
@@ -74,7 +77,8 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	return q, false
 }
 
-// TakeDue removes and returns the oldest question that has timed out by now. It examines the questions only if one may have.
+// TakeDue removes and returns the oldest question that has timed out by now. It
+// examines the questions only if one may have.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	if due, ok := t.due.Time(); !ok || now.Before(due) {
 		return q, false

@@ -14,9 +14,11 @@ import (
 //	cancel    number × 2 + 1, varint: nobody waits for the answer any more
 //	answer    number, varint; verdict u8; with Answered the result, with Refused and Failed a code, varint, and a text in UTF-8
 //
-// Each end numbers its questions on a connection from 1 and uses no number twice. A question has at most one answer.
+// Each end numbers its questions on a connection from 1 and uses no number
+// twice. A question has at most one answer.
 
-// MaxText is the size of the largest text of an error, in bytes. Cut shortens longer ones. It is enough for a sentence.
+// MaxText is the size of the largest text of an error, in bytes. Cut shortens
+// longer ones. It is enough for a sentence.
 const MaxText = 512
 
 // A Verdict says how a question was answered.
@@ -63,7 +65,8 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	return number, cancel, b[n:], nil
 }
 
-// AppendAnswer appends an answer without a result, or the header of one, which its result must follow.
+// AppendAnswer appends an answer without a result, or the header of one, which
+// its result must follow.
 func AppendAnswer(b []byte, number uint64, v Verdict) []byte {
 	return append(binary.AppendUvarint(b, number), byte(v))
 }
@@ -74,7 +77,8 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 	return append(b, Cut(text)...)
 }
 
-// Cut shortens a text to MaxText bytes without splitting a character, and leaves out bytes that are not UTF-8.
+// Cut shortens a text to MaxText bytes without splitting a character, and
+// leaves out bytes that are not UTF-8.
 func Cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), MaxText)], "") }
 
 // ReadAnswer parses an answer.

@@ -1,4 +1,5 @@
-// Package badnet puts the network that emulation.Settings describe between the sockets of a world and the real network.
+// Package badnet puts the network that emulation.Settings describe between the
+// sockets of a world and the real network.
 package badnet
 
 import (
@@ -12,11 +13,12 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// orderTime is how long PktOrder delays a packet: a tick at 30 Hz, because UE's PktOrder sends it with one of the next packets.
+// orderTime is how long PktOrder delays a packet: a tick at 30 Hz, because UE's
+// PktOrder sends it with one of the next packets.
 const orderTime = 33 * time.Millisecond
 
-// Links returns the links of an emulation: out for packets sent, in for packets received. The error names the first setting that is not
-// valid.
+// Links returns the links of an emulation: out for packets sent, in for packets
+// received. The error names the first setting that is not valid.
 func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	if err := e.Validate(); err != nil {
 		return out, in, err
@@ -56,7 +58,8 @@ func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	return out, in, nil
 }
 
-// Sockets is the sockets of one world, all with the same emulation. Its methods may be called concurrently.
+// Sockets is the sockets of one world, all with the same emulation. Its methods
+// may be called concurrently.
 type Sockets struct {
 	mu      sync.Mutex // guards the fields below
 	out, in netsim.Config
@@ -66,7 +69,8 @@ type Sockets struct {
 // NewSockets returns Sockets without a socket.
 func NewSockets(out, in netsim.Config) *Sockets { return &Sockets{out: out, in: in} }
 
-// Set changes the emulation of all sockets: those that Add has returned and those that it will return.
+// Set changes the emulation of all sockets: those that Add has returned and
+// those that it will return.
 func (s *Sockets) Set(out, in netsim.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +80,8 @@ func (s *Sockets) Set(out, in netsim.Config) {
 	}
 }
 
-// Add puts the emulation in front of a socket. The caller must call free when it no longer needs the socket.
+// Add puts the emulation in front of a socket. The caller must call free when
+// it no longer needs the socket.
 func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +94,8 @@ func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func
 	}
 }
 
-// Len returns how many sockets are in use. It is 0 after all connections and listeners of a world have ended.
+// Len returns how many sockets are in use. It is 0 after all connections and
+// listeners of a world have ended.
 func (s *Sockets) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 
 const ms = time.Millisecond
 
-// TestLinks: each setting means what Unreal's does, of which PktDup doubles nothing beside PktOrder or PktLag.
+// TestLinks: each setting means what Unreal's does, of which PktDup doubles
+// nothing beside PktOrder or PktLag.
 func TestLinks(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings emulation.Settings
@@ -61,8 +62,8 @@ func TestLinks(t *testing.T) {
 	require.ErrorContains(t, err, "what comes: netsim: Rate is 1000000000000000 bit/s")
 }
 
-// TestIncomingRate: a socket behind a slow downlink receives no more than its rate, queues that many bytes, and drops what does not fit;
-// what it sends is sent at once.
+// TestIncomingRate: a socket behind a slow downlink receives no more than its rate,
+// queues that many bytes, and drops what does not fit; what it sends is sent at once.
 func TestIncomingRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := netsim.Pipe(netsim.Config{}, netsim.Config{})

@@ -1,7 +1,9 @@
-// Package bell wakes a goroutine that waits in a select, and has helpers that receive without waiting.
+// Package bell wakes a goroutine that waits in a select, and has helpers that
+// receive without waiting.
 package bell
 
-// A Bell wakes one receiver after any number of rings: a ring lasts until it is heard, and further rings have no effect until then.
+// A Bell wakes one receiver after any number of rings: a ring lasts until it is
+// heard, and further rings have no effect until then.
 type Bell chan struct{}
 
 // New returns a bell that has not rung.

@@ -70,8 +70,9 @@ func floats(t *testing.T, w *bits.Writer, all []string) {
 	}
 }
 
-// TestAggregateVectors writes the reference's aggregates from their fields: fields that end within a byte, many packets one
-// after the other, each aligned and with a check of its own, under one checksum.
+// TestAggregateVectors writes the reference's aggregates from their fields:
+// fields that end within a byte, many packets one after the other, each aligned
+// and with a check of its own, under one checksum.
 func TestAggregateVectors(t *testing.T) {
 	var file struct {
 		Meta struct {

@@ -72,7 +72,8 @@ func TestCallersMistakesPanic(t *testing.T) {
 	require.Empty(t, w.Bytes())
 }
 
-// TestHashOfLettersAtTheEdge: only a to z are as A to Z, or an end that hashes as the series does would refuse what the other one wrote.
+// TestHashOfLettersAtTheEdge: only a to z are as A to Z, or an end that hashes
+// as the series does would refuse what the other one wrote.
 func TestHashOfLettersAtTheEdge(t *testing.T) {
 	require.Equal(t, bits.Hash("AZ"), bits.Hash("az"))
 	require.NotEqual(t, bits.Hash("@"), bits.Hash("`"))

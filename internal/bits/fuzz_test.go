@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// FuzzStream reads one part of the input as instructions and the other as a stream, writes again what it read, and
-// expects the same bits.
+// FuzzStream reads one part of the input as instructions and the other as a
+// stream, writes again what it read, and expects the same bits.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7}, bytes.Repeat([]byte{0xa5, 0x5a, 0}, 20))
 	f.Add([]byte{8, 40, 3, 250, 6}, []byte{1, 2, 3})

@@ -14,7 +14,8 @@ var (
 	ErrTrailing = errors.New("bits: bytes after the end")
 )
 
-// A Reader reads a bit stream. After the first error every read returns zero and the position does not change.
+// A Reader reads a bit stream. After the first error every read returns zero
+// and the position does not change.
 type Reader struct {
 	data []byte
 	pos  int // in bits

@@ -2,7 +2,8 @@ package bits
 
 import "fmt"
 
-// A Writer appends a bit stream to a byte slice. A stream begins at a byte boundary, after the bytes in the slice.
+// A Writer appends a bit stream to a byte slice. A stream begins at a byte
+// boundary, after the bytes in the slice.
 type Writer struct {
 	buf     []byte
 	scratch uint64 // bits not yet in buf, low ones first; the others are zero

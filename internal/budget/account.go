@@ -2,18 +2,22 @@ package budget
 
 import "sync"
 
-// A Pool limits the memory that a world spends on incoming transfers. Half of it is kept for small charges, so that a new or idle
-// connection can still receive something when others take all they can get. It is safe for concurrent use.
+// A Pool limits the memory that a world spends on incoming transfers. Half of it
+// is kept for small charges, so that a new or idle connection can still receive
+// something when others take all they can get. It is safe for concurrent use.
 type Pool struct {
 	kept int64 // bytes kept for small charges
 
-	mu    sync.Mutex      // guards the fields below
-	left  int64           // free bytes
-	small map[Party]int64 // bytes charged to each party, counting at most Terms.Floor per account; Party{} is not counted
+	mu   sync.Mutex // guards the fields below
+	left int64      // free bytes
+	// Bytes charged to each party, counting at most Terms.Floor per account;
+	// Party{} is not counted.
+	small map[Party]int64
 }
 
-// partyPart limits the accounts of one party to seven eighths of the kept part, which is enough for many machines that share a
-// login. Without this limit, a hundred idle connections from one client used up the kept part, and nobody else could start a transfer.
+// partyPart limits the accounts of one party to seven eighths of the kept part, which is
+// enough for many machines that share a login. Without this limit, a hundred idle
+// connections from one client used up the kept part, and nobody else could start a transfer.
 const partyPart = 7. / 8
 
 // NewPool returns a pool that holds the given number of bytes.
@@ -21,8 +25,9 @@ func NewPool(bytes int64) *Pool {
 	return &Pool{left: bytes, kept: bytes / 2, small: make(map[Party]int64)}
 }
 
-// take charges n bytes to a party, or charges nothing and returns false. Up to small of them may come from the kept part, within the party's
-// share of it. The rest may take half of the bytes that are free outside the kept part, so that no connection takes them all.
+// take charges n bytes to a party, or charges nothing and returns false. Up to small of
+// them may come from the kept part, within the party's share of it. The rest may take half
+// of the bytes that are free outside the kept part, so that no connection takes them all.
 func (p *Pool) take(party Party, n, small int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -37,7 +42,8 @@ func (p *Pool) take(party Party, n, small int64) bool {
 	return true
 }
 
-// give returns n bytes of a party; small of them were limited by Terms.Floor. If n is negative, give takes bytes, however few are left.
+// give returns n bytes of a party; small of them were limited by Terms.Floor.
+// If n is negative, give takes bytes, however few are left.
 func (p *Pool) give(party Party, n, small int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,13 +75,14 @@ type Terms struct {
 	GoOn  int64 // the room to go on, see [Account]
 }
 
-// An Account charges its world's pool for one connection: for the memory that it holds, by its real size, or for the credit that
-// was promised to it, whichever is more, and for room to go on. It is safe for concurrent use. Its lock is taken after all
-// others except the pool's.
+// An Account charges its world's pool for one connection: for the memory that it holds, by its
+// real size, or for the credit that was promised to it, whichever is more, and for room to go
+// on. It is safe for concurrent use. Its lock is taken after all others except the pool's.
 //
-// Chunks are delivered in order, so one that gets no memory blocks all those after it, while their credit fills the pool. To keep a full
-// pool from stalling transfers in progress, each charge sets aside Terms.GoOn bytes for the awaited chunk, the room to go on. Delivering
-// that chunk frees them for the next.
+// Chunks are delivered in order, so one that gets no memory blocks all those
+// after it, while their credit fills the pool. To keep a full pool from stalling
+// transfers in progress, each charge sets aside Terms.GoOn bytes for the awaited
+// chunk, the room to go on. Delivering that chunk frees them for the next.
 type Account struct {
 	world *Pool
 
@@ -90,7 +97,8 @@ type Account struct {
 // NewAccount returns an account of a connection that holds nothing yet.
 func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
 
-// Bill sets the party that is charged. Party{} means that it is unknown: its share of the kept part is not limited.
+// Bill sets the party that is charged. Party{} means that it is unknown: its
+// share of the kept part is not limited.
 func (a *Account) Bill(party Party) { a.chargeAnew(func() { a.party = party }) }
 
 // SetTerms changes the terms, also for what is already held.
@@ -131,7 +139,8 @@ func (s Sums) plus(more Sums) Sums {
 // least returns the charge if all of the room to go on is in use.
 func (s Sums) least() int64 { return max(s.Held, s.Promised) + s.Borrowed }
 
-// most returns the charge if all of the room to go on is free. A connection that neither holds nor is promised anything needs no room.
+// most returns the charge if all of the room to go on is free. A connection
+// that neither holds nor is promised anything needs no room.
 func (s Sums) most(goOn int64) int64 {
 	if s.Held == 0 && s.Promised == 0 {
 		return s.Borrowed
@@ -146,9 +155,9 @@ func (a *Account) Charge() (Sums, int64) {
 	return a.sums, a.charged
 }
 
-// Hold adds n bytes of held memory. It returns false, and adds nothing, if they exceed the promises and Terms.Early, or
-// if the pool has too few left. Bytes within the promises always fit, because they are already charged. An awaited chunk
-// may use the room to go on.
+// Hold adds n bytes of held memory. It returns false, and adds nothing, if they exceed the
+// promises and Terms.Early, or if the pool has too few left. Bytes within the promises
+// always fit, because they are already charged. An awaited chunk may use the room to go on.
 func (a *Account) Hold(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +174,8 @@ func (a *Account) Hold(n int64, awaited bool) bool {
 	return awaited && a.goOn(more)
 }
 
-// HoldBeyond adds n bytes of held memory, however little the pool has left, if at most beyond bytes are then held beyond the
-// promises. Otherwise it returns false, and adds nothing.
+// HoldBeyond adds n bytes of held memory, however little the pool has left, if at most beyond
+// bytes are then held beyond the promises. Otherwise it returns false, and adds nothing.
 func (a *Account) HoldBeyond(n, beyond int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,8 +187,8 @@ func (a *Account) HoldBeyond(n, beyond int64) bool {
 	return true
 }
 
-// Borrow adds n bytes that are held in addition to all promises, if the pool has them. Records that an awaited chunk needs
-// may use the room to go on.
+// Borrow adds n bytes that are held in addition to all promises, if the pool
+// has them. Records that an awaited chunk needs may use the room to go on.
 func (a *Account) Borrow(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,7 +203,8 @@ func (a *Account) Promise(n int64) bool {
 	return !a.closed && a.change(Sums{Promised: n})
 }
 
-// MustHold adds n bytes of held memory whatever the limits are. Use it only for small amounts that are limited elsewhere.
+// MustHold adds n bytes of held memory whatever the limits are. Use it only for
+// small amounts that are limited elsewhere.
 func (a *Account) MustHold(n int64) { a.must(Sums{Held: n}) }
 
 // Drop removes n bytes that are no longer held.
@@ -211,7 +221,8 @@ func (a *Account) must(more Sums) {
 	a.settle()
 }
 
-// MustBorrow adds n bytes that are held in addition to all promises, whatever the limits are. They do not use the room to go on.
+// MustBorrow adds n bytes that are held in addition to all promises, whatever
+// the limits are. They do not use the room to go on.
 func (a *Account) MustBorrow(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,8 +233,8 @@ func (a *Account) MustBorrow(n int64) {
 	a.settle()
 }
 
-// Repay removes n borrowed bytes that are no longer held. It frees them for the pool. Bytes that were borrowed from the room to go on must not
-// be repaid, because they would not return there.
+// Repay removes n borrowed bytes that are no longer held. It frees them for the pool. Bytes that
+// were borrowed from the room to go on must not be repaid, because they would not return there.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
 
 // goOn adds more if the room to go on is large enough. The caller holds mu.
@@ -236,7 +247,8 @@ func (a *Account) goOn(more Sums) bool {
 	return true
 }
 
-// change charges the pool for more, and for all of the room to go on. It charges nothing if the pool has too little. The caller holds mu.
+// change charges the pool for more, and for all of the room to go on. It
+// charges nothing if the pool has too little. The caller holds mu.
 func (a *Account) change(more Sums) bool {
 	after := a.sums.plus(more)
 	need := after.most(a.terms.GoOn) - a.charged
@@ -248,8 +260,8 @@ func (a *Account) change(more Sums) bool {
 	return true
 }
 
-// settle charges the pool for the current sums, after some have decreased or may exceed the charge. Freed bytes refill the room to
-// go on first. The caller holds mu.
+// settle charges the pool for the current sums, after some have decreased or may
+// exceed the charge. Freed bytes refill the room to go on first. The caller holds mu.
 func (a *Account) settle() {
 	if a.closed {
 		return
@@ -257,7 +269,8 @@ func (a *Account) settle() {
 	a.charge(min(max(a.charged, a.sums.least()), a.sums.most(a.terms.GoOn)))
 }
 
-// Close returns the whole charge to the pool. Memory that is still held is freed with its transfers.
+// Close returns the whole charge to the pool. Memory that is still held is
+// freed with its transfers.
 func (a *Account) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

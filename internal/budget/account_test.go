@@ -8,7 +8,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestPool: half of it is kept for small charges, and a large one takes half of what is free beside that.
+// TestPool: half of it is kept for small charges, and a large one takes half of
+// what is free beside that.
 func TestPool(t *testing.T) {
 	p := NewPool(1000)
 	require.False(t, p.take(Party{}, 251, 0), "more than half of the 500 that are not kept")
@@ -31,8 +32,9 @@ func TestPool(t *testing.T) {
 	require.EqualValues(t, 800, p.Free())
 }
 
-// TestChargesCoverWhatIsHeld uses the accounts of one pool at random: the charge of an account covers what it holds or was promised,
-// the pool lacks exactly what its accounts are charged, and a closed account has returned everything.
+// TestChargesCoverWhatIsHeld uses the accounts of one pool at random: the charge
+// of an account covers what it holds or was promised, the pool lacks exactly
+// what its accounts are charged, and a closed account has returned everything.
 func TestChargesCoverWhatIsHeld(t *testing.T) {
 	r := testkit.Rand(t)
 	const bytes = 1 << 20
@@ -78,7 +80,8 @@ func TestChargesCoverWhatIsHeld(t *testing.T) {
 	require.Empty(t, pool.small)
 }
 
-// A hundred connections of one client that began transfers and sent nothing had all of the kept part, so that nobody else could begin one.
+// A hundred connections of one client that began transfers and sent nothing had
+// all of the kept part, so that nobody else could begin one.
 func TestOnePartyLeavesSomeOfTheKeptPart(t *testing.T) {
 	pool, floor := NewPool(8000), int64(200)
 	accounts := func(party Party) (begun int) {
@@ -98,8 +101,8 @@ func TestOnePartyLeavesSomeOfTheKeptPart(t *testing.T) {
 	require.GreaterOrEqual(t, accounts(Party{Identity: "eve"}), 2)
 }
 
-// TestHoldBeyond: bytes that may be held beyond promises are held even if the pool has nothing left, and not a byte more. Nothing is
-// promised until they are returned.
+// TestHoldBeyond: bytes that may be held beyond promises are held even if the pool
+// has nothing left, and not a byte more. Nothing is promised until they are returned.
 func TestHoldBeyond(t *testing.T) {
 	pool := NewPool(1000)
 	other, a := NewAccount(pool, Terms{}), NewAccount(pool, Terms{Floor: 1000})
@@ -117,9 +120,9 @@ func TestHoldBeyond(t *testing.T) {
 	require.EqualValues(t, 100, pool.Free())
 }
 
-// TestRoomToGoOn: in a full pool promised bytes fit, and an awaited chunk has its room, so that transfers that have begun
-// continue; nothing else fits. An account that no longer holds anything has returned everything, and one whose connection has
-// ended is charged for nothing.
+// TestRoomToGoOn: in a full pool promised bytes fit, and an awaited chunk has its room, so
+// that transfers that have begun continue; nothing else fits. An account that no longer holds
+// anything has returned everything, and one whose connection has ended is charged for nothing.
 func TestRoomToGoOn(t *testing.T) {
 	pool := NewPool(1000)
 	other, a := NewAccount(pool, Terms{}), NewAccount(pool, Terms{Floor: 1000, Early: 10, GoOn: 50})

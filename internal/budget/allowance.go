@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An Allowance limits what one connection sends, over all its carriers. It implements [link.Rate] and [sealed.Rate], and is
-// safe for concurrent use.
+// An Allowance limits what one connection sends, over all its carriers. It
+// implements [link.Rate] and [sealed.Rate], and is safe for concurrent use.
 type Allowance struct {
 	own, world *Meter // nil = no limit
 
@@ -16,7 +16,8 @@ type Allowance struct {
 	held time.Time  // since when bulk is held back; zero = it is not
 }
 
-// NewAllowance returns the allowance of a connection with a rate of its own, in bytes a second (0 = no limit), and with its world's.
+// NewAllowance returns the allowance of a connection with a rate of its own, in
+// bytes a second (0 = no limit), and with its world's.
 func NewAllowance(rate int, world *Meter) *Allowance {
 	return &Allowance{own: NewMeter(rate), world: world}
 }

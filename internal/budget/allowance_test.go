@@ -22,8 +22,8 @@ func TestTheSlowerRateCounts(t *testing.T) {
 	}
 }
 
-// TestTurnsAtTheRateOfTheWorld: bulk of each connection is sent in turn, and a waiting connection keeps its turn, whatever play it
-// sends.
+// TestTurnsAtTheRateOfTheWorld: bulk of each connection is sent in turn, and a
+// waiting connection keeps its turn, whatever play it sends.
 func TestTurnsAtTheRateOfTheWorld(t *testing.T) {
 	const turn = 100 * time.Millisecond
 	world := NewMeter(turnBytes * 10)

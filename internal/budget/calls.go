@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// A Bucket is a token bucket. It fills at a given rate and holds up to one second's worth of tokens, but never less than one. The zero Bucket
-// is full.
+// A Bucket is a token bucket. It fills at a given rate and holds up to one
+// second's worth of tokens, but never less than one. The zero Bucket is full.
 type Bucket struct {
 	tokens float64
 	last   time.Time // when the last call arrived, and tokens was updated; zero before the first call
 }
 
-// Allow takes a token for a call and reports whether one was available. It uses the arrival time, came, so calls that queued up behind a busy
-// server are not treated as a burst. A call that arrived before the previous one is treated as arriving with it.
+// Allow takes a token for a call and reports whether one was available. It uses the
+// arrival time, came, so calls that queued up behind a busy server are not treated as
+// a burst. A call that arrived before the previous one is treated as arriving with it.
 //
-// If now is also earlier, the game's clock was set back: the bucket is not refilled and restarts from the new time.
+// If now is also earlier, the game's clock was set back: the bucket is not
+// refilled and restarts from the new time.
 func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	if came.Before(b.last) && !now.Before(b.last) {
 		came = b.last
@@ -28,7 +30,8 @@ func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	return true
 }
 
-// fill adds the tokens for the time from b.last to at, and sets b.last to at. If at is earlier, it adds none.
+// fill adds the tokens for the time from b.last to at, and sets b.last to at.
+// If at is earlier, it adds none.
 func (b *Bucket) fill(rate float64, at time.Time) {
 	size := max(1, rate)
 	if b.last.IsZero() {
@@ -40,7 +43,8 @@ func (b *Bucket) fill(rate float64, at time.Time) {
 	b.last = at
 }
 
-// Throttle counts calls by method between two updates of an actor. The zero Throttle has counted none.
+// Throttle counts calls by method between two updates of an actor. The zero
+// Throttle has counted none.
 type Throttle[M comparable] struct {
 	flush  uint64    // number of the Flush at which counting began
 	since  time.Time // when that was
@@ -53,8 +57,9 @@ type methodCalls[M comparable] struct {
 	calls  int
 }
 
-// Exceeds counts a call and reports whether more than most calls to m have been made since the actor's last update. An update is the first
-// Flush, recognized by its number, at least a period after the previous update. UE: net.MaxRPCPerNetUpdate.
+// Exceeds counts a call and reports whether more than most calls to m have been made
+// since the actor's last update. An update is the first Flush, recognized by its
+// number, at least a period after the previous update. UE: net.MaxRPCPerNetUpdate.
 func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
 	past := now.Sub(t.since)
 	due := past < 0 || past >= period // past < 0: the game's clock was set back

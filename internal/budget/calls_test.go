@@ -34,8 +34,8 @@ func TestBucket(t *testing.T) {
 	require.Equal(t, 1, allowed(0.5))
 }
 
-// TestBucketOfCallsThatWaited: they take the tokens of the time at which they arrived, in whatever order they are handled, and there
-// are never more than these.
+// TestBucketOfCallsThatWaited: they take the tokens of the time at which they
+// arrived, in whatever order they are handled, and there are never more than these.
 func TestBucketOfCallsThatWaited(t *testing.T) {
 	var l Bucket
 	came := time.Unix(1000, 0)

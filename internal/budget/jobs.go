@@ -5,22 +5,24 @@ import (
 	"sync"
 )
 
-// Jobs counts work that a world does for its connections and that may continue after their end, because it cannot be interrupted:
-// handlers that wait for a disk, for example. The work of ended connections counts for their party, so that a peer that reconnects
-// gets no more done. The zero Jobs counts none. It is safe for concurrent use.
+// Jobs counts work that a world does for its connections and that may continue after
+// their end, because it cannot be interrupted: handlers that wait for a disk, for
+// example. The work of ended connections counts for their party, so that a peer that
+// reconnects gets no more done. The zero Jobs counts none. It is safe for concurrent use.
 type Jobs struct {
 	mu   sync.Mutex
 	left map[Party]int // jobs of connections that have ended
 }
 
-// A Party identifies a peer across all of its connections: by its identity, or by its address if it has none. Connections without
-// either are one party. At most one field is set.
+// A Party identifies a peer across all of its connections: by its identity, or by its address
+// if it has none. Connections without either are one party. At most one field is set.
 type Party struct {
 	Identity string
 	Address  netip.Prefix // in the form in which package door counts addresses
 }
 
-// ConnJobs are the jobs of one connection. The zero ConnJobs has none. The lock of its [Jobs] guards it.
+// ConnJobs are the jobs of one connection. The zero ConnJobs has none. The lock
+// of its [Jobs] guards it.
 type ConnJobs struct {
 	running int
 	ended   bool  // the connection has ended

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestJobsOfEndedConnections: they count for the party until they return, once each, and nothing stays in the table.
+// TestJobsOfEndedConnections: they count for the party until they return, once
+// each, and nothing stays in the table.
 func TestJobsOfEndedConnections(t *testing.T) {
 	var jobs Jobs
 	var first, second, other ConnJobs

@@ -2,8 +2,9 @@ package budget
 
 import "sync"
 
-// Memory divides the memory for received reliable messages among the connections of a world. Each connection reserves its whole
-// limit, so the sum stays below total whatever the peers send. It is safe for concurrent use.
+// Memory divides the memory for received reliable messages among the
+// connections of a world. Each connection reserves its whole limit, so the sum
+// stays below total whatever the peers send. It is safe for concurrent use.
 type Memory struct {
 	total  int // bytes
 	least  int // bytes that Enter reserves for each connection
@@ -11,10 +12,13 @@ type Memory struct {
 
 	mu       sync.Mutex // guards the fields below
 	reserved int        // bytes
-	expected int        // connections that may still enter; negative while connections that must make room for others have not left yet
+	// Connections that may still enter; negative while connections that must
+	// make room for others have not left yet.
+	expected int
 }
 
-// NewMemory returns a Memory of total bytes for at most conns connections, each of which begins with least.
+// NewMemory returns a Memory of total bytes for at most conns connections, each
+// of which begins with least.
 func NewMemory(total, least, conns int) *Memory {
 	m := &Memory{total: total, least: least, expected: conns}
 	m.forUse = (total - m.kept()) / 2
@@ -33,13 +37,15 @@ func (m *Memory) Enter() bool {
 	return true
 }
 
-// joinShare is the part of the free bytes that Join may add to one reservation, 1/16. With the default Config the first connection
-// gets its whole limit of 8 MiB, the 32nd gets 1.3 MiB, and the 100th 14 KiB beyond the least.
+// joinShare is the part of the free bytes that Join may add to one reservation,
+// 1/16. With the default Config the first connection gets its whole limit of 8
+// MiB, the 32nd gets 1.3 MiB, and the 100th 14 KiB beyond the least.
 const joinShare = 16
 
-// Join increases the reservation of a connection that has joined, by at most joinShare of the free bytes and up to limit, and returns it.
-// So a first transfer can fill a long path at once; Grow would take two round trips for that. Join does not use forUse, so that idle
-// connections cannot reserve everything.
+// Join increases the reservation of a connection that has joined, by at most
+// joinShare of the free bytes and up to limit, and returns it. So a first transfer
+// can fill a long path at once; Grow would take two round trips for that. Join
+// does not use forUse, so that idle connections cannot reserve everything.
 func (m *Memory) Join(limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,8 +58,9 @@ func (m *Memory) Join(limit int) int {
 	return m.least + more
 }
 
-// Grow multiplies a reservation of held bytes by four, up to limit, and returns it. It changes nothing if that takes more than half of the
-// free bytes that are not kept for other connections. The factor is large because each step costs a transfer a round trip.
+// Grow multiplies a reservation of held bytes by four, up to limit, and returns it. It
+// changes nothing if that takes more than half of the free bytes that are not kept for
+// other connections. The factor is large because each step costs a transfer a round trip.
 func (m *Memory) Grow(held, limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -36,7 +36,8 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, least, small.Grow(least, limit), "all is kept for others")
 }
 
-// TestMemoryOfAFullWorld: connections that enter before those that must make room have left change nothing permanently.
+// TestMemoryOfAFullWorld: connections that enter before those that must make
+// room have left change nothing permanently.
 func TestMemoryOfAFullWorld(t *testing.T) {
 	const conns, least = 2, 256 << 10
 	m := NewMemory(64<<20, least, conns)
@@ -56,8 +57,8 @@ func TestMemoryOfAFullWorld(t *testing.T) {
 	require.Equal(t, conns*least, m.kept())
 }
 
-// TestMemoryOfIdleConnections: connections that join and do nothing leave to others half of what is not kept for all, and a connection
-// that leaves returns everything.
+// TestMemoryOfIdleConnections: connections that join and do nothing leave to others
+// half of what is not kept for all, and a connection that leaves returns everything.
 func TestMemoryOfIdleConnections(t *testing.T) {
 	const least, limit, conns, total = 256 << 10, 4 << 20, 1024, 512 << 20
 	m := NewMemory(total, least, conns)

@@ -1,5 +1,6 @@
-// Package budget shares among the connections of a world the rate at which it may send, the memory for received reliable messages
-// that wait, and the memory for transfers in both directions. It also limits the rates of calls.
+// Package budget shares among the connections of a world the rate at which it
+// may send, the memory for received reliable messages that wait, and the memory
+// for transfers in both directions. It also limits the rates of calls.
 package budget
 
 import (
@@ -10,17 +11,19 @@ import (
 const (
 	// idleSavings is how much time an idle meter saves. UE: at most two ticks, 66 ms at 30 Hz.
 	idleSavings = 66 * time.Millisecond
-	// Floor is the least savings of a meter, in bytes: two datagrams for play and two for bulk. With less, a slow
-	// rate could never send one.
+	// Floor is the least savings of a meter, in bytes: two datagrams for play
+	// and two for bulk. With less, a slow rate could never send one.
 	Floor = 6000
-	// turnBytes is how many bytes a connection may send in a turn at the world's rate: about a datagram.
+	// turnBytes is how many bytes a connection may send in a turn at the
+	// world's rate: about a datagram.
 	turnBytes = 1300
-	// bulkPatience is how long a connection's bulk is held back at most while play uses up a rate; then one datagram is sent. It
-	// may contain acks of the connection's own downloads.
+	// bulkPatience is how long a connection's bulk is held back at most while play uses up a
+	// rate; then one datagram is sent. It may contain acks of the connection's own downloads.
 	bulkPatience = time.Second
 )
 
-// A Meter compares what is sent with a rate in bytes a second. UE: QueuedBits, CurrentNetSpeed. A nil Meter has no limit.
+// A Meter compares what is sent with a rate in bytes a second. UE: QueuedBits,
+// CurrentNetSpeed. A nil Meter has no limit.
 type Meter struct {
 	rate    int           // never changes
 	savings time.Duration // the most that an idle meter saves up; never changes
@@ -55,7 +58,8 @@ func (m *Meter) spend(now time.Time, size int) {
 	m.paid = later(m.paid, now.Add(-m.savings)).Add(m.time(size))
 }
 
-// play returns how long unreliable data must wait if queued bytes are sent before it. UE: IsNetReady.
+// play returns how long unreliable data must wait if queued bytes are sent
+// before it. UE: IsNetReady.
 func (m *Meter) play(now time.Time, queued int) time.Duration {
 	if m == nil {
 		return 0
@@ -65,7 +69,8 @@ func (m *Meter) play(now time.Time, queued int) time.Duration {
 	return max(0, later(m.paid, now.Add(-m.savings)).Add(m.time(queued)).Sub(now))
 }
 
-// bulk returns how long bulk must wait. It leaves half of the savings to play, so that there is always some for a call.
+// bulk returns how long bulk must wait. It leaves half of the savings to play,
+// so that there is always some for a call.
 func (m *Meter) bulk(now time.Time) time.Duration {
 	if m == nil {
 		return 0
@@ -75,7 +80,8 @@ func (m *Meter) bulk(now time.Time) time.Duration {
 	return max(0, m.paid.Sub(now.Add(-m.savings/2)))
 }
 
-// book returns the next free turn for a connection with bulk. Turns are taken in order, so waiting connections get equal shares.
+// book returns the next free turn for a connection with bulk. Turns are taken
+// in order, so waiting connections get equal shares.
 func (m *Meter) book(now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,15 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Stock limits the memory for content that a world's outgoing transfers have read, and that waits for the tick or for the
-// peer's ack. Each transfer may hold least bytes, and more only while it holds less than is free. So n transfers that all want
-// more end up with one part in n+1 each, and leave one part for the next transfer. A few transfers are not delayed at all, and
-// none waits for another to end.
+// Stock limits the memory for content that a world's outgoing transfers have read,
+// and that waits for the tick or for the peer's ack. Each transfer may hold least
+// bytes, and more only while it holds less than is free. So n transfers that all want
+// more end up with one part in n+1 each, and leave one part for the next transfer. A
+// few transfers are not delayed at all, and none waits for another to end.
 //
-// Half of the stock is kept for connections whose peers take what they are sent. Content that may not be sent yet uses none of
-// it. A connection that holds more than its peer has ever acknowledged uses only a small part of what is free, besides the
-// least of its transfers. So receivers that do not read, or do not acknowledge, leave most of that half to others. Stock is
-// safe for concurrent use.
+// Half of the stock is kept for connections whose peers take what they are sent.
+// Content that may not be sent yet uses none of it. A connection that holds more
+// than its peer has ever acknowledged uses only a small part of what is free,
+// besides the least of its transfers. So receivers that do not read, or do not
+// acknowledge, leave most of that half to others. Stock is safe for concurrent use.
 type Stock struct {
 	most  int64        // for all transfers together, except for least
 	least int64        // for each transfer, whatever the others hold
@@ -32,7 +34,8 @@ func (s *Stock) free() int64 { return max(0, s.most-s.used.Load()) }
 // kept returns how many bytes are kept for connections whose peers take what they are sent.
 func (s *Stock) kept() int64 { return s.most / 2 }
 
-// A StockAccount is what one connection holds of its world's stock. It is safe for concurrent use; its lock is taken after all others.
+// A StockAccount is what one connection holds of its world's stock. It is safe
+// for concurrent use; its lock is taken after all others.
 type StockAccount struct {
 	stock *Stock
 
@@ -46,7 +49,8 @@ type StockAccount struct {
 // NewAccount returns the account of a connection that holds nothing yet.
 func (s *Stock) NewAccount() *StockAccount { return &StockAccount{stock: s} }
 
-// Limit returns how much of the stock the connection, or one of its transfers, may hold now of content that may be sent.
+// Limit returns how much of the stock the connection, or one of its transfers,
+// may hold now of content that may be sent.
 func (s *StockAccount) Limit() int64 {
 	free := s.stock.free()
 	if free <= s.stock.kept() && !s.proven() {
@@ -55,8 +59,9 @@ func (s *StockAccount) Limit() int64 {
 	return max(s.stock.least, free)
 }
 
-// newcomers is how many connections whose peers have acknowledged little share half of the kept half. So each connection of a crowd
-// begins with more than the least, and a hundred that never acknowledge leave a quarter of the kept half.
+// newcomers is how many connections whose peers have acknowledged little share
+// half of the kept half. So each connection of a crowd begins with more than the
+// least, and a hundred that never acknowledge leave a quarter of the kept half.
 const newcomers = 32
 
 // Acked is called when the peer has acknowledged n bytes, which the connection no longer holds.
@@ -92,7 +97,8 @@ func (s *StockAccount) Close() {
 	}
 }
 
-// A Holding is what one transfer holds of the stock: its blocks, from when they were read until they are freed, on any goroutine.
+// A Holding is what one transfer holds of the stock: its blocks, from when they
+// were read until they are freed, on any goroutine.
 type Holding struct {
 	account *StockAccount
 	bytes   atomic.Int64
@@ -107,7 +113,8 @@ func NewHolding(account *StockAccount, freed func()) *Holding {
 // Bytes returns how many bytes the transfer holds.
 func (h *Holding) Bytes() int64 { return h.bytes.Load() }
 
-// Room reports whether one more block may be read. mayLeave means that the receiver's credit allows it to be sent at once.
+// Room reports whether one more block may be read. mayLeave means that the
+// receiver's credit allows it to be sent at once.
 func (h *Holding) Room(mayLeave bool) bool {
 	if mayLeave {
 		return h.Bytes() < h.account.Limit()

@@ -60,8 +60,8 @@ func (k *talk) exchange() {
 	k.now = back
 }
 
-// run asks ten times a second at first, then once, and holds that the truth lies within the bound, and that the clock never falls.
-// It returns the worst error and bound after the first seconds.
+// run asks ten times a second at first, then once, and holds that the truth lies within the bound,
+// and that the clock never falls. It returns the worst error and bound after the first seconds.
 func (k *talk) run(d, settle time.Duration) (worst, widest time.Duration) {
 	var before int64 = math.MinInt64
 	next := k.now
@@ -86,8 +86,9 @@ func (k *talk) run(d, settle time.Duration) (worst, widest time.Duration) {
 	return worst, widest
 }
 
-// TestBoundHolds: the truth is never further off than the clock reports, whatever the path, and after 2 s the clock is as good as the least
-// round trip allows: a bound of half of it, plus the jitter that is left in the quickest of ten exchanges.
+// TestBoundHolds: the truth is never further off than the clock reports, whatever the
+// path, and after 2 s the clock is as good as the least round trip allows: a bound of
+// half of it, plus the jitter that is left in the quickest of ten exchanges.
 func TestBoundHolds(t *testing.T) {
 	for name, test := range map[string]struct {
 		path  path
@@ -125,7 +126,8 @@ func TestDriftBeyondAll(t *testing.T) {
 	}
 }
 
-// TestSteps: a clock that was set is believed after three exchanges when it is off by more than the path can explain, and soon when not.
+// TestSteps: a clock that was set is believed after three exchanges when it is
+// off by more than the path can explain, and soon when not.
 func TestSteps(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -2 * time.Second, 2 * time.Second, 100 * time.Hour} {
 		k := newTalk(t, path{up: 50 * ms, down: 50 * ms, jitter: 20 * ms})
@@ -165,7 +167,8 @@ func TestOneMistake(t *testing.T) {
 	require.Zero(t, k.clock.Steps())
 }
 
-// TestHostileTimes: what a peer makes up neither overflows nor is believed where it contradicts itself.
+// TestHostileTimes: what a peer makes up neither overflows nor is believed
+// where it contradicts itself.
 func TestHostileTimes(t *testing.T) {
 	edges := []int64{math.MinInt64, -Farthest - 1, -Farthest, -1, 0, 1, Farthest, Farthest + 1, math.MaxInt64}
 	for _, peer := range edges {

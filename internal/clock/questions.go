@@ -3,13 +3,15 @@ package clock
 import "time"
 
 const (
-	// The next question is sent askSoon after the last one while the clock is not settled. Afterwards it is sent askLater after the last one,
-	// but only if there is other traffic. That makes ten questions in a second, or in ten round trips if those are longer.
+	// The next question is sent askSoon after the last one while the clock is not settled.
+	// Afterwards it is sent askLater after the last one, but only if there is other traffic.
+	// That makes ten questions in a second, or in ten round trips if those are longer.
 	askSoon  = 100 * time.Millisecond
 	askLater = time.Second
 )
 
-// A Beat is one moment on two clocks: the game's, which may be set, run slowly or stand still, and the real one, which times packets.
+// A Beat is one moment on two clocks: the game's, which may be set, run slowly
+// or stand still, and the real one, which times packets.
 type Beat struct{ Game, Real time.Time }
 
 // At converts a real time to the game's clock, as if the game's clock ran at the real speed.
@@ -18,8 +20,9 @@ func (b Beat) At(moment time.Time) time.Time { return b.Game.Add(moment.Sub(b.Re
 // Of converts a time of the game's clock to real time.
 func (b Beat) Of(game time.Time) time.Time { return b.Real.Add(game.Sub(b.Game)) }
 
-// Questions decides when one end asks its peer for the time of the peer's game, with at most one question in flight, and holds the
-// resulting estimate. All times are real times. The zero Questions asks nothing. It is not safe for concurrent use.
+// Questions decides when one end asks its peer for the time of the peer's game, with
+// at most one question in flight, and holds the resulting estimate. All times are
+// real times. The zero Questions asks nothing. It is not safe for concurrent use.
 type Questions struct {
 	wanted  bool      // Want was called
 	traffic bool      // NoteTraffic was called since the last question
@@ -41,11 +44,12 @@ func (q *Questions) Want(now time.Time) (first bool) {
 // Wanted reports whether Want was called.
 func (q *Questions) Wanted() bool { return q.wanted }
 
-// NoteTraffic is called when a message that is not about time was sent or received. A settled clock asks only after such a message, so that
-// it wakes no idle connection.
+// NoteTraffic is called when a message that is not about time was sent or received. A
+// settled clock asks only after such a message, so that it wakes no idle connection.
 func (q *Questions) NoteTraffic() { q.traffic = true }
 
-// NeedsDriving reports whether a question will be due even if nothing happens, so that the owner must call Ask again later.
+// NeedsDriving reports whether a question will be due even if nothing happens,
+// so that the owner must call Ask again later.
 func (q *Questions) NeedsDriving() bool { return q.wanted && !q.asking && !q.clock.Settled() }
 
 // Ask reports whether a question must be sent now. If so, it counts as sent.
@@ -62,14 +66,16 @@ func (q *Questions) Ask(now time.Time) bool {
 // Asking reports whether a question is in flight.
 func (q *Questions) Asking() bool { return q.asking }
 
-// Answer adds the answer to the question in flight. peer is the time of the peer's game when the answer was sent, in nanoseconds since
-// 1970, and held is how long the peer had held the question. Answer returns false if the answer cannot be true.
+// Answer adds the answer to the question in flight. peer is the time of the peer's
+// game when the answer was sent, in nanoseconds since 1970, and held is how long the
+// peer had held the question. Answer returns false if the answer cannot be true.
 func (q *Questions) Answer(peer int64, held time.Duration, arrived time.Time) (sound bool) {
 	q.asking = false
 	return q.clock.Add(Sample{Asked: q.asked.Sub(q.epoch), Answered: arrived.Sub(q.epoch), Held: held, Peer: peer})
 }
 
-// At returns the time of the peer's game now, and by how much that may be wrong. ok is false before the first answer. See [Clock.At].
+// At returns the time of the peer's game now, and by how much that may be
+// wrong. ok is false before the first answer. See [Clock.At].
 func (q *Questions) At(now time.Time) (peer time.Time, bound time.Duration, ok bool) {
 	told, bound, ok := q.clock.At(now.Sub(q.epoch))
 	if !ok {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuestions: ten a second until the time is known well, then one a second while there is other traffic.
+// TestQuestions: ten a second until the time is known well, then one a second
+// while there is other traffic.
 func TestQuestions(t *testing.T) {
 	var q Questions
 	now := time.Unix(1000, 0)

@@ -9,21 +9,22 @@ import (
 	"strings"
 )
 
-// ErrTooLong means that a part of an argument is longer than its quiver tag, or MaxEncodedSize of its type, allows. The error that wraps it
-// names the part, its size and the bound.
+// ErrTooLong means that a part of an argument is longer than its quiver tag, or MaxEncodedSize
+// of its type, allows. The error that wraps it names the part, its size and the bound.
 var ErrTooLong = errors.New("rpc: longer than its bound")
 
 // unbounded is the bound of a type or field without one.
 const unbounded = -1
 
-// bounds is a field's quiver tag. schemas.of uses it level by level as it descends into the field's type.
+// bounds is a field's quiver tag. schemas.of uses it level by level as it
+// descends into the field's type.
 //
 //	Name  string              `quiver:"max=32"`                // bytes
 //	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
 //	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
 //
-// "max" bounds the field, each "each" the next level inside of it, and "key" the keys of the map whose bound is before it. Arrays and
-// pointers are not levels. A nil *bounds has no levels.
+// "max" bounds the field, each "each" the next level inside of it, and "key" the keys of the map
+// whose bound is before it. Arrays and pointers are not levels. A nil *bounds has no levels.
 type bounds struct {
 	levels []level
 	depth  int            // levels used on the way down
@@ -36,8 +37,8 @@ type level struct {
 	keys *bounds // bounds of a map's keys; nil = none
 }
 
-// ofStates are the items of a tag that only states and lists support. Users who turn a quantised state into an argument tend to leave them
-// in.
+// ofStates are the items of a tag that only states and lists support. Users who
+// turn a quantised state into an argument tend to leave them in.
 var ofStates = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
 
 // boundsOf parses the tag of a field. It returns nil if there is none.
@@ -95,7 +96,8 @@ func (b *bounds) next() int {
 	return b.levels[b.depth-1].max
 }
 
-// circles reports whether t, an array or pointer, was passed since the last level, which means that t contains itself.
+// circles reports whether t, an array or pointer, was passed since the last
+// level, which means that t contains itself.
 func (b *bounds) circles(t reflect.Type) bool {
 	if !b.left() {
 		return false

@@ -158,7 +158,8 @@ func TestBoundsArePartOfTheShape(t *testing.T) {
 	}]()), "what a type is called does not matter")
 }
 
-// TestBoundsPassOverArrays: the tags that the documentation of rpc shows for arrays mean what it says.
+// TestBoundsPassOverArrays: the tags that the documentation of rpc shows for
+// arrays mean what it says.
 func TestBoundsPassOverArrays(t *testing.T) {
 	type page struct {
 		Team  [3]string   `quiver:"max=2"`
@@ -178,7 +179,8 @@ func TestBoundsPassOverArrays(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTimeKeepsWhatTheDocumentationSays: alone it keeps the offset of its zone, inside of others the instant.
+// TestTimeKeepsWhatTheDocumentationSays: alone it keeps the offset of its zone,
+// inside of others the instant.
 func TestTimeKeepsWhatTheDocumentationSays(t *testing.T) {
 	sent := time.Date(2020, 1, 2, 3, 4, 5, 6, time.FixedZone("X", 3600+int(time.Minute/time.Second)))
 	var alone time.Time
@@ -207,7 +209,8 @@ func transfer(t *testing.T, from, to any) {
 	require.NoError(t, err)
 }
 
-// TestShapeIsTheSameOnEveryArchitecture: an end of 32 bits, where an int is one of them, and an end of 64 connect.
+// TestShapeIsTheSameOnEveryArchitecture: an end of 32 bits, where an int is one
+// of them, and an end of 64 connect.
 func TestShapeIsTheSameOnEveryArchitecture(t *testing.T) {
 	c, err := Of(reflect.TypeFor[struct {
 		A int

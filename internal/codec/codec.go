@@ -19,11 +19,12 @@ type Raw []byte
 // None is a value without content; its encoding is empty.
 type None = struct{}
 
-// Never marks a struct that cannot be encoded: it is the type of a field _, whose tag codec:"..." is the text of the error. It has an effect only
-// if the struct has no field that can be encoded.
+// Never marks a struct that cannot be encoded: it is the type of a field _, whose tag codec:"..."
+// is the text of the error. It has an effect only if the struct has no field that can be encoded.
 type Never struct{}
 
-// A Codec encodes and decodes the values of one type. Its methods take values by pointer, and may be called concurrently.
+// A Codec encodes and decodes the values of one type. Its methods take values
+// by pointer, and may be called concurrently.
 type Codec struct {
 	typ       reflect.Type
 	kind      kind
@@ -50,11 +51,12 @@ type validator interface{ Validate() error }
 // The caches of Of and Inside.
 var alone, inside sync.Map // reflect.Type → *Codec
 
-// Of returns the codec of t for values that are encoded by themselves, or an error that names the part of t that cannot be encoded.
+// Of returns the codec of t for values that are encoded by themselves, or an
+// error that names the part of t that cannot be encoded.
 func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
 
-// Inside returns the codec of t for values that are parts of others. There t may be a pointer, and a value that encodes itself becomes a
-// byte string of msgpack.
+// Inside returns the codec of t for values that are parts of others. There t may
+// be a pointer, and a value that encodes itself becomes a byte string of msgpack.
 func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
 
 // cached returns the codec of t from cache, or else makes it by describe and puts it there.
@@ -155,19 +157,21 @@ func (c *Codec) Decode(payload []byte, p any) error {
 	return err
 }
 
-// Refuses reports whether Encode checks each value, because the peer would refuse some values of the type.
+// Refuses reports whether Encode checks each value, because the peer would
+// refuse some values of the type.
 func (c *Codec) Refuses() bool { return c.picky }
 
 // Name returns the name of the type in its Shape.
 func (c *Codec) Name() string { return c.name }
 
-// AppendOutline appends to lines one line for each part of the type, but none for the type itself. path is the path of the type.
+// AppendOutline appends to lines one line for each part of the type, but none
+// for the type itself. path is the path of the type.
 func (c *Codec) AppendOutline(lines []string, path string) []string {
 	return append(lines, outlineOf(c.schema, path)...)
 }
 
-// Shape returns a hash of the kinds, names and bounds of all parts of the type. Two ends whose types have the same shape can decode each
-// other's values.
+// Shape returns a hash of the kinds, names and bounds of all parts of the type.
+// Two ends whose types have the same shape can decode each other's values.
 func (c *Codec) Shape() [32]byte {
 	lines := c.AppendOutline([]string{c.name}, "")
 	return sha256.Sum256([]byte(strings.Join(lines, "\n")))
@@ -194,8 +198,9 @@ func (c *Codec) least() int {
 	return 1 // the length 0 of a Raw or a kindBinary
 }
 
-// Append appends the encoding of *p to b. A Raw, or a value that encodes itself, follows its length, so that Next can decode values
-// one after the other. If it fails, Append returns b unchanged.
+// Append appends the encoding of *p to b. A Raw, or a value that encodes
+// itself, follows its length, so that Next can decode values one after the
+// other. If it fails, Append returns b unchanged.
 func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	e := NewEncoder()
 	defer e.Release()
@@ -208,8 +213,9 @@ func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	return append(b, e.Buf...), nil
 }
 
-// Next decodes a value that Append encoded from the start of b into *p, which must be zero. It returns the bytes after it, and how much
-// memory the value refers to. It allocates no more than the bytes in b warrant, whatever lengths they claim. A Raw aliases b.
+// Next decodes a value that Append encoded from the start of b into *p, which must be zero.
+// It returns the bytes after it, and how much memory the value refers to. It allocates no
+// more than the bytes in b warrant, whatever lengths they claim. A Raw aliases b.
 func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind != kindMsgpack {
 		return c.nextDelimited(b, p)
@@ -221,8 +227,8 @@ func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	return rest, memory, err
 }
 
-// nextDelimited is Next for a value that follows its length, and for a None. The memory of a value that decodes itself is unknown; its encoded
-// size stands for it.
+// nextDelimited is Next for a value that follows its length, and for a None. The
+// memory of a value that decodes itself is unknown; its encoded size stands for it.
 func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind == kindNone {
 		return b, 0, nil

@@ -165,7 +165,8 @@ func TestValueRoundTrip(t *testing.T) {
 	}
 }
 
-// Values at the edge of what msgpack writes: bytes of a type of their own, and types that write nothing of themselves.
+// Values at the edge of what msgpack writes: bytes of a type of their own, and
+// types that write nothing of themselves.
 func TestOddValuesRoundTrip(t *testing.T) {
 	for _, v := range []any{
 		&[4]octet{1, 2}, &[]octet{1, 2}, &[][2]octet{{1, 2}}, &map[string]*[2]octet{"a": {1}}, &map[string][]octet{"a": {1}},

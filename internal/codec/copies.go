@@ -2,8 +2,9 @@ package codec
 
 import "fmt"
 
-// copies finds parts that could never be encoded: msgpack encodes some types only through their address, but keys and values of a map are
-// copies without one. It holds the places that were checked.
+// copies finds parts that could never be encoded: msgpack encodes some types
+// only through their address, but keys and values of a map are copies without
+// one. It holds the places that were checked.
 type copies map[place]bool
 
 // place is a schema, and whether it is inside of a map.
@@ -12,8 +13,8 @@ type place struct {
 	copied bool // in a map, so the value has no address
 }
 
-// check returns an error that names a part of s without the address that it needs. path is where s is, for the error; copied is whether it
-// is in a map.
+// check returns an error that names a part of s without the address that it
+// needs. path is where s is, for the error; copied is whether it is in a map.
 func (c copies) check(s *schema, path string, copied bool) error {
 	if c[place{s, copied}] {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// maxPooledBytes is the size of the largest buffer that is returned to the pool with its encoder, so that the pool does not keep those of
-// rare large messages. It is twice the default maximum of a message (bunch.MaxBunchBytes), because append makes more room than a message
-// needs.
+// maxPooledBytes is the size of the largest buffer that is returned to the pool with its encoder,
+// so that the pool does not keep those of rare large messages. It is twice the default maximum of
+// a message (bunch.MaxBunchBytes), because append makes more room than a message needs.
 const maxPooledBytes = 128 << 10
 
 // An Encoder encodes a message into a buffer that it reuses for the next one.
@@ -73,8 +73,9 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	return err
 }
 
-// appendBinary passes a value only the room after the buffer's content, so that a mistake in its AppendBinary cannot change the content.
-// Then it appends the result, which usually is in that room already: memory of the value's own must not become the buffer.
+// appendBinary passes a value only the room after the buffer's content, so that a mistake
+// in its AppendBinary cannot change the content. Then it appends the result, which
+// usually is in that room already: memory of the value's own must not become the buffer.
 func (e *Encoder) appendBinary(p encoding.BinaryAppender) error {
 	b, err := p.AppendBinary(e.Buf[len(e.Buf):])
 	if err == nil {

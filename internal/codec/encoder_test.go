@@ -32,8 +32,8 @@ func (c *careless) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// TestAppendBinaryReachesNothingElse: whatever slice a value returns is its encoding. The bytes before it stay, and the buffer does not
-// become the value's memory.
+// TestAppendBinaryReachesNothingElse: whatever slice a value returns is its encoding.
+// The bytes before it stay, and the buffer does not become the value's memory.
 func TestAppendBinaryReachesNothingElse(t *testing.T) {
 	c, err := Of(reflect.TypeFor[careless]())
 	require.NoError(t, err)

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Types whose bytes and shapes are written down below: programs of different releases of Quiver must understand each other.
+// Types whose bytes and shapes are written down below: programs of different
+// releases of Quiver must understand each other.
 type (
 	goldenBase struct {
 		ID   uint64

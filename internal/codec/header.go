@@ -21,7 +21,8 @@ var (
 	bytesCodes  = family{"bytes", 0, 0, msgpcode.Bin8, msgpcode.Bin16, msgpcode.Bin32}
 )
 
-// fits returns an error if n does not fit the type of s; huge means that n is an unsigned number above the largest int64.
+// fits returns an error if n does not fit the type of s; huge means that n is
+// an unsigned number above the largest int64.
 func fits(s *schema, n int64, huge bool) error {
 	switch {
 	case huge && (s.form == formInt || s.bits < 64):

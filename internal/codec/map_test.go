@@ -16,8 +16,8 @@ func mapOf[K, V interface{ ~uint16 | ~uint64 | ~int8 }](n int) *map[K]V {
 	return &m
 }
 
-// A peer may choose the number of entries of a map: the reported memory is no less than the map takes, except for the size classes of the
-// heap.
+// A peer may choose the number of entries of a map: the reported memory is no
+// less than the map takes, except for the size classes of the heap.
 func TestMapsTakeWhatIsTold(t *testing.T) {
 	for _, n := range []int{1, 8, 9, 14, 15, 57, 113, 200, 900, 1800, 4000} {
 		for _, v := range []any{mapOf[uint16, uint64](n), mapOf[uint64, uint64](n), mapOf[uint16, int8](n), mapOf[uint64, uint16](n)} {

@@ -38,7 +38,8 @@ func TestMemoryOfAValueIsBoundedByItsOwnBytes(t *testing.T) {
 	require.ErrorContains(t, err, "over 64 KiB and 64 times its size")
 }
 
-// The memory that decoding takes is reported, so that a caller that keeps values can charge for them.
+// The memory that decoding takes is reported, so that a caller that keeps
+// values can charge for them.
 func TestNextTellsMemory(t *testing.T) {
 	full := make(map[int8]int16)
 	for k := range int8(112) { // as many as 128 slots take
@@ -105,7 +106,8 @@ type block [1 << 20]uint64
 func (block) MarshalBinary() ([]byte, error) { return nil, nil }
 func (*block) UnmarshalBinary([]byte) error  { return nil }
 
-// Sums of memory do not stop at some size, because then the rest of a large value would be beyond all bounds.
+// Sums of memory do not stop at some size, because then the rest of a large
+// value would be beyond all bounds.
 func TestMemoryOfLargeValuesIsBounded(t *testing.T) {
 	const n = 34 << 20 // for which more is allowed than an int32 holds
 	b := binary.BigEndian.AppendUint32([]byte{msgpcode.Array32}, n)

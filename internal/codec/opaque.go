@@ -37,8 +37,8 @@ func selfReading(t reflect.Type) error {
 	return promoted(t)
 }
 
-// promoted returns an error for a struct that embeds a type which encodes itself: that type's methods would be promoted, encode the
-// embedded value alone and lose the other fields.
+// promoted returns an error for a struct that embeds a type which encodes itself: that type's
+// methods would be promoted, encode the embedded value alone and lose the other fields.
 func promoted(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return nil

@@ -2,7 +2,8 @@ package codec
 
 import "slices"
 
-// maxLines is the most lines of a type's outline, which grows exponentially with types that contain each other several times.
+// maxLines is the most lines of a type's outline, which grows exponentially
+// with types that contain each other several times.
 const maxLines = 1024
 
 // outline collects lines of the form "path: name".
@@ -12,7 +13,8 @@ type outline struct {
 	paths []string  // the path of each of open
 }
 
-// outlineOf returns a line for each part of v, whose own path is path. It stops soon after maxLines.
+// outlineOf returns a line for each part of v, whose own path is path. It stops
+// soon after maxLines.
 func outlineOf(v *schema, path string) []string {
 	var s outline
 	s.inside(path, v)

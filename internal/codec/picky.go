@@ -2,14 +2,15 @@ package codec
 
 import "slices"
 
-// picky reports whether Encode must check each value of s, because the peer would refuse some of them: those that exceed a bound, strings that
-// are not UTF-8, keys that are NaN, and values that are nested too deep or take much more memory than bytes.
+// picky reports whether Encode must check each value of s, because the peer would
+// refuse some of them: those that exceed a bound, strings that are not UTF-8, keys that
+// are NaN, and values that are nested too deep or take much more memory than bytes.
 func picky(s *schema) bool {
 	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }
 
-// pickyWithin reports whether s or a part of it is picky, memory apart. open holds the schemas that contain s, to detect recursion. key is true
-// if s is part of a map's key.
+// pickyWithin reports whether s or a part of it is picky, memory apart. open holds the
+// schemas that contain s, to detect recursion. key is true if s is part of a map's key.
 func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	switch {
 	case s == nil:
@@ -46,8 +47,9 @@ func least(s *schema) int64 {
 	return 1
 }
 
-// excess returns by how many bytes the memory of a value of s may exceed memoryRatio times the size of its encoding. walk refuses a value that
-// exceeds it by more than memoryFree. For most types excess is negative. s must not contain itself.
+// excess returns by how many bytes the memory of a value of s may exceed memoryRatio
+// times the size of its encoding. walk refuses a value that exceeds it by more than
+// memoryFree. For most types excess is negative. s must not contain itself.
 func excess(s *schema) int64 {
 	switch s.form {
 	case formArray:

@@ -11,11 +11,13 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// These functions decode a payload that measure has just checked against the same schema, so they check nothing again. They replace the
-// decoder of the msgpack library, which allocates room for any length that a payload claims, and garbage for each struct.
+// These functions decode a payload that measure has just checked against the same schema,
+// so they check nothing again. They replace the decoder of the msgpack library, which
+// allocates room for any length that a payload claims, and garbage for each struct.
 
-// read decodes a value of s from the start of b into v, and returns the bytes after it. v must be addressable and zero. read fails only if
-// the UnmarshalBinary or UnmarshalText of a type fails, or a map has the same key twice.
+// read decodes a value of s from the start of b into v, and returns the bytes
+// after it. v must be addressable and zero. read fails only if the UnmarshalBinary
+// or UnmarshalText of a type fails, or a map has the same key twice.
 func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formBool:
@@ -147,7 +149,8 @@ func floatAt(b []byte, bits int) float64 {
 	return math.Float64frombits(binary.BigEndian.Uint64(b[1:]))
 }
 
-// readInteger reads an integer of any width. A uint64 above the largest int64 wraps, and uint64(n) restores it.
+// readInteger reads an integer of any width. A uint64 above the largest int64
+// wraps, and uint64(n) restores it.
 func readInteger(b []byte) (n int64, rest []byte) {
 	switch b[0] {
 	case msgpcode.Uint8:
@@ -191,8 +194,8 @@ func readBytes(b []byte) (p, rest []byte) {
 	return b[:n:n], b[n:]
 }
 
-// readTime reads a timestamp extension, of 32, 64 or 96 bits. The time is local, as time.Unix returns it, unless it is the zero time: that one
-// is in UTC, and so equal to time.Time{}.
+// readTime reads a timestamp extension, of 32, 64 or 96 bits. The time is local, as time.Unix
+// returns it, unless it is the zero time: that one is in UTC, and so equal to time.Time{}.
 func readTime(b []byte) (t time.Time, rest []byte) {
 	switch b[0] {
 	case msgpcode.FixExt4:

@@ -32,8 +32,8 @@ const (
 	formOpaque // bytes from the type's own MarshalBinary or MarshalText
 )
 
-// A schema describes how msgpack encodes a Go type. Both ends must have the same schema. A payload is checked against it (see walk) before it
-// is decoded.
+// A schema describes how msgpack encodes a Go type. Both ends must have the
+// same schema. A payload is checked against it (see walk) before it is decoded.
 type schema struct {
 	form   form
 	typ    reflect.Type
@@ -65,7 +65,8 @@ type schemaField struct {
 	schema *schema
 }
 
-// parts yields the schemas of which s consists. suffix is what the path of each part, for errors, adds to that of s.
+// parts yields the schemas of which s consists. suffix is what the path of each
+// part, for errors, adds to that of s.
 func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	switch s.form {
 	case formPointer:
@@ -83,7 +84,8 @@ func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	}
 }
 
-// mayBeNil reports whether the encoding of a value of s may be a nil. msgpack writes nil for an opaque value of no bytes, too.
+// mayBeNil reports whether the encoding of a value of s may be a nil. msgpack
+// writes nil for an opaque value of no bytes, too.
 func (s *schema) mayBeNil() bool {
 	switch s.form {
 	case formBytes, formSlice, formMap, formPointer, formOpaque:
@@ -124,7 +126,8 @@ var (
 	textMarshaler     = reflect.TypeFor[encoding.TextMarshaler]()
 	textUnmarshaler   = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-	// Types with msgpackHooks are refused: a hook reads as much of the payload as it likes, so walk could not check it first.
+	// Types with msgpackHooks are refused: a hook reads as much of the payload
+	// as it likes, so walk could not check it first.
 	msgpackHooks = []reflect.Type{
 		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder](),
 		reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler](),
@@ -134,8 +137,9 @@ var (
 // bounded is a type that bounds its own encoding, in bytes.
 type bounded interface{ MaxEncodedSize() int }
 
-// schemas builds the schema of a type and of all its parts. It holds the schemas that are built already, or are being built, which is where a
-// recursive type finds itself. A schema with bounds from a tag belongs to one field and is not in it.
+// schemas builds the schema of a type and of all its parts. It holds the schemas
+// that are built already, or are being built, which is where a recursive type finds
+// itself. A schema with bounds from a tag belongs to one field and is not in it.
 type schemas map[reflect.Type]*schema
 
 // schemaOf returns the schema of t, or an error that names the part of t that cannot be encoded.
@@ -147,7 +151,8 @@ func schemaOf(t reflect.Type) (*schema, error) {
 	return s, copies{}.check(s, t.String(), false)
 }
 
-// of returns the schema of t. path is where t stands in the outermost type, for errors. Bounds come from the levels of tag that are left.
+// of returns the schema of t. path is where t stands in the outermost type, for
+// errors. Bounds come from the levels of tag that are left.
 func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	s, ok := b[t]
 	if ok && !tag.left() {
@@ -197,7 +202,8 @@ func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) e
 	return nil
 }
 
-// wholeOf returns what MaxEncodedSize of t returns, or unbounded if t has no such method. A pointer type has none; its element's counts.
+// wholeOf returns what MaxEncodedSize of t returns, or unbounded if t has no
+// such method. A pointer type has none; its element's counts.
 func wholeOf(t reflect.Type) (int, error) {
 	if !reflect.PointerTo(t).Implements(boundedType) {
 		return unbounded, nil
@@ -277,8 +283,8 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 	return err
 }
 
-// fieldsOf appends the fields of t as msgpack sees them: the exported ones without the tag "-", and in place of an embedded struct its
-// fields. outer is the index of t itself, if it is embedded.
+// fieldsOf appends the fields of t as msgpack sees them: the exported ones without the tag "-", and
+// in place of an embedded struct its fields. outer is the index of t itself, if it is embedded.
 func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
 	before, embedded := len(fields), map[string]bool{} // names of embedded structs
 	for f := range t.Fields() {
@@ -312,7 +318,8 @@ func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pat
 	return fields, twice(fields, path)
 }
 
-// field returns the schema of a field whose msgpack tag has the given options. If inlined is true, the fields of its struct replace it.
+// field returns the schema of a field whose msgpack tag has the given options.
+// If inlined is true, the fields of its struct replace it.
 func (b schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
 	switch {
 	case strings.Contains(options, "intern"):
@@ -333,8 +340,8 @@ func (b schemas) field(f reflect.StructField, options, path string) (s *schema, 
 	return s, embeds && structure, nil
 }
 
-// tagged returns the schema of a struct's field, with the bounds of its quiver tag. It returns an error if the tag has more levels than the
-// field's type.
+// tagged returns the schema of a struct's field, with the bounds of its quiver
+// tag. It returns an error if the tag has more levels than the field's type.
 func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
@@ -347,7 +354,8 @@ func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	return s, err
 }
 
-// nothingOf returns the error for a struct none of whose fields is encoded: it would arrive as its zero value.
+// nothingOf returns the error for a struct none of whose fields is encoded: it
+// would arrive as its zero value.
 func nothingOf(t reflect.Type, path string) error {
 	if never, ok := t.FieldByName("_"); ok && never.Type == neverType {
 		return fmt.Errorf("%s: %s", path, never.Tag.Get("codec"))
@@ -355,7 +363,8 @@ func nothingOf(t reflect.Type, path string) error {
 	return fmt.Errorf("%s: %v has no field that travels, so it would arrive empty; export one, let it write itself, or leave it out", path, t)
 }
 
-// twice returns an error if two fields have the same name: msgpack would then not encode the fields that the schema lists.
+// twice returns an error if two fields have the same name: msgpack would then
+// not encode the fields that the schema lists.
 func twice(fields []schemaField, path string) error {
 	seen := map[string]bool{}
 	for _, f := range fields {
@@ -367,8 +376,8 @@ func twice(fields []schemaField, path string) error {
 	return nil
 }
 
-// plainKey reports whether t may be the key of a map: it is comparable, and no part of it is a pointer, an interface or a channel, whose
-// identity is lost when it is encoded.
+// plainKey reports whether t may be the key of a map: it is comparable, and no part of
+// it is a pointer, an interface or a channel, whose identity is lost when it is encoded.
 func plainKey(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Chan:

@@ -11,9 +11,11 @@ const (
 	lengthHeader = 5  // of a string, []byte, slice or map: code and u32
 	customHeader = 6  // of an extension type or a type that encodes itself: code, u32 and type
 	timeBytes    = 15 // a time inside another value: msgpack's timestamp 96
-	// timeBinaryBytes is the size of a time.Time that is not inside another value: a length, and the longest output of its AppendBinary.
+	// timeBinaryBytes is the size of a time.Time that is not inside another
+	// value: a length, and the longest output of its AppendBinary.
 	timeBinaryBytes = 1 + 16
-	// endless is where sums and products of sizes are cut off, so that they do not overflow. It is larger than any value.
+	// endless is where sums and products of sizes are cut off, so that they do
+	// not overflow. It is larger than any value.
 	endless = int64(1) << 40
 )
 
@@ -23,7 +25,8 @@ type Size struct {
 	Least int
 	// Most is the most bytes that Append writes for a value. It is 0 if Unbounded is set.
 	Most int
-	// Unbounded is an error that names the first part of the type which needs a bound and has none. It is nil if there is none.
+	// Unbounded is an error that names the first part of the type which needs a
+	// bound and has none. It is nil if there is none.
 	Unbounded error
 	// Fixed is true if no part of the type needs a bound.
 	Fixed bool
@@ -57,8 +60,8 @@ const (
 	keyTag  = `key=N to its quiver tag`
 )
 
-// value returns the worst-case size of a value of v. For the error, path is where v stands in the outermost type, and missing is the part of a
-// tag that would bound it.
+// value returns the worst-case size of a value of v. For the error, path is where v
+// stands in the outermost type, and missing is the part of a tag that would bound it.
 func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 	if v.whole != unbounded && !v.counted() {
 		s.varies = true

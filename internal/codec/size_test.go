@@ -229,7 +229,8 @@ func TestRandomValuesNeverExceedTheirPessimisticSize(t *testing.T) {
 	}
 }
 
-// Types made at random find what hand-made ones miss, such as headers that grow with the number of fields.
+// Types made at random find what hand-made ones miss, such as headers that grow
+// with the number of fields.
 func TestRandomTypesNeverExceedTheirPessimisticSize(t *testing.T) {
 	rng := testkit.Rand(t)
 	for range 50 {

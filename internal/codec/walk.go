@@ -9,17 +9,18 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Limits of one decoded value. A payload is checked against its schema before memory is allocated for it, because it may claim any length:
-// afterwards every element is known to be there.
+// Limits of one decoded value. A payload is checked against its schema before memory is allocated
+// for it, because it may claim any length: afterwards every element is known to be there.
 const (
 	// maxDepth is the deepest nesting of recursive types.
 	maxDepth = 64
-	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree + n*memoryRatio. Honest values need as much: a nil slice
-	// takes one byte on the wire and 24 in memory, and a map with one entry has room for eight.
+	// memoryFree and memoryRatio bound the memory of a value of n bytes to
+	// memoryFree + n*memoryRatio. Honest values need as much: a nil slice takes one
+	// byte on the wire and 24 in memory, and a map with one entry has room for eight.
 	memoryFree  = 64 << 10
 	memoryRatio = 64
-	// Go keeps the entries of a map in groups of eight slots. Larger maps have tables of a power of two of slots, at most tableSlots, of which
-	// at most 7/8 are used.
+	// Go keeps the entries of a map in groups of eight slots. Larger maps have tables
+	// of a power of two of slots, at most tableSlots, of which at most 7/8 are used.
 	mapHeader, mapSlots, mapTable, tableSlots = 48, 8, 64, 1024
 )
 
@@ -39,8 +40,9 @@ type walk struct {
 	sizing bool   // bounded has called value, which must not call it again
 }
 
-// measure returns how many bytes the value of s at the start of b takes, and how much memory it refers to. It checks that decoding is safe:
-// every byte is there, every number fits, and the memory is within its limit.
+// measure returns how many bytes the value of s at the start of b takes, and
+// how much memory it refers to. It checks that decoding is safe: every byte is
+// there, every number fits, and the memory is within its limit.
 func measure(s *schema, b []byte) (size, memory int, err error) {
 	most := memoryFree + memoryRatio*len(b)
 	w := walk{b: b, memory: most}
@@ -275,7 +277,8 @@ func (w *walk) arrayLen(want int) error {
 	return err
 }
 
-// length reads a header. It refuses a length greater than the number of bytes left, because each element takes at least one.
+// length reads a header. It refuses a length greater than the number of bytes
+// left, because each element takes at least one.
 func (w *walk) length(f *family) (n int, err error) {
 	size := 1
 	switch c := w.b[0]; {
@@ -312,7 +315,8 @@ func (w *walk) spendMap(n, slot int) error {
 	return w.spendEach(slots, slot)
 }
 
-// slotSize returns the memory of an entry of map s: key and element as in a struct, and a control byte.
+// slotSize returns the memory of an entry of map s: key and element as in a
+// struct, and a control byte.
 func slotSize(s *schema) int {
 	key, elem := s.key.typ.Align(), s.elem.typ.Align()
 	size := roundUp(roundUp(s.key.size, elem)+s.elem.size, max(key, elem))

@@ -126,7 +126,8 @@ func TestWalkBoundsMemory(t *testing.T) {
 	require.NoError(t, err, "24 bytes for each nil are within the limit")
 }
 
-// What the walk lets through must neither panic nor allocate more than it allows, and encodes again.
+// What the walk lets through must neither panic nor allocate more than it
+// allows, and encodes again.
 func FuzzDecode(f *testing.F) {
 	full := fullValue()
 	f.Add(encode(f, &full))

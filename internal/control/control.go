@@ -1,5 +1,5 @@
-// Package control encodes and parses the messages of channel 0: the handshake in its strict order, the agreement on sealed carriers, and
-// the game's own messages. It is pure.
+// Package control encodes and parses the messages of channel 0: the handshake in its
+// strict order, the agreement on sealed carriers, and the game's own messages. It is pure.
 package control
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Handshake messages are sent on channel 0, each as one message: an id, then the body. The order is strict:
+// Handshake messages are sent on channel 0, each as one message: an id, then
+// the body. The order is strict:
 //
 //	client                     server
 //	Hello, Login          →
@@ -19,8 +20,9 @@ import (
 //	                      ←    Welcome, if Authenticate accepts the token
 //	Join                  →
 //
-// The ids are Unreal's; Shape has the id of Unreal's Upgrade. After Join channel 0 carries the messages listed in sealed.go, if both Hellos
-// have the feature, those in mail.go, and Missed, AskTime and Time.
+// The ids are Unreal's; Shape has the id of Unreal's Upgrade. After Join
+// channel 0 carries the messages listed in sealed.go, if both Hellos have the
+// feature, those in mail.go, and Missed, AskTime and Time.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -36,10 +38,12 @@ const (
 	idTaken   = 43
 )
 
-// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver ignores unknown bits, which later versions may use.
+// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver
+// ignores unknown bits, which later versions may use.
 const FeatureSealed = 1 << 0
 
-// Version is the version of the protocol below the game's classes. Both ends must have the same one.
+// Version is the version of the protocol below the game's classes. Both ends
+// must have the same one.
 const Version = 1
 
 // Limits of the messages.
@@ -50,7 +54,8 @@ const (
 	maxAckDelay   = time.Minute
 	maxHeld       = 24 * time.Hour // a server that held a question for longer has lost its clients by then
 	maxShapeLines = 4096
-	// maxShapeBytes is the most bytes of the Shape that a server sends to a client whose classes differ. It fits into one message.
+	// maxShapeBytes is the most bytes of the Shape that a server sends to a
+	// client whose classes differ. It fits into one message.
 	maxShapeBytes = 48 << 10
 )
 
@@ -71,11 +76,12 @@ type Welcome struct{ Identity string }
 // Join asks to join the world.
 type Join struct{}
 
-// Missed is sent by a client that had no memory for states in packets that it had acknowledged. It asks for the states of all its actors
-// again.
+// Missed is sent by a client that had no memory for states in packets that it
+// had acknowledged. It asks for the states of all its actors again.
 type Missed struct{}
 
-// AskTime is sent by a client that asks for the time of the server's game. It sends the next one only after the answer.
+// AskTime is sent by a client that asks for the time of the server's game. It
+// sends the next one only after the answer.
 type AskTime struct{}
 
 // Time answers AskTime.
@@ -155,7 +161,8 @@ func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with as many lines as fit into one message. Its Cut is set if some did not fit.
+// AppendShape appends a Shape with as many lines as fit into one message. Its
+// Cut is set if some did not fit.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeLines && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
@@ -211,8 +218,8 @@ func as[T any](parse func(r *wire.Reader) T) func(r *wire.Reader) any {
 // parseNothing parses a message without a body.
 func parseNothing[T any](*wire.Reader) (none T) { return none }
 
-// Parse parses one message of channel 0, and returns it as a value of its type: a Hello, a Login and so on. The value may alias payload. An
-// error is an *Error.
+// Parse parses one message of channel 0, and returns it as a value of its type: a
+// Hello, a Login and so on. The value may alias payload. An error is an *Error.
 func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
 		return nil, &Error{PayloadFail, "a control message is empty"}

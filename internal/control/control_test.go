@@ -96,7 +96,8 @@ func TestControlRefuses(t *testing.T) {
 	}
 }
 
-// A shape that does not fit into one message is cut. A client that could not parse the rest would not name the difference.
+// A shape that does not fit into one message is cut. A client that could not
+// parse the rest would not name the difference.
 func TestShapeIsCut(t *testing.T) {
 	var lines []string
 	for i := range 10_000 {

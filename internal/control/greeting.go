@@ -2,8 +2,9 @@ package control
 
 import "fmt"
 
-// A Greeting is one side's state in the handshake, which determines the messages that the peer may send next. Its owner passes it the
-// messages of channel 0 and, on a server, records the server's answers in it.
+// A Greeting is one side's state in the handshake, which determines the
+// messages that the peer may send next. Its owner passes it the messages of
+// channel 0 and, on a server, records the server's answers in it.
 type Greeting uint8
 
 const (
@@ -20,7 +21,8 @@ const (
 	refused // the classes differ: only the Login that followed Hello may still arrive
 )
 
-// NewGreeting returns the state of a side that has received nothing yet. A client has sent Hello and Login.
+// NewGreeting returns the state of a side that has received nothing yet. A
+// client has sent Hello and Login.
 func NewGreeting(client bool) Greeting {
 	if client {
 		return awaitServerHello
@@ -28,8 +30,8 @@ func NewGreeting(client bool) Greeting {
 	return awaitHello
 }
 
-// Receive parses a message of channel 0 and updates the state. An error is an *Error and must end the connection. A nil message must be
-// ignored.
+// Receive parses a message of channel 0 and updates the state. An error is an
+// *Error and must end the connection. A nil message must be ignored.
 func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	message, err = Parse(payload)
 	if err != nil {
@@ -46,7 +48,8 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	return message, nil
 }
 
-// after returns the state that follows when message arrives. ok is false if the message may not arrive now.
+// after returns the state that follows when message arrives. ok is false if the
+// message may not arrive now.
 func (g Greeting) after(message any) (next Greeting, ok bool) {
 	switch message.(type) {
 	case Hello:

@@ -57,8 +57,8 @@ func TestRefusedGreeting(t *testing.T) {
 	hears(t, &g, "", "the handshake was over")
 }
 
-// hears feeds g every message but want and also, each to a copy, and requires that all are refused as arriving while
-// g is at stage; then it feeds want, if any, to g itself.
+// hears feeds g every message but want and also, each to a copy, and requires that all
+// are refused as arriving while g is at stage; then it feeds want, if any, to g itself.
 func hears(t *testing.T, g *Greeting, want, stage string, also ...string) {
 	t.Helper()
 	for name, payload := range control {

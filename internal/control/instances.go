@@ -3,20 +3,23 @@ package control
 import "time"
 
 const (
-	// leastRetryTime is how long after a sealed carrier has closed the client opens the next one. The wait doubles, up to mostRetryTime, while
-	// none opens, because a path that takes no sealed packets at all must not be tried again and again.
+	// leastRetryTime is how long after a sealed carrier has closed the client opens
+	// the next one. The wait doubles, up to mostRetryTime, while none opens, because
+	// a path that takes no sealed packets at all must not be tried again and again.
 	leastRetryTime = 10 * time.Second
 	mostRetryTime  = 10 * time.Minute
-	// A server lets a client open freeInstances at any time, and one more for each instanceTime since the first. instanceTime is half of
-	// leastRetryTime, because messages that an interrupted path has held up arrive together.
+	// A server lets a client open freeInstances at any time, and one more for
+	// each instanceTime since the first. instanceTime is half of leastRetryTime,
+	// because messages that an interrupted path has held up arrive together.
 	freeInstances = 8
 	instanceTime  = leastRetryTime / 2
 	// fewSpares is the number of spare ids below which an end asks for more.
 	fewSpares = 2
 )
 
-// Instances is one end's record of the sealed carriers agreed on with the peer. They are called instances, are used one after another, and
-// are numbered from 1. In the zero Instances there was none.
+// Instances is one end's record of the sealed carriers agreed on with the peer.
+// They are called instances, are used one after another, and are numbered
+// from 1. In the zero Instances there was none.
 type Instances struct {
 	began  time.Time     // when the first instance began
 	newest uint32        // 0 before the first
@@ -41,11 +44,12 @@ func (i *Instances) Renew(instance uint32) { i.newest, i.live, i.asked = instanc
 // End records that the newest instance is no longer in use.
 func (i *Instances) End(now time.Time) { i.live, i.ended = false, now }
 
-// Opened is called when packets of the newest instance arrive. The wait after its end is then leastRetryTime again.
+// Opened is called when packets of the newest instance arrive. The wait after
+// its end is then leastRetryTime again.
 func (i *Instances) Opened() { i.pause = leastRetryTime }
 
-// Next returns how long the client must wait before it opens the next instance. If that is 0, the client opens it now, and Next has doubled
-// the next wait.
+// Next returns how long the client must wait before it opens the next instance.
+// If that is 0, the client opens it now, and Next has doubled the next wait.
 func (i *Instances) Next(now time.Time) (wait time.Duration) {
 	if left := i.pause - now.Sub(i.ended); left > 0 {
 		return left
@@ -54,8 +58,8 @@ func (i *Instances) Next(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// Want reports whether the caller must ask the peer for more ids now, given the number of spare ones. After it has returned true, it
-// returns false until Given.
+// Want reports whether the caller must ask the peer for more ids now, given the
+// number of spare ones. After it has returned true, it returns false until Given.
 func (i *Instances) Want(spares int) bool {
 	if i.asked || spares >= fewSpares {
 		return false
@@ -70,8 +74,9 @@ func (i *Instances) MayOpen(instance uint32, now time.Time) bool {
 	return instance == i.newest+1 && !i.live && uint64(instance) <= most
 }
 
-// Has checks the instance that a message names. current is true if it is the newest and in use. ok is true also for an instance that has
-// ended, because the message may have been sent before its sender knew, and false for one that has not begun, which no honest peer names.
+// Has checks the instance that a message names. current is true if it is the newest and in
+// use. ok is true also for an instance that has ended, because the message may have been sent
+// before its sender knew, and false for one that has not begun, which no honest peer names.
 func (i *Instances) Has(instance uint32) (current, ok bool) {
 	return instance == i.newest && i.live, instance <= i.newest
 }

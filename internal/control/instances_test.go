@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestInstancesComeOneAfterAnother: the next one may be opened when the one before has ended, in order and not too often.
+// TestInstancesComeOneAfterAnother: the next one may be opened when the one
+// before has ended, in order and not too often.
 func TestInstancesComeOneAfterAnother(t *testing.T) {
 	var i Instances
 	now := time.Unix(1000, 0)
@@ -58,7 +59,8 @@ func seconds(times []time.Duration) (s []time.Duration) {
 	return s
 }
 
-// TestMessagesOfInstances: one of an instance that has ended is no error; one of an instance to come, and ids that were not asked for, are.
+// TestMessagesOfInstances: one of an instance that has ended is no error; one
+// of an instance to come, and ids that were not asked for, are.
 func TestMessagesOfInstances(t *testing.T) {
 	var i Instances
 	i.Begin(time.Unix(1000, 0))
@@ -85,8 +87,9 @@ func TestMessagesOfInstances(t *testing.T) {
 	require.True(t, ok && !current)
 }
 
-// TestTwoEndsAgree: whatever ends a carrier at either end, and however long messages are in flight, no honest end sends what the other
-// takes for a violation, and when all have arrived both have the same instance.
+// TestTwoEndsAgree: whatever ends a carrier at either end, and however long
+// messages are in flight, no honest end sends what the other takes for a
+// violation, and when all have arrived both have the same instance.
 func TestTwoEndsAgree(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 200 {

@@ -12,13 +12,15 @@ import (
 //	Message   id u8; at most MaxMessage bytes
 //	Taken     n, varint: this many messages of the other side have run since the last Taken
 //
-// A side may have at most [Window] messages that no Taken has covered: channel 0 is exempt from flow control, and an honest sender must not
-// fill what the peer reserves for it. One message more is a violation, and so is a Taken of more messages than were sent.
+// A side may have at most [Window] messages that no Taken has covered: channel 0 is
+// exempt from flow control, and an honest sender must not fill what the peer reserves for
+// it. One message more is a violation, and so is a Taken of more messages than were sent.
 const (
 	// MaxMessage is the size of the largest message in bytes: four entries of the reliable buffer.
 	MaxMessage = 4096
-	// Window is how many messages may be sent and not covered. With MaxMessage bytes each, they take 86 KiB of the 160 KiB that a side holds
-	// for channel 0 (bunch/WIRE.md, flow control); the rest is for the framework's own messages.
+	// Window is how many messages may be sent and not covered. With MaxMessage
+	// bytes each, they take 86 KiB of the 160 KiB that a side holds for channel 0
+	// (bunch/WIRE.md, flow control); the rest is for the framework's own messages.
 	Window = 16
 )
 
@@ -28,7 +30,8 @@ type Message struct {
 	Payload []byte // aliases the packet that contains it
 }
 
-// Taken reports to the sender that Count of its messages have run since the last Taken, so it may send Count more.
+// Taken reports to the sender that Count of its messages have run since the
+// last Taken, so it may send Count more.
 type Taken struct{ Count int }
 
 // AppendMessage appends a message of the game.
@@ -74,7 +77,8 @@ func (m *Mail) Add() bool {
 // Open returns how many messages no Taken has covered yet.
 func (m *Mail) Open() int { return m.open }
 
-// Taken makes room in the window. For a Taken of more messages than there are, it returns false and does nothing.
+// Taken makes room in the window. For a Taken of more messages than there are,
+// it returns false and does nothing.
 func (m *Mail) Taken(t Taken) bool {
 	if t.Count > m.open {
 		return false

@@ -7,15 +7,17 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// The messages about sealed carriers are sent on channel 0 after Join, if both ends have the feature. n is the instance, the number of a
-// carrier within its connection. Welcome and Join open instance 1; the client opens the later ones, one at a time:
+// The messages about sealed carriers are sent on channel 0 after Join, if both ends
+// have the feature. n is the instance, the number of a carrier within its connection.
+// Welcome and Join open instance 1; the client opens the later ones, one at a time:
 //
 //	SealedOpen n       client → server   open carrier n; a server that refuses answers SealedShut n
 //	SealedAsk n        either            ask for spare ids, for changes of an address
 //	SealedIDs n, ids   either            the answer to SealedAsk n
 //	SealedShut n       either            the sender has no carrier n any more
 //
-// A message about an instance that has ended is ignored: it was sent before its sender knew of the end.
+// A message about an instance that has ended is ignored: it was sent before its
+// sender knew of the end.
 const (
 	IDSealedOpen = 32
 	IDSealedShut = 33

@@ -1,5 +1,5 @@
-// Package crew limits how many goroutines work at once. A [Crew] is for small pieces of work, for which starting a goroutine each would cost more
-// than the work itself. [Turns] are for heavy work.
+// Package crew limits how many goroutines work at once. A [Crew] is for small pieces of work, for
+// which starting a goroutine each would cost more than the work itself. [Turns] are for heavy work.
 package crew
 
 import (
@@ -9,8 +9,9 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Crew is a pool of goroutines, the members, that calls a function for each added value. It has at most GOMAXPROCS members: Add starts them, and
-// they end when no value waits. Members take values in the order of Add. Add may be called concurrently.
+// A Crew is a pool of goroutines, the members, that calls a function for each added
+// value. It has at most GOMAXPROCS members: Add starts them, and they end when no value
+// waits. Members take values in the order of Add. Add may be called concurrently.
 type Crew[T any] struct {
 	work func(T) // set by New
 
@@ -19,7 +20,8 @@ type Crew[T any] struct {
 	members int // goroutines in run
 }
 
-// New returns a crew that calls work, which must be short and never block. The members may call it concurrently.
+// New returns a crew that calls work, which must be short and never block. The
+// members may call it concurrently.
 func New[T any](work func(T)) *Crew[T] { return &Crew[T]{work: work} }
 
 // Add makes a member call work for one. It does not wait for that.
@@ -43,7 +45,8 @@ func (c *Crew[T]) run() {
 	}
 }
 
-// take removes and returns the first value. If there is none, it removes the calling member from the count, and the member must end.
+// take removes and returns the first value. If there is none, it removes the
+// calling member from the count, and the member must end.
 func (c *Crew[T]) take() (one T, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

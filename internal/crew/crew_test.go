@@ -58,7 +58,8 @@ func TestCrewIsSmall(t *testing.T) {
 	require.Equal(t, runtime.GOMAXPROCS(0), most)
 }
 
-// TestTurnsAreBounded: they are taken in the order in which they were asked for; a goroutine that stops waiting gets none.
+// TestTurnsAreBounded: they are taken in the order in which they were asked
+// for; a goroutine that stops waiting gets none.
 func TestTurnsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
@@ -85,7 +86,8 @@ func TestTurnsAreBounded(t *testing.T) {
 	})
 }
 
-// TestTurnThatWaits counts no more after a while, so that others get theirs; it ends once, whatever fn does.
+// TestTurnThatWaits counts no more after a while, so that others get theirs; it
+// ends once, whatever fn does.
 func TestTurnThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)

@@ -9,13 +9,15 @@ type Claims[C any] struct {
 	of     map[string][]*C // oldest first
 }
 
-// NewClaims returns Claims without connections. limit is rpc.Config.MaxConnsPerIdentity, and refuse is RefuseLoginElsewhere.
+// NewClaims returns Claims without connections. limit is
+// rpc.Config.MaxConnsPerIdentity, and refuse is RefuseLoginElsewhere.
 func NewClaims[C any](limit int, refuse bool) *Claims[C] {
 	return &Claims[C]{limit: limit, refuse: refuse, of: make(map[string][]*C)}
 }
 
-// Claim makes c one of its identity's connections, or refuses it. It returns the connections that c replaces, oldest first, and how many
-// others the identity had. It does nothing if c has claimed already, or if the identity is empty.
+// Claim makes c one of its identity's connections, or refuses it. It returns the
+// connections that c replaces, oldest first, and how many others the identity
+// had. It does nothing if c has claimed already, or if the identity is empty.
 func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, refused bool) {
 	have := t.of[identity]
 	if t.limit <= 0 || identity == "" || slices.Contains(have, c) {

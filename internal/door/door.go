@@ -1,5 +1,6 @@
-// Package door decides which clients may enter: which of them have a place while they handshake, which must prove their address or make
-// room, and which guesses of tokens must pause. It is pure, except for random keys of its own. It is guarded by the world's lock.
+// Package door decides which clients may enter: which of them have a place while they
+// handshake, which must prove their address or make room, and which guesses of tokens must
+// pause. It is pure, except for random keys of its own. It is guarded by the world's lock.
 package door
 
 import (
@@ -9,9 +10,10 @@ import (
 	"time"
 )
 
-// forgedTime is the least time for which a handshake keeps its place if it failed before the client had proven its address. The keys of
-// Initial packets are public (RFC 9001, section 5.2), so without this time a forged CONNECTION_CLOSE would free the place at once, and each
-// Initial costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
+// forgedTime is the least time for which a handshake keeps its place if it failed before the
+// client had proven its address. The keys of Initial packets are public (RFC 9001, section 5.2),
+// so without this time a forged CONNECTION_CLOSE would free the place at once, and each Initial
+// costs the server a signature. With it there are at most rpc.Config.RetryAbove of them a second.
 const forgedTime = time.Second
 
 // Limits are the limits of a [Door].
@@ -38,10 +40,11 @@ type Full struct {
 // noPlace returns the Full for an eviction that found no place to take.
 func noPlace(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r == AmongHandshakes} }
 
-// A Door records which clients are in their handshake and which have joined, by address. A client has proven its address by a Retry or by
-// completing QUIC's handshake (RFC 9000, section 8.1). Until then nothing counts against the address, so that nobody can lock out its owner
-// by forging it. A Door also counts the world's connections, from their admission until the world has removed them. C is the type of
-// connections.
+// A Door records which clients are in their handshake and which have joined, by address.
+// A client has proven its address by a Retry or by completing QUIC's handshake (RFC
+// 9000, section 8.1). Until then nothing counts against the address, so that nobody can
+// lock out its owner by forging it. A Door also counts the world's connections, from
+// their admission until the world has removed them. C is the type of connections.
 type Door[C any] struct {
 	Limits
 	Failures *Failures
@@ -59,8 +62,8 @@ type presence struct {
 	inside     int // clients that have joined
 }
 
-// A Visit is a client's place among the handshakes. It lasts from the client's first packet until the client has joined or failed, and
-// until Authenticate has answered.
+// A Visit is a client's place among the handshakes. It lasts from the client's first
+// packet until the client has joined or failed, and until Authenticate has answered.
 type Visit[C any] struct {
 	from   netip.Prefix // not valid = limits of addresses do not apply
 	proven bool         // the client has shown that it receives at from
@@ -78,8 +81,9 @@ type Room uint8
 const (
 	// AmongHandshakes: each client for which the server waits may have to make room.
 	AmongHandshakes Room = iota
-	// AmongConnections: only a client that was not welcomed may have to make room. A welcomed one may have sent its Join already, and while
-	// that is in flight the client counts itself as connected.
+	// AmongConnections: only a client that was not welcomed may have to make
+	// room. A welcomed one may have sent its Join already, and while that is in
+	// flight the client counts itself as connected.
 	AmongConnections
 )
 
@@ -89,7 +93,8 @@ func (v *Visit[C]) From() netip.Prefix { return v.from }
 // Left reports whether the client has joined or failed.
 func (v *Visit[C]) Left() bool { return v.left }
 
-// WaitFor records that the server now waits for the client on c, which may have to make room. If c is nil, the client waits for the server.
+// WaitFor records that the server now waits for the client on c, which may have
+// to make room. If c is nil, the client waits for the server.
 func (v *Visit[C]) WaitFor(c *C) { v.conn = c }
 
 // yields reports whether the visit may have to make room for r.
@@ -111,8 +116,9 @@ func (d *Door[C]) Open(now time.Time) int {
 	return len(d.visits)
 }
 
-// MustProve reports whether a client that has not proven its address gets a Retry, and how many clients are in their handshake. suspect is
-// whether it gets one in any case: see [Paths.MustProve].
+// MustProve reports whether a client that has not proven its address gets a
+// Retry, and how many clients are in their handshake. suspect is whether it
+// gets one in any case: see [Paths.MustProve].
 func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	open = d.Open(now)
 	if must = suspect || open >= d.RetryAbove; must {
@@ -121,17 +127,19 @@ func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	return must, open
 }
 
-// Arrive gives a place among the handshakes to a client whose first packet has arrived. If out is not nil, that connection has lost its
-// place to the client, and the caller must close it. If there is no place, full says which limit is reached.
+// Arrive gives a place among the handshakes to a client whose first packet has
+// arrived. If out is not nil, that connection has lost its place to the client, and
+// the caller must close it. If there is no place, full says which limit is reached.
 func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	v, out, full = d.begin(from, proven, now)
 	d.tally(v != nil, out, full)
 	return v, out, full
 }
 
-// Admit admits and counts a connection. v is the place that the client got when it arrived, or nil if its carrier has none. Admit calls
-// enter last, to allocate what else the connection needs. The caller must close out, unless it is nil, even if the connection itself is
-// refused; in that case Admit has ended the visit.
+// Admit admits and counts a connection. v is the place that the client got when it
+// arrived, or nil if its carrier has none. Admit calls enter last, to allocate what
+// else the connection needs. The caller must close out, unless it is nil, even if
+// the connection itself is refused; in that case Admit has ended the visit.
 func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (_ *Visit[C], out *C, full *Full) {
 	arrived := v != nil
 	if arrived {
@@ -190,7 +198,8 @@ func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	return v, out, nil
 }
 
-// prove records that the client has completed QUIC's handshake, so that its place counts for its address from now on.
+// prove records that the client has completed QUIC's handshake, so that its
+// place counts for its address from now on.
 func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	if v.proven {
 		return nil, nil
@@ -205,7 +214,8 @@ func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	return out, nil
 }
 
-// fit ensures that an address may have one more handshake, by evicting another one of it if necessary.
+// fit ensures that an address may have one more handshake, by evicting another
+// one of it if necessary.
 func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	if !from.IsValid() {
 		return nil, nil
@@ -220,8 +230,9 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	return nil, nil
 }
 
-// share returns how many handshakes one address may have now: Config.MaxHandshakesPerAddress, but no more than are free. So one address
-// alone gets half of all, two get a third each, and there is always room for another address.
+// share returns how many handshakes one address may have now:
+// Config.MaxHandshakesPerAddress, but no more than are free. So one address alone gets
+// half of all, two get a third each, and there is always room for another address.
 func (d *Door[C]) share() int {
 	free := max(1, d.Handshakes-len(d.visits))
 	if d.OfAddress > 0 {
@@ -230,10 +241,11 @@ func (d *Door[C]) share() int {
 	return free
 }
 
-// evict takes a place from a client of an address, or of any address if from is not valid. It takes it from a client of the address with
-// most handshakes; of those from one that was not welcomed, and of those from the one for which the server has waited longest. An honest
-// client sends Hello and Login with the last packet of QUIC's handshake, and Join a round trip after the Welcome, so the server hardly ever
-// waits for it.
+// evict takes a place from a client of an address, or of any address if from is not valid.
+// It takes it from a client of the address with most handshakes; of those from one that
+// was not welcomed, and of those from the one for which the server has waited longest. An
+// honest client sends Hello and Login with the last packet of QUIC's handshake, and Join a
+// round trip after the Welcome, so the server hardly ever waits for it.
 func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
 	var first *Visit[C]
 	for _, v := range d.visits {
@@ -249,7 +261,8 @@ func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full 
 	return out, nil
 }
 
-// goesBefore reports whether v makes room before w. The server has waited longer for w's client than for v's.
+// goesBefore reports whether v makes room before w. The server has waited
+// longer for w's client than for v's.
 func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	if n, m := d.addresses[v.from].handshakes, d.addresses[w.from].handshakes; n != m {
 		return n > m
@@ -257,8 +270,8 @@ func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	return w.welcomed && !v.welcomed
 }
 
-// Await records that the server has answered the client, and whether it has welcomed it. The server waits for the client on c again, which
-// is now the last to make room.
+// Await records that the server has answered the client, and whether it has welcomed
+// it. The server waits for the client on c again, which is now the last to make room.
 func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	if v.left {
 		return
@@ -268,7 +281,8 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
-// Leave ends a visit. A second call does nothing. The place is freed at once, or once forgedTime has passed and Authenticate has returned.
+// Leave ends a visit. A second call does nothing. The place is freed at once,
+// or once forgedTime has passed and Authenticate has returned.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left, v.conn = true, nil
 	if v.proven && !v.asking {
@@ -276,9 +290,10 @@ func (d *Door[C]) Leave(v *Visit[C]) {
 	}
 }
 
-// MayAsk reports whether the world may call Authenticate with a token of a visit's client. If so, the place is kept until [Door.Answered]
-// is called, even if the client leaves. If not, logins of that address are refused for the pause; if there is no pause, this login waits
-// until Authenticate has answered another.
+// MayAsk reports whether the world may call Authenticate with a token of a
+// visit's client. If so, the place is kept until [Door.Answered] is called, even
+// if the client leaves. If not, logins of that address are refused for the pause;
+// if there is no pause, this login waits until Authenticate has answered another.
 func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
 	may, pause = d.Failures.Ask(v.from, token, d.asking(v.from), now)
 	switch {
@@ -308,7 +323,8 @@ func (d *Door[C]) Answered(v *Visit[C]) {
 	}
 }
 
-// Refused is called when Authenticate has refused the token of a visit's client. It returns how many of the address it has refused.
+// Refused is called when Authenticate has refused the token of a visit's
+// client. It returns how many of the address it has refused.
 func (d *Door[C]) Refused(v *Visit[C], token []byte, now time.Time) (count int) {
 	d.Counts.LoginsFailed++
 	return d.Failures.Failed(v.from, token, now)
@@ -326,7 +342,8 @@ func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
 // End stops counting a connection that had joined and has quit, after the world has removed it.
 func (d *Door[C]) End() { d.conns-- }
 
-// Fail ends the visit of a connection that has ended and had not joined, and stops counting the connection.
+// Fail ends the visit of a connection that has ended and had not joined, and
+// stops counting the connection.
 func (d *Door[C]) Fail(v *Visit[C]) {
 	d.Leave(v)
 	d.Counts.Failed++
@@ -341,14 +358,16 @@ func (d *Door[C]) TurnAway(v *Visit[C]) {
 	}
 }
 
-// sweep frees the places of handshakes that failed before the address was proven, after forgedTime since they began.
+// sweep frees the places of handshakes that failed before the address was
+// proven, after forgedTime since they began.
 func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
 		return v.left && !v.proven && !v.asking && now.Sub(v.since) >= forgedTime
 	})
 }
 
-// release frees the place of a visit whose client has proven its address, unless it is free already.
+// release frees the place of a visit whose client has proven its address,
+// unless it is free already.
 func (d *Door[C]) release(v *Visit[C]) {
 	if i := slices.Index(d.visits, v); i >= 0 {
 		d.visits = slices.Delete(d.visits, i, i+1)

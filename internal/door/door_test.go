@@ -57,7 +57,8 @@ func newEntrance(t *testing.T, limits Limits) *entrance {
 	return &entrance{New(limits, NewFailures(-1), NewClaims[client](0, false)), t, time.Unix(1000, 0)}
 }
 
-// come begins handshakes of an address; silent ones may have to make room. It returns those that have a place.
+// come begins handshakes of an address; silent ones may have to make room. It
+// returns those that have a place.
 func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed []*Visit[client]) {
 	for range n {
 		v, _, full := e.begin(from, proven, e.now)
@@ -180,7 +181,8 @@ func TestWhoMakesRoom(t *testing.T) {
 	}
 }
 
-// TestOfEqualsTheFirstMakesRoom: the newest client has hardly had time to answer, whatever its address.
+// TestOfEqualsTheFirstMakesRoom: the newest client has hardly had time to
+// answer, whatever its address.
 func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
 	e := newEntrance(t, Limits{Handshakes: 2})
 	first := e.come(1, ann, true, true)[0].conn
@@ -190,8 +192,8 @@ func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
 	require.Same(t, first, out)
 }
 
-// TestWhoIsWelcomeMakesRoomLast: its Join may be in flight. Only if its address has more handshakes than others does it make room before
-// those that were not welcomed.
+// TestWhoIsWelcomeMakesRoomLast: its Join may be in flight. Only if its address has
+// more handshakes than others does it make room before those that were not welcomed.
 func TestWhoIsWelcomeMakesRoomLast(t *testing.T) {
 	e := newEntrance(t, Limits{Handshakes: 3, OfAddress: 2})
 	welcome := e.come(1, ann, true, false)[0]
@@ -221,7 +223,8 @@ func TestWhoIsWelcomeMakesRoomLast(t *testing.T) {
 	require.EqualValues(t, 1, out.id, "its address has two")
 }
 
-// TestNewcomersAlwaysFindRoom: however many addresses took all places, as long as their clients are waited for.
+// TestNewcomersAlwaysFindRoom: however many addresses took all places, as long
+// as their clients are waited for.
 func TestNewcomersAlwaysFindRoom(t *testing.T) {
 	e := newEntrance(t, Limits{})
 	for i := range 200 {
@@ -266,7 +269,8 @@ func TestThoseInsideCount(t *testing.T) {
 	require.Empty(t, e.addresses, "who has nothing is forgotten")
 }
 
-// TestDoorScript: whatever happens in whatever order, no limit is exceeded, nothing is counted twice, and nothing is left over.
+// TestDoorScript: whatever happens in whatever order, no limit is exceeded,
+// nothing is counted twice, and nothing is left over.
 func TestDoorScript(t *testing.T) {
 	r := testkit.Rand(t)
 	for range 50 {

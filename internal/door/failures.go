@@ -8,32 +8,42 @@ import (
 )
 
 const (
-	// failureMemory is the time after the last failed login of an address after which its failures are forgotten.
+	// failureMemory is the time after the last failed login of an address after
+	// which its failures are forgotten.
 	failureMemory = 10 * time.Minute
-	// firstPause is the pause after the first failed login that causes one. Each further failure doubles it.
+	// firstPause is the pause after the first failed login that causes one.
+	// Each further failure doubles it.
 	firstPause = 250 * time.Millisecond
-	// maxPause is the longest pause. It allows an address 360 guesses an hour. If a neighbour with the same address has guessed tokens, a
-	// player with a new token waits no longer than this after the neighbour has stopped.
+	// maxPause is the longest pause. It allows an address 360 guesses an hour.
+	// If a neighbour with the same address has guessed tokens, a player with a
+	// new token waits no longer than this after the neighbour has stopped.
 	maxPause = 10 * time.Second
 	// maxFailures is how many addresses are remembered, at 64 B each.
 	maxFailures = 4096
-	// maxGoodTokens is how many digests of tokens that were right are remembered, at 16 B each and their entry in a map.
+	// maxGoodTokens is how many digests of tokens that were right are
+	// remembered, at 16 B each and their entry in a map.
 	maxGoodTokens = 4096
 )
 
 // Failures slows down guesses of tokens. The rules:
 //
-//   - An address has some free failures (rpc.Config.MaxLoginFailures). After those, Authenticate is called for one login of the address at
-//     a time, with a pause after each failure, which doubles with each, up to maxPause. Logins during the pause are refused without a
-//     call of Authenticate, and do not lengthen it.
-//   - Authenticate is never called for more logins of an address at once than it has free failures left; others wait. So it does not help
-//     to make many guesses at once, and the clients of a party with one address join a few at a time.
-//   - A wrong token counts even if the client did not wait for the answer. A right one is remembered only if it did.
-//   - A login that succeeds does not reduce the failures. Otherwise a guesser with a token of its own could start again with it.
-//   - For a token that was right before, Authenticate is always called, so that a player who was here is not locked out by a neighbour
-//     with the same address. This does not help a guesser, who does not know the token.
-//   - Only addresses with failures are remembered, so guesses from many addresses cost honest players nothing. The table is bounded
-//     as in the Space-Saving algorithm (Metwally, Agrawal, El Abbadi 2005): a new address replaces the one with the fewest failures, and
+//   - An address has some free failures (rpc.Config.MaxLoginFailures). After those,
+//     Authenticate is called for one login of the address at a time, with a pause
+//     after each failure, which doubles with each, up to maxPause. Logins during
+//     the pause are refused without a call of Authenticate, and do not lengthen it.
+//   - Authenticate is never called for more logins of an address at once than it
+//     has free failures left; others wait. So it does not help to make many guesses
+//     at once, and the clients of a party with one address join a few at a time.
+//   - A wrong token counts even if the client did not wait for the answer. A
+//     right one is remembered only if it did.
+//   - A login that succeeds does not reduce the failures. Otherwise a guesser
+//     with a token of its own could start again with it.
+//   - For a token that was right before, Authenticate is always called, so that
+//     a player who was here is not locked out by a neighbour with the same
+//     address. This does not help a guesser, who does not know the token.
+//   - Only addresses with failures are remembered, so guesses from many addresses cost honest
+//     players nothing. The table is bounded as in the Space-Saving algorithm (Metwally,
+//     Agrawal, El Abbadi 2005): a new address replaces the one with the fewest failures, and
 //     takes over their count. So no address loses a failure by being replaced and coming back.
 type Failures struct {
 	free    int // failed logins without a pause; negative = no limit
@@ -50,13 +60,15 @@ type failure struct {
 	next  time.Time // when the pause ends
 }
 
-// NewFailures returns Failures without entries. free is how many failed logins of an address cause no pause; negative = all.
+// NewFailures returns Failures without entries. free is how many failed logins
+// of an address cause no pause; negative = all.
 func NewFailures(free int) *Failures {
 	return &Failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// Ask reports whether Authenticate may be called for a token from an address while it runs for asking other logins of it. If not, pause is
-// for how long logins of the address are refused, or 0 if this one only has to wait for one of the others.
+// Ask reports whether Authenticate may be called for a token from an address while
+// it runs for asking other logins of it. If not, pause is for how long logins of
+// the address are refused, or 0 if this one only has to wait for one of the others.
 func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
 	if f.free < 0 || !from.IsValid() || f.good.has(token) {
 		return true, 0
@@ -126,7 +138,8 @@ func (f *Failures) add(from netip.Prefix, now time.Time) *failure {
 	return &f.entries[i]
 }
 
-// lightest returns the index of the entry to replace: one that is too old to count, or the one with the fewest failures.
+// lightest returns the index of the entry to replace: one that is too old to
+// count, or the one with the fewest failures.
 func (f *Failures) lightest(now time.Time) int {
 	best := 0
 	for i, e := range f.entries {
@@ -140,7 +153,8 @@ func (f *Failures) lightest(now time.Time) int {
 	return best
 }
 
-// goodTokens remembers tokens that were right, as digests under a key of this process. The oldest are forgotten first.
+// goodTokens remembers tokens that were right, as digests under a key of this
+// process. The oldest are forgotten first.
 type goodTokens struct {
 	key    [16]byte         // random
 	ring   [][16]byte       // digests; the oldest is replaced when there are maxGoodTokens

@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// requireAsked: Authenticate may be asked about a token while it is about none other of the address.
+// requireAsked: Authenticate may be asked about a token while it is about none
+// other of the address.
 func requireAsked(t *testing.T, f *Failures, from netip.Prefix, token string, now time.Time) {
 	t.Helper()
 	may, _ := f.Ask(from, []byte(token), 0, now)
@@ -112,7 +113,8 @@ func TestGuessesAtOnce(t *testing.T) {
 	require.True(t, may)
 }
 
-// TestFailuresAreBounded: whatever many addresses do, the table stays small, and no address ever counts less than it failed.
+// TestFailuresAreBounded: whatever many addresses do, the table stays small,
+// and no address ever counts less than it failed.
 func TestFailuresAreBounded(t *testing.T) {
 	r := testkit.Rand(t)
 	f := NewFailures(8)
@@ -140,7 +142,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	require.Equal(t, 1, f.Failed(ann, nil, now.Add(2*failureMemory)))
 }
 
-// TestTheLightestIsForgotten: a full table has no place for the address that failed least, or guessers would free themselves by guesses of others.
+// TestTheLightestIsForgotten: a full table has no place for the address that
+// failed least, or guessers would free themselves by guesses of others.
 func TestTheLightestIsForgotten(t *testing.T) {
 	f := NewFailures(8)
 	now := time.Unix(1000, 0)

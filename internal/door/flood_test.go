@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestDoorCountsEveryone: each client that arrives is counted by what happens to it, and no place is kept for one that is gone.
+// TestDoorCountsEveryone: each client that arrives is counted by what happens
+// to it, and no place is kept for one that is gone.
 func TestDoorCountsEveryone(t *testing.T) {
 	now := time.Unix(1000, 0)
 	from := netip.MustParsePrefix("192.0.2.1/32")
@@ -78,8 +79,9 @@ func TestDoorAsksOneAtATime(t *testing.T) {
 	require.Equal(t, Counts{Begun: 3, LoginsFailed: 1, LoginsSlowed: 1}, e.Counts)
 }
 
-// TestDoorUnderFloods: clients arrive from random addresses, prove them or not, log in, join, or are evicted. No limit is exceeded,
-// everything that is counted exists, and when all are gone nothing is left.
+// TestDoorUnderFloods: clients arrive from random addresses, prove them or not,
+// log in, join, or are evicted. No limit is exceeded, everything that is
+// counted exists, and when all are gone nothing is left.
 func TestDoorUnderFloods(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 25 {

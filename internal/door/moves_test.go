@@ -10,8 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestCopiesFollowAClient: packets for the proven address are also sent to where the client's packets arrive from, until they arrive from
-// the proven one again; and if a connection has moved, and its client to a third address meanwhile, from the one to the other.
+// TestCopiesFollowAClient: packets for the proven address are also sent to where the client's
+// packets arrive from, until they arrive from the proven one again; and if a connection has
+// moved, and its client to a third address meanwhile, from the one to the other.
 func TestCopiesFollowAClient(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	first, second, third := at("10.0.0.1", 7), at("10.0.0.2", 7), at("10.0.0.3", 7)
@@ -46,7 +47,8 @@ func TestCopiesFollowAClient(t *testing.T) {
 	require.False(t, p.Moving())
 }
 
-// TestCopiesFollowClientsThatSwap their addresses, as those of one NAT may, whichever is seen first.
+// TestCopiesFollowClientsThatSwap their addresses, as those of one NAT may,
+// whichever is seen first.
 func TestCopiesFollowClientsThatSwap(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	first, second, third := at("10.0.0.1", 7), at("10.0.0.1", 8), at("10.0.0.1", 9)
@@ -62,8 +64,9 @@ func TestCopiesFollowClientsThatSwap(t *testing.T) {
 	require.False(t, ok, "of the other one")
 }
 
-// TestCopiesAreBounded: copies are within what may be sent to an unproven address, and leave enough to prove it, whatever is sent to the
-// proven one. No record is kept for each address that a client invents.
+// TestCopiesAreBounded: copies are within what may be sent to an unproven
+// address, and leave enough to prove it, whatever is sent to the proven one. No
+// record is kept for each address that a client invents.
 func TestCopiesAreBounded(t *testing.T) {
 	random := testkit.Rand(t)
 	p, now := NewPaths(), time.Unix(1e9, 0)
@@ -93,8 +96,9 @@ func TestCopiesAreBounded(t *testing.T) {
 	require.Equal(t, 1, p.moved)
 }
 
-// TestCopiesToManyAddressesAreBounded: a client that forges the addresses of a whole network, each by a packet of the least size and with any
-// connection id of his, has no more copied there than mostCopied. It was 333 times what he sent, half of the allowance of each address.
+// TestCopiesToManyAddressesAreBounded: a client that forges the addresses of a whole network,
+// each by a packet of the least size and with any connection id of his, has no more copied
+// there than mostCopied. It was 333 times what he sent, half of the allowance of each address.
 func TestCopiesToManyAddressesAreBounded(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	home := at("10.0.0.1", 7)
@@ -120,8 +124,8 @@ func TestCopiesToManyAddressesAreBounded(t *testing.T) {
 	require.Empty(t, p.homes)
 }
 
-// TestNothingIsRememberedOfClientsThatAreGone: neither of those that were seen at their address, nor of those that connected and left in
-// between.
+// TestNothingIsRememberedOfClientsThatAreGone: neither of those that were seen
+// at their address, nor of those that connected and left in between.
 func TestNothingIsRememberedOfClientsThatAreGone(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	for port := range uint16(1000) {

@@ -7,42 +7,51 @@ import (
 )
 
 const (
-	// amplification is how many times the bytes received from an address may be sent to it before it is proven (RFC 9000, section 8).
+	// amplification is how many times the bytes received from an address may be
+	// sent to it before it is proven (RFC 9000, section 8).
 	amplification = 3
-	// pathAllowance is how many bytes an address may be sent in addition. A client whose address has changed does not know that, and its
-	// packets are small, while each PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1). The allowance is ten of them.
+	// pathAllowance is how many bytes an address may be sent in addition. A client whose
+	// address has changed does not know that, and its packets are small, while each
+	// PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1). The allowance is ten of them.
 	pathAllowance = 10 * 1200
-	// copiesLeave is how much of an address's allowance copies of packets must leave for the PATH_CHALLENGEs that are to prove the address.
+	// copiesLeave is how much of an address's allowance copies of packets must
+	// leave for the PATH_CHALLENGEs that are to prove the address.
 	copiesLeave = pathAllowance / 2
-	// mostCopied is how many bytes of copies may be sent for an address in all, beyond three times what was received from where they are sent,
-	// until its client has proven another address. So a client that forges many addresses has no more sent to all of them together, and one
-	// that moves four times in a row gets its copies.
+	// mostCopied is how many bytes of copies may be sent for an address in all, beyond
+	// three times what was received from where they are sent, until its client has
+	// proven another address. So a client that forges many addresses has no more sent
+	// to all of them together, and one that moves four times in a row gets its copies.
 	mostCopied = 4 * (pathAllowance - copiesLeave)
-	// joining is how many bytes an address may be sent while a handshake from it completes, before the address is known to be proven: for
-	// the confirmation of the handshake, connection ids, and probes of the path's MTU.
+	// joining is how many bytes an address may be sent while a handshake from it
+	// completes, before the address is known to be proven: for the confirmation
+	// of the handshake, connection ids, and probes of the path's MTU.
 	joining = 16 * 1200
-	// newcomers is how many handshakes from an address may begin before further ones must prove it by a Retry (RFC 9000, section 8.1.2). So a
-	// household spends no round trip on a proof, and an attacker who forges an address has joining bytes sent to it four times at most.
+	// newcomers is how many handshakes from an address may begin before further ones must prove
+	// it by a Retry (RFC 9000, section 8.1.2). So a household spends no round trip on a proof,
+	// and an attacker who forges an address has joining bytes sent to it four times at most.
 	newcomers = 4
 	// pathTime is the least time for which an address that sends nothing is remembered.
 	pathTime = 10 * time.Second
-	// mostPaths is the most addresses in newer, and in older. An attacker who fills them, to have an address forgotten and its allowance
-	// renewed, must send more bytes than the allowance has.
+	// mostPaths is the most addresses in newer, and in older. An attacker who fills them, to have
+	// an address forgotten and its allowance renewed, must send more bytes than the allowance has.
 	mostPaths = 4096
 )
 
 // A ConnID is a connection id that a server has issued; it has quicconn.ConnectionIDBytes bytes.
 type ConnID [17]byte
 
-// Paths keeps a server within the limit of RFC 9000, section 8, when it sends to addresses that were not proven: packets from such an
-// address may be forged. quic-go answers each PATH_CHALLENGE by a full packet, however small the packet with the challenge was. Packets
-// received from such an address are never held back, because a client that has moved proves its new address by them.
+// Paths keeps a server within the limit of RFC 9000, section 8, when it sends to addresses that
+// were not proven: packets from such an address may be forged. quic-go answers each PATH_CHALLENGE
+// by a full packet, however small the packet with the challenge was. Packets received from such an
+// address are never held back, because a client that has moved proves its new address by them.
 //
-// Paths also finds addresses to which clients may have moved: those from which packets arrive with a connection id that was received from
-// another address before. A NAT that gives a client another port does not inform it, so the id stays the same (RFC 9000, section 9.5).
+// Paths also finds addresses to which clients may have moved: those from which packets arrive
+// with a connection id that was received from another address before. A NAT that gives a
+// client another port does not inform it, so the id stays the same (RFC 9000, section 9.5).
 type Paths struct {
-	homes map[netip.AddrPort]*home  // the proven addresses, which are those of connections
-	byID  map[ConnID]*home          // homes by their newest id; of two homes with one id, the one from which it arrived last
+	homes map[netip.AddrPort]*home // the proven addresses, which are those of connections
+	// Homes by their newest id; of two homes with one id, the one from which it arrived last.
+	byID  map[ConnID]*home
 	conns map[uint64]netip.AddrPort // addresses of connections, by their numbers
 	moved int                       // number of homes whose away is valid
 
@@ -88,8 +97,9 @@ func (p *Paths) Prove(at netip.AddrPort) {
 	}
 }
 
-// Renew sets the addresses of all connections, by their numbers, and removes other addresses. What is known of a client moves with its
-// connection: its packets may arrive from elsewhere already when its new address is proven.
+// Renew sets the addresses of all connections, by their numbers, and removes
+// other addresses. What is known of a client moves with its connection: its
+// packets may arrive from elsewhere already when its new address is proven.
 func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	homes, conns := make(map[netip.AddrPort]*home, len(p.homes)), make(map[uint64]netip.AddrPort, len(p.conns))
 	var came []arrival // applied after all others have left, because a client may be where another was
@@ -138,8 +148,9 @@ func (p *Paths) moves(h *home, to netip.AddrPort) {
 	}
 }
 
-// settle restores the allowance of an address, because a client has just proven that it receives there. Otherwise a client that moves back
-// and forth would have used it up after ten times. A client that stays does not restore it.
+// settle restores the allowance of an address, because a client has just proven
+// that it receives there. Otherwise a client that moves back and forth would
+// have used it up after ten times. A client that stays does not restore it.
 func (p *Paths) settle(address netip.Prefix) {
 	for _, m := range [...]map[netip.Prefix]unproven{p.newer, p.older} {
 		if u, ok := m[address]; ok {
@@ -149,15 +160,15 @@ func (p *Paths) settle(address netip.Prefix) {
 	}
 }
 
-// MustProve reports whether a client must prove its address before its handshake begins. Otherwise an attacker who forges the address could
-// have as much sent to it as it begins handshakes.
+// MustProve reports whether a client must prove its address before its handshake begins. Otherwise
+// an attacker who forges the address could have as much sent to it as it begins handshakes.
 func (p *Paths) MustProve(from netip.AddrPort) bool {
 	return p.from(prefixOf(from.Addr())).begun >= newcomers
 }
 
-// Begin allows the first packets to a client that are sent before the server has noticed the end of its handshake. Without that, the
-// clients of a crowd with one address would wait for each other. proven is whether the client has shown a token, which it had received at
-// that address.
+// Begin allows the first packets to a client that are sent before the server has noticed the end
+// of its handshake. Without that, the clients of a crowd with one address would wait for each
+// other. proven is whether the client has shown a token, which it had received at that address.
 func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
 	if address := prefixOf(from.Addr()); address.IsValid() && !proven {
 		p.turn(now)
@@ -177,8 +188,8 @@ func (p *Paths) Proven() int { return len(p.homes) }
 // Knows reports whether an address is proven.
 func (p *Paths) Knows(at netip.AddrPort) bool { return p.homes[at] != nil }
 
-// Stays reports whether a packet of a connection came from a proven address from which packets with its id have arrived before. If so, the
-// client is there, and Came need not be called.
+// Stays reports whether a packet of a connection came from a proven address from which packets
+// with its id have arrived before. If so, the client is there, and Came need not be called.
 func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 	h := p.homes[from]
 	if h == nil || !h.known || h.id != id {
@@ -214,10 +225,11 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 // Moving reports whether some client may have moved, so that Copy is of use.
 func (p *Paths) Moving() bool { return p.moved > 0 }
 
-// Copy returns the address to which size bytes for an address must be sent as well: where its client may have moved, if enough bytes remain
-// to prove that address, and mostCopied allows it. QUIC proves a new address with a connection id that the client has given it, and asks
-// for more at the old one. Without copies, a client that has moved a few times within a second would never receive that, and would be cut
-// off until IdleTimeout.
+// Copy returns the address to which size bytes for an address must be sent as well: where
+// its client may have moved, if enough bytes remain to prove that address, and mostCopied
+// allows it. QUIC proves a new address with a connection id that the client has given it,
+// and asks for more at the old one. Without copies, a client that has moved a few times
+// within a second would never receive that, and would be cut off until IdleTimeout.
 func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
 	h := p.homes[to]
 	if h == nil || !h.away.IsValid() || h.copied+size > mostCopied {
@@ -231,7 +243,8 @@ func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.Add
 	return h.away, true
 }
 
-// MaySend reports whether size bytes may be sent to an address, and subtracts them from what is left.
+// MaySend reports whether size bytes may be sent to an address, and subtracts
+// them from what is left.
 func (p *Paths) MaySend(to netip.AddrPort, size int, now time.Time) bool {
 	address := prefixOf(to.Addr())
 	if p.Knows(to) || !address.IsValid() {
@@ -262,7 +275,8 @@ func (p *Paths) from(address netip.Prefix) unproven {
 	return unproven{left: pathAllowance}
 }
 
-// turn removes the addresses from which nothing was received for pathTime, or sooner if there are mostPaths.
+// turn removes the addresses from which nothing was received for pathTime, or
+// sooner if there are mostPaths.
 func (p *Paths) turn(now time.Time) {
 	if now.Sub(p.turned) < pathTime && len(p.newer) < mostPaths {
 		return

@@ -35,8 +35,8 @@ func connsAt(remotes ...netip.AddrPort) iter.Seq2[uint64, netip.AddrPort] {
 	}
 }
 
-// TestAnswersToUnprovenAddressesAreBounded: whatever arrives from an address, over all of its ports together, QUIC may send at most three
-// times as much there, and a little more once in ten seconds.
+// TestAnswersToUnprovenAddressesAreBounded: whatever arrives from an address, over all of its ports
+// together, QUIC may send at most three times as much there, and a little more once in ten seconds.
 func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 	random := testkit.Rand(t)
 	p, now := NewPaths(), time.Unix(1e9, 0)
@@ -61,7 +61,8 @@ func TestAnswersToUnprovenAddressesAreBounded(t *testing.T) {
 	require.True(t, p.MaySend(at("10.0.0.1", 1), answer, now), "a full packet may always be answered")
 }
 
-// TestProvenAddressesAreFree: packets to the address of a connection are never held back, and those to other ports of it are.
+// TestProvenAddressesAreFree: packets to the address of a connection are never
+// held back, and those to other ports of it are.
 func TestProvenAddressesAreFree(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	p.Prove(at("10.0.0.1", 7))
@@ -80,8 +81,8 @@ func TestProvenAddressesAreFree(t *testing.T) {
 	require.False(t, p.Knows(at("10.0.0.1", 7)))
 }
 
-// TestMovedClientsAreAnswered: a client whose address has changed sends small packets, of which the first are answered in full, and after a
-// while again.
+// TestMovedClientsAreAnswered: a client whose address has changed sends small
+// packets, of which the first are answered in full, and after a while again.
 func TestMovedClientsAreAnswered(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	for range 3 {
@@ -95,8 +96,8 @@ func TestMovedClientsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestMovesBackAndForthAreAnswered: a client that has proven an address gets the allowance again, as often as it moves there, and no more
-// while it stays.
+// TestMovesBackAndForthAreAnswered: a client that has proven an address gets
+// the allowance again, as often as it moves there, and no more while it stays.
 func TestMovesBackAndForthAreAnswered(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	homes := []netip.AddrPort{at("10.0.0.1", 7), at("10.0.0.2", 7), at("10.0.0.1", 8)}
@@ -116,7 +117,8 @@ func TestMovesBackAndForthAreAnswered(t *testing.T) {
 	require.LessOrEqual(t, answers*answer, 3*40*1000+pathAllowance)
 }
 
-// TestForgettingAnAddressCostsMore: an attacker that has an address forgotten, by packets from many others, gains less than those took.
+// TestForgettingAnAddressCostsMore: an attacker that has an address forgotten,
+// by packets from many others, gains less than those took.
 func TestForgettingAnAddressCostsMore(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	var in, out int
@@ -134,7 +136,8 @@ func TestForgettingAnAddressCostsMore(t *testing.T) {
 	require.LessOrEqual(t, out, in)
 }
 
-// TestACrowdBehindOneAddressJoins: each handshake may be sent what is its own, whatever others have used up, and no more than joining of it.
+// TestACrowdBehindOneAddressJoins: each handshake may be sent what is its own,
+// whatever others have used up, and no more than joining of it.
 func TestACrowdBehindOneAddressJoins(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	for p.MaySend(at("10.0.0.1", 1), 100, now) {
@@ -150,8 +153,8 @@ func TestACrowdBehindOneAddressJoins(t *testing.T) {
 	require.Empty(t, p.handshakes)
 }
 
-// TestForgedHandshakesAreFew: an address from which some handshakes have begun without a proof must prove itself, until it is quiet for a while.
-// One that has proven itself counts for nothing.
+// TestForgedHandshakesAreFew: an address from which some handshakes have begun without a proof
+// must prove itself, until it is quiet for a while. One that has proven itself counts for nothing.
 func TestForgedHandshakesAreFew(t *testing.T) {
 	p, now := NewPaths(), time.Unix(1e9, 0)
 	from := func(port int) netip.AddrPort { return at("10.0.0.1", uint16(port)) }

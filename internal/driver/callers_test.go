@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCallers: an item is taken once for any number of calls, and again when it calls after Take; no call is lost.
+// TestCallers: an item is taken once for any number of calls, and again when it
+// calls after Take; no call is lost.
 func TestCallers(t *testing.T) {
 	type item struct {
 		waits     atomic.Bool

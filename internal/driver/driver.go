@@ -1,4 +1,5 @@
-// Package driver keeps track of which goroutine drives a world, and lets other goroutines wake that one.
+// Package driver keeps track of which goroutine drives a world, and lets other
+// goroutines wake that one.
 package driver
 
 import (
@@ -10,8 +11,9 @@ import (
 	"github.com/quivernet/quiver/internal/bell"
 )
 
-// A Driver is a world's lock that knows its holder: at most one goroutine is between Enter and Exit. Its methods may be called concurrently, but
-// only the goroutine that has entered may call Exit.
+// A Driver is a world's lock that knows its holder: at most one goroutine is
+// between Enter and Exit. Its methods may be called concurrently, but only the
+// goroutine that has entered may call Exit.
 type Driver struct {
 	held  atomic.Bool   // a goroutine is between Enter and Exit
 	last  atomic.Uint64 // id of the goroutine that entered last to drive the world; 0 = none has
@@ -24,8 +26,8 @@ type Driver struct {
 // New returns a Driver that no goroutine has entered.
 func New() *Driver { return &Driver{wake: bell.New()} }
 
-// Enter enters, and returns false if another goroutine has entered. If drives is true, the calling goroutine drives the world from now on:
-// Inside compares later callers with it.
+// Enter enters, and returns false if another goroutine has entered. If drives is true, the
+// calling goroutine drives the world from now on: Inside compares later callers with it.
 func (d *Driver) Enter(drives bool) (ok bool) {
 	var id uint64
 	if drives {
@@ -44,8 +46,9 @@ func (d *Driver) Enter(drives bool) (ok bool) {
 	return true
 }
 
-// DrivenBy sets the id of the goroutine that will call Enter(true) next, as Goroutine returns it, so that a goroutine that drives many worlds gets
-// its id only once. It applies to the next Enter(true) alone, even if that fails.
+// DrivenBy sets the id of the goroutine that will call Enter(true) next, as
+// Goroutine returns it, so that a goroutine that drives many worlds gets its id
+// only once. It applies to the next Enter(true) alone, even if that fails.
 func (d *Driver) DrivenBy(goroutine uint64) { d.next.Store(goroutine) }
 
 // Goroutine returns the id of the calling goroutine.
@@ -54,7 +57,8 @@ func Goroutine() uint64 { return goroutineID(new([64]byte)) }
 // Exit lets another goroutine enter.
 func (d *Driver) Exit() { d.held.Store(false) }
 
-// Rest is called by the driving goroutine before it waits for Wake, and with false after it. In between, Inside need not get the caller's id.
+// Rest is called by the driving goroutine before it waits for Wake, and with
+// false after it. In between, Inside need not get the caller's id.
 func (d *Driver) Rest(on bool) { d.rests.Store(on) }
 
 // Inside reports whether the calling goroutine is the one that drove the world last.
@@ -62,19 +66,23 @@ func (d *Driver) Inside() bool {
 	return !d.rests.Load() && d.last.Load() == goroutineID(new([64]byte))
 }
 
-// Elsewhere reports whether some goroutine has driven the world, and the calling goroutine is another one.
+// Elsewhere reports whether some goroutine has driven the world, and the
+// calling goroutine is another one.
 func (d *Driver) Elsewhere() bool { return d.last.Load() != 0 && !d.Inside() }
 
-// Wake returns the channel on which the driving goroutine waits. Any number of Signals before a receive send one value.
+// Wake returns the channel on which the driving goroutine waits. Any number of
+// Signals before a receive send one value.
 func (d *Driver) Wake() <-chan struct{} { return d.wake }
 
 // Signal wakes the driving goroutine. It never blocks.
 func (d *Driver) Signal() { d.wake.Ring() }
 
-// goroutineID returns the runtime's id of the calling goroutine, which is never used again. It takes about 10 µs, once a Dispatch.
+// goroutineID returns the runtime's id of the calling goroutine, which is never
+// used again. It takes about 10 µs, once a Dispatch.
 //
-// A call that waits for the world would wait forever on the world's own goroutine, so there it must be an error. Go has no other way to
-// find out whether the caller is on that goroutine, except a context that every handler would have to pass on for this check alone.
+// A call that waits for the world would wait forever on the world's own goroutine, so there
+// it must be an error. Go has no other way to find out whether the caller is on that
+// goroutine, except a context that every handler would have to pass on for this check alone.
 func goroutineID(buf *[64]byte) uint64 {
 	head := buf[:runtime.Stack(buf[:], false)] // "goroutine 18 [running]:…"
 	head, _, _ = bytes.Cut(bytes.TrimPrefix(head, []byte("goroutine ")), []byte(" "))

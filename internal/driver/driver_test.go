@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDriver: one goroutine at a time is between Enter and Exit, the one that drove last is inside, and signals that nothing waits for are
-// one.
+// TestDriver: one goroutine at a time is between Enter and Exit, the one that
+// drove last is inside, and signals that nothing waits for are one.
 func TestDriver(t *testing.T) {
 	d := New()
 	require.False(t, d.Inside())
@@ -37,7 +37,8 @@ func TestDriver(t *testing.T) {
 	require.Empty(t, d.Wake())
 }
 
-// TestDrivenBy: the number that was given counts for one Enter of a goroutine that drives, and for no other.
+// TestDrivenBy: the number that was given counts for one Enter of a goroutine
+// that drives, and for no other.
 func TestDrivenBy(t *testing.T) {
 	d := New()
 	d.DrivenBy(Goroutine() + 1)

@@ -15,7 +15,8 @@ func (c *callers) pause() {
 	c.ready = 0
 }
 
-// TestGatheringWaitsForThoseWhoAreReady wakes a driver once for each of 64 posts, while the other callers are ready.
+// TestGatheringWaitsForThoseWhoAreReady wakes a driver once for each of 64
+// posts, while the other callers are ready.
 func TestGatheringWaitsForThoseWhoAreReady(t *testing.T) {
 	var g Gathering
 	for round := range 100 {
@@ -27,7 +28,8 @@ func TestGatheringWaitsForThoseWhoAreReady(t *testing.T) {
 	}
 }
 
-// TestGatheringLeavesALoneCallerAlone looks that one caller costs few yields, and that many are noticed again.
+// TestGatheringLeavesALoneCallerAlone looks that one caller costs few yields,
+// and that many are noticed again.
 func TestGatheringLeavesALoneCallerAlone(t *testing.T) {
 	var g Gathering
 	c := callers{posted: 1}

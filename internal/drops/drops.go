@@ -1,5 +1,5 @@
-// Package drops counts the calls and messages that a connection drops, by reason: received ones that it does not run, and outgoing ones that it
-// does not send.
+// Package drops counts the calls and messages that a connection drops, by reason:
+// received ones that it does not run, and outgoing ones that it does not send.
 package drops
 
 import (
@@ -9,7 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// A Reason is why something was dropped. The field of rpc.Drops with the same name is its count, and documents it.
+// A Reason is why something was dropped. The field of rpc.Drops with the same
+// name is its count, and documents it.
 type Reason uint8
 
 const (
@@ -46,8 +47,8 @@ func (r Reason) String() string { return texts[r] }
 // harmless are the reasons that occur although neither side made a mistake.
 var harmless = [reasons]bool{Closed: true, Saturated: true, UnknownRef: true, Throttled: true, Answer: true}
 
-// Counters counts the drops of one connection. The zero value is ready to use. Add and Of may be called concurrently; Pass and Blame must be
-// called by one goroutine at a time.
+// Counters counts the drops of one connection. The zero value is ready to use. Add and Of
+// may be called concurrently; Pass and Blame must be called by one goroutine at a time.
 type Counters struct {
 	counts [reasons]atomic.Uint64
 	gates  [reasons]logs.Gate
@@ -59,14 +60,15 @@ func (c *Counters) Add(r Reason, n int) { c.counts[r].Add(uint64(n)) }
 // Of returns the number of drops for a reason.
 func (c *Counters) Of(r Reason) uint64 { return c.counts[r].Load() }
 
-// Pass counts one drop and reports whether to log a warning: at most one a second for each reason. hidden is how many drops since the last
-// warning were not logged.
+// Pass counts one drop and reports whether to log a warning: at most one a second
+// for each reason. hidden is how many drops since the last warning were not logged.
 func (c *Counters) Pass(r Reason, now time.Time) (hidden int, ok bool) {
 	c.Add(r, 1)
 	return c.gates[r].Pass(now)
 }
 
-// Blame is Pass for a drop that may be the peer's mistake. ok is always false if the reason is harmless.
+// Blame is Pass for a drop that may be the peer's mistake. ok is always false
+// if the reason is harmless.
 func (c *Counters) Blame(r Reason, now time.Time) (hidden int, ok bool) {
 	hidden, ok = c.Pass(r, now)
 	return hidden, ok && !harmless[r]

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setDirect sets whether writes to f bypass the system's cache, and reports whether the file system supports that.
+// setDirect sets whether writes to f bypass the system's cache, and reports
+// whether the file system supports that.
 func setDirect(f *os.File, on bool) (ok bool) {
 	conn, err := f.SyscallConn()
 	if err != nil {

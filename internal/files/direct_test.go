@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file has what was written to it, whatever the pieces, and whether or not its file system can write past the cache.
+// A file has what was written to it, whatever the pieces, and whether or not
+// its file system can write past the cache.
 func TestDirect(t *testing.T) {
 	folders := []string{t.TempDir()}
 	if shared, err := os.MkdirTemp("/dev/shm", "direct"); err == nil { // in memory: many kernels write nothing directly there
@@ -42,7 +43,8 @@ func TestDirect(t *testing.T) {
 	}
 }
 
-// What the file system does not take directly is written all the same: here its memory begins nowhere near a sector.
+// What the file system does not take directly is written all the same: here its
+// memory begins nowhere near a sector.
 func TestDirectThatIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	d, err := CreateDirect(path)
@@ -61,7 +63,8 @@ func TestDirectThatIsRefused(t *testing.T) {
 	requireFile(t, path, data)
 }
 
-// An error of a write is that of all further ones, and of Sync; a file that is closed has given its memory back.
+// An error of a write is that of all further ones, and of Sync; a file that is
+// closed has given its memory back.
 func TestDirectFails(t *testing.T) {
 	d, err := CreateDirect(filepath.Join(t.TempDir(), "file"))
 	require.NoError(t, err)
@@ -77,7 +80,8 @@ func TestDirectFails(t *testing.T) {
 	require.Nil(t, d.pending)
 }
 
-// Files beyond mostPending hold no memory: they are written at once, to the cache, and are complete as well.
+// Files beyond mostPending hold no memory: they are written at once, to the
+// cache, and are complete as well.
 func TestManyDirect(t *testing.T) {
 	folder := t.TempDir()
 	random := rand.New(rand.NewPCG(1, 2))

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A server that had just stopped was found running by a check, as the process started another one at that moment: what is
-// forked holds a copy of the open file until it is loaded.
+// A server that had just stopped was found running by a check, as the process started another
+// one at that moment: what is forked holds a copy of the open file until it is loaded.
 func TestACopyOfTheFileThatIsClosedSoon(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, err := Lock(path, 0)

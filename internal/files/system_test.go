@@ -31,7 +31,8 @@ func TestExchange(t *testing.T) {
 	require.Error(t, Exchange(a, filepath.Join(t.TempDir(), "none")))
 }
 
-// Linux says where something is mounted; what is in there, and a folder of one's own, is no such place.
+// Linux says where something is mounted; what is in there, and a folder of
+// one's own, is no such place.
 func TestMounted(t *testing.T) {
 	require.False(t, Mounted(t.TempDir()))
 	require.False(t, Mounted(filepath.Join(t.TempDir(), "none")))

@@ -33,8 +33,9 @@ func SyncFolder(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// IsMine reports whether a folder belongs to the user who runs this program. On a file system without owners, such as FAT, all
-// files belong to the user who has mounted it, including those that this program creates. Then IsMine returns true.
+// IsMine reports whether a folder belongs to the user who runs this program. On a
+// file system without owners, such as FAT, all files belong to the user who has
+// mounted it, including those that this program creates. Then IsMine returns true.
 func IsMine(folder string, info fs.FileInfo) bool {
 	if owner(info) == os.Geteuid() {
 		return true

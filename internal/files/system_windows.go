@@ -16,7 +16,8 @@ func tryLock(fd uintptr) error {
 	return err
 }
 
-// SyncFolder does nothing, because os opens folders only for reading on Windows, and such handles cannot be flushed.
+// SyncFolder does nothing, because os opens folders only for reading on
+// Windows, and such handles cannot be flushed.
 func SyncFolder(string) error { return nil }
 
 // Free returns how many bytes an ordinary user may still write to the disk of a folder.

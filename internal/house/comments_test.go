@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommentsStandAboveTheirs holds that no comment begins with the name of another declaration of its file: what is inserted between a
-// comment and its function takes the comment away, and nothing else says so.
+// TestCommentsStandAboveTheirs holds that no comment begins with the name of
+// another declaration of its file: what is inserted between a comment and its
+// function takes the comment away, and nothing else says so.
 func TestCommentsStandAboveTheirs(t *testing.T) {
 	_, files := tree(t)
 	for _, f := range files {
@@ -28,7 +29,8 @@ func TestCommentsStandAboveTheirs(t *testing.T) {
 	}
 }
 
-// docsOf returns the comments above the functions, methods and types of f, nil where there is none. Of methods that have one name it has the last.
+// docsOf returns the comments above the functions, methods and types of f, nil
+// where there is none. Of methods that have one name it has the last.
 func docsOf(f File) map[string]*ast.CommentGroup {
 	docs := make(map[string]*ast.CommentGroup)
 	for _, d := range f.Syntax.Decls {
@@ -46,8 +48,8 @@ func docsOf(f File) map[string]*ast.CommentGroup {
 	return docs
 }
 
-// TestCommentsEndTheirSentence holds that the comment above a declaration ends as a sentence does, or with an indented block: a last line that an
-// edit has lost leaves half a promise behind.
+// TestCommentsEndTheirSentence holds that the comment above a declaration ends as a sentence does,
+// or with an indented block: a last line that an edit has lost leaves half a promise behind.
 func TestCommentsEndTheirSentence(t *testing.T) {
 	_, files := tree(t)
 	for _, f := range files {

@@ -47,7 +47,8 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// TestUsersFolders holds that the rules leave alone what a user keeps in a clone: a folder in which git tracks nothing.
+// TestUsersFolders holds that the rules leave alone what a user keeps in a
+// clone: a folder in which git tracks nothing.
 func TestUsersFolders(t *testing.T) {
 	root := t.TempDir()
 	for _, name := range []string{"go.mod", "bunch/conn.go", "bunch/mine/game.go", "mygame/main.go"} {
@@ -122,7 +123,8 @@ func TestImportsGoDown(t *testing.T) {
 	}
 }
 
-// outside says which packages may import a module from outside; examples and bench may use what serves their users.
+// outside says which packages may import a module from outside; examples and
+// bench may use what serves their users.
 var outside = map[string][]string{
 	"github.com/PlakarKorp/go-cdc-chunkers": {"stream/cdc"},                                 // who does not cut does not link them
 	"github.com/klauspost/compress":         {"stream/cdc"},                                 // zstd, which the standard library has not
@@ -191,8 +193,9 @@ func TestPackagesAreRooms(t *testing.T) {
 	}
 }
 
-// scattered are the packages whose files are themes that cut through a type with many methods, as bunch/loss.go through Conn, and how many
-// of their methods stand away from their type's file: a count may fall, and who raises one says why. In all other packages it is 0.
+// scattered are the packages whose files are themes that cut through a type with many
+// methods, as bunch/loss.go through Conn, and how many of their methods stand away from their
+// type's file: a count may fall, and who raises one says why. In all other packages it is 0.
 var scattered = map[string]int{
 	"bench/peer/quicgo": 7, "bench/peer/quiver": 9, "bench/report": 29,
 	"bunch": 164,
@@ -231,7 +234,8 @@ func TestMethodsStandWithTheirType(t *testing.T) {
 	}
 }
 
-// budgets of the exported package-level names of every public package: an interface is small or it is not learnt.
+// budgets of the exported package-level names of every public package: an
+// interface is small or it is not learnt.
 var budgets = map[string]int{
 	"bunch": 46, "chunk": 25, "chunk/fragment": 30, "chunk/vital": 40,
 	"rpc": 123, "rpc/cert": 5, "rpc/dos": 12, "rpc/emulation": 5, "rpc/input": 10, "rpc/rpctest": 10, "rpc/users": 17,

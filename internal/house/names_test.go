@@ -20,7 +20,8 @@ var (
 	codeSpan  = regexp.MustCompile("`[^`\n]+`")
 )
 
-// TestPageNames holds that what a page names in its prose exists: a renamed option would stand there for ever.
+// TestPageNames holds that what a page names in its prose exists: a renamed
+// option would stand there for ever.
 func TestPageNames(t *testing.T) {
 	root, files := tree(t)
 	names, fields := exportedNames(files), configFields(files)

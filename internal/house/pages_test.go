@@ -18,8 +18,8 @@ var codeBlock = regexp.MustCompile("(?s)```go\n// (\\S+)\n(.*?)```")
 // pages are those whose code is there to be copied.
 var pages = []string{"README.md", "PORTING.md"}
 
-// TestPagesCompile builds every Go block of a page in a module of its own, as its reader would. The first line of a
-// block names its file, the rest is as gofmt writes it.
+// TestPagesCompile builds every Go block of a page in a module of its own, as its reader
+// would. The first line of a block names its file, the rest is as gofmt writes it.
 func TestPagesCompile(t *testing.T) {
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) { compilePage(t, page) })
@@ -48,7 +48,8 @@ func TestPageLinks(t *testing.T) {
 	}
 }
 
-// TestReadmeNamesPackages holds that README says of each package of the library and of each example what it is.
+// TestReadmeNamesPackages holds that README says of each package of the library
+// and of each example what it is.
 func TestReadmeNamesPackages(t *testing.T) {
 	root, files := tree(t)
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))

@@ -21,8 +21,9 @@ var (
 // rule is a row of PORTING.md: what becomes of one of Unreal's rules.
 type rule struct{ id, unreal, verdict, says, tests string }
 
-// TestPortingRules holds that each of Unreal's rules has one row in PORTING.md, in order; that those which are kept or changed name
-// tests, which exist; and that those which are absent say what to do instead.
+// TestPortingRules holds that each of Unreal's rules has one row in PORTING.md,
+// in order; that those which are kept or changed name tests, which exist; and
+// that those which are absent say what to do instead.
 func TestPortingRules(t *testing.T) {
 	root, files := tree(t)
 	rules := portingRules(t, root)

@@ -15,7 +15,8 @@ import (
 // namedTest is how SECURITY.md names a test: the folder of its package, a dot, and the function.
 var namedTest = regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Fuzz)\\w+)`")
 
-// TestSecurityClaims holds that each row of SECURITY.md's table of attacks names tests that show it, and that they exist.
+// TestSecurityClaims holds that each row of SECURITY.md's table of attacks
+// names tests that show it, and that they exist.
 func TestSecurityClaims(t *testing.T) {
 	root, files := tree(t)
 	tests := testFunctions(files)

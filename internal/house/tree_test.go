@@ -65,8 +65,9 @@ func Files(root string) ([]File, error) {
 	return files, err
 }
 
-// ownFolders returns a function that reports whether a folder below root belongs to the repository: git tracks a file in it. Any other
-// is its user's, who may write as he likes. A copy without git has no record of whose a folder is, so there all are the repository's.
+// ownFolders returns a function that reports whether a folder below root belongs to the
+// repository: git tracks a file in it. Any other is its user's, who may write as he likes.
+// A copy without git has no record of whose a folder is, so there all are the repository's.
 func ownFolders(root string) func(dir string) bool {
 	tracked, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
 	if err != nil || len(tracked) == 0 {
@@ -112,8 +113,8 @@ func (f File) Imports() []string {
 	return paths
 }
 
-// ImportNames returns the names by which f speaks of the packages that it imports; without one of its own, a package has that of its folder,
-// without -go, or of the folder above that of a version.
+// ImportNames returns the names by which f speaks of the packages that it imports; without one of
+// its own, a package has that of its folder, without -go, or of the folder above that of a version.
 func (f File) ImportNames() map[string]bool {
 	names := make(map[string]bool)
 	for i, at := range f.Imports() {
@@ -130,7 +131,8 @@ func (f File) ImportNames() map[string]bool {
 // version ends the path of a module from its second major version on.
 var version = regexp.MustCompile(`/v[0-9]+$`)
 
-// Functions returns the name and length in lines of every function with a body, literals left to their function.
+// Functions returns the name and length in lines of every function with a body,
+// literals left to their function.
 func (f File) Functions() map[string]int {
 	lengths := make(map[string]int)
 	for _, d := range f.Syntax.Decls {
@@ -143,7 +145,8 @@ func (f File) Functions() map[string]int {
 
 func (f File) line(p token.Pos) int { return f.Fset.Position(p).Line }
 
-// Declared returns all names that f declares but those of methods, fields and labels, which hide nothing.
+// Declared returns all names that f declares but those of methods, fields and
+// labels, which hide nothing.
 func (f File) Declared() (names []*ast.Ident) {
 	ast.Inspect(f.Syntax, func(n ast.Node) bool {
 		switch n := n.(type) {

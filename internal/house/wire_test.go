@@ -16,15 +16,16 @@ import (
 
 var (
 	mustWord = regexp.MustCompile(`\bmust\b`)
-	// wireName is how a WIRE.md names a function or a test: as its own folder has it, or behind another folder and a dot.
+	// wireName is how a WIRE.md names a function or a test: as its own folder
+	// has it, or behind another folder and a dot.
 	wireName = regexp.MustCompile("`([\\w/.]+)`")
 )
 
 // mustsHead is the head of the table in which a WIRE.md says what must hold.
 const mustsHead = "| must | kept by | shown by |\n|---|---|---|\n"
 
-// TestWireMusts holds that each line of a WIRE.md that says "must" is a row of its table, and names the functions that keep it and
-// the tests that show it, and that these exist.
+// TestWireMusts holds that each line of a WIRE.md that says "must" is a row of its table,
+// and names the functions that keep it and the tests that show it, and that these exist.
 func TestWireMusts(t *testing.T) {
 	root, files := tree(t)
 	functions, tests := functionNames(files), testFunctions(files)
@@ -71,7 +72,8 @@ func wirePages(t *testing.T, root string) (pages []string) {
 	return pages
 }
 
-// functionNames returns the functions of the tree, without its tests, as "folder.Name", and methods as "folder.Type.Name".
+// functionNames returns the functions of the tree, without its tests, as
+// "folder.Name", and methods as "folder.Type.Name".
 func functionNames(files []File) map[string]bool {
 	names := make(map[string]bool)
 	for _, f := range files {

@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// packetsBack is how far the oldest packet that can still arrive is behind the newest, in packets: a connection drops older
-	// ones as duplicates (seenWindow in package bunch).
+	// packetsBack is how far the oldest packet that can still arrive is behind the newest,
+	// in packets: a connection drops older ones as duplicates (seenWindow in package bunch).
 	packetsBack = 8192
-	// maxHeld is how many items a client's list may have. It is more than MaxItems, because new items may arrive before the update
-	// that removes others, and items that the client has set itself count, too.
+	// maxHeld is how many items a client's list may have. It is more than
+	// MaxItems, because new items may arrive before the update that removes
+	// others, and items that the client has set itself count, too.
 	maxHeld = 4 * MaxItems
-	// maxGraves is how many tombstones a client remembers, plus less than a seventh, so that a hostile server's
-	// removals cannot fill its memory.
+	// maxGraves is how many tombstones a client remembers, plus less than a
+	// seventh, so that a hostile server's removals cannot fill its memory.
 	maxGraves = 16 * MaxItems
 	// gravesShare is the least part of the tombstones that forget drops at once, 1/8.
 	gravesShare = 8
@@ -58,8 +59,9 @@ func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.S
 	return Copy[K, V]{list: list, plan: plan, name: name}
 }
 
-// Read applies an update that arrived in a packet, and records the changes for [Copy.Next] if tells is true. After an error the
-// owner must close the connection, because no honest server sends such an update.
+// Read applies an update that arrived in a packet, and records the changes for
+// [Copy.Next] if tells is true. After an error the owner must close the
+// connection, because no honest server sends such an update.
 func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	c.tells = tells
 	censuses := 0
@@ -121,8 +123,9 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 	return b, nil
 }
 
-// enter adds an item that is new here. Of two items with the same key, the one with the higher number was set later. The other was
-// removed, although the update that says so may not have arrived yet.
+// enter adds an item that is new here. Of two items with the same key, the one
+// with the higher number was set later. The other was removed, although the
+// update that says so may not have arrived yet.
 func (c *Copy[K, V]) enter(item *item[K, V]) {
 	switch other := c.list.byKey[item.pair.Key]; {
 	case other == nil:
@@ -156,7 +159,8 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 	}
 }
 
-// readCensus removes items that a census leaves out, if they arrived in an earlier packet. Items that the client has set itself stay.
+// readCensus removes items that a census leaves out, if they arrived in an
+// earlier packet. Items that the client has set itself stay.
 func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	r := wire.Reader{Left: b}
 	first, last, count := r.Uvarint(censusBit-1), r.Uvarint(censusBit-1), r.Count(censusBit-1, 1)
@@ -194,8 +198,8 @@ func (c *Copy[K, V]) bury(number uint32, packet uint64) {
 	c.graves = append(c.graves, tombstone{number, packet})
 }
 
-// forget drops tombstones from packets older than any that may still arrive, and the oldest beyond maxGraves: at least an eighth of
-// all at once, because all others, half a MiB of them, are moved.
+// forget drops tombstones from packets older than any that may still arrive, and the oldest beyond
+// maxGraves: at least an eighth of all at once, because all others, half a MiB of them, are moved.
 func (c *Copy[K, V]) forget(packet uint64) {
 	old := func(n int) bool { return n < len(c.graves) && c.graves[n].packet+packetsBack < packet }
 	least := len(c.graves) / gravesShare
@@ -236,7 +240,8 @@ func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	return change, true
 }
 
-// tally adds by to the count of each reference in an item: 1 for an item that was added, -1 for one that was removed.
+// tally adds by to the count of each reference in an item: 1 for an item that
+// was added, -1 for one that was removed.
 func (c *Copy[K, V]) tally(item *item[K, V], by int) {
 	n := &c.names
 	if n.visit == nil {
@@ -246,8 +251,8 @@ func (c *Copy[K, V]) tally(item *item[K, V], by int) {
 	c.plan.References(reflect.ValueOf(&item.pair).Elem(), n.visit)
 }
 
-// Renamed calls visit for each id to which the items have begun to refer since the last call, or no longer refer, in the
-// order in which that happened.
+// Renamed calls visit for each id to which the items have begun to refer since
+// the last call, or no longer refer, in the order in which that happened.
 func (c *Copy[K, V]) Renamed(visit func(id uint64, named bool)) {
 	if c.list.written { // what the game has written was not counted
 		c.Unname()
@@ -258,7 +263,8 @@ func (c *Copy[K, V]) Renamed(visit func(id uint64, named bool)) {
 	c.names.tell(visit)
 }
 
-// Unname makes the next Renamed report that the items refer to nothing, because the actor has ended.
+// Unname makes the next Renamed report that the items refer to nothing, because
+// the actor has ended.
 func (c *Copy[K, V]) Unname() {
 	c.list.written = false
 	c.names.empty()

@@ -26,8 +26,8 @@ func fullShelf(t *testing.T) *shelf {
 	return client
 }
 
-// TestCensusesOfNothing: a census takes no memory and no look at the items that it does not speak of. A server could have its client copy a
-// list of 8,192 items by four bytes, 64 KiB each time.
+// TestCensusesOfNothing: a census takes no memory and no look at the items that it does not speak
+// of. A server could have its client copy a list of 8,192 items by four bytes, 64 KiB each time.
 func TestCensusesOfNothing(t *testing.T) {
 	client := fullShelf(t)
 	var b []byte
@@ -44,8 +44,8 @@ func TestCensusesOfNothing(t *testing.T) {
 	require.Equal(t, maxHeld, client.Len())
 }
 
-// TestGravesAreForgottenTogether: where a client remembers as many items that are gone as it may, each further one made it move all of
-// them, half a MiB for four bytes of the server's.
+// TestGravesAreForgottenTogether: where a client remembers as many items that are gone as it
+// may, each further one made it move all of them, half a MiB for four bytes of the server's.
 func TestGravesAreForgottenTogether(t *testing.T) {
 	client, moves := newShelf(t), 0
 	for number := range uint64(3 * maxGraves) {
@@ -62,8 +62,8 @@ func TestGravesAreForgottenTogether(t *testing.T) {
 	client.requireSound(t)
 }
 
-// TestAllThatAClientLacks: to note that a client lacks all items of a list takes what their numbers take. A client may have that done for all
-// lists once a second, by a message of one byte.
+// TestAllThatAClientLacks: to note that a client lacks all items of a list takes what their
+// numbers take. A client may have that done for all lists once a second, by a message of one byte.
 func TestAllThatAClientLacks(t *testing.T) {
 	server := newShelf(t)
 	for key := range MaxItems {
@@ -104,7 +104,8 @@ func newFellows(t *testing.T) *fellows {
 	return f
 }
 
-// file applies the changes that the copy reports, each of which must be new, and compares the result with the items.
+// file applies the changes that the copy reports, each of which must be new,
+// and compares the result with the items.
 func (f *fellows) file(t *testing.T) {
 	f.copy.Renamed(func(id uint64, named bool) {
 		require.NotEqual(t, named, f.filed[id], "%d", id)
@@ -120,7 +121,8 @@ func (f *fellows) file(t *testing.T) {
 	require.Len(t, f.copy.names.counts, len(want))
 }
 
-// TestRenamedAgainstItems: random updates, and writes of the game's own, beside a look at all items.
+// TestRenamedAgainstItems: random updates, and writes of the game's own, beside
+// a look at all items.
 func TestRenamedAgainstItems(t *testing.T) {
 	random := testkit.Rand(t)
 	f := newFellows(t)
@@ -177,7 +179,8 @@ func TestReferencesOfOneItem(t *testing.T) {
 	require.Equal(t, 4, looks, "two that went and two that came")
 }
 
-// TestNamingTakesLittle: asking for the items that name an actor, at each open and close of it, costs no allocation for each item.
+// TestNamingTakesLittle: asking for the items that name an actor, at each open
+// and close of it, costs no allocation for each item.
 func TestNamingTakesLittle(t *testing.T) {
 	f, b := newFellows(t), []byte(nil)
 	for number := range uint64(maxHeld) {

@@ -7,8 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzCopy lets a client read what a hostile server sends, in packets that arrive late or twice, while it sets and deletes items
-// itself: its memory stays bounded, each item is found by its number and by its key, and changes add up to the list.
+// FuzzCopy lets a client read what a hostile server sends, in packets that arrive
+// late or twice, while it sets and deletes items itself: its memory stays bounded,
+// each item is found by its number and by its key, and changes add up to the list.
 func FuzzCopy(f *testing.F) {
 	f.Add([]byte{2, 4, 2, 10, 1, 3, 3, 3, 0, 1, 5, 1, 4}, []byte{0, 2, 1})
 	f.Add(appendCensus([]byte{4, 6, 8}, 1, 9, []uint32{2, 5}), []byte{3, 130, 7})

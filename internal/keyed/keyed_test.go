@@ -85,7 +85,8 @@ func TestListSetAtAClient(t *testing.T) {
 	client.requireSound(t)
 }
 
-// What a client sets in its copy stays when the server removes an item with the same number, or sends all that it has.
+// What a client sets in its copy stays when the server removes an item with the
+// same number, or sends all that it has.
 func TestListSetAtAClientStays(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	require.True(t, client.Set(7, 70)) // number 1 there
@@ -113,8 +114,9 @@ func TestListSetAtAClientStays(t *testing.T) {
 	client.requireSound(t)
 }
 
-// What a client sets in its copy stays its own if the server's item with that key and number arrives after its removal. It once became
-// an item that the server was assumed to have, which no census removed.
+// What a client sets in its copy stays its own if the server's item with that
+// key and number arrives after its removal. It once became an item that the
+// server was assumed to have, which no census removed.
 func TestListSetAtAClientIsNoLateItem(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	require.True(t, client.Set(7, 70))
@@ -139,7 +141,8 @@ func TestListSetAtAClientIsNoLateItem(t *testing.T) {
 	require.Zero(t, client.Len())
 }
 
-// TestListSetAtAClientHasItsOwnNumber: if it had that of one of the server's, the removal of either would take both.
+// TestListSetAtAClientHasItsOwnNumber: if it had that of one of the server's,
+// the removal of either would take both.
 func TestListSetAtAClientHasItsOwnNumber(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	for key := range 2 {
@@ -157,7 +160,8 @@ func TestListSetAtAClientHasItsOwnNumber(t *testing.T) {
 	require.Equal(t, 2, visited, "what is gone by then is not visited")
 }
 
-// TestLateItemStaysGone: an item that arrives after the one that took its key stays removed, even if that one is removed, too.
+// TestLateItemStaysGone: an item that arrives after the one that took its key
+// stays removed, even if that one is removed, too.
 func TestLateItemStaysGone(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	require.True(t, server.Set(7, 70))
@@ -246,7 +250,8 @@ func TestListRemovalsComeLate(t *testing.T) {
 	require.Zero(t, client.Len())
 }
 
-// An item that arrives again with the same value, because an ack was lost or all items are sent again, is no change.
+// An item that arrives again with the same value, because an ack was lost or
+// all items are sent again, is no change.
 func TestWhatComesAgainIsNoChange(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	changes := func() (told []Change[int, int]) {
@@ -284,8 +289,8 @@ func TestWhatComesAgainIsNoChange(t *testing.T) {
 	require.Equal(t, []Change[int, int]{{Key: 7, Value: 73}}, changes())
 }
 
-// TestLossyUpdates: messages are lost or late. Once everything that was lost is added again, the client has the list, and
-// its changes add up to it.
+// TestLossyUpdates: messages are lost or late. Once everything that was lost is
+// added again, the client has the list, and its changes add up to it.
 func TestLossyUpdates(t *testing.T) {
 	random := testkit.Rand(t)
 	server, client := newShelf(t), newShelf(t)
@@ -385,7 +390,8 @@ func TestHostileUpdates(t *testing.T) {
 	client.requireSound(t)
 }
 
-// TestHostileCensusIsReadNoFurther: the numbers after the one with which a census breaks a rule cost nothing.
+// TestHostileCensusIsReadNoFurther: the numbers after the one with which a
+// census breaks a rule cost nothing.
 func TestHostileCensusIsReadNoFurther(t *testing.T) {
 	client := newShelf(t)
 	census := append([]byte{0, 1, 1, 0xff, 0x7f}, bytes.Repeat([]byte{1}, 1<<14)...) // 16,383 numbers, all but the first above the last
@@ -412,7 +418,8 @@ func TestCompileRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "the value is a [2][]uint8, which needs a bound")
 }
 
-// TestChangesAreNotedOnce, and only while a client has the list: a list that changes at every tick would fill the memory.
+// TestChangesAreNotedOnce, and only while a client has the list: a list that
+// changes at every tick would fill the memory.
 func TestChangesAreNotedOnce(t *testing.T) {
 	server := newShelf(t)
 	for i := range 100 {
@@ -430,7 +437,8 @@ func TestChangesAreNotedOnce(t *testing.T) {
 	require.Equal(t, []uint32{1}, numbers)
 }
 
-// TestItemThatCouldNotBeEncoded reaches clients once it can be, also as what they would take it for if they had it.
+// TestItemThatCouldNotBeEncoded reaches clients once it can be, also as what
+// they would take it for if they had it.
 func TestItemThatCouldNotBeEncoded(t *testing.T) {
 	type text struct {
 		S string `quiver:"max=4"`
@@ -452,7 +460,8 @@ func TestItemThatCouldNotBeEncoded(t *testing.T) {
 	}
 }
 
-// TestTakeFitsAMessage: items that do not fit into one message are in the next, each item once; a large one has a message of its own.
+// TestTakeFitsAMessage: items that do not fit into one message are in the next,
+// each item once; a large one has a message of its own.
 func TestTakeFitsAMessage(t *testing.T) {
 	server := newShelf(t)
 	for key := range 20 {
@@ -475,8 +484,8 @@ func TestTakeFitsAMessage(t *testing.T) {
 	}
 }
 
-// TestCensusOfALongList: it continues in the next messages until the end of the list; otherwise a client would keep removed items
-// there.
+// TestCensusOfALongList: it continues in the next messages until the end of the
+// list; otherwise a client would keep removed items there.
 func TestCensusOfALongList(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	for key := range 500 {
@@ -497,8 +506,8 @@ func TestCensusOfALongList(t *testing.T) {
 	require.Equal(t, maps.Collect(server.All()), maps.Collect(client.All()))
 }
 
-// TestManyLostCensuses: lost censuses of a long list are short if little of the list is left. No message has more of them
-// than its reader accepts.
+// TestManyLostCensuses: lost censuses of a long list are short if little of the
+// list is left. No message has more of them than its reader accepts.
 func TestManyLostCensuses(t *testing.T) {
 	server, client := newShelf(t), newShelf(t)
 	for key := range MaxItems {

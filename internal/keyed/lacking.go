@@ -8,8 +8,9 @@ import (
 const (
 	// censusBit marks a census. Items have smaller numbers.
 	censusBit = 1 << 31
-	// censusShare is how many bytes of an update there must be for each item of a census. An item takes 1 to 5 bytes and the head 4
-	// to 13, so a census fits into an update, and takes more than an eighth of it if it is full.
+	// censusShare is how many bytes of an update there must be for each item of
+	// a census. An item takes 1 to 5 bytes and the head 4 to 13, so a census
+	// fits into an update, and takes more than an eighth of it if it is full.
 	censusShare = 8
 )
 
@@ -19,8 +20,9 @@ type Items interface {
 	AppendItem(b []byte, number uint32) []byte
 }
 
-// Lacking lists, for one client, the items of a list whose current value the client may lack and that are not in flight to it, in
-// the order in which they will be sent. A number with censusBit stands for a census that begins at that number.
+// Lacking lists, for one client, the items of a list whose current value the client
+// may lack and that are not in flight to it, in the order in which they will be
+// sent. A number with censusBit stands for a census that begins at that number.
 type Lacking struct {
 	numbers []uint32
 	has     map[uint32]struct{} // the same numbers; nil = created by Add when needed
@@ -58,9 +60,10 @@ func (l *Lacking) AddAll(list Items, census bool) {
 // Empty reports whether l lists nothing.
 func (l *Lacking) Empty() bool { return len(l.numbers) == 0 }
 
-// Take removes the first items, at least one and more while b stays within most bytes. It appends them to b, and their numbers to
-// taken. The caller adds the numbers again if the message is lost. Take stops at maxCensuses censuses, the most that a reader
-// accepts. More can be due if several messages were lost and the list has become short since.
+// Take removes the first items, at least one and more while b stays within most bytes. It
+// appends them to b, and their numbers to taken. The caller adds the numbers again if the
+// message is lost. Take stops at maxCensuses censuses, the most that a reader accepts.
+// More can be due if several messages were lost and the list has become short since.
 func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, []uint32) {
 	n, censuses := 0, 0
 	for ; n < len(l.numbers); n++ {
@@ -83,7 +86,8 @@ func (l *Lacking) Take(b []byte, taken []uint32, list Items, most int) ([]byte, 
 	return b, taken
 }
 
-// append appends an item or a census. If a census does not reach the end of the list, append adds another one that begins after it.
+// append appends an item or a census. If a census does not reach the end of the
+// list, append adds another one that begins after it.
 func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
 	if number&censusBit == 0 {
 		return list.AppendItem(b, number)
@@ -101,7 +105,8 @@ func (l *Lacking) append(b []byte, list Items, number uint32, most int) []byte {
 	return appendCensus(b, first, last, numbers)
 }
 
-// appendCensus appends a census: of the items from first to last, only those with these numbers exist.
+// appendCensus appends a census: of the items from first to last, only those
+// with these numbers exist.
 func appendCensus(b []byte, first, last uint32, numbers []uint32) []byte {
 	b = append(b, 0)
 	for _, v := range []uint32{first, last, uint32(len(numbers))} {

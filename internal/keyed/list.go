@@ -1,8 +1,9 @@
 // Package keyed replicates a list of keys and values from a server to its clients. It is pure.
 //
-// The server gives each item a number that is never used again. Its [Source] says which items have changed. For each client, a
-// [Lacking] holds the numbers of the items that the client may not have in their newest version. A client's [Copy] reads the
-// updates, some of which may be lost or arrive late.
+// The server gives each item a number that is never used again. Its [Source]
+// says which items have changed. For each client, a [Lacking] holds the numbers
+// of the items that the client may not have in their newest version. A client's
+// [Copy] reads the updates, some of which may be lost or arrive late.
 package keyed
 
 import (
@@ -18,12 +19,13 @@ import (
 const (
 	// MaxItems is how many items a list may have. UE: net.MaxRepArraySize.
 	MaxItems = 2048
-	// MaxEver is how many items a list may have in its life, because their numbers must stay below censusBit: a thousand a second for 24 days.
+	// MaxEver is how many items a list may have in its life, because their
+	// numbers must stay below censusBit: a thousand a second for 24 days.
 	MaxEver = censusBit - 1
 )
 
-// A List maps keys K to values V. Its methods record which items change, so that no long list need be compared at each tick. The zero List is
-// empty. It must not be used concurrently.
+// A List maps keys K to values V. Its methods record which items change, so that no long list
+// need be compared at each tick. The zero List is empty. It must not be used concurrently.
 type List[K comparable, V any] struct {
 	byKey   map[K]*item[K, V]
 	items   []*item[K, V] // in the order of their numbers
@@ -51,7 +53,8 @@ type pair[K comparable, V any] struct {
 	Value V
 }
 
-// Compile returns the plan of a list's items, or an error that says why they cannot be replicated. reference is the type of references to actors.
+// Compile returns the plan of a list's items, or an error that says why they
+// cannot be replicated. reference is the type of references to actors.
 func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	if err := cmp.Or(bare("key", reflect.TypeFor[K]()), bare("value", reflect.TypeFor[V]())); err != nil {
 		return nil, err
@@ -68,7 +71,8 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	return plan, nil
 }
 
-// bare returns an error if t, the type of a key or value, needs a bound. Only the tag of a struct's field can give it one.
+// bare returns an error if t, the type of a key or value, needs a bound. Only
+// the tag of a struct's field can give it one.
 func bare(role string, t reflect.Type) error {
 	inner := t
 	for inner.Kind() == reflect.Array {
@@ -108,8 +112,8 @@ func (l *List[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// All yields the items in the order in which their keys were first set. The list may change during the loop; items that are added
-// then are not yielded.
+// All yields the items in the order in which their keys were first set. The
+// list may change during the loop; items that are added then are not yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(l.items) {
@@ -120,7 +124,8 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Set sets the value of a key. If the key is new and would exceed [MaxItems] or [MaxEver], Set returns false and changes nothing.
+// Set sets the value of a key. If the key is new and would exceed [MaxItems] or
+// [MaxEver], Set returns false and changes nothing.
 func (l *List[K, V]) Set(key K, value V) (ok bool) {
 	i := l.byKey[key]
 	if i == nil {
@@ -167,7 +172,8 @@ func (l *List[K, V]) remove(i *item[K, V]) {
 	}
 }
 
-// renumber gives a client's own item another number, because the server has given its number to another item.
+// renumber gives a client's own item another number, because the server has
+// given its number to another item.
 func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.remove(i)
 	l.last++

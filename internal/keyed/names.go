@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// names counts the references in the items of a copy, as they are added and removed. A client that examined all items of a long
-// list for each update of one took 0.6 ms, for 12 bytes from its server.
+// names counts the references in the items of a copy, as they are added and
+// removed. A client that examined all items of a long list for each update of
+// one took 0.6 ms, for 12 bytes from its server.
 type names struct {
 	counts  map[uint64]named
 	renamed []uint64 // ids in counts that are listed
@@ -48,8 +49,8 @@ func (n *names) empty() {
 	}
 }
 
-// tell calls visit for each id to which there is a reference now and was none at the last call, or the other way round, in the
-// order in which that changed.
+// tell calls visit for each id to which there is a reference now and was none
+// at the last call, or the other way round, in the order in which that changed.
 func (n *names) tell(visit func(id uint64, named bool)) {
 	for _, id := range n.renamed {
 		of := n.counts[id]

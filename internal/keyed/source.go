@@ -10,10 +10,12 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// An update of a list consists, after its mask, of items up to the end of the message. Each item is a varint, twice its number, plus one
-// if the item is gone; otherwise its key and value follow. A varint 0 instead begins a census: a first and a last number, the count of
-// items with numbers from first to last, and for each the distance to the one before. All other items in that range are gone. A server
-// sends a census if a client could not keep updates that it had acknowledged, which may have held removals.
+// An update of a list consists, after its mask, of items up to the end of the message.
+// Each item is a varint, twice its number, plus one if the item is gone; otherwise its
+// key and value follow. A varint 0 instead begins a census: a first and a last number,
+// the count of items with numbers from first to last, and for each the distance to the
+// one before. All other items in that range are gone. A server sends a census if a
+// client could not keep updates that it had acknowledged, which may have held removals.
 
 // A Source encodes a server's list for its clients. It is not safe for concurrent use.
 type Source[K comparable, V any] struct {
@@ -41,9 +43,9 @@ func (s *Source[K, V]) Watch(on bool) {
 // Changed reports whether items were set or removed since the last TakeChanged.
 func (s *Source[K, V]) Changed() bool { return len(s.list.changed) > 0 }
 
-// TakeChanged encodes the items that were set since the last call. It returns the numbers of items whose encoding has
-// changed, and of removed items; the slice is valid until the next call. The error names items that cannot be encoded;
-// clients keep their last value.
+// TakeChanged encodes the items that were set since the last call. It returns the numbers
+// of items whose encoding has changed, and of removed items; the slice is valid until the
+// next call. The error names items that cannot be encoded; clients keep their last value.
 func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	numbers = s.scratch[:0]
 	for _, number := range s.list.changed {
@@ -72,8 +74,8 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items. The owner calls it when a client gets the list, because TakeChanged misses items that were
-// set while no client had it.
+// EncodeAll encodes all items. The owner calls it when a client gets the list,
+// because TakeChanged misses items that were set while no client had it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
 		_, failed := s.encodeItem(item)

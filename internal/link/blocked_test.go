@@ -18,8 +18,8 @@ func newStuck(t *testing.T) *beside {
 	return b
 }
 
-// TestCloseBesideABlockedCarrier: while the writer is blocked in the first carrier, the sealed one, which carries, sends what a tick holds
-// back before the end.
+// TestCloseBesideABlockedCarrier: while the writer is blocked in the first carrier,
+// the sealed one, which carries, sends what a tick holds back before the end.
 func TestCloseBesideABlockedCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newStuck(t)
@@ -39,8 +39,9 @@ func TestCloseBesideABlockedCarrier(t *testing.T) {
 	})
 }
 
-// TestArrivalBesideABlockedCarrier: a datagram that arrives while the writer is blocked, or about to be, and others hold the lock, is
-// handled when they have released it, even if no other one arrives.
+// TestArrivalBesideABlockedCarrier: a datagram that arrives while the writer is
+// blocked, or about to be, and others hold the lock, is handled when they have
+// released it, even if no other one arrives.
 func TestArrivalBesideABlockedCarrier(t *testing.T) {
 	for name, hold := range map[string]func(b *beside, meanwhile func()){
 		"the owner": func(b *beside, meanwhile func()) {

@@ -26,7 +26,8 @@ type side struct {
 	got     [][]byte
 }
 
-// sides connects two bunch connections, 10 ms apart. A token in wake says that either of them woke its owner.
+// sides connects two bunch connections, 10 ms apart. A token in wake says that
+// either of them woke its owner.
 func sides(t *testing.T) (client, server *side, wake chan struct{}) {
 	a, b := linktest.Pipe()
 	wake = make(chan struct{}, 1)

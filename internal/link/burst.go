@@ -1,7 +1,8 @@
 package link
 
 const (
-	// maxBurst is how many datagrams may be sent back to back. The peer's quic-go queues 128 and drops further ones.
+	// maxBurst is how many datagrams may be sent back to back. The peer's
+	// quic-go queues 128 and drops further ones.
 	maxBurst = 96
 	// minBurst is the least size to which losses reduce a burst.
 	minBurst = 32
@@ -9,8 +10,9 @@ const (
 	burstStep = 8
 )
 
-// burst counts the datagrams sent without a pause between them, and limits their number. Losses halve the limit, because the path may have
-// dropped the packets, or the receiver may be too slow; both need shorter bursts.
+// burst counts the datagrams sent without a pause between them, and limits
+// their number. Losses halve the limit, because the path may have dropped the
+// packets, or the receiver may be too slow; both need shorter bursts.
 type burst struct {
 	sent, size int    // datagrams: of this burst so far, and its limit
 	lost       uint64 // packets that the machines had counted as lost at the last rest

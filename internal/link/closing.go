@@ -11,11 +11,13 @@ import (
 const (
 	// drainTime is how long Close waits until reliable data is acknowledged.
 	drainTime = time.Second
-	// maxReason is the most bytes of a reason on the wire. It must fit into a QUIC packet with its header.
+	// maxReason is the most bytes of a reason on the wire. It must fit into a
+	// QUIC packet with its header.
 	maxReason = 256
 )
 
-// ErrUndelivered is the cause of a close after which the peer has not acknowledged all reliable data in time.
+// ErrUndelivered is the cause of a close after which the peer has not
+// acknowledged all reliable data in time.
 var ErrUndelivered = errors.New("link: reliable data was not acknowledged within 1s of Close")
 
 // A CloseError says which side closed the connection, and why.
@@ -40,7 +42,8 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.Cause }
 
-// violation returns the error that ends the link after a machine's Receive or Advance has returned err.
+// violation returns the error that ends the link after a machine's Receive or
+// Advance has returned err.
 func violation(err error) *CloseError {
 	var coded interface{ CloseCode() (uint64, string) }
 	if !errors.As(err, &coded) {
@@ -50,7 +53,8 @@ func violation(err error) *CloseError {
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing is the state of a link's end. Close requests the end, and end carries it out, each at most once.
+// closing is the state of a link's end. Close requests the end, and end carries
+// it out, each at most once.
 type closing struct {
 	mu    sync.Mutex  // locked last: with or without the link's lock held
 	asked *CloseError // set by Close, which waits for the drain; nil = Close was not called
@@ -58,8 +62,9 @@ type closing struct {
 	err   error       // why the link ended; nil = it has not
 }
 
-// Close ends the connection as soon as all reliable data is acknowledged, at most 1 s from now. It returns at once, and may be called with
-// or without the lock. It does nothing if the link has ended or Close was called before. It uncorks play.
+// Close ends the connection as soon as all reliable data is acknowledged, at most
+// 1 s from now. It returns at once, and may be called with or without the lock. It
+// does nothing if the link has ended or Close was called before. It uncorks play.
 func (l *Link) Close(code uint64, reason string) {
 	c := &l.closing
 	c.mu.Lock()
@@ -76,26 +81,29 @@ func (l *Link) Close(code uint64, reason string) {
 	}
 }
 
-// Abort ends the connection without waiting for anything. It returns at once and may be called with or without the lock. After a Close it
-// only ends the drain: the peer gets the code and reason of the Close.
+// Abort ends the connection without waiting for anything. It returns at once
+// and may be called with or without the lock. After a Close it only ends the
+// drain: the peer gets the code and reason of the Close.
 func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
 
-// Done is closed when the connection has ended, reader and writer have returned, and the machines have received all datagrams that arrived.
+// Done is closed when the connection has ended, reader and writer have
+// returned, and the machines have received all datagrams that arrived.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Err returns why the connection ended, or nil if it has not: a [*CloseError] if one side closed it, otherwise the carrier's error. If a
-// Close could not deliver everything, its Cause says why.
+// Err returns why the connection ended, or nil if it has not: a [*CloseError] if one side closed
+// it, otherwise the carrier's error. If a Close could not deliver everything, its Cause says why.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
 	return l.closing.err
 }
 
-// end ends the link; only the first call has an effect. After a Close the link's error is that of the Close, with cause as its Cause. A nil
-// cause, which is possible only after a Close, means that the drain was complete. The rest is done by finish on a goroutine of its own, so
-// that no caller waits for the carrier.
+// end ends the link; only the first call has an effect. After a Close the link's
+// error is that of the Close, with cause as its Cause. A nil cause, which is
+// possible only after a Close, means that the drain was complete. The rest is done
+// by finish on a goroutine of its own, so that no caller waits for the carrier.
 func (l *Link) end(cause error) {
 	c := &l.closing
 	c.mu.Lock()
@@ -116,8 +124,8 @@ func (l *Link) end(cause error) {
 	go l.finish(c.err)
 }
 
-// finish closes the carrier, which unblocks a writer in SendDatagram, and waits for reader and writer. Then it passes the remaining
-// datagrams to the machines, and reports the end to the owner.
+// finish closes the carrier, which unblocks a writer in SendDatagram, and waits for reader and
+// writer. Then it passes the remaining datagrams to the machines, and reports the end to the owner.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	if closed, ok := errors.AsType[*CloseError](err); ok {

@@ -261,7 +261,8 @@ func (c lingering) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return <-c.last, nil
 }
 
-// TestDoneWaitsForTheReader: when Done is closed nothing of the link runs any more, and the machines have what the carrier gave at last.
+// TestDoneWaitsForTheReader: when Done is closed nothing of the link runs any
+// more, and the machines have what the carrier gave at last.
 func TestDoneWaitsForTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := linktest.Pipe()
@@ -281,7 +282,8 @@ func TestDoneWaitsForTheReader(t *testing.T) {
 	})
 }
 
-// TestAlwaysEnds lets two links live through random trouble. Whatever happens, a close ends each within a second.
+// TestAlwaysEnds lets two links live through random trouble. Whatever happens,
+// a close ends each within a second.
 func TestAlwaysEnds(t *testing.T) {
 	first := rand.Uint64()
 	rounds := 100

@@ -25,7 +25,8 @@ func (q queue) SendDatagram(p []byte) error {
 	return q.Carrier.SendDatagram(p)
 }
 
-// allow lets so many datagrams pass: the writer, which may run as soon as it is woken, waits for the next ones.
+// allow lets so many datagrams pass: the writer, which may run as soon as it is
+// woken, waits for the next ones.
 func (q queue) allow(n int) {
 	for range n {
 		q.gate <- struct{}{}
@@ -89,7 +90,8 @@ func TestUnlockSendsInTheWritersPlace(t *testing.T) {
 	})
 }
 
-// TestUnlockNeverBlocks: with as many datagrams unacknowledged as the carrier's queue holds only the writer sends.
+// TestUnlockNeverBlocks: with as many datagrams unacknowledged as the carrier's
+// queue holds only the writer sends.
 func TestUnlockNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()

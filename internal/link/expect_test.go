@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExpectMeanwhile: Expect from many goroutines, while carriers change, paths move and the connection ends. The machines' newest word is true.
+// TestExpectMeanwhile: Expect from many goroutines, while carriers change,
+// paths move and the connection ends. The machines' newest word is true.
 func TestExpectMeanwhile(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -69,7 +70,8 @@ func TestExpectMeanwhile(t *testing.T) {
 	}
 }
 
-// TestExpectOfGigabytes: what a transfer of 5 GiB announces is no negative number where an int has 32 bits.
+// TestExpectOfGigabytes: what a transfer of 5 GiB announces is no negative
+// number where an int has 32 bits.
 func TestExpectOfGigabytes(t *testing.T) {
 	b := newBeside(t)
 	b.Expect(5 << 30)

@@ -10,12 +10,12 @@ import (
 
 // Config holds the settings of a link. Zero fields take the defaults in their comments.
 type Config struct {
-	// Wake is called without the lock, on any goroutine, after a machine's Wake was true, and once more after Done is closed. It must not
-	// block. Default: no call.
+	// Wake is called without the lock, on any goroutine, after a machine's Wake was
+	// true, and once more after Done is closed. It must not block. Default: no call.
 	Wake func()
 
-	// Ended is called once, after Done is closed and after the last Wake, on a goroutine of its own. It may block, and may wait for other
-	// users of the link. Default: no call.
+	// Ended is called once, after Done is closed and after the last Wake, on a goroutine of
+	// its own. It may block, and may wait for other users of the link. Default: no call.
 	Ended func()
 
 	// Rate limits unreliable data and bulk. Default: no limit.
@@ -61,8 +61,8 @@ type Link struct {
 	timer  *time.Timer // wakes the writer at wakeAt
 	wakeAt time.Time   // if it is in the past, timer is not set
 
-	// Shared by the reader, the writer and the callers of Unlock. Each has a lock of its own or is atomic, except writer, which only its
-	// goroutine uses.
+	// Shared by the reader, the writer and the callers of Unlock. Each has a lock
+	// of its own or is atomic, except writer, which only its goroutine uses.
 	ring    ring          // datagrams received while the writer was busy
 	state   atomic.Int32  // of the writer: asleep, awake, again or stopped
 	writing chan struct{} // holds a token while the writer's goroutine runs
@@ -83,8 +83,8 @@ type Link struct {
 	done     chan struct{}      // Done returns it
 }
 
-// New starts a link and its reader, which runs until the connection ends. From then on the link owns c. It calls the machines only under
-// its lock, in order of priority.
+// New starts a link and its reader, which runs until the connection ends. From then on
+// the link owns c. It calls the machines only under its lock, in order of priority.
 func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
@@ -110,18 +110,20 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	return l
 }
 
-// Lock locks the machines. Until Unlock the link sends and receives nothing, so the caller must not block. It may call Close, Abort, Err
-// and Stats.
+// Lock locks the machines. Until Unlock the link sends and receives nothing, so
+// the caller must not block. It may call Close, Abort, Err and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow is Lock, and returns the time. Times that are read under the lock never run back, which the machines require.
+// LockNow is Lock, and returns the time. Times that are read under the lock
+// never run back, which the machines require.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return time.Now()
 }
 
-// Expect announces how many bytes of bulk the machines will be given later, in addition to those that they hold. Each call replaces the
-// last. It may be called concurrently, but not by a goroutine that holds the lock.
+// Expect announces how many bytes of bulk the machines will be given later, in
+// addition to those that they hold. Each call replaces the last. It may be
+// called concurrently, but not by a goroutine that holds the lock.
 func (l *Link) Expect(bytes int64) {
 	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
 		return
@@ -137,8 +139,8 @@ func (l *Link) Expect(bytes int64) {
 	}
 }
 
-// Unlock releases the lock, and sends what may be sent now, if that cannot block: in place of the sleeping writer, or of the sealed
-// carrier's goroutine. Otherwise it wakes that one.
+// Unlock releases the lock, and sends what may be sent now, if that cannot block: in place
+// of the sleeping writer, or of the sealed carrier's goroutine. Otherwise it wakes that one.
 func (l *Link) Unlock() {
 	switch by := l.sealed.carrier; {
 	case by == nil:
@@ -151,7 +153,8 @@ func (l *Link) Unlock() {
 	l.relieve()
 }
 
-// UnlockLater is Unlock for a caller that unlocks many links in a row. The sealed carrier sends on another goroutine.
+// UnlockLater is Unlock for a caller that unlocks many links in a row. The
+// sealed carrier sends on another goroutine.
 func (l *Link) UnlockLater() {
 	if l.sealed.carrier == nil {
 		l.Unlock()
@@ -164,7 +167,8 @@ func (l *Link) UnlockLater() {
 	l.relieve()
 }
 
-// release releases the lock. If look is true, it first sends what may be sent, in place of the sleeping writer.
+// release releases the lock. If look is true, it first sends what may be sent,
+// in place of the sleeping writer.
 func (l *Link) release(look bool) {
 	if !look {
 		l.mu.Unlock()
@@ -175,8 +179,8 @@ func (l *Link) release(look bool) {
 	l.conclude(o)
 }
 
-// drainSealed uncorks play and wakes the sealed carrier when Close starts to drain. Otherwise the writer does this, but the writer may be
-// blocked in the first carrier.
+// drainSealed uncorks play and wakes the sealed carrier when Close starts to drain.
+// Otherwise the writer does this, but the writer may be blocked in the first carrier.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	l.uncork()
@@ -187,7 +191,8 @@ func (l *Link) drainSealed() {
 	l.relieve()
 }
 
-// changed reports whether a machine's Changed is true. It asks every machine, because Changed clears its answer.
+// changed reports whether a machine's Changed is true. It asks every machine,
+// because Changed clears its answer.
 func (l *Link) changed() (changed bool) {
 	for i := range l.slots {
 		changed = l.slots[i].Changed() || changed
@@ -195,7 +200,8 @@ func (l *Link) changed() (changed bool) {
 	return changed
 }
 
-// woken reports whether a machine's Wake is true. It asks every machine, because Wake clears its answer.
+// woken reports whether a machine's Wake is true. It asks every machine,
+// because Wake clears its answer.
 func (l *Link) woken() (woken bool) {
 	for i := range l.slots {
 		woken = l.slots[i].Wake() || woken

@@ -61,7 +61,8 @@ func TestSendsInOrderOfPriority(t *testing.T) {
 	})
 }
 
-// TestDatagramsWaitInTheMachines: datagrams that the path cannot take yet are built late, after those that become ready in the meantime.
+// TestDatagramsWaitInTheMachines: datagrams that the path cannot take yet are
+// built late, after those that become ready in the meantime.
 func TestDatagramsWaitInTheMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := linktest.Pipe()
@@ -107,7 +108,8 @@ func TestPassesWindow(t *testing.T) {
 		a.SetPath(link.Path{MaxDatagram: 1372}) // unknown: the last one stays
 		require.NoError(t, b.SendDatagram([]byte{1}))
 		synctest.Wait()
-		// Less what QUIC adds to each datagram: one too many waits for the window, at the start a round trip, and looks like a queue.
+		// Less what QUIC adds to each datagram: one too many waits for the
+		// window, at the start a round trip, and looks like a queue.
 		under(la, func() { require.Equal(t, []int{256 << 10 * 1243 / 1283, 20000 * 1372 / 1412}, ma.windows) })
 	})
 }
@@ -236,7 +238,8 @@ func (c counted) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return datagram, err
 }
 
-// TestReaderSparesTheCarriersQueue lets the owner hold the lock while more arrives than quic-go would keep.
+// TestReaderSparesTheCarriersQueue lets the owner hold the lock while more
+// arrives than quic-go would keep.
 func TestReaderSparesTheCarriersQueue(t *testing.T) {
 	a, b := linktest.Pipe()
 	mb, taken := &machine{first: 1}, new(atomic.Int32)

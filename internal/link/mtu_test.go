@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLargeOnesComeBackOneByOne: after a black hole few large datagrams are sent to show whether it is still there, and not all.
+// TestLargeOnesComeBackOneByOne: after a black hole few large datagrams are
+// sent to show whether it is still there, and not all.
 func TestLargeOnesComeBackOneByOne(t *testing.T) {
 	var m mtu
 	now := time.Unix(1e9, 0)

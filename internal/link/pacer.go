@@ -3,19 +3,23 @@ package link
 import "time"
 
 const (
-	// paceGain is how many congestion windows may be sent per round trip: two, as quic-go does in slow start. After slow start quic-go paces
-	// at 5/4 of a window (RFC 9002, section 7.7), but then the congestion window limits what is in flight anyway.
+	// paceGain is how many congestion windows may be sent per round trip: two, as quic-go
+	// does in slow start. After slow start quic-go paces at 5/4 of a window (RFC 9002,
+	// section 7.7), but then the congestion window limits what is in flight anyway.
 	paceGain = 2
-	// A burst is limited to paceBurst datagrams, or to what the rate allows in paceTime if that is more, as in quic-go.
+	// A burst is limited to paceBurst datagrams, or to what the rate allows in
+	// paceTime if that is more, as in quic-go.
 	paceBurst = 10
 	paceTime  = 2 * time.Millisecond
-	// packetOverhead is how many bytes QUIC adds to a datagram: header, connection id, frame and tag.
+	// packetOverhead is how many bytes QUIC adds to a datagram: header,
+	// connection id, frame and tag.
 	packetOverhead = 40
 )
 
-// A pacer limits the rate at which datagrams are given to quic-go to that of quic-go's own pacer. So datagrams wait in the machines and not
-// inside quic-go, where play could not overtake bulk, and where the wait would look like a queue on the path. It is a token bucket (RFC 9002,
-// section 7.7). The zero pacer never waits. The link's lock guards it.
+// A pacer limits the rate at which datagrams are given to quic-go to that of quic-go's own
+// pacer. So datagrams wait in the machines and not inside quic-go, where play could not
+// overtake bulk, and where the wait would look like a queue on the path. It is a token
+// bucket (RFC 9002, section 7.7). The zero pacer never waits. The link's lock guards it.
 type pacer struct {
 	rate   float64   // bytes a second; 0 = unknown, and nothing waits
 	size   float64   // bytes of a full datagram, with packetOverhead
@@ -23,7 +27,8 @@ type pacer struct {
 	last   time.Time // when update last filled the bucket
 }
 
-// update takes the rate from the carrier's path and fills the bucket for the time since the last update. size is that of a full datagram.
+// update takes the rate from the carrier's path and fills the bucket for the
+// time since the last update. size is that of a full datagram.
 func (p *pacer) update(now time.Time, path Path, size int) {
 	if path.Cwnd <= 0 || path.SmoothedRTT <= 0 {
 		p.rate = 0
@@ -35,7 +40,8 @@ func (p *pacer) update(now time.Time, path Path, size int) {
 	p.last = now
 }
 
-// wait returns how long the next datagram must wait. It is 0, or at least a millisecond, so that a timer releases several datagrams at once.
+// wait returns how long the next datagram must wait. It is 0, or at least a
+// millisecond, so that a timer releases several datagrams at once.
 func (p *pacer) wait() time.Duration {
 	if p.rate == 0 || p.bucket >= p.size {
 		return 0

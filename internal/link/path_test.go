@@ -65,7 +65,8 @@ func TestDatagramsAreBounded(t *testing.T) {
 	})
 }
 
-// TestCarrierThatTakesTooLittleEndsTheLink: before, a path of 256 to 1,162 bytes was used, and no bunch was ever sent on it.
+// TestCarrierThatTakesTooLittleEndsTheLink: before, a path of 256 to 1,162
+// bytes was used, and no bunch was ever sent on it.
 func TestCarrierThatTakesTooLittleEndsTheLink(t *testing.T) {
 	for _, limit := range []int{0, 100, 1162} {
 		synctest.Test(t, func(t *testing.T) {

@@ -2,13 +2,14 @@ package link
 
 import "time"
 
-// A Rate limits what a connection sends over all its carriers. It holds back unreliable data and bulk. Acks, control, resends and reliable
-// play are counted, but not held back. Its methods are called under the link's lock.
+// A Rate limits what a connection sends over all its carriers. It holds back
+// unreliable data and bulk. Acks, control, resends and reliable play are
+// counted, but not held back. Its methods are called under the link's lock.
 type Rate interface {
 	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
-	// Bulk returns how long bulk must wait. It is called only while bulk waits, because it includes the caller among those that share the
-	// rate.
+	// Bulk returns how long bulk must wait. It is called only while bulk waits,
+	// because it includes the caller among those that share the rate.
 	Bulk(now time.Time) time.Duration
 	// Spend counts a datagram that is sent.
 	Spend(now time.Time, bytes int)
@@ -28,11 +29,12 @@ func (r *rated) spend(now time.Time, bytes int) {
 	}
 }
 
-// Rated reports whether bulk is held back by the rate, and not by the carrier's pace. The caller holds the lock.
+// Rated reports whether bulk is held back by the rate, and not by the carrier's
+// pace. The caller holds the lock.
 func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
 
-// holdBack makes the machines hold back what the rate does not allow now and, if paced is true, all bulk, because the carrier's pace has no
-// room for it. The caller holds the lock.
+// holdBack makes the machines hold back what the rate does not allow now and, if paced is
+// true, all bulk, because the carrier's pace has no room for it. The caller holds the lock.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
 	if r.rate != nil {
@@ -48,7 +50,8 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// askRate asks the rate how long unreliable data and bulk must wait, if a machine has some that could be sent. The caller holds the lock.
+// askRate asks the rate how long unreliable data and bulk must wait, if a
+// machine has some that could be sent. The caller holds the lock.
 func (l *Link) askRate(now time.Time) {
 	r := &l.rated
 	unreliable, bulk := false, false

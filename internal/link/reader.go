@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// read is the reader's goroutine. It moves datagrams from the carrier to the machines, or into the ring while the writer is busy, until the
-// connection ends.
+// read is the reader's goroutine. It moves datagrams from the carrier to the
+// machines, or into the ring while the writer is busy, until the connection ends.
 func (l *Link) read() {
 	for {
 		datagram, err := l.carrier.ReceiveDatagram(l.ctx)
@@ -23,9 +23,10 @@ func (l *Link) read() {
 	}
 }
 
-// hand passes a datagram to its machine in place of the writer, if that sleeps, and wakes the writer only if there is something to send:
-// most of the datagrams that a game receives are acked with a later call. If the writer is awake, or the lock is taken, it does nothing and
-// returns false. It does not wait for the lock.
+// hand passes a datagram to its machine in place of the writer, if that sleeps,
+// and wakes the writer only if there is something to send: most of the datagrams
+// that a game receives are acked with a later call. If the writer is awake, or the
+// lock is taken, it does nothing and returns false. It does not wait for the lock.
 func (l *Link) hand(datagram []byte) bool {
 	if !l.mu.TryLock() {
 		return false
@@ -49,8 +50,8 @@ func (l *Link) hand(datagram []byte) bool {
 	return true
 }
 
-// received returns what must be done after machines have received datagrams. A sealed carrier is woken, because a datagram may have changed
-// a timer. The caller holds the lock.
+// received returns what must be done after machines have received datagrams. A sealed
+// carrier is woken, because a datagram may have changed a timer. The caller holds the lock.
 func (l *Link) received(err error) (o outcome) {
 	o.woken = l.woken()
 	if err != nil {
@@ -62,8 +63,8 @@ func (l *Link) received(err error) (o outcome) {
 	return o
 }
 
-// writerWorks reports whether the sleeping writer has something to do. If a machine has a timer that is due earlier than wakeAt, it moves
-// wakeAt. The caller holds the lock.
+// writerWorks reports whether the sleeping writer has something to do. If a machine has
+// a timer that is due earlier than wakeAt, it moves wakeAt. The caller holds the lock.
 func (l *Link) writerWorks(now time.Time) (works bool) {
 	works = l.draining.Load()
 	for i := range l.slots {
@@ -76,8 +77,9 @@ func (l *Link) writerWorks(now time.Time) (works bool) {
 	return works
 }
 
-// relieve empties the ring in place of the writer while that is in SendDatagram, which may block for a long time. It does not wait for the
-// lock, because every holder of the lock calls relieve after releasing it.
+// relieve empties the ring in place of the writer while that is in
+// SendDatagram, which may block for a long time. It does not wait for the lock,
+// because every holder of the lock calls relieve after releasing it.
 func (l *Link) relieve() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
 		o := l.received(l.receive(time.Now()))
@@ -88,7 +90,8 @@ func (l *Link) relieve() {
 	}
 }
 
-// receive moves one batch from the ring into the machines. The caller holds the lock, which keeps datagrams in order.
+// receive moves one batch from the ring into the machines. The caller holds the
+// lock, which keeps datagrams in order.
 func (l *Link) receive(now time.Time) error {
 	if l.failed != nil || l.ring.empty() {
 		return l.failed
@@ -104,8 +107,8 @@ func (l *Link) receive(now time.Time) error {
 	return l.failed
 }
 
-// deliver passes a datagram to its machine. If it is lent, it still belongs to the caller. An error is a violation of the peer, with which
-// the caller must end the link. The caller holds the lock.
+// deliver passes a datagram to its machine. If it is lent, it still belongs to the caller. An error
+// is a violation of the peer, with which the caller must end the link. The caller holds the lock.
 func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	s := l.slotFor(datagram)
 	if s == nil {

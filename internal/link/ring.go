@@ -7,20 +7,23 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// RingBytes is the most bytes of received datagrams that wait for the machines; datagrams that exceed it are dropped. It holds about
-// 800 full datagrams, six times as many as quic-go's own queue, which arrive in 8 ms at the highest rate that quic-go reaches.
+// RingBytes is the most bytes of received datagrams that wait for the machines; datagrams
+// that exceed it are dropped. It holds about 800 full datagrams, six times as many as
+// quic-go's own queue, which arrive in 8 ms at the highest rate that quic-go reaches.
 const RingBytes = 1 << 20
 
 const (
-	// slotBytes is what a datagram costs besides its bytes: its slice header in the ring, so that empty datagrams cost something, too.
+	// slotBytes is what a datagram costs besides its bytes: its slice header in
+	// the ring, so that empty datagrams cost something, too.
 	slotBytes = 24
-	// firstSlots is the ring's first capacity, in datagrams. A ring that becomes empty with a capacity above keptSlots frees its memory.
+	// firstSlots is the ring's first capacity, in datagrams. A ring that
+	// becomes empty with a capacity above keptSlots frees its memory.
 	firstSlots = 8
 	keptSlots  = 64
 )
 
-// A ring is the queue of received datagrams between the carrier's reader, which pushes, and the goroutine that holds the link's lock, which
-// pops. The zero ring is empty and has no memory.
+// A ring is the queue of received datagrams between the carrier's reader, which pushes, and the
+// goroutine that holds the link's lock, which pops. The zero ring is empty and has no memory.
 type ring struct {
 	mu    sync.Mutex // guards slots and bytes
 	slots recovery.Ring[[]byte]

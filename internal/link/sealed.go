@@ -8,12 +8,13 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Sealed is a carrier beside QUIC. It asks the link, through its [Source], for datagrams when it can send them, and reports whether each
-// arrived. It uses the lock of the link.
+// Sealed is a carrier beside QUIC. It asks the link, through its [Source], for datagrams
+// when it can send them, and reports whether each arrived. It uses the lock of the link.
 type Sealed interface {
 	// Wake is called under the lock when the source may have something to send.
 	Wake()
-	// Unlock does what Wake does, and releases the lock. The carrier may send on the calling goroutine.
+	// Unlock does what Wake does, and releases the lock. The carrier may send
+	// on the calling goroutine.
 	Unlock()
 }
 
@@ -24,11 +25,14 @@ type sealed struct {
 	path    recovery.Path // as the machines have it from the last SetPath, without RTT
 	at      time.Time     // argument now of the last advance
 	bulk    int           // bytes of datagrams with bulk that were sent since the last [Source.Bulk]
-	ahead   int           // bytes of bulk that the first machine has sent more than the others while those had some, too; at most one datagram
+	// Bytes of bulk that the first machine has sent more than the others while
+	// those had some, too; at most one datagram.
+	ahead int
 }
 
-// Carry makes the sealed carrier by carry all datagrams from now on, or QUIC if by is nil. Datagrams in flight may still arrive over the
-// other carrier, so the change alone does not cause resends.
+// Carry makes the sealed carrier by carry all datagrams from now on, or QUIC if
+// by is nil. Datagrams in flight may still arrive over the other carrier, so
+// the change alone does not cause resends.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
 	now := l.LockNow()
@@ -52,8 +56,8 @@ func (l *Link) Ping() {
 	_ = l.carrier.SendDatagram(ping[:]) // an error means that the connection has ended, and the reader gets it, too
 }
 
-// move informs the machines that their datagrams take another path from now on, of which only the round trip is known; 0 = not even that.
-// The caller holds the lock.
+// move informs the machines that their datagrams take another path from now on, of
+// which only the round trip is known; 0 = not even that. The caller holds the lock.
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	l.sealed.path = recovery.Path{Epoch: l.sealed.path.Epoch + 1, Fates: l.sealed.carrier != nil, More: l.expected.Load() > 0}
 	moved := l.sealed.path
@@ -67,14 +71,15 @@ func (l *Link) move(now time.Time, rtt time.Duration) {
 // Sealed reports whether the sealed carrier carries the datagrams.
 func (l *Link) Sealed() bool { return l.sealed.carries.Load() }
 
-// A Source is a link as the source of its sealed carrier. The carrier holds the link's lock during all methods but Lock, TryLock and Woken.
+// A Source is a link as the source of its sealed carrier. The carrier holds the
+// link's lock during all methods but Lock, TryLock and Woken.
 type Source struct{ link *Link }
 
 // Source returns the link as the source of a sealed carrier.
 func (l *Link) Source() Source { return Source{l} }
 
-// Lock takes the link's lock, TryLock takes it if it is free, and Unlock releases it. Unlike [Link.Unlock], Unlock sends nothing: the
-// carrier does that in its turn.
+// Lock takes the link's lock, TryLock takes it if it is free, and Unlock releases
+// it. Unlike [Link.Unlock], Unlock sends nothing: the carrier does that in its turn.
 func (s Source) Lock()         { s.link.mu.Lock() }
 func (s Source) TryLock() bool { return s.link.mu.TryLock() }
 func (s Source) Unlock() {
@@ -82,22 +87,24 @@ func (s Source) Unlock() {
 	s.link.relieve()
 }
 
-// Moved is called when the carrier's path has changed: the machines' measurements do not apply to it.
+// Moved is called when the carrier's path has changed: the machines'
+// measurements do not apply to it.
 func (s Source) Moved(now time.Time) {
 	if l := s.link; l.sealed.carrier != nil {
 		l.move(now, 0)
 	}
 }
 
-// A token is the number of a datagram, with the index of its machine in bits 56 to 61. No machine uses those bits: bunch counts from 0, and
-// the machine of slices uses the two highest bits for datagrams that are not slices.
+// A token is the number of a datagram, with the index of its machine in bits 56
+// to 61. No machine uses those bits: bunch counts from 0, and the machine of
+// slices uses the two highest bits for datagrams that are not slices.
 const (
 	placeShift = 56
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell passes the carrier's measurements of its path to the machines: the window in bytes, the rate in bytes a second, and the share of
-// packets that are lost, from 0 to 1.
+// Tell passes the carrier's measurements of its path to the machines: the window in
+// bytes, the rate in bytes a second, and the share of packets that are lost, from 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
 	if !p.Fates {
@@ -109,8 +116,8 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	}
 }
 
-// AppendPayload appends a datagram of the first machine that has one. While the first machine has sent more bulk than the others, its bulk
-// waits for theirs, so that neither starves.
+// AppendPayload appends a datagram of the first machine that has one. While the first machine
+// has sent more bulk than the others, its bulk waits for theirs, so that neither starves.
 func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (b []byte, token uint64, content recovery.Content, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || !s.advance(now) {
@@ -163,8 +170,8 @@ func (s Source) countBulk(place, bytes int) {
 	}
 }
 
-// Bulk returns how many bytes of bulk were sent in sealed packets since the last call, and whether more bulk waits only for room on their
-// path.
+// Bulk returns how many bytes of bulk were sent in sealed packets since the
+// last call, and whether more bulk waits only for room on their path.
 func (s Source) Bulk() (left int, waits bool) {
 	l := s.link
 	left, l.sealed.bulk = l.sealed.bulk, 0
@@ -201,7 +208,8 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// mostExpected is the most announced bytes that Waiting returns, so that the sum with what the machines hold fits into an int of 32 bits.
+// mostExpected is the most announced bytes that Waiting returns, so that the
+// sum with what the machines hold fits into an int of 32 bits.
 const mostExpected = 1 << 30
 
 // Waiting returns how many bytes were never sent, including those that Expect has announced.
@@ -216,7 +224,8 @@ func (s Source) Waiting() (bytes int) {
 // Advance runs the timers that are due.
 func (s Source) Advance(now time.Time) { s.advance(now) }
 
-// advance runs the machines' timers, at most once for each now. It returns false if a machine has failed.
+// advance runs the machines' timers, at most once for each now. It returns
+// false if a machine has failed.
 func (s Source) advance(now time.Time) bool {
 	l := s.link
 	if l.failed != nil || !now.After(l.sealed.at) {
@@ -241,7 +250,8 @@ func (s Source) NextTimeout() (next time.Time, ok bool) {
 	return l.nextTimeout()
 }
 
-// Turned is called at the end of each turn of the carrier. It reports whether the carrier must call Woken after it has released the lock.
+// Turned is called at the end of each turn of the carrier. It reports whether
+// the carrier must call Woken after it has released the lock.
 func (s Source) Turned() (woken bool) {
 	l := s.link
 	if l.failed != nil {

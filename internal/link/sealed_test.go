@@ -79,7 +79,8 @@ func (b *beside) ask(bulk bool) (size int, token uint64, isBulk, ok bool) {
 	return len(packet), token, content.Bulk, ok
 }
 
-// sendBulk has the sealed carrier ask for n datagrams, and returns how many bytes of them each machine has sent.
+// sendBulk has the sealed carrier ask for n datagrams, and returns how many
+// bytes of them each machine has sent.
 func (b *beside) sendBulk(t *testing.T, n int) (sent [2]int) {
 	for range n {
 		size, token, _, ok := b.ask(true)
@@ -89,8 +90,8 @@ func (b *beside) sendBulk(t *testing.T, n int) (sent [2]int) {
 	return sent
 }
 
-// TestSealedCarries: nothing is sent over the first carrier, datagrams that arrive there are handled, and each fate is reported to its
-// machine.
+// TestSealedCarries: nothing is sent over the first carrier, datagrams that
+// arrive there are handled, and each fate is reported to its machine.
 func TestSealedCarries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -130,8 +131,8 @@ func TestSealedCarries(t *testing.T) {
 	})
 }
 
-// TestBulkOfBothMachines: the sealed carrier sends bulk of both machines, byte for byte. That of the second waited until the first had none
-// left.
+// TestBulkOfBothMachines: the sealed carrier sends bulk of both machines, byte
+// for byte. That of the second waited until the first had none left.
 func TestBulkOfBothMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &slow{machine: &machine{first: 1, size: 1200, bulk: true}}
@@ -152,8 +153,9 @@ func TestBulkOfBothMachines(t *testing.T) {
 	})
 }
 
-// TestBulkThatIsUnderWay: bulk in flight waits for its acks, and slices of it may wait until more can be sent. What the first machine sends
-// meanwhile is not counted against it. Before, it stood still later until the others had sent as much.
+// TestBulkThatIsUnderWay: bulk in flight waits for its acks, and slices of it may
+// wait until more can be sent. What the first machine sends meanwhile is not counted
+// against it. Before, it stood still later until the others had sent as much.
 func TestBulkThatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := &slow{machine: &machine{first: 1, size: 1200, bulk: true}}
@@ -199,8 +201,8 @@ func TestChangeOfCarrierRaisesTheEpoch(t *testing.T) {
 	})
 }
 
-// TestExpectTellsTheMachines: they are informed when more bulk is expected and when no more is, on every path, and not of how much it is
-// meanwhile.
+// TestExpectTellsTheMachines: they are informed when more bulk is expected and
+// when no more is, on every path, and not of how much it is meanwhile.
 func TestExpectTellsTheMachines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -228,7 +230,8 @@ func TestExpectTellsTheMachines(t *testing.T) {
 	})
 }
 
-// TestTimersUnderTheSealedCarrier: it asks when the machines are due, and runs them once at each time.
+// TestTimersUnderTheSealedCarrier: it asks when the machines are due, and runs
+// them once at each time.
 func TestTimersUnderTheSealedCarrier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -289,7 +292,8 @@ func TestViolationOverTheSealedCarrier(t *testing.T) {
 	})
 }
 
-// TestDatagramByTheFirstCarrierWakesTheSealedOne: even if it allows no packet, because it may have changed a timer.
+// TestDatagramByTheFirstCarrierWakesTheSealedOne: even if it allows no packet,
+// because it may have changed a timer.
 func TestDatagramByTheFirstCarrierWakesTheSealedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()
@@ -364,8 +368,9 @@ func TestSealedDatagramsAreLent(t *testing.T) {
 	})
 }
 
-// TestTurnsForgetWhatTheyHaveSeen: what the machines were given before a turn of the sealed carrier needs no other turn. Otherwise each
-// packet that arrived woke the carrier once more, when the owner fetched its content.
+// TestTurnsForgetWhatTheyHaveSeen: what the machines were given before a turn
+// of the sealed carrier needs no other turn. Otherwise each packet that arrived
+// woke the carrier once more, when the owner fetched its content.
 func TestTurnsForgetWhatTheyHaveSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := linktest.Pipe()
@@ -390,8 +395,8 @@ func TestTurnsForgetWhatTheyHaveSeen(t *testing.T) {
 	})
 }
 
-// TestTimerOfWhatCameSealed: datagrams that arrive over the sealed carrier set timers that QUIC's writer handles while QUIC carries,
-// because the peer may have opened its end before this end has.
+// TestTimerOfWhatCameSealed: datagrams that arrive over the sealed carrier set timers that QUIC's
+// writer handles while QUIC carries, because the peer may have opened its end before this end has.
 func TestTimerOfWhatCameSealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBeside(t)
@@ -408,8 +413,9 @@ func TestTimerOfWhatCameSealed(t *testing.T) {
 	})
 }
 
-// TestNobodyBlocksBehindPings: other datagrams in QUIC's queue than the first machine's, and acks for sealed datagrams, leave the room in
-// the queue unknown. Then only the writer sends, which may block.
+// TestNobodyBlocksBehindPings: other datagrams in QUIC's queue than the first
+// machine's, and acks for sealed datagrams, leave the room in the queue
+// unknown. Then only the writer sends, which may block.
 func TestNobodyBlocksBehindPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &queue{size: 8, gate: make(chan struct{}, 100)}

@@ -32,8 +32,8 @@ func (w *writer) turn() (t turn, err error) {
 	return w.look(path, w.buffer)
 }
 
-// look moves a batch from the ring into the machines, runs their timers and asks them for the next datagram. If there is none, it parks the
-// writer. The caller holds the lock.
+// look moves a batch from the ring into the machines, runs their timers and asks them for
+// the next datagram. If there is none, it parks the writer. The caller holds the lock.
 func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
@@ -63,8 +63,8 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	return t, nil
 }
 
-// usePath passes to the machines their parts of the carrier's window, and sets the size of the next datagram. If it finds a black hole, it
-// returns how long only safe datagrams are sent.
+// usePath passes to the machines their parts of the carrier's window, and sets the size of the
+// next datagram. If it finds a black hole, it returns how long only safe datagrams are sent.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
 	if l.play.BlackHole() {
@@ -79,8 +79,8 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	return hole
 }
 
-// share divides the window. Each machine gets what the others do not have in flight, but at least half, so that no machine of higher
-// priority starves it.
+// share divides the window. Each machine gets what the others do not have in
+// flight, but at least half, so that no machine of higher priority starves it.
 func (l *Link) share(window int) {
 	total := 0
 	for i := range l.slots {
@@ -111,8 +111,8 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park decides how long the writer may sleep; held is how long the pacer allows nothing. Until the next turn an Unlock after a change wakes
-// the writer, or sends in its place.
+// park decides how long the writer may sleep; held is how long the pacer allows nothing.
+// Until the next turn an Unlock after a change wakes the writer, or sends in its place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
 	l.changed() // clears the changes so far, which this turn has handled
@@ -135,7 +135,8 @@ func (l *Link) drained() bool {
 	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
-// nextTimeout returns when the next timer of a machine is due, or when data that the rate holds back may be sent, whichever is earlier.
+// nextTimeout returns when the next timer of a machine is due, or when data
+// that the rate holds back may be sent, whichever is earlier.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
 	first.Add(l.rated.play, !l.rated.play.IsZero())

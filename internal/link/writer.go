@@ -9,21 +9,24 @@ import (
 )
 
 const (
-	// batchSize is how many datagrams are received while the lock is held once, so that a tick never waits long for it.
+	// batchSize is how many datagrams are received while the lock is held once,
+	// so that a tick never waits long for it.
 	batchSize = 32
 
-	// grain is the unit to which each sleep of the writer is rounded up, so that timers close to each other share one wake-up. A rest takes
-	// one grain.
+	// grain is the unit to which each sleep of the writer is rounded up, so that
+	// timers close to each other share one wake-up. A rest takes one grain.
 	grain = 100 * time.Microsecond
-	// overdue is how long the writer sleeps if a machine's timeout is in the past and it has nothing to send: a bug in a machine must not make
-	// the writer spin.
+	// overdue is how long the writer sleeps if a machine's timeout is in the past
+	// and it has nothing to send: a bug in a machine must not make the writer spin.
 	overdue = time.Millisecond
 
-	// maxRefusals is how many datagrams in a row the carrier may refuse: more than any change of path causes.
+	// maxRefusals is how many datagrams in a row the carrier may refuse: more
+	// than any change of path causes.
 	maxRefusals = 8
 )
 
-// Pools of what a link needs only while it has something to send or to receive, so that an idle connection holds none.
+// Pools of what a link needs only while it has something to send or to receive,
+// so that an idle connection holds none.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
@@ -37,7 +40,8 @@ const (
 	stopped              // the link has ended
 )
 
-// writer is the goroutine that sends, which exists while there is something to do. Only that goroutine uses its fields.
+// writer is the goroutine that sends, which exists while there is something to
+// do. Only that goroutine uses its fields.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
@@ -58,7 +62,8 @@ func (l *Link) signal() {
 	}
 }
 
-// expired is called by the timer, on a goroutine of its own, on which it does the work of the writer.
+// expired is called by the timer, on a goroutine of its own, on which it does
+// the work of the writer.
 func (w *writer) expired() {
 	if w.state.CompareAndSwap(asleep, awake) {
 		w.Link.write()
@@ -87,8 +92,8 @@ func (w *writer) write() {
 	}
 }
 
-// step takes one turn under the lock, and does afterwards, without the lock, what the turn has found. goOn is false if the link ends, and
-// idle is true if there was nothing to do.
+// step takes one turn under the lock, and does afterwards, without the lock, what the turn
+// has found. goOn is false if the link ends, and idle is true if there was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
 	t, err := w.turn()
 	if err != nil {
@@ -111,7 +116,8 @@ func (w *writer) step() (goOn, idle bool) {
 	return true, true
 }
 
-// send passes a datagram to the carrier, and rests if the burst is full. It returns false if the link ends.
+// send passes a datagram to the carrier, and rests if the burst is full. It
+// returns false if the link ends.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
 	w.relieve() // for datagrams that the reader put into the ring before sending was set
@@ -128,8 +134,8 @@ func (w *writer) send(t turn) bool {
 	return true
 }
 
-// unsend returns a datagram that the carrier has refused as too large to its machine. After any other error, or too many refusals in a row,
-// it ends the link and returns false.
+// unsend returns a datagram that the carrier has refused as too large to its machine. After
+// any other error, or too many refusals in a row, it ends the link and returns false.
 func (w *writer) unsend(t turn, err error) bool {
 	w.Lock()
 	size, err := w.refused(t, err)
@@ -150,8 +156,8 @@ func (l *Link) sent(t turn) {
 	}
 }
 
-// refused returns a datagram that was too large to its machine, and returns the new limit. If it returns an error, the link must end. The
-// caller holds the lock.
+// refused returns a datagram that was too large to its machine, and returns the
+// new limit. If it returns an error, the link must end. The caller holds the lock.
 func (l *Link) refused(t turn, err error) (size int, _ error) {
 	tooLarge, ok := errors.AsType[*TooLargeError](err)
 	if !ok {
@@ -165,8 +171,9 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 	return size, nil
 }
 
-// rest lets other goroutines run after a full burst, because the receiver's reader may be in this process. While losses keep the bursts
-// short it sleeps for a grain, which helps a receiver in another process, too.
+// rest lets other goroutines run after a full burst, because the receiver's
+// reader may be in this process. While losses keep the bursts short it sleeps
+// for a grain, which helps a receiver in another process, too.
 func (w *writer) rest() {
 	var lost uint64
 	w.Lock()

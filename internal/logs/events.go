@@ -2,8 +2,8 @@ package logs
 
 import "fmt"
 
-// These methods log records at Debug, each in its category. conn, actor and rpc are the connection, actor and RPC in the record; they are
-// formatted only if it is written.
+// These methods log records at Debug, each in its category. conn, actor and rpc are the
+// connection, actor and RPC in the record; they are formatted only if it is written.
 
 // Call describes a call that was sent or received.
 type Call struct {
@@ -14,8 +14,8 @@ type Call struct {
 	Reliable bool
 }
 
-// Sent logs a call that was queued for a packet. buffer returns how many entries of the channel's reliable buffer are used, and how many it
-// has. UE: net.Reliable.Debug, LogNetPartialBunch.
+// Sent logs a call that was queued for a packet. buffer returns how many entries of the channel's
+// reliable buffer are used, and how many it has. UE: net.Reliable.Debug, LogNetPartialBunch.
 func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
 		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries)
@@ -57,7 +57,8 @@ func (s *Set) Actor(of Category, what string, conn, actor any) {
 	}
 }
 
-// Updates logs how many bytes of states a Flush has sent, how many actors still wait, and whether the pace held some back.
+// Updates logs how many bytes of states a Flush has sent, how many actors still
+// wait, and whether the pace held some back.
 func (s *Set) Updates(conn any, bytes, waiting int, held bool) {
 	if log := s.debugIf(bytes > 0 || held, Rep); log != nil {
 		log.Debug("states sent", "conn", conn, "bytes", bytes, "actors waiting", waiting, "held", held)

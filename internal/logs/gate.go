@@ -15,7 +15,8 @@ type Gate struct {
 	hidden int       // warnings since then
 }
 
-// Pass reports whether a warning may be logged now. hidden is how many warnings were not, since the last one that was.
+// Pass reports whether a warning may be logged now. hidden is how many warnings
+// were not, since the last one that was.
 func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	if !g.last.IsZero() && now.Sub(g.last) < every && !now.Before(g.last) {
 		g.hidden++
@@ -49,16 +50,17 @@ const (
 	causes
 )
 
-// strangers limits the records that clients can cause: those of unknown clients by a gate for each cause, those of clients that have joined
-// by a count for each deed.
+// strangers limits the records that clients can cause: those of unknown clients by a
+// gate for each cause, those of clients that have joined by a count for each deed.
 type strangers struct {
 	mu     sync.Mutex // guards the fields below; locked last
 	gates  [causes]Gate
 	guests [deeds]guests
 }
 
-// Stranger logs an action of an unknown client: as a warning, unless honest clients do the same. If a record with the same cause was logged
-// within the last second, it only counts this one. It may be called concurrently.
+// Stranger logs an action of an unknown client: as a warning, unless honest
+// clients do the same. If a record with the same cause was logged within the
+// last second, it only counts this one. It may be called concurrently.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
 	level := slog.LevelWarn
 	if of == Household {
@@ -67,7 +69,8 @@ func (s *Set) Stranger(of Cause, message string, args ...any) {
 	s.bounded(s.strangers.gates[of].Pass, level, message, args)
 }
 
-// A Deed is something for which clients that have joined can make a world log records again and again.
+// A Deed is something for which clients that have joined can make a world log
+// records again and again.
 type Deed uint8
 
 const (
@@ -79,8 +82,9 @@ const (
 )
 
 const (
-	// guestLines is how many records of a deed are logged for one party in a minute, and allLines how many for all parties: enough for the
-	// clients of a server that restarts, and too few to fill a disk.
+	// guestLines is how many records of a deed are logged for one party in a
+	// minute, and allLines how many for all parties: enough for the clients of
+	// a server that restarts, and too few to fill a disk.
 	guestLines = 20
 	allLines   = 300
 )
@@ -93,7 +97,8 @@ type guests struct {
 	hidden int         // records that were not logged since the last one that was
 }
 
-// pass reports whether a record about a party may be logged now. hidden is how many records were not, since the last one that was.
+// pass reports whether a record about a party may be logged now. hidden is how
+// many records were not, since the last one that was.
 func (g *guests) pass(party any, now time.Time) (hidden int, ok bool) {
 	if since := now.Sub(g.begun); since >= time.Minute || since < 0 {
 		g.begun, g.lines, g.of = now, 0, make(map[any]int)

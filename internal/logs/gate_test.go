@@ -33,8 +33,8 @@ func TestGatesAreApart(t *testing.T) {
 	require.Equal(t, 2, hidden)
 }
 
-// TestGuests: a party that does something again and again has few records in a minute and leaves others theirs, and all have no more than
-// fit a disk. Records that are not written are counted.
+// TestGuests: a party that does something again and again has few records in a minute and leaves
+// others theirs, and all have no more than fit a disk. Records that are not written are counted.
 func TestGuests(t *testing.T) {
 	var g guests
 	now := time.Unix(1000, 0)

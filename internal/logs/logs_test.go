@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onlyRep is a handler that is enabled for the category rep, and fails when it is asked to format another.
+// onlyRep is a handler that is enabled for the category rep, and fails when it
+// is asked to format another.
 type onlyRep struct {
 	slog.Handler
 	t        *testing.T

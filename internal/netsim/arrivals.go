@@ -14,8 +14,8 @@ type arrival struct {
 	addr   *net.UDPAddr // its source or destination, as the caller of Link.send gave it
 }
 
-// arrivals is a queue of packets in flight, ordered by arrival time, then by send order. Their delays are similar, so push rarely moves a
-// packet far.
+// arrivals is a queue of packets in flight, ordered by arrival time, then by
+// send order. Their delays are similar, so push rarely moves a packet far.
 type arrivals struct{ recovery.Ring[arrival] }
 
 // next returns when the earliest packet arrives.

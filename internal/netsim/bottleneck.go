@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// bottleneck sends one packet after another and queues a limited number of bytes. It computes when a packet leaves as soon as the packet is
-// offered, because no packet overtakes another. mu also serves links that share the bottleneck.
+// bottleneck sends one packet after another and queues a limited number of bytes.
+// It computes when a packet leaves as soon as the packet is offered, because no
+// packet overtakes another. mu also serves links that share the bottleneck.
 type bottleneck struct {
 	mu     sync.Mutex
 	rates  timeline[int64] // in bit/s; 0 = infinite
@@ -25,7 +26,8 @@ func newBottleneck(c Config) *bottleneck {
 	return b
 }
 
-// reset sets the rate, the queue with its management, and the policer from c, for packets that are offered from now on.
+// reset sets the rate, the queue with its management, and the policer from c,
+// for packets that are offered from now on.
 func (b *bottleneck) reset(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,14 +44,16 @@ func (b *bottleneck) reset(c Config) {
 	}
 }
 
-// setRate sets the rate to rate bit/s from the time at on. Packets that were offered before the call leave as planned.
+// setRate sets the rate to rate bit/s from the time at on. Packets that were
+// offered before the call leave as planned.
 func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rates.set(at, rate)
 }
 
-// offer queues a packet and returns when its last bit leaves. ok is false if the policer, the queue, CoDel or PIE drops the packet.
+// offer queues a packet and returns when its last bit leaves. ok is false if
+// the policer, the queue, CoDel or PIE drops the packet.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +83,8 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	return depart, true
 }
 
-// leave returns when the last of bytes bytes leaves, if the first leaves at start. rest is as in bottleneck.
+// leave returns when the last of bytes bytes leaves, if the first leaves at
+// start. rest is as in bottleneck.
 func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
 	n := uint64(bytes)*8*uint64(time.Second) + rest
 	for i, r := range b.rates {

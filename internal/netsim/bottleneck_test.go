@@ -85,7 +85,8 @@ func TestPolicer(t *testing.T) {
 	require.True(t, ok, "a byte a microsecond comes back")
 }
 
-// CoDel does not drop from a short queue, and drops more and more often from one that stands, until it is short.
+// CoDel does not drop from a short queue, and drops more and more often from
+// one that stands, until it is short.
 func TestCoDel(t *testing.T) {
 	b := newBottleneck(Config{Rate: 8_000_000, Queue: 1 << 20, CoDel: true})
 	drops := func(from, until time.Duration, each time.Duration) (n int) {
@@ -106,7 +107,8 @@ func TestCoDel(t *testing.T) {
 	require.Zero(t, drops(10*time.Second, 11*time.Second, time.Millisecond), "the queue is gone")
 }
 
-// PIE tolerates a burst, and under constant overload drops as much as keeps the queue at some 15 ms.
+// PIE tolerates a burst, and under constant overload drops as much as keeps the
+// queue at some 15 ms.
 func TestPIE(t *testing.T) {
 	b := newBottleneck(Config{Rate: 8_000_000, Queue: 1 << 20, PIE: true, Seed: 1})
 	offer := func(from, until time.Duration, each time.Duration) (offered, dropped, waited int) {

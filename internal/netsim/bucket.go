@@ -2,7 +2,8 @@ package netsim
 
 import "time"
 
-// bucket is a token-bucket policer: it drops a packet for which it has too few tokens, and delays none.
+// bucket is a token-bucket policer: it drops a packet for which it has too few
+// tokens, and delays none.
 type bucket struct {
 	rate   int64     // bit/s
 	size   float64   // bytes

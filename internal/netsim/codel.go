@@ -8,12 +8,14 @@ import (
 const (
 	// codelTarget is the standing queue that CoDel allows (RFC 8289, section 4.3).
 	codelTarget = 5 * time.Millisecond
-	// codelInterval is how long a queue must stand before CoDel drops packets (RFC 8289, section 4.3).
+	// codelInterval is how long a queue must stand before CoDel drops packets
+	// (RFC 8289, section 4.3).
 	codelInterval = 100 * time.Millisecond
 )
 
-// codel is the control law of RFC 8289, section 5. The bottleneck asks it for each packet, in order, with the time at which the packet
-// would begin to leave. In a first-in, first-out queue that time is known when the packet arrives.
+// codel is the control law of RFC 8289, section 5. The bottleneck asks it for
+// each packet, in order, with the time at which the packet would begin to leave.
+// In a first-in, first-out queue that time is known when the packet arrives.
 type codel struct {
 	above    time.Time // when the queue will have been above the target for an interval; zero = it is below
 	dropping bool
@@ -22,8 +24,8 @@ type codel struct {
 	before   int       // count at the last begin
 }
 
-// drops reports whether to drop the packet that would begin to leave at now, after a wait of waited. empty is whether no other packet is
-// queued.
+// drops reports whether to drop the packet that would begin to leave at now,
+// after a wait of waited. empty is whether no other packet is queued.
 func (c *codel) drops(now time.Time, waited time.Duration, empty bool) bool {
 	stands := c.stands(now, waited, empty)
 	switch {
@@ -65,8 +67,8 @@ func (c *codel) begin(now time.Time) {
 	c.before = c.count
 }
 
-// spacing returns the time to the next drop. It shrinks with the square root of the number of drops, so that TCP's throughput falls
-// linearly (RFC 8289, section 3.3).
+// spacing returns the time to the next drop. It shrinks with the square root of the
+// number of drops, so that TCP's throughput falls linearly (RFC 8289, section 3.3).
 func (c *codel) spacing() time.Duration {
 	return time.Duration(float64(codelInterval) / math.Sqrt(float64(c.count)))
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// dice draws the fates of packets. Each roll takes the same number of draws, whatever the configuration and the outcome, so that the nth
-// packet has the same fate if an unrelated setting changes.
+// dice draws the fates of packets. Each roll takes the same number of draws,
+// whatever the configuration and the outcome, so that the nth packet has the
+// same fate if an unrelated setting changes.
 type dice struct {
 	rng  *rand.Rand
 	bad  bool      // state of the Gilbert-Elliott model
@@ -28,7 +29,8 @@ func (d *dice) roll() roll {
 	return roll{loss: f(), turn: f(), burst: f(), duplicate: f(), reorder: f(), jitter: [2]float64{f(), f()}}
 }
 
-// inBurst advances the model by the packet that reaches the lossy part at the time at, and reports whether the burst loses it.
+// inBurst advances the model by the packet that reaches the lossy part at the
+// time at, and reports whether the burst loses it.
 func (d *dice) inBurst(b Burst, r roll, at time.Time) bool {
 	faded := b.Idle > 0 && at.Sub(d.last) > b.Idle
 	if d.last = at; d.bad && !faded {

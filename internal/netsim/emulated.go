@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// An Emulated is a kernel socket behind two links in real time: packets that are written pass one, and packets that are read pass the
-// other. All methods may be called concurrently.
+// An Emulated is a kernel socket behind two links in real time: packets that are written pass
+// one, and packets that are read pass the other. All methods may be called concurrently.
 type Emulated struct {
 	net.PacketConn
 
@@ -32,7 +32,8 @@ type Emulated struct {
 	}
 }
 
-// Emulate puts two links in front of a socket, which belongs to the Emulated from then on. It panics if a Config is not valid.
+// Emulate puts two links in front of a socket, which belongs to the Emulated
+// from then on. It panics if a Config is not valid.
 func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	e := &Emulated{PacketConn: socket, buffer: make([]byte, maxDatagram)}
 	e.out.link, e.in.link = newLink(out, 1), newLink(in, 2)
@@ -51,7 +52,8 @@ func (e *Emulated) Set(out, in Config) {
 	e.in.Unlock()
 }
 
-// WriteTo puts a copy of p into the link. If the socket later returns an error for it, the packet is lost.
+// WriteTo puts a copy of p into the link. If the socket later returns an error
+// for it, the packet is lost.
 func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	to, err := copyAddr(addr)
 	if err != nil {
@@ -112,8 +114,8 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// arrived copies the next packet that has passed the link to p. If there is none, it returns a nil address, and sets the socket's deadline
-// for the next one.
+// arrived copies the next packet that has passed the link to p. If there is none,
+// it returns a nil address, and sets the socket's deadline for the next one.
 func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	e.in.Lock()
 	defer e.in.Unlock()
@@ -124,8 +126,8 @@ func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	return 0, nil
 }
 
-// setWake sets the socket's read deadline to the caller's, or to when the next packet has passed the link, if that is earlier. The caller
-// holds the lock of in.
+// setWake sets the socket's read deadline to the caller's, or to when the next
+// packet has passed the link, if that is earlier. The caller holds the lock of in.
 func (e *Emulated) setWake() error {
 	wake := e.in.deadline
 	if at, ok := e.in.link.NextTimeout(); ok && (wake.IsZero() || at.Before(wake)) {
@@ -175,8 +177,8 @@ func (e *Emulated) Close() error {
 	return e.PacketConn.Close()
 }
 
-// Conn returns the Emulated with the methods for socket options, if the socket has them: quic-go calls those that it finds, and cannot
-// handle an error from SyscallConn.
+// Conn returns the Emulated with the methods for socket options, if the socket has
+// them: quic-go calls those that it finds, and cannot handle an error from SyscallConn.
 func (e *Emulated) Conn() net.PacketConn {
 	if options, ok := e.PacketConn.(kernelSocket); ok {
 		return emulatedKernel{e, options}

@@ -101,7 +101,8 @@ func (s signalled) ReadFrom(p []byte) (int, net.Addr, error) {
 	return s.PacketConn.ReadFrom(p)
 }
 
-// TestEmulatedDeadlineKeepsPackets: a deadline that is set while a packet is in flight does not delay the packet.
+// TestEmulatedDeadlineKeepsPackets: a deadline that is set while a packet is in
+// flight does not delay the packet.
 func TestEmulatedDeadlineKeepsPackets(t *testing.T) {
 	e, plain := sockets(t, Config{}, Config{Delay: 100 * time.Millisecond})
 	reads := make(chan struct{}, 100)

@@ -9,12 +9,13 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// maxInFlight is the most bytes in flight in a link, so that a sender over a path without a bottleneck cannot use up all memory. Packets
-// that exceed it are dropped as LostQueue. 256 MiB is 2 s at 1 Gbit/s.
+// maxInFlight is the most bytes in flight in a link, so that a sender over a
+// path without a bottleneck cannot use up all memory. Packets that exceed it
+// are dropped as LostQueue. 256 MiB is 2 s at 1 Gbit/s.
 const maxInFlight = 256 << 20
 
-// A Link is one direction of a path: a pure value without clock or goroutine. It is not safe for concurrent use. Times may be of any clock;
-// one that runs back counts as the latest time seen.
+// A Link is one direction of a path: a pure value without clock or goroutine. It is not safe for
+// concurrent use. Times may be of any clock; one that runs back counts as the latest time seen.
 type Link struct {
 	cfg        Config
 	dice       dice
@@ -51,11 +52,12 @@ func newLink(cfg Config, stream uint64) *Link {
 	}
 }
 
-// Send puts a packet into the link. If its fate is Carried, the link owns the bytes until Deliver returns them; otherwise they still belong
-// to the caller.
+// Send puts a packet into the link. If its fate is Carried, the link owns the
+// bytes until Deliver returns them; otherwise they still belong to the caller.
 func (l *Link) Send(now time.Time, packet []byte) Fate { return l.send(now, packet, nil) }
 
-// send is Send for a packet with an address, its source or destination, which deliver returns with the packet.
+// send is Send for a packet with an address, its source or destination, which
+// deliver returns with the packet.
 func (l *Link) send(now time.Time, packet []byte, addr *net.UDPAddr) Fate {
 	l.tick(now)
 	l.stats.Packets++
@@ -106,8 +108,8 @@ func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// Dark interrupts the path: every packet that leaves the bottleneck from from until until is lost. Packets sent before the call keep their
-// fates.
+// Dark interrupts the path: every packet that leaves the bottleneck from from
+// until until is lost. Packets sent before the call keep their fates.
 func (l *Link) Dark(from, until time.Time) {
 	l.dark = slices.DeleteFunc(l.dark, func(s span) bool { return !s.until.After(l.now) })
 	l.dark = append(l.dark, span{from, until})
@@ -116,8 +118,8 @@ func (l *Link) Dark(from, until time.Time) {
 // SetMTU sets the path's MTU for packets sent at the time at or later; 0 = no limit.
 func (l *Link) SetMTU(at time.Time, mtu int) { l.mtu.set(at, mtu) }
 
-// SetRate sets the bottleneck's rate in bit/s from the time at on. The link must have a Config.Rate. Packets sent before the call leave as
-// planned.
+// SetRate sets the bottleneck's rate in bit/s from the time at on. The link
+// must have a Config.Rate. Packets sent before the call leave as planned.
 func (l *Link) SetRate(at time.Time, rate int64) {
 	if l.cfg.Rate == 0 || rate <= 0 || rate > maxRate {
 		panic(fmt.Sprintf("netsim: SetRate to %d bit/s on a link of %d", rate, l.cfg.Rate))
@@ -125,8 +127,9 @@ func (l *Link) SetRate(at time.Time, rate int64) {
 	l.bottleneck.setRate(at, rate)
 }
 
-// SetConfig changes the path for packets sent from now on. Packets in flight, including those in the bottleneck's queue, keep their fates.
-// Seed is ignored. SetConfig panics if the Config is not valid.
+// SetConfig changes the path for packets sent from now on. Packets in flight,
+// including those in the bottleneck's queue, keep their fates. Seed is ignored.
+// SetConfig panics if the Config is not valid.
 func (l *Link) SetConfig(cfg Config) {
 	l.SetBehind(cfg)
 	l.bottleneck.reset(cfg)
@@ -162,7 +165,8 @@ func (l *Link) tick(now time.Time) {
 	}
 }
 
-// enter passes a packet through the MTU and the bottleneck. depart is when it leaves the bottleneck.
+// enter passes a packet through the MTU and the bottleneck. depart is when it
+// leaves the bottleneck.
 func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 	if mtu := l.mtu.now(l.now); mtu > 0 && len(packet) > mtu {
 		return time.Time{}, LostMTU

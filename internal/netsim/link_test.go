@@ -38,7 +38,8 @@ func (t *linkTest) send(at time.Duration, size int) Fate {
 	return t.link.Send(Epoch.Add(at), p)
 }
 
-// drain delivers all that is on its way, each packet at the time that NextTimeout says and not before.
+// drain delivers all that is on its way, each packet at the time that
+// NextTimeout says and not before.
 func (t *linkTest) drain() (all []got) {
 	t.Helper()
 	for {
@@ -365,7 +366,8 @@ func TestLinkSameSeedSameFate(t *testing.T) {
 	require.False(t, slices.Equal(fates, other))
 }
 
-// The random loss of the nth packet is the same whatever else is switched on, so that runs can be compared.
+// The random loss of the nth packet is the same whatever else is switched on,
+// so that runs can be compared.
 func TestLinkFatesAreIndependent(t *testing.T) {
 	seed := testkit.Seed(t)
 	plain := NewLink(Config{Loss: 0.3, Seed: seed})
@@ -430,7 +432,8 @@ func TestStatsAdd(t *testing.T) {
 func BenchmarkLink(b *testing.B) {
 	for name, cfg := range map[string]Config{
 		"jitter": {Delay: 25 * ms, Jitter: ms, Rate: 100e6, Loss: 0.01},
-		// Each packet overtakes thousands: in one list that is kept in order that took 20 times as long.
+		// Each packet overtakes thousands: in one list that is kept in order
+		// that took 20 times as long.
 		"every other late": {Delay: 10 * ms, Alternate: 100 * ms, Rate: 1e9, Queue: 1 << 24},
 	} {
 		b.Run(name, func(b *testing.B) {

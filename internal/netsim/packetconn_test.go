@@ -62,7 +62,8 @@ func TestPipeDelay(t *testing.T) {
 	})
 }
 
-// The model's figures hold through the sockets as well: the delay of each packet, the rate of many, the share of losses.
+// The model's figures hold through the sockets as well: the delay of each
+// packet, the rate of many, the share of losses.
 func TestPipeHoldsTheModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, size = 100_000, 1222 // 1,250 B with overhead: 0.1 ms each at 100 Mbit/s
@@ -405,7 +406,8 @@ func BenchmarkPipe(b *testing.B) {
 	}
 }
 
-// TestSharedBottleneck sends from two sockets to one: together they get the rate that one has alone.
+// TestSharedBottleneck sends from two sockets to one: together they get the
+// rate that one has alone.
 func TestSharedBottleneck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := Config{Delay: 10 * time.Millisecond, Rate: 8e6}

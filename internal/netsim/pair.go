@@ -17,13 +17,15 @@ const (
 	maxSteps         = 1 << 26 // steps of the clock in one run
 )
 
-// Epoch is when a Pair starts, unless its Config has another Start. It is also for machines that need a time when they are made.
+// Epoch is when a Pair starts, unless its Config has another Start. It is also
+// for machines that need a time when they are made.
 var Epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
 	// ErrLimit is returned if the virtual time given to a run is over.
 	ErrLimit = errors.New("netsim: time limit reached")
-	// ErrIdle is returned if nothing is in flight and no machine has a timeout, but the condition of the run is not true.
+	// ErrIdle is returned if nothing is in flight and no machine has a timeout,
+	// but the condition of the run is not true.
 	ErrIdle = errors.New("netsim: nothing left to happen")
 	// ErrSpin is returned if a machine keeps the driver busy without progress.
 	ErrSpin = errors.New("netsim: machine spins")
@@ -37,18 +39,19 @@ type PairConfig struct {
 	Max    int // Side.Max of both sides
 	Window int // if positive, the argument of one call of SetWindow(bytes int) for machines that have it
 
-	// OnStep, if not nil, is called at each time at which something happened: after the machines have received what arrived and have run their
-	// timers, and before they build packets.
+	// OnStep, if not nil, is called at each time at which something happened: after the machines
+	// have received what arrived and have run their timers, and before they build packets.
 	OnStep func(now time.Time)
 	// OnTick, if not nil, is called every Tick, after OnStep.
 	Tick   time.Duration
 	OnTick func(now time.Time)
-	// OnPacket, if not nil, is called for each packet that is put into a link. It must not change or retain the packet.
+	// OnPacket, if not nil, is called for each packet that is put into a link.
+	// It must not change or retain the packet.
 	OnPacket func(from *Side, packet []byte, fate Fate)
 }
 
-// A Pair drives two machines over two links in virtual time. Every run ends: by its condition, by its limit of virtual time, or with
-// ErrSpin.
+// A Pair drives two machines over two links in virtual time. Every run ends: by
+// its condition, by its limit of virtual time, or with ErrSpin.
 type Pair struct {
 	A, B *Side
 
@@ -98,8 +101,9 @@ func (p *Pair) SetMTU(bytes int) {
 	p.B.Link.SetMTU(p.now, bytes)
 }
 
-// Step does everything that happens now, and advances the clock to the next event. If there is none, more is false and the clock stays as
-// it is. The error is a machine's (see Side.Err) or ErrSpin.
+// Step does everything that happens now, and advances the clock to the next
+// event. If there is none, more is false and the clock stays as it is. The
+// error is a machine's (see Side.Err) or ErrSpin.
 func (p *Pair) Step() (more bool, err error) {
 	if err := p.settle(); err != nil {
 		return false, err
@@ -111,8 +115,8 @@ func (p *Pair) Step() (more bool, err error) {
 	return ok, err
 }
 
-// Run steps until done returns true after a step, for at most limit of virtual time. Otherwise it returns ErrLimit, ErrIdle or the error of
-// Step, with the packet counts of both sides.
+// Run steps until done returns true after a step, for at most limit of virtual time. Otherwise
+// it returns ErrLimit, ErrIdle or the error of Step, with the packet counts of both sides.
 func (p *Pair) Run(limit time.Duration, done func() bool) error {
 	return p.run(p.now.Add(limit), done)
 }
@@ -128,8 +132,8 @@ func (p *Pair) RunFor(d time.Duration) error {
 	return err
 }
 
-// RunUntilIdle steps until nothing is in flight and no machine has a timeout, for at most limit of virtual time. With OnTick a Pair is
-// never idle.
+// RunUntilIdle steps until nothing is in flight and no machine has a timeout,
+// for at most limit of virtual time. With OnTick a Pair is never idle.
 func (p *Pair) RunUntilIdle(limit time.Duration) error {
 	err := p.Run(limit, func() bool { return false })
 	if errors.Is(err, ErrIdle) {
@@ -221,7 +225,8 @@ func (p *Pair) callHooks() {
 	}
 }
 
-// again reports whether something else happens at this time. It returns an error if a timeout stays in the past.
+// again reports whether something else happens at this time. It returns an
+// error if a timeout stays in the past.
 func (p *Pair) again() (bool, error) {
 	for _, s := range []*Side{p.A, p.B} {
 		if at, ok := s.Link.NextTimeout(); ok && !at.After(p.now) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waiter sends total numbered packets, one at a time: the next when the last was acknowledged, again after a timeout. It
-// acknowledges what it gets with the same number.
+// waiter sends total numbered packets, one at a time: the next when the last was
+// acknowledged, again after a timeout. It acknowledges what it gets with the same number.
 type waiter struct {
 	total, acked uint32
 	size         int

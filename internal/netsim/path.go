@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// A Path is the one-way link from one PacketConn to another. All methods may be called concurrently.
+// A Path is the one-way link from one PacketConn to another. All methods may be
+// called concurrently.
 type Path struct {
 	from, to *PacketConn
 	link     *Link // guarded by to.mu, and so is overrun
 	overrun  uint64
 }
 
-// Pipe returns two sockets joined by two links. The Configs may be equal: the directions have different fates although the seed is the
-// same. Pipe panics if a Config is not valid.
+// Pipe returns two sockets joined by two links. The Configs may be equal: the directions
+// have different fates although the seed is the same. Pipe panics if a Config is not valid.
 func Pipe(aToB, bToA Config) (a, b *PacketConn) {
 	a, b = NewPacketConn(), NewPacketConn()
 	Connect(a, b, aToB, bToA)
 	return a, b
 }
 
-// Connect joins two sockets. A socket may be joined to many others, each over links of its own. Connect panics if a Config is not valid, or
-// if the two are joined already.
+// Connect joins two sockets. A socket may be joined to many others, each over links of
+// its own. Connect panics if a Config is not valid, or if the two are joined already.
 func Connect(a, b *PacketConn, aToB, bToA Config) {
 	join(a, b, newLink(aToB, 1))
 	join(b, a, newLink(bToA, 2))
@@ -41,7 +42,8 @@ func join(from, to *PacketConn, link *Link) {
 	to.in = append(to.in, p)
 }
 
-// Share makes paths share the bottleneck of the first one. It must be called before any of them carries a packet.
+// Share makes paths share the bottleneck of the first one. It must be called
+// before any of them carries a packet.
 func Share(first *Path, others ...*Path) {
 	for _, p := range others {
 		p.to.mu.Lock()
@@ -81,8 +83,8 @@ func (p *Path) Stats() Stats {
 	return s
 }
 
-// send puts a copy of a packet into the link. If no reader waits, it also collects the packets that have arrived, so that a link that is
-// not read does not grow.
+// send puts a copy of a packet into the link. If no reader waits, it also collects
+// the packets that have arrived, so that a link that is not read does not grow.
 func (p *Path) send(packet []byte) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()

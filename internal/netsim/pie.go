@@ -6,11 +6,13 @@ import (
 )
 
 const (
-	// pieTarget is the queue at which PIE aims, and pieUpdate the time between two updates (RFC 8033, section 5.1).
+	// pieTarget is the queue at which PIE aims, and pieUpdate the time between
+	// two updates (RFC 8033, section 5.1).
 	pieTarget, pieUpdate = 15 * time.Millisecond, 15 * time.Millisecond
 	// pieBurst is for how long a new queue is tolerated without drops.
 	pieBurst = 150 * time.Millisecond
-	// pieAlpha and pieBeta are the gains for a second of queue beyond the target, and for a second by which the queue has grown.
+	// pieAlpha and pieBeta are the gains for a second of queue beyond the
+	// target, and for a second by which the queue has grown.
 	pieAlpha, pieBeta = 0.125, 1.25
 	// pieIdle is the time without a packet after which the state is reset.
 	pieIdle = time.Minute
@@ -20,8 +22,8 @@ const (
 	pieStream = 8033
 )
 
-// pie is the control law of RFC 8033, section 4: it drops the share of packets that keeps the queue at the target. The bottleneck asks it
-// for each packet, in order.
+// pie is the control law of RFC 8033, section 4: it drops the share of packets that
+// keeps the queue at the target. The bottleneck asks it for each packet, in order.
 type pie struct {
 	rng     *rand.Rand
 	next    time.Time     // when the next update is due
@@ -35,7 +37,8 @@ func newPIE(seed uint64) *pie {
 	return &pie{rng: rand.New(rand.NewPCG(seed, pieStream)), burst: pieBurst}
 }
 
-// drops reports whether to drop a packet that is offered at now, if waiting bytes are queued and the last of them leaves at busy.
+// drops reports whether to drop a packet that is offered at now, if waiting
+// bytes are queued and the last of them leaves at busy.
 func (p *pie) drops(now, busy time.Time, waiting float64) bool {
 	if now.Sub(p.next) > pieIdle {
 		*p = pie{rng: p.rng, next: now, burst: pieBurst}

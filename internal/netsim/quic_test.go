@@ -23,7 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tlsConfigs returns the configurations of a server with a certificate of its own and of a client that trusts any.
+// tlsConfigs returns the configurations of a server with a certificate of its
+// own and of a client that trusts any.
 func tlsConfigs(t testing.TB) (server, client *tls.Config) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -96,7 +97,8 @@ func TestQUICStream(t *testing.T) {
 	})
 }
 
-// A stream over a slow link without loss takes what the link takes: within 5 % of the bytes carried at its rate.
+// A stream over a slow link without loss takes what the link takes: within 5 %
+// of the bytes carried at its rate.
 func TestQUICStreamAtTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := Config{Delay: 25 * ms, Rate: 10e6}

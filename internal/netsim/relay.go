@@ -12,16 +12,16 @@ import (
 const (
 	// maxSessions is the most clients of a Relay. Packets of further ones are dropped.
 	maxSessions = 64
-	// socketBuffer is the size in bytes of the kernel buffers to ask for, for each socket of a Relay, so that the sockets lose none of the
-	// packets that the links carry.
+	// socketBuffer is the size in bytes of the kernel buffers to ask for, for each socket
+	// of a Relay, so that the sockets lose none of the packets that the links carry.
 	socketBuffer = 4 << 20
-	// maxReadErrors is how many reads in a row may fail, for instance because the target does not listen yet, before a Relay stops reading a
-	// socket.
+	// maxReadErrors is how many reads in a row may fail, for instance because
+	// the target does not listen yet, before a Relay stops reading a socket.
 	maxReadErrors = 1000
 )
 
-// A Relay carries UDP datagrams between clients and one target over emulated links, in real time and over real sockets. Each client has
-// links and fates of its own.
+// A Relay carries UDP datagrams between clients and one target over emulated links,
+// in real time and over real sockets. Each client has links and fates of its own.
 type Relay struct {
 	up, down Config
 	target   *net.UDPAddr
@@ -40,8 +40,8 @@ type session struct {
 	upstream  *net.UDPConn
 }
 
-// NewRelay listens on a free UDP port of the loopback interface. It forwards packets to the target over up, and the target's packets over
-// down.
+// NewRelay listens on a free UDP port of the loopback interface. It forwards
+// packets to the target over up, and the target's packets over down.
 func NewRelay(target string, up, down Config) (*Relay, error) {
 	if err := errors.Join(up.Validate(), down.Validate()); err != nil {
 		return nil, err
@@ -107,7 +107,8 @@ func (r *Relay) accept(packet []byte, from net.Addr) {
 	}
 }
 
-// session returns the client's session, which it makes if there is none, or nil if there are too many or the Relay is closed.
+// session returns the client's session, which it makes if there is none, or nil
+// if there are too many or the Relay is closed.
 func (r *Relay) session(client netip.AddrPort) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +132,8 @@ func (r *Relay) session(client netip.AddrPort) *session {
 	return s
 }
 
-// pump passes every packet of a socket to a function until the socket is closed, or maxReadErrors reads in a row have failed.
+// pump passes every packet of a socket to a function until the socket is
+// closed, or maxReadErrors reads in a row have failed.
 func pump(socket net.PacketConn, to func(packet []byte, from net.Addr)) {
 	buf := make([]byte, maxDatagram)
 	for failed := 0; failed < maxReadErrors; {

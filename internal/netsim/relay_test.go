@@ -45,7 +45,8 @@ func dialRelay(t *testing.T, r *Relay) net.Conn {
 	return c
 }
 
-// ask sends a number and waits for its echo; lost packets are nobody's fault here, so it asks again.
+// ask sends a number and waits for its echo; lost packets are nobody's fault
+// here, so it asks again.
 func ask(t *testing.T, c net.Conn, number uint32) {
 	t.Helper()
 	buf := make([]byte, 2048)

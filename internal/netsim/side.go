@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// DefaultMax is the size in bytes of the largest datagram that quic-go sends before it has discovered a larger path MTU. If a side's link
-// has no MTU, this is the limit for its machine.
+// DefaultMax is the size in bytes of the largest datagram that quic-go sends before it has
+// discovered a larger path MTU. If a side's link has no MTU, this is the limit for its machine.
 const DefaultMax = 1243
 
-// A Machine is one end of a connection, without a clock. Its owner calls Receive, then Advance, then AppendPacket until that returns no
-// packet, and does so again at NextTimeout.
+// A Machine is one end of a connection, without a clock. Its owner calls Receive, then
+// Advance, then AppendPacket until that returns no packet, and does so again at NextTimeout.
 type Machine interface {
 	// Receive handles the datagram and takes ownership of it. An error ends the machine.
 	Receive(now time.Time, datagram []byte) error
 	// AppendPacket appends a packet of at most size bytes to buf.
 	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
-	// Advance runs the timers that are due. An error ends the machine. Afterwards NextTimeout is after now, or a packet can be built.
+	// Advance runs the timers that are due. An error ends the machine.
+	// Afterwards NextTimeout is after now, or a packet can be built.
 	Advance(now time.Time) error
 	// NextTimeout returns when the machine must be called again; ok is false if no timer runs.
 	NextTimeout() (at time.Time, ok bool)
@@ -31,11 +32,12 @@ type Side struct {
 	Machine Machine
 	Link    *Link // to the other side
 
-	// Max is the size in bytes of the largest datagram that the machine may build. 0 = the link's MTU at that time, or DefaultMax if it has
-	// none. A fixed Max above the MTU makes a black hole.
+	// Max is the size in bytes of the largest datagram that the machine may build. 0 = the link's
+	// MTU at that time, or DefaultMax if it has none. A fixed Max above the MTU makes a black hole.
 	Max int
 
-	// Err is the error that Receive or Advance returned. After it the machine is not called, and packets to it are lost.
+	// Err is the error that Receive or Advance returned. After it the machine
+	// is not called, and packets to it are lost.
 	Err error
 
 	Sent, Received uint64 // packets that the machine has built and received
@@ -54,7 +56,8 @@ func (s *Side) max(now time.Time) int {
 	return DefaultMax
 }
 
-// receive passes the packets that have arrived over the other side's link to the machine, and reports whether there were any.
+// receive passes the packets that have arrived over the other side's link to
+// the machine, and reports whether there were any.
 func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 	for {
 		packet, ok := from.Link.Deliver(now)

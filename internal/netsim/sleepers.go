@@ -6,8 +6,8 @@ import (
 	"github.com/quivernet/quiver/internal/bell"
 )
 
-// sleepers are the goroutines that wait in ReadFrom of one socket, whose mu guards count and armed. A token in wake, or the timer, wakes
-// one of them; a reader that returns wakes the next.
+// sleepers are the goroutines that wait in ReadFrom of one socket, whose mu guards count and
+// armed. A token in wake, or the timer, wakes one of them; a reader that returns wakes the next.
 type sleepers struct {
 	count int // number of goroutines that wait
 	wake  bell.Bell

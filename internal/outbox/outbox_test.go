@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCallsKeepTheirOrder: what is put back goes before what waits, in the order in which it was cut.
+// TestCallsKeepTheirOrder: what is put back goes before what waits, in the
+// order in which it was cut.
 func TestCallsKeepTheirOrder(t *testing.T) {
 	var c Calls
 	for _, call := range []string{"one", "two", "three", "four"} {

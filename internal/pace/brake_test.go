@@ -28,8 +28,9 @@ func TestBrake(t *testing.T) {
 	require.Positive(t, rounds(12, tally{lost: 600, consecutive: 599, acked: 40}))
 }
 
-// TestBrakeKnowsTheBestRound: if the path was dark, or the sender waited for a queue to drain, next to nothing arrived in the last round. By that
-// alone a rate of 4 MB/s became four packets a round trip.
+// TestBrakeKnowsTheBestRound: if the path was dark, or the sender waited for a
+// queue to drain, next to nothing arrived in the last round. By that alone a
+// rate of 4 MB/s became four packets a round trip.
 func TestBrakeKnowsTheBestRound(t *testing.T) {
 	var b brake
 	lossy := tally{lost: 40, acked: 60}
@@ -44,8 +45,9 @@ func TestBrakeKnowsTheBestRound(t *testing.T) {
 	require.Equal(t, 1000, most, "of its own rounds")
 }
 
-// A controller that believes its path to be ten times as fast as it is comes down to the path's rate within some rounds, whatever else it has
-// learned, including a baseline of random loss at its cap.
+// A controller that believes its path to be ten times as fast as it is comes
+// down to the path's rate within some rounds, whatever else it has learned,
+// including a baseline of random loss at its cap.
 func TestBrakeStopsAFool(t *testing.T) {
 	const path, packet = 1e6, 1000 // bytes a second
 	c := New(Config{Packet: packet})
@@ -140,7 +142,8 @@ func TestUndo(t *testing.T) {
 	require.EqualValues(t, mostGrowth*10_000*20, c.Estimate())
 }
 
-// A second reaction within a round trip belongs to the first: what they took is restored if all of their losses were spurious.
+// A second reaction within a round trip belongs to the first: what they took is
+// restored if all of their losses were spurious.
 func TestUndoOfTwo(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -161,7 +164,8 @@ func TestUndoOfTwo(t *testing.T) {
 	require.Equal(t, window, c.Window())
 }
 
-// A silence forgives losses, and a peer may be silent on purpose: afterwards at most twice the rate of what arrived in a round trip is believed.
+// A silence forgives losses, and a peer may be silent on purpose: afterwards at
+// most twice the rate of what arrived in a round trip is believed.
 func TestSilenceForgivesNoRate(t *testing.T) {
 	for _, before := range []instant{20 * ms, 60 * ms} { // when the packet left that ends the silence: before it, or in it
 		c := New(Config{Packet: 1000})

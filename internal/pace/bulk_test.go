@@ -14,9 +14,10 @@ const (
 	charged = sealed + netsim.UDPOverhead
 )
 
-// A bulk is a simple reliable transfer over a controller: packets have numbers, acks have the arrivals of the last packets, losses are detected
-// as in RFC 9002, and lost pieces are sent again. Parity is a perfect code over the whole blob: any pieces of it, as many as the blob has, are
-// enough.
+// A bulk is a simple reliable transfer over a controller: packets have numbers,
+// acks have the arrivals of the last packets, losses are detected as in RFC
+// 9002, and lost pieces are sent again. Parity is a perfect code over the whole
+// blob: any pieces of it, as many as the blob has, are enough.
 type bulk struct {
 	index  int
 	ctl    governor
@@ -192,7 +193,8 @@ func (b *bulk) lose(now time.Time) {
 	}
 }
 
-// resend queues a piece; at the tail, when nothing new is left, twice, because a second loss would cost a round trip.
+// resend queues a piece; at the tail, when nothing new is left, twice, because
+// a second loss would cost a round trip.
 func (b *bulk) resend(piece int) {
 	if b.acked[piece] || piece >= b.pieces {
 		return

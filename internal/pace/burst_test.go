@@ -75,7 +75,8 @@ func TestBursts(t *testing.T) {
 	require.Equal(t, []int{16}, b.send(1, 0))
 }
 
-// Packets that were not sent as a burst, but were sent together because they could be, also show what the path passes on.
+// Packets that were not sent as a burst, but were sent together because they
+// could be, also show what the path passes on.
 func TestBurstsAreLearntFromAnyPackets(t *testing.T) {
 	b := bursts{}
 	for i := range 40 {
@@ -96,7 +97,8 @@ func TestBurstsReordered(t *testing.T) {
 	require.Equal(t, []int{3}, b.send(1, 0), "as many came within burstTime")
 }
 
-// A peer may report any times: no burst becomes longer than one call sends, and the owner decides whether there are bursts.
+// A peer may report any times: no burst becomes longer than one call sends, and
+// the owner decides whether there are bursts.
 func TestBurstsOfALiar(t *testing.T) {
 	r := testkit.Rand(t)
 	b := bursts{}
@@ -117,7 +119,8 @@ func TestBurstsOfALiar(t *testing.T) {
 	}
 }
 
-// After a burst the pacer waits for as long as its packets take one by one, and packets that something else holds back are not sent together.
+// After a burst the pacer waits for as long as its packets take one by one, and
+// packets that something else holds back are not sent together.
 func TestBurstsKeepThePace(t *testing.T) {
 	start := time.Unix(1e9, 0)
 	send := func(wanted bool) (took time.Duration, most int) {
@@ -159,7 +162,8 @@ func TestBurstsStayInTheWindow(t *testing.T) {
 	require.True(t, at.After(now))
 }
 
-// A train is a burst too: if all of it arrives within burstTime, it shows what the path passes on before any bulk was sent.
+// A train is a burst too: if all of it arrives within burstTime, it shows what
+// the path passes on before any bulk was sent.
 func TestBurstsAreLearntFromTheTrain(t *testing.T) {
 	c := New(Config{})
 	c.Train(Train{Span: 2 * burstTime, Whole: true})

@@ -9,7 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// A busy is a transfer whose ends share their machines: each sleeps for a fifth of the time, and then neither sends nor receives.
+// A busy is a transfer whose ends share their machines: each sleeps for a fifth
+// of the time, and then neither sends nor receives.
 type busy struct {
 	*bulk
 	here, there sleeper
@@ -103,8 +104,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// Ends on busy machines run late for a fifth of the time. The sender must make up for that, or its own lateness would count as the path's rate: 4
-// ms made 64 Mbit/s of 93. Sleeps of 20 ms look like a queue in which random losses happen, and cause a false alarm now and then.
+// Ends on busy machines run late for a fifth of the time. The sender must make up for that,
+// or its own lateness would count as the path's rate: 4 ms made 64 Mbit/s of 93. Sleeps of 20
+// ms look like a queue in which random losses happen, and cause a false alarm now and then.
 func TestBusyEnds(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, c := range []struct {

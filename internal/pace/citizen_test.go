@@ -17,8 +17,9 @@ func shared(loss float64) link { return link{20e6, 50 * ms, loss} }
 // endless is more than any test sends.
 const endless = 1 << 29
 
-// Two transfers over one bottleneck end within 35 % of each other: the median pair (1.2 to 1.3; of 15 pairs 1.39 at most), and none is far from
-// it: one pair in two thousand was 2.4 apart. When they meet, each has a rate from before, and their parts need seconds to become equal.
+// Two transfers over one bottleneck end within 35 % of each other: the median pair (1.2 to 1.3;
+// of 15 pairs 1.39 at most), and none is far from it: one pair in two thousand was 2.4 apart.
+// When they meet, each has a rate from before, and their parts need seconds to become equal.
 func TestTwoTransfersShare(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, c := range []struct {
@@ -40,14 +41,16 @@ func TestTwoTransfersShare(t *testing.T) {
 	})
 }
 
-// In these pairs one took a rate that became free because the other drained for one that the path had to give, and started again.
+// In these pairs one took a rate that became free because the other drained for
+// one that the path had to give, and started again.
 func TestNoStartIntoADrain(t *testing.T) {
 	for _, seed := range []uint64{1012, 1028, 1150} {
 		require.Less(t, pair(shared(0), seed, 4<<20), 1.5)
 	}
 }
 
-// pair runs two transfers that begin within half a second, and returns the longer time over the shorter.
+// pair runs two transfers that begin within half a second, and returns the
+// longer time over the shorter.
 func pair(l link, seed uint64, size int) float64 {
 	w := l.world(seed)
 	later := time.Duration(rand.New(rand.NewPCG(seed, 10)).Int64N(int64(500 * ms)))
@@ -93,8 +96,9 @@ func mbits(w *world, flows ...*bulk) []float64 {
 	return rates
 }
 
-// New Reno beside a transfer keeps 30 % of the link or 80 % of what it reaches alone, whichever is less, and the transfer keeps its part too.
-// Random loss makes Reno's own rate vary from run to run, so means are compared: of four runs they missed in one of twenty.
+// New Reno beside a transfer keeps 30 % of the link or 80 % of what it reaches alone,
+// whichever is less, and the transfer keeps its part too. Random loss makes Reno's own rate
+// vary from run to run, so means are compared: of four runs they missed in one of twenty.
 func TestRenoBeside(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, beta := range []float64{0.5, 0.7} {
@@ -167,8 +171,8 @@ func watchQueue(w *world, each time.Duration) *queue {
 	return q
 }
 
-// standing is the greatest of the least waits in n looks in a row; over 100 ms or two round trips, CoDel's notion of it
-// (RFC 8289).
+// standing is the greatest of the least waits in n looks in a row; over 100 ms
+// or two round trips, CoDel's notion of it (RFC 8289).
 func (q queue) standing(n int) time.Duration {
 	most := time.Duration(0)
 	for i := range len(q) - n {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// An instant is a time, as a duration since an epoch. In a packet's record it takes 8 bytes instead of 24.
+// An instant is a time, as a duration since an epoch. In a packet's record it
+// takes 8 bytes instead of 24.
 type instant = time.Duration
 
 // furthest bounds instants, so that differences between a peer's times do not overflow.
@@ -29,26 +30,29 @@ func (c *clock) at(t time.Time) instant {
 func (c *clock) time(i instant) time.Time { return c.epoch.Add(i) }
 
 const (
-	// leastLag is by how much a peer's clock must be wrong before it is corrected. With a clock that is right, the least delays of two windows
-	// differ by less.
+	// leastLag is by how much a peer's clock must be wrong before it is corrected.
+	// With a clock that is right, the least delays of two windows differ by less.
 	leastLag = 8 * time.Millisecond
 	// A window lasts at least windowTime, and has at least windowPackets packets.
 	windowTime, windowPackets = time.Second / 2, 32
-	// earlierLife is how long a window is compared with later ones. In a minute a clock that is off by 133 millionths goes wrong by leastLag; the
+	// earlierLife is how long a window is compared with later ones. In a minute
+	// a clock that is off by 133 millionths goes wrong by leastLag; the
 	// crystals of two machines usually differ by less.
 	earlierLife = time.Minute
 	// mostHidden bounds the part of a lag that our own queue may hide: see drift.
 	mostHidden = 4
-	// mostSpeed bounds the factor by which a clock is corrected. A peer that reports more than that lies.
+	// mostSpeed bounds the factor by which a clock is corrected. A peer that
+	// reports more than that lies.
 	mostSpeed = 16
 )
 
 // A peerClock turns the receiver's times into instants of a clock that runs as fast as ours.
 //
-// A clock that its own machine is correcting is wrong by up to a twelfth of the time (chrony's maxslewrate). With a clock that is slow by a
-// hundredth, the one-way delay seems to shrink by 10 ms each second, so no queue is seen: on 10 Mbit/s a queue of 60 ms stood, and somebody
-// else's transfer had a twentieth of the link. With a clock that is fast there always seems to be a queue: of a link that loses a hundredth, a
-// quarter was used.
+// A clock that its own machine is correcting is wrong by up to a twelfth of the time
+// (chrony's maxslewrate). With a clock that is slow by a hundredth, the one-way delay seems
+// to shrink by 10 ms each second, so no queue is seen: on 10 Mbit/s a queue of 60 ms stood,
+// and somebody else's transfer had a twentieth of the link. With a clock that is fast there
+// always seems to be a queue: of a link that loses a hundredth, a quarter was used.
 type peerClock struct {
 	clock                   // turns the receiver's times as reported into raw instants
 	speed     float64       // factor for raw time since set; 0 = the clock was never corrected
@@ -76,8 +80,9 @@ func (w *ways) note(sent, a, t instant) {
 	w.trip.note(t - sent)
 }
 
-// lag returns by how much the peer's clock has fallen behind since an earlier window: by as much as the way there seems to be shorter, and the
-// way back longer. For a clock that runs fast both are reversed, and the lag is negative. A queue does neither: it makes one way longer, or both.
+// lag returns by how much the peer's clock has fallen behind since an earlier window: by as much
+// as the way there seems to be shorter, and the way back longer. For a clock that runs fast both
+// are reversed, and the lag is negative. A queue does neither: it makes one way longer, or both.
 func (w *ways) lag(earlier *ways) time.Duration {
 	there, back := earlier.there.value-w.there.value, w.back.value-earlier.back.value
 	if there > 0 {
@@ -86,9 +91,10 @@ func (w *ways) lag(earlier *ways) time.Duration {
 	return min(max(there, back), 0)
 }
 
-// drift returns the lag of a clock that has gone wrong in that direction before. It is what the way back shows, because on the way there our own
-// queue hides a part of the lag. It is at most mostHidden times what both ways show: more is due to somebody's upload, which makes a queue on the
-// way back.
+// drift returns the lag of a clock that has gone wrong in that direction
+// before. It is what the way back shows, because on the way there our own queue
+// hides a part of the lag. It is at most mostHidden times what both ways show:
+// more is due to somebody's upload, which makes a queue on the way back.
 func (w *ways) drift(earlier *ways) time.Duration {
 	lag, back := w.lag(earlier), w.back.value-earlier.back.value
 	if back.Abs()/mostHidden > lag.Abs() {
@@ -97,8 +103,9 @@ func (w *ways) drift(earlier *ways) time.Duration {
 	return back
 }
 
-// arrival returns when a packet arrived that was sent at sent and acked at t; told is that time by the receiver's clock. If this call has
-// corrected the clock, floor is the least delay on the way there from the reference, because delays measured since are wrong.
+// arrival returns when a packet arrived that was sent at sent and acked at t; told is that
+// time by the receiver's clock. If this call has corrected the clock, floor is the least
+// delay on the way there from the reference, because delays measured since are wrong.
 func (p *peerClock) arrival(t, sent instant, told time.Time) (a instant, floor least) {
 	raw := p.at(told)
 	if p.window.packets >= windowPackets && t-p.window.began >= windowTime {
@@ -118,9 +125,11 @@ func (p *peerClock) corrected(raw instant) instant {
 	return bounded(p.counts + instant(since))
 }
 
-// compare ends a window, and corrects the clock if it has gone wrong since the reference: then it returns the reference's least delay on the way
-// there. The reference is the window with the shortest round trips, or the newest window if that one is older than earlierLife. The clock's speed
-// is corrected only if the clock goes wrong in the same direction again: the first time it may have jumped.
+// compare ends a window, and corrects the clock if it has gone wrong since the
+// reference: then it returns the reference's least delay on the way there. The
+// reference is the window with the shortest round trips, or the newest window if
+// that one is older than earlierLife. The clock's speed is corrected only if the
+// clock goes wrong in the same direction again: the first time it may have jumped.
 func (p *peerClock) compare(raw instant) (floor least) {
 	w, r := p.window, p.reference
 	p.window = ways{}

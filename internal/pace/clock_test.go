@@ -48,8 +48,9 @@ func TestPeerClock(t *testing.T) {
 	require.Less(t, c.skew().Abs(), 100*time.Microsecond)
 }
 
-// TestSpeedIsRightAtOnce: what is seen twice is corrected completely. The speed of a clock that runs twice as fast was set to a sixteenth, and
-// that hid half a second of queue for about ten seconds.
+// TestSpeedIsRightAtOnce: what is seen twice is corrected completely. The speed
+// of a clock that runs twice as fast was set to a sixteenth, and that hid half
+// a second of queue for about ten seconds.
 func TestSpeedIsRightAtOnce(t *testing.T) {
 	for _, speed := range []float64{0.2, 0.5, 0.9, 1.1, 1.5, 2, 8} {
 		c := clocked{speed: speed}
@@ -58,7 +59,8 @@ func TestSpeedIsRightAtOnce(t *testing.T) {
 	}
 }
 
-// TestQueuesAreNoClock: a queue on one of the ways, or on both, that grows or drains, does not change a clock.
+// TestQueuesAreNoClock: a queue on one of the ways, or on both, that grows or
+// drains, does not change a clock.
 func TestQueuesAreNoClock(t *testing.T) {
 	ramp := func(at float64, most time.Duration) time.Duration { return time.Duration(at / 5 * float64(most)) }
 	c := clocked{speed: 1}
@@ -70,8 +72,8 @@ func TestQueuesAreNoClock(t *testing.T) {
 	require.Zero(t, c.peerClock.speed)
 }
 
-// TestClockIsNotCorrectedForEver: a queue that drains on one way while one builds up on the other makes a clock wrong, and it is soon right
-// again.
+// TestClockIsNotCorrectedForEver: a queue that drains on one way while one
+// builds up on the other makes a clock wrong, and it is soon right again.
 func TestClockIsNotCorrectedForEver(t *testing.T) {
 	c := clocked{speed: 1, there: 100 * ms}
 	c.run(2, func(float64) {})
@@ -81,8 +83,9 @@ func TestClockIsNotCorrectedForEver(t *testing.T) {
 	require.Less(t, c.skew().Abs(), time.Millisecond)
 }
 
-// TestUploadIsNoClock: twice the way there becomes a little shorter, and the second time a long upload begins on the way back. All of its queue
-// was taken for the clock's lag, and the clock went wrong by 300 ms a second.
+// TestUploadIsNoClock: twice the way there becomes a little shorter, and the
+// second time a long upload begins on the way back. All of its queue was taken
+// for the clock's lag, and the clock went wrong by 300 ms a second.
 func TestUploadIsNoClock(t *testing.T) {
 	c := clocked{speed: 1, there: 30 * ms}
 	c.run(2, func(float64) {})

@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// A coarse is a controller whose clock, and whose peer's, move in steps, as that of Windows does, by 15.6 ms at worst.
+// A coarse is a controller whose clock, and whose peer's, move in steps, as
+// that of Windows does, by 15.6 ms at worst.
 type coarse struct {
 	*pace.Controller
 	step time.Duration
@@ -44,7 +45,8 @@ func (c coarse) Next(now time.Time, size, inFlight int) (time.Time, bool) {
 	return at, ok
 }
 
-// TestCoarseClocks: clocks that move in steps cost a little of the first second, and nothing later (0.91 to 0.96 of the link).
+// TestCoarseClocks: clocks that move in steps cost a little of the first
+// second, and nothing later (0.91 to 0.96 of the link).
 func TestCoarseClocks(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, l := range []link{{2e6, 40 * ms, 0}, {10e6, 50 * ms, 0.01}, {100e6, 50 * ms, 0.001}} {

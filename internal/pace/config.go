@@ -3,13 +3,16 @@ package pace
 import "time"
 
 const (
-	// minWindow is how many packets may always be in flight, so that there are acks, which reveal losses.
+	// minWindow is how many packets may always be in flight, so that there are
+	// acks, which reveal losses.
 	minWindow = 4
 	// maxRandomLoss is the greatest share of loss that may be random.
 	maxRandomLoss = 0.10
-	// minStanding is the least target of the queue: smaller delays may be due to timers and interrupts.
+	// minStanding is the least target of the queue: smaller delays may be due
+	// to timers and interrupts.
 	minStanding = 5 * time.Millisecond
-	// minimumLife is how long a minimum of delay counts: long enough to see the path empty once, and short enough to learn a new route.
+	// minimumLife is how long a minimum of delay counts: long enough to see the
+	// path empty once, and short enough to learn a new route.
 	minimumLife = 10 * time.Second
 
 	defaultPacket   = 1500
@@ -21,10 +24,11 @@ const (
 type Config struct {
 	// Packet is the size of a full packet on the wire in bytes, including IP and UDP. 0 = 1,500.
 	Packet int
-	// AckDelay is how long the receiver holds back an ack at most. 0 = 25 ms, QUIC's default (RFC 9000, section 18.2).
+	// AckDelay is how long the receiver holds back an ack at most. 0 = 25 ms,
+	// QUIC's default (RFC 9000, section 18.2).
 	AckDelay time.Duration
-	// Epoch is the time from which the times of common Dips are counted: see dips. Zero = 1970, so that all hosts whose clocks are right dip
-	// together.
+	// Epoch is the time from which the times of common Dips are counted: see
+	// dips. Zero = 1970, so that all hosts whose clocks are right dip together.
 	Epoch time.Time
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// judged gives a congestion packets that are sent apart from each other, and whose queue rises like a saw. Some are lost, which shows once the
-// fourth packet after them has arrived.
+// judged gives a congestion packets that are sent apart from each other, and whose queue
+// rises like a saw. Some are lost, which shows once the fourth packet after them has arrived.
 func judged(c *congestion, s sight, packets int, apart, deepest time.Duration, lose func(i int) bool) (alarms int) {
 	var lost []instant
 	for i := range packets {
@@ -38,8 +38,9 @@ func TestCongestionIsLossInDeepQueues(t *testing.T) {
 	require.LessOrEqual(t, judged(new(congestion), sight{}, 4000, ms, 40*ms, func(i int) bool { return i%40 == 3 }), 1, "the first one, before a deep queue was seen")
 }
 
-// TestFaintQueue: over a short round trip a whole queue is no deeper than what clocks and timers blur. Its losses are those of a full queue all
-// the same, if it holds more than a few packets; random ones are not.
+// TestFaintQueue: over a short round trip a whole queue is no deeper than what
+// clocks and timers blur. Its losses are those of a full queue all the same, if
+// it holds more than a few packets; random ones are not.
 func TestFaintQueue(t *testing.T) {
 	const grain = 120 * time.Microsecond
 	trip := 10 * ms
@@ -57,8 +58,8 @@ func TestFaintQueue(t *testing.T) {
 	require.Zero(t, judged(10*grain, full), "over a long round trip")
 }
 
-// TestHighIsWithinAPacket: most packets that a queue of two packets drops meet one packet. Of a longer queue, one that is a packet less than the
-// deepest is nearly as deep.
+// TestHighIsWithinAPacket: most packets that a queue of two packets drops meet one packet.
+// Of a longer queue, one that is a packet less than the deepest is nearly as deep.
 func TestHighIsWithinAPacket(t *testing.T) {
 	d, s := deepest{queue: 2 * ms}, sight{grain: ms}
 	require.True(t, d.isHigh(ms, s))
@@ -83,8 +84,8 @@ func TestRandomLossIsNoCongestion(t *testing.T) {
 	require.Zero(t, judged(new(congestion), sight{}, 4000, ms, 0, func(i int) bool { return i%20 == 0 }))
 }
 
-// TestRandomLossInJitter: a lost packet is judged by two that arrived, and so is each that arrived, or jitter would make a lost one seem to have
-// met the deeper queue.
+// TestRandomLossInJitter: a lost packet is judged by two that arrived, and so is each
+// that arrived, or jitter would make a lost one seem to have met the deeper queue.
 func TestRandomLossInJitter(t *testing.T) {
 	dice, c := testkit.Rand(t), new(congestion)
 	var missing []instant
@@ -106,7 +107,8 @@ func TestRandomLossInJitter(t *testing.T) {
 	require.InDelta(t, 0.05, learnt/packets, 0.025)
 }
 
-// TestLossesOfALongWindow: if packets arrive late, a lost one is declared lost when a thousand later ones have arrived.
+// TestLossesOfALongWindow: if packets arrive late, a lost one is declared lost
+// when a thousand later ones have arrived.
 func TestLossesOfALongWindow(t *testing.T) {
 	c, s := new(congestion), sight{step: 50 * ms / 64}
 	for i := range 20_000 {
@@ -142,8 +144,8 @@ func TestLossBesideARival(t *testing.T) {
 	require.True(t, c.verdict(50*ms, sight{}, true, false))
 }
 
-// TestFewLossesInABlurAreNoCongestion: over a faint queue and in jitter every lost packet seems to have met a deep queue, so a few losses show
-// nothing.
+// TestFewLossesInABlurAreNoCongestion: over a faint queue and in jitter every
+// lost packet seems to have met a deep queue, so a few losses show nothing.
 func TestFewLossesInABlurAreNoCongestion(t *testing.T) {
 	for _, row := range []struct {
 		queue, jitter time.Duration
@@ -167,7 +169,8 @@ func TestFewLossesInABlurAreNoCongestion(t *testing.T) {
 	}
 }
 
-// TestASlightQueueHasRoom: in jitter of a few milliseconds next to nothing meets a low queue. When only low queues were learned from, one in four
+// TestASlightQueueHasRoom: in jitter of a few milliseconds next to nothing
+// meets a low queue. When only low queues were learned from, one in four
 // transfers with 5 % of loss took thirty times the ideal.
 func TestASlightQueueHasRoom(t *testing.T) {
 	s := sight{step: ms}
@@ -222,8 +225,9 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestNothingIsLowInALongRoundTrip: a controller that begins while many others keep the queue full knows the path's delay only over that queue.
-// Losses in it are not random, although the queue looks empty.
+// TestNothingIsLowInALongRoundTrip: a controller that begins while many others
+// keep the queue full knows the path's delay only over that queue. Losses in it
+// are not random, although the queue looks empty.
 func TestNothingIsLowInALongRoundTrip(t *testing.T) {
 	full := func(i int) bool { return i%20 == 0 }
 	known := new(congestion)
@@ -232,8 +236,9 @@ func TestNothingIsLowInALongRoundTrip(t *testing.T) {
 	require.Zero(t, judged(new(congestion), sight{}, 4000, ms, 0, full))
 }
 
-// TestAQueueThatStandsIsNeverLow: a flow that begins while many others keep the queue full has never seen the path without it. Once all round
-// trips of some rounds were long its losses are those of a full queue, although that looks empty.
+// TestAQueueThatStandsIsNeverLow: a flow that begins while many others keep the
+// queue full has never seen the path without it. Once all round trips of some
+// rounds were long its losses are those of a full queue, although that looks empty.
 func TestAQueueThatStandsIsNeverLow(t *testing.T) {
 	full := func(rounds int) bool {
 		c := New(Config{})

@@ -2,20 +2,23 @@ package pace
 
 import "time"
 
-// A Sample is the record that the owner keeps for each packet in flight, and passes back when the packet's fate is known. Sent makes it.
+// A Sample is the record that the owner keeps for each packet in flight, and
+// passes back when the packet's fate is known. Sent makes it.
 type Sample struct {
 	sent      instant // when the packet was sent
 	delivered int64   // delivery.total when it was sent
-	limited   bool    // the sender did not try to fill the path: it had nothing to send, or wanted a queue to shrink (BBR: app-limited)
-	resumed   bool    // it is the first packet after there was nothing to send
-	held      bool    // it is the first packet after a full window held packets back until nothing was in flight
-	round     uint8   // low bits of the number of the round in which it was sent
-	number    uint16  // low bits of the packet's number
-	look      uint16  // low bits of the number of the look in which it was sent; 0 = none
+	// The sender did not try to fill the path: it had nothing to send, or
+	// wanted a queue to shrink (BBR: app-limited).
+	limited bool
+	resumed bool   // it is the first packet after there was nothing to send
+	held    bool   // it is the first packet after a full window held packets back until nothing was in flight
+	round   uint8  // low bits of the number of the round in which it was sent
+	number  uint16 // low bits of the packet's number
+	look    uint16 // low bits of the number of the look in which it was sent; 0 = none
 }
 
-// slowGaps is how many late arrivals in a row show that the path is slow and does not stand still: after a stand only the first packet is late,
-// because those behind it arrive at once.
+// slowGaps is how many late arrivals in a row show that the path is slow and does not stand
+// still: after a stand only the first packet is late, because those behind it arrive at once.
 const slowGaps = 3
 
 // A point is one or several arrivals that count as one, because they were within a grain.
@@ -26,9 +29,11 @@ type point struct {
 	sent  instant // when the newest of these packets was sent
 }
 
-// A delivery is the curve of bytes that arrived, by the receiver's clock as peerClock corrects it, so that neither held-back acks nor the way
-// back blur it (compare delivery rate sampling in draft-ietf-ccwg-bbr). Its slope between two points is a rate. The bytes of the first point do
-// not count, so packets that arrive in clumps show the rate of the bottleneck at which they were gathered.
+// A delivery is the curve of bytes that arrived, by the receiver's clock as
+// peerClock corrects it, so that neither held-back acks nor the way back blur it
+// (compare delivery rate sampling in draft-ietf-ccwg-bbr). Its slope between two
+// points is a rate. The bytes of the first point do not count, so packets that
+// arrive in clumps show the rate of the bottleneck at which they were gathered.
 type delivery struct {
 	total     int64         // bytes delivered so far, including lost packets that count as passed
 	limited   int64         // packets sent while total is below this are limited
@@ -46,8 +51,9 @@ type delivery struct {
 // point returns point i, which must still be kept.
 func (d *delivery) point(i int) *point { return d.curve.at(i) }
 
-// leave returns the Sample of a packet that is sent at t. paused means that none was sent for a round trip. If the window made the pause, the
-// curve continues: over a short path with a small window every flight makes such a pause.
+// leave returns the Sample of a packet that is sent at t. paused means that none
+// was sent for a round trip. If the window made the pause, the curve continues:
+// over a short path with a small window every flight makes such a pause.
 func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	s := Sample{sent: t, delivered: d.total, limited: d.limited > d.total, resumed: d.ranDry}
 	switch emptied := inFlight == 0 || paused; {
@@ -60,9 +66,10 @@ func (d *delivery) leave(t instant, inFlight int, paused bool) Sample {
 	return s
 }
 
-// arrive adds a packet that arrived; arrived is 0 if the time is unknown. Such a packet joins the latest point if it was sent before the newest
-// packet of that point, which has then overtaken it. If it was sent later it counts with the next point: if packets arrived in a clump, a
-// feedback may have no room for all of their times, and leaves out those of the first.
+// arrive adds a packet that arrived; arrived is 0 if the time is unknown. Such a packet joins
+// the latest point if it was sent before the newest packet of that point, which has then
+// overtaken it. If it was sent later it counts with the next point: if packets arrived in a
+// clump, a feedback may have no room for all of their times, and leaves out those of the first.
 func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	d.total += int64(size)
 	if s.limited {
@@ -92,7 +99,8 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 	}
 }
 
-// measureAnew starts the curve again, because the peer's clock has been corrected. When it did not, after a clock had jumped ahead by a minute,
+// measureAnew starts the curve again, because the peer's clock has been
+// corrected. When it did not, after a clock had jumped ahead by a minute,
 // everything that arrived in the next minute counted as one point.
 func (d *delivery) measureAnew() {
 	d.begin, d.limitedAt, d.resumedAt, d.heldAt = d.curve.next, 0, 0, 0
@@ -114,7 +122,8 @@ type slope struct {
 // shown returns the rate that the path has shown it can carry: no more than was sent.
 func (s slope) shown() float64 { return min(s.arrival, s.sent) }
 
-// steady reports whether packets have arrived throughout span without a pause of the path longer than gap.
+// steady reports whether packets have arrived throughout span without a pause
+// of the path longer than gap.
 func (d *delivery) steady(span, gap time.Duration) bool {
 	for i := d.curve.next - 1; i > d.oldest(); i-- {
 		if d.late(i) > gap {
@@ -127,7 +136,8 @@ func (d *delivery) steady(span, gap time.Duration) bool {
 	return false
 }
 
-// crawls reports whether the last slowGaps arrivals were all late by more than gap: then the path is slow, and does not stand still.
+// crawls reports whether the last slowGaps arrivals were all late by more than
+// gap: then the path is slow, and does not stand still.
 func (d *delivery) crawls(gap time.Duration) bool {
 	for i := d.curve.next - slowGaps; i < d.curve.next; i++ {
 		if i <= d.oldest() || d.late(i) <= gap {
@@ -142,8 +152,8 @@ func (d *delivery) standEnded() bool {
 	return d.curve.next > d.begin && d.stand.ended == d.point(d.curve.next-1).from
 }
 
-// late returns how much longer the time between the arrivals of point i and the point before it was than the time between the sending of their
-// packets.
+// late returns how much longer the time between the arrivals of point i and the
+// point before it was than the time between the sending of their packets.
 func (d *delivery) late(i int) time.Duration {
 	before, s := d.point(i-1), d.point(i)
 	return s.from - before.at - (s.sent - before.sent)
@@ -152,9 +162,11 @@ func (d *delivery) late(i int) time.Duration {
 // oldest returns the number of the first point that is kept and counts.
 func (d *delivery) oldest() int { return max(d.begin, d.curve.next-kept) }
 
-// flight returns the slope of the newest flight: of the packets that arrived since the sender last had nothing to send. The flight ends where the
-// sender first paused after it had sent at least least bytes; a pause before that, such as the one after a transfer's header, is part of the
-// flight. all is how many bytes of the flight have arrived, including those of its first point, which the slope leaves out.
+// flight returns the slope of the newest flight: of the packets that arrived since
+// the sender last had nothing to send. The flight ends where the sender first paused
+// after it had sent at least least bytes; a pause before that, such as the one after
+// a transfer's header, is part of the flight. all is how many bytes of the flight
+// have arrived, including those of its first point, which the slope leaves out.
 func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok bool) {
 	first := d.curve.next - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
@@ -170,8 +182,9 @@ func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok 
 	return d.slope(d.point(first), d.point(d.beforePause(first, least, pause))), all, true
 }
 
-// beforePause returns the number of the last point before the sender's first pause after which least bytes or more had arrived since the point
-// first, or the number of the newest point if there was no such pause.
+// beforePause returns the number of the last point before the sender's first
+// pause after which least bytes or more had arrived since the point first, or
+// the number of the newest point if there was no such pause.
 func (d *delivery) beforePause(first, least int, pause time.Duration) int {
 	for i := first + 1; i < d.curve.next-1; i++ {
 		if d.point(i+1).sent-d.point(i).sent > pause && d.point(i).bytes-d.point(first).bytes >= int64(least) {
@@ -195,7 +208,8 @@ func (d *delivery) slope(first, last *point) slope {
 	}
 }
 
-// rate returns the slope over the last span, or a little more. ok is false if the curve does not reach back so far.
+// rate returns the slope over the last span, or a little more. ok is false if
+// the curve does not reach back so far.
 func (d *delivery) rate(span time.Duration) (s slope, ok bool) { return d.rateOf(0, span) }
 
 // rateOf is like rate, over at least so many bytes.

@@ -3,27 +3,34 @@ package pace
 import "time"
 
 const (
-	// leastDipRest is the time from one common Dip to the next. It doubles, up to mostDipRest, each time the queue remains, and each time rivals
-	// return after the Dip: when it did not, one CUBIC beside one of ours had 0.7 of a link with a queue of one product. The rests of all
-	// controllers are multiples of each other, so that their Dips begin at the same moment. The least rest is dipTrips round trips, because a Dip
-	// takes some of them.
+	// leastDipRest is the time from one common Dip to the next. It doubles, up to mostDipRest,
+	// each time the queue remains, and each time rivals return after the Dip: when it did not,
+	// one CUBIC beside one of ours had 0.7 of a link with a queue of one product. The rests of
+	// all controllers are multiples of each other, so that their Dips begin at the same
+	// moment. The least rest is dipTrips round trips, because a Dip takes some of them.
 	leastDipRest, mostDipRest, dipTrips = 4 * time.Second, 32 * time.Second, 40
-	// leastCompeting is how long a competition lasts before it joins a Dip. joinRest is the part of the rest after which it does, if others have
-	// left a queue below the part joinQueue of what it was: so controllers whose clocks or rests differ fall into step.
+	// leastCompeting is how long a competition lasts before it joins a Dip. joinRest is the
+	// part of the rest after which it does, if others have left a queue below the part
+	// joinQueue of what it was: so controllers whose clocks or rests differ fall into step.
 	leastCompeting, joinRest, joinQueue = time.Second, 0.5, 0.7
-	// dipRounds is how many rounds a common Dip lasts at most: a queue of four products is gone by then.
+	// dipRounds is how many rounds a common Dip lasts at most: a queue of four
+	// products is gone by then.
 	dipRounds = 4
-	// wholePath is the part of the highest rate that the path ever gave at which nobody else seems to use the path.
+	// wholePath is the part of the highest rate that the path ever gave at
+	// which nobody else seems to use the path.
 	wholePath = 0.9
-	// dipSpread is over how many more rounds the looks after a common Dip are spread, because the Dip has put all that took part in step.
+	// dipSpread is over how many more rounds the looks after a common Dip are
+	// spread, because the Dip has put all that took part in step.
 	dipSpread = 8
 )
 
-// dips holds the state of common Dips, in which all controllers that compete take part. Many controllers that share a path take the queue of the
-// others for a rival's, compete, and would fill it forever, because the queue stays if one of them yields. They cannot know about each other, so
-// they dip at the same times of the day. A controller that dips makes the queue lower than it was lately. All others see that, so those whose
-// clocks are wrong by some tenths of a second follow within a round trip. If the queue goes, it was theirs, and they cruise again. If it remains,
-// it is somebody else's.
+// dips holds the state of common Dips, in which all controllers that compete take part.
+// Many controllers that share a path take the queue of the others for a rival's, compete,
+// and would fill it forever, because the queue stays if one of them yields. They cannot
+// know about each other, so they dip at the same times of the day. A controller that dips
+// makes the queue lower than it was lately. All others see that, so those whose clocks
+// are wrong by some tenths of a second follow within a round trip. If the queue goes, it
+// was theirs, and they cruise again. If it remains, it is somebody else's.
 type dips struct {
 	common   bool          // the present Dip is a common one
 	began    instant       // when the newest common Dip began; 0 = there was none
@@ -40,14 +47,16 @@ func (d *dips) failed() {
 	}
 }
 
-// putOff delays the next common Dip, because this one has not emptied the queue, or because rivals have returned.
+// putOff delays the next common Dip, because this one has not emptied the
+// queue, or because rivals have returned.
 func (d *dips) putOff() {
 	if !d.answered {
 		d.rest, d.answered = min(2*d.rest, mostDipRest), true
 	}
 }
 
-// compete is called when a competition begins, over a path with that round trip. It reports whether that is soon after a common Dip.
+// compete is called when a competition begins, over a path with that round
+// trip. It reports whether that is soon after a common Dip.
 func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 	since := t - d.began
 	soon = d.began > 0 && since < minimumLife
@@ -64,8 +73,8 @@ func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 // due reports whether a common Dip was due between two times, since Config.Epoch.
 func (d *dips) due(before, now time.Duration) bool { return now/d.rest != before/d.rest }
 
-// wantsDip reports whether a common Dip is to begin: because it is due, because others have begun one, or because we compete although we have the
-// whole path.
+// wantsDip reports whether a common Dip is to begin: because it is due, because
+// others have begun one, or because we compete although we have the whole path.
 func (c *Controller) wantsDip(t instant) bool {
 	d, k := &c.dips, &c.competition
 	lowest := d.queue.note(t, c.queue)
@@ -95,8 +104,9 @@ func (c *Controller) dipTogether(t instant) {
 	c.dips.common, c.competition.interrupted = true, competes
 }
 
-// stepDip ends a Dip after a round trip in which every packet met a path that was left half empty. A common Dip lasts a little longer if the
-// queue is not gone by then. If there is still a queue after that, it is a competitor's, and the competition continues.
+// stepDip ends a Dip after a round trip in which every packet met a path that was left
+// half empty. A common Dip lasts a little longer if the queue is not gone by then. If
+// there is still a queue after that, it is a competitor's, and the competition continues.
 func (c *Controller) stepDip(t instant, ended bool) {
 	queue := c.round.leastQueue
 	if c.dips.common {
@@ -120,7 +130,8 @@ func (c *Controller) stepDip(t instant, ended bool) {
 	}
 }
 
-// stopCompeting ends a competition, because the queue was that of all controllers that have dipped. Each continues at the rate that it had, and
+// stopCompeting ends a competition, because the queue was that of all
+// controllers that have dipped. Each continues at the rate that it had, and
 // must see a queue outlast a Drain before it competes again.
 func (c *Controller) stopCompeting(t instant) {
 	c.rates.set(c.filling, c.dips.rate)

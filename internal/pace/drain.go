@@ -1,7 +1,8 @@
 package pace
 
 const (
-	// emptyGain is the gain of a drain of a queue that no look has made: at half the rate a queue of 50 ms is gone in 100 ms.
+	// emptyGain is the gain of a drain of a queue that no look has made: at
+	// half the rate a queue of 50 ms is gone in 100 ms.
 	emptyGain = 0.5
 	// drainRounds is how many round trips of draining a queue must outlast to be somebody else's.
 	drainRounds = 3
@@ -9,13 +10,15 @@ const (
 
 // stepDrain waits until the queue is gone.
 //
-// If packets that were sent before the drain arrive at less than half of the estimate, and the queue continues to grow, the path has become
-// slower, and the rate is trimmed at once. A smaller difference may be due to others. Then, as for packets that are sent in the drain at half the
-// rate, the rate is trimmed at the end of a round, if the queue shrinks, or drops packets: many controllers that have begun together fill it in
-// spite of their drains.
+// If packets that were sent before the drain arrive at less than half of the estimate, and
+// the queue continues to grow, the path has become slower, and the rate is trimmed at once.
+// A smaller difference may be due to others. Then, as for packets that are sent in the drain
+// at half the rate, the rate is trimmed at the end of a round, if the queue shrinks, or
+// drops packets: many controllers that have begun together fill it in spite of their drains.
 //
-// Any other queue is not ours, and costs no rate: when jitter began, each drain halved the rate, and transfers took twice as long. It is somebody
-// else's, or, if the drain does not move it, the delay of a longer path.
+// Any other queue is not ours, and costs no rate: when jitter began, each drain
+// halved the rate, and transfers took twice as long. It is somebody else's, or,
+// if the drain does not move it, the delay of a longer path.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	grows := c.queue > max(c.delay.target(), c.queueing.drained)
 	if b.acked > 0 && b.newest.sent <= c.since && grows && c.recent < c.Estimate()/2 {
@@ -42,8 +45,9 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	}
 }
 
-// trim lowers the estimate to the rate of the latest arrivals: while a queue stands, that is the rate of the bottleneck, or our share of it. It
-// lowers it by half at most, because our own pauses may be among the arrivals.
+// trim lowers the estimate to the rate of the latest arrivals: while a queue
+// stands, that is the rate of the bottleneck, or our share of it. It lowers it
+// by half at most, because our own pauses may be among the arrivals.
 func (c *Controller) trim() {
 	recent := c.recent
 	if s, ok := c.delivery.rate(c.delay.base() / 2); ok {
@@ -54,8 +58,9 @@ func (c *Controller) trim() {
 	}
 }
 
-// trimIfSteady is trim for the middle of a round. It does nothing if the path has just stood still: radio links and busy machines do so for tens
-// of milliseconds, several times a second, and are not slower for it, as the packets that they held up show later.
+// trimIfSteady is trim for the middle of a round. It does nothing if the path has just
+// stood still: radio links and busy machines do so for tens of milliseconds, several
+// times a second, and are not slower for it, as the packets that they held up show later.
 func (c *Controller) trimIfSteady() {
 	if c.delivery.steady(c.delay.base()/2, c.delay.still()) {
 		c.trim()

@@ -7,13 +7,15 @@ import (
 
 const (
 	minimumSlots = 4
-	// maximumSlots is how many rounds the estimate is the greatest rate of. One round with losses or too little data must not lower it, but it must
-	// soon follow what cruising corrects, and return what a look took from others. BBR's 10 rounds would keep that until the next look.
+	// maximumSlots is how many rounds the estimate is the greatest rate of. One round with losses
+	// or too little data must not lower it, but it must soon follow what cruising corrects, and
+	// return what a look took from others. BBR's 10 rounds would keep that until the next look.
 	maximumSlots = 3
 )
 
-// A minimum is the least of the durations that were added in the last 10 s. It keeps one for each quarter of that time, so it forgets them when
-// they are 7.5 to 10 s old. If none is added it keeps the last ones.
+// A minimum is the least of the durations that were added in the last 10 s. It
+// keeps one for each quarter of that time, so it forgets them when they are 7.5
+// to 10 s old. If none is added it keeps the last ones.
 type minimum struct {
 	slots [minimumSlots]least // the least of each quarter
 	index int64               // number of the newest slot, counted from the epoch
@@ -78,8 +80,8 @@ const (
 	leastPlaces = 16
 )
 
-// A latest keeps the last kept values of a sequence, numbered from 0. Its memory grows with their number, because each connection has a
-// controller, and most of them carry little.
+// A latest keeps the last kept values of a sequence, numbered from 0. Its memory grows with
+// their number, because each connection has a controller, and most of them carry little.
 type latest[T any] struct {
 	places []T // the length is a power of two, or 0
 	next   int // number of the next value

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fitted returns a controller over a path of 1 MB/s and 100 ms whose queue of 20 ms has dropped packets of a look.
+// fitted returns a controller over a path of 1 MB/s and 100 ms whose queue of
+// 20 ms has dropped packets of a look.
 func fitted() *Controller {
 	c := New(Config{Packet: 1000})
 	c.now = 2
@@ -21,8 +22,8 @@ func fitted() *Controller {
 	return c
 }
 
-// TestLooksFitAShortQueue: a controller that had most of a path with a short queue caused everybody's packets to be dropped with each look, and
-// kept its part.
+// TestLooksFitAShortQueue: a controller that had most of a path with a short queue
+// caused everybody's packets to be dropped with each look, and kept its part.
 func TestLooksFitAShortQueue(t *testing.T) {
 	push := func(c *Controller, at instant) float64 {
 		c.open(at, false)
@@ -57,7 +58,8 @@ func TestLooksFitAShortQueue(t *testing.T) {
 	require.InDelta(t, lookGain, push(c, 5), 1e-9, "a deep queue")
 }
 
-// TestLossesOfFittingLooks: a look that fits the queue causes no losses, so losses meanwhile are caused by others.
+// TestLossesOfFittingLooks: a look that fits the queue causes no losses, so
+// losses meanwhile are caused by others.
 func TestLossesOfFittingLooks(t *testing.T) {
 	c := fitted()
 	drops := func(at instant) bool { return c.look.drops(c.competition.lately(at)) }

@@ -2,12 +2,14 @@ package pace
 
 import "time"
 
-// Train reports what a train has shown. In Start its rate becomes the hint, unless more than an eighth of that was measured already, because play
-// alone shows less. If jitter has spread the train, its rate is a hint only if it is more than that at which an unknown path begins: in jitter of
-// half a round trip a start at less took minutes.
+// Train reports what a train has shown. In Start its rate becomes the hint, unless more
+// than an eighth of that was measured already, because play alone shows less. If jitter
+// has spread the train, its rate is a hint only if it is more than that at which an
+// unknown path begins: in jitter of half a round trip a start at less took minutes.
 //
-// Only the peer knows when a train arrived. So if the peer has closed a carrier on which much was lost, and opens the next, the train of that one
-// gives no rate: otherwise each carrier would have a first flight, and what the lie made of it, sent over a path that may be slow.
+// Only the peer knows when a train arrived. So if the peer has closed a carrier on which much
+// was lost, and opens the next, the train of that one gives no rate: otherwise each carrier
+// would have a first flight, and what the lie made of it, sent over a path that may be slow.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {

@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// A liar is a controller whose peer reports times of arrival by a clock that runs faster or slower than ours, or stands still.
+// A liar is a controller whose peer reports times of arrival by a clock that
+// runs faster or slower than ours, or stands still.
 type liar struct {
 	*pace.Controller
 	speed float64
@@ -22,8 +23,9 @@ func (l liar) Acked(now time.Time, s pace.Sample, size int, arrival time.Time) {
 	l.Controller.Acked(now, s, size, zero.Add(time.Duration(float64(arrival.Sub(zero))*l.speed)))
 }
 
-// TestFalseTimes: a peer that reports false times of arrival has its own path filled for a moment only. By a clock at a tenth of the speed 60 to
-// 70 % of all packets were lost, permanently; by one that stands still 99 % for two seconds, at 1.3 Gbit/s.
+// TestFalseTimes: a peer that reports false times of arrival has its own path filled
+// for a moment only. By a clock at a tenth of the speed 60 to 70 % of all packets were
+// lost, permanently; by one that stands still 99 % for two seconds, at 1.3 Gbit/s.
 func TestFalseTimes(t *testing.T) {
 	drawn := testkit.Seed(t)
 	for i, speed := range []float64{0, 0.001, 0.1, 0.5, 0.9, 1.1, 2, 1000} {
@@ -45,9 +47,10 @@ func TestFalseTimes(t *testing.T) {
 	}
 }
 
-// TestClocksThatAreSetRight: a clock that is being corrected is slow or fast by up to a twelfth, for minutes. Its transfer has the link, with no
-// more than a short queue, and no more than its part beside another. Before such clocks were corrected for, slow ones kept 60 to 160 ms and left
-// 0.02 to 0.3 to the other, and fast ones had a quarter of a link that lost a hundredth.
+// TestClocksThatAreSetRight: a clock that is being corrected is slow or fast by up to a twelfth,
+// for minutes. Its transfer has the link, with no more than a short queue, and no more than its
+// part beside another. Before such clocks were corrected for, slow ones kept 60 to 160 ms and
+// left 0.02 to 0.3 to the other, and fast ones had a quarter of a link that lost a hundredth.
 func TestClocksThatAreSetRight(t *testing.T) {
 	drawn := testkit.Seed(t)
 	for i, speed := range []float64{0.9, 0.95, 0.98, 0.99, 0.998, 1.01, 1.08} {
@@ -79,8 +82,8 @@ func (j jumper) Acked(now time.Time, s pace.Sample, size int, arrival time.Time)
 	j.Controller.Acked(now, s, size, arrival)
 }
 
-// TestClocksThatJump: two seconds after a clock has jumped a transfer has the link again, and no more than a short queue. A clock that jumped
-// back kept the queue at 20 to 30 ms until a Dip.
+// TestClocksThatJump: two seconds after a clock has jumped a transfer has the link again, and no
+// more than a short queue. A clock that jumped back kept the queue at 20 to 30 ms until a Dip.
 func TestClocksThatJump(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, by := range []time.Duration{-10 * time.Second, -100 * ms, 20 * ms, time.Second} {
@@ -92,8 +95,9 @@ func TestClocksThatJump(t *testing.T) {
 	}
 }
 
-// TestPathThatChangesAfterAJump: once a clock that jumped ahead has been corrected, arrivals count again. For as long as it had jumped, it was
-// not noticed that a path became faster (0.18 of it was used), and one that became slower had a full queue.
+// TestPathThatChangesAfterAJump: once a clock that jumped ahead has been corrected,
+// arrivals count again. For as long as it had jumped, it was not noticed that a path
+// became faster (0.18 of it was used), and one that became slower had a full queue.
 func TestPathThatChangesAfterAJump(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, rates := range [][2]int64{{2e6, 10e6}, {10e6, 2e6}} {
@@ -121,7 +125,8 @@ func (l link) alone(g governor, seed uint64) (part float64, queue time.Duration)
 	return float64(a.received-began) * 8 / 20 / float64(l.rate), queue / time.Duration(n)
 }
 
-// beside returns what part of the link another transfer has beside a liar that begins a second later.
+// beside returns what part of the link another transfer has beside a liar that
+// begins a second later.
 func (l link) beside(speed float64, seed uint64) float64 {
 	w := l.world(seed)
 	other := newBulk(0, endless, l.joined(1), netsim.Epoch)
@@ -132,8 +137,8 @@ func (l link) beside(speed float64, seed uint64) float64 {
 	return float64(other.received-began) * 8 / 30 / float64(l.rate)
 }
 
-// TestFirstAckDelayIsNotBelieved: a peer that says with the first ack that it was held back for all of the round trip would have a path of no
-// length.
+// TestFirstAckDelayIsNotBelieved: a peer that says with the first ack that it
+// was held back for all of the round trip would have a path of no length.
 func TestFirstAckDelayIsNotBelieved(t *testing.T) {
 	s := newSteps(t)
 	flight := s.send(4)

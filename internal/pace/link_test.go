@@ -35,8 +35,9 @@ func (s simulated) backlog(now time.Time) time.Duration {
 	return time.Duration(float64(s.Backlog(now)) * 8e9 / float64(s.rate))
 }
 
-// path is a direction whose rate, delay, loss and darkness change while it runs, which a netsim.Link's do not. It is a
-// first-in-first-out bottleneck with a tail-drop queue, and delay and loss behind it.
+// path is a direction whose rate, delay, loss and darkness change while it
+// runs, which a netsim.Link's do not. It is a first-in-first-out bottleneck
+// with a tail-drop queue, and delay and loss behind it.
 type path struct {
 	rate   float64 // bit/s
 	queue  int     // bytes

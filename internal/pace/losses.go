@@ -58,41 +58,45 @@ func (t tally) share() float64 {
 // events returns the tally in which a run of losses that is one event counts as one lost packet.
 func (t tally) events() tally { return tally{lost: t.lost - t.consecutive, acked: t.acked} }
 
-// above reports whether more was lost than random loss of that share explains: at least 2 percentage points more, because the share itself is
-// known no better, and at least two standard deviations, because a round of 40 packets loses 2 points more by chance.
+// above reports whether more was lost than random loss of that share explains: at least
+// 2 percentage points more, because the share itself is known no better, and at least
+// two standard deviations, because a round of 40 packets loses 2 points more by chance.
 func (t tally) above(random float64) bool {
 	n := float64(t.count())
 	expected := random * n
 	return float64(t.lost) > expected+max(0.02*n, 2*math.Sqrt(max(expected*(1-random), 1)))
 }
 
-// beyond reports whether more was lost than random loss of that share causes in all but one of many thousand cases.
+// beyond reports whether more was lost than random loss of that share causes in
+// all but one of many thousand cases.
 func (t tally) beyond(share float64) bool {
 	expected := share * float64(t.count())
 	return float64(t.lost) > expected+4*math.Sqrt(expected*t.spread())
 }
 
-// spread returns the factor by which the variance of the number of lost packets is greater than if each were lost independently: 2 n - 1 if they
-// are lost in runs of n on average, as on a radio that fades. A run is one event, however long it is.
+// spread returns the factor by which the variance of the number of lost packets is
+// greater than if each were lost independently: 2 n - 1 if they are lost in runs of
+// n on average, as on a radio that fades. A run is one event, however long it is.
 func (t tally) spread() float64 { return 2*float64(t.lost)/float64(max(t.lost-t.consecutive, 1)) - 1 }
 
 // floods reports whether more was lost than any random loss explains.
 func (t tally) floods() bool { return t.share() > blind && t.beyond(maxRandomLoss) }
 
-// A flood gathers the fates of the last packets over many rounds. Among many controllers, each has two or three packets in a round, too few to
-// show anything. A round of trainPackets shows a flood by itself, and ends the gathering: when it did not, losses of one moment, at a stall or a
-// policer, lowered the rate again and again, and kept a transfer competing that was alone.
+// A flood gathers the fates of the last packets over many rounds. Among many controllers, each
+// has two or three packets in a round, too few to show anything. A round of trainPackets shows
+// a flood by itself, and ends the gathering: when it did not, losses of one moment, at a stall
+// or a policer, lowered the rate again and again, and kept a transfer competing that was alone.
 type flood struct {
 	fates tally
 	from  int64 // number of the round in which the gathering began
 }
 
-// begin discards what was gathered, and continues with packets sent after this round: the losses of a start, and of the time before a
-// competition, are answered.
+// begin discards what was gathered, and continues with packets sent after this
+// round: the losses of a start, and of the time before a competition, are answered.
 func (f *flood) begin(r *round) { *f = flood{from: r.number} }
 
-// roundOver adds the packets that were sent three rounds ago, whose fates are known by now. Once there are more than memory it halves the counts,
-// so that the newest packets count most.
+// roundOver adds the packets that were sent three rounds ago, whose fates are known by now.
+// Once there are more than memory it halves the counts, so that the newest packets count most.
 func (f *flood) roundOver(r *round) {
 	left := r.number - int64(len(r.sent)) + 1
 	if left <= f.from {
@@ -108,19 +112,20 @@ func (f *flood) roundOver(r *round) {
 	}
 }
 
-// shows reports whether more was lost than any random loss explains. Less than a quarter of memory shows nothing: three of three packets are lost
-// by chance now and then.
+// shows reports whether more was lost than any random loss explains. Less than a quarter
+// of memory shows nothing: three of three packets are lost by chance now and then.
 func (f *flood) shows() bool { return f.fates.count() >= memory/4 && f.fates.floods() }
 
-// creditPackets is by how many packets random loss may exceed its share for a while: three standard deviations of 5 % of 500 packets.
+// creditPackets is by how many packets random loss may exceed its share for a
+// while: three standard deviations of 5 % of 500 packets.
 const creditPackets = 16
 
 // usual returns the share of random loss that the path usually has.
 func (c *Controller) usual() float64 { return c.congestion.usual(c.now) }
 
-// countAsPassed counts a lost packet as delivered, because random loss after the bottleneck should neither lower nor blur the estimate of its
-// rate. It counts no more than usual loss explains, and nothing on a path that drops instead of queueing: there losses show that the rate is too
-// high.
+// countAsPassed counts a lost packet as delivered, because random loss after the bottleneck should
+// neither lower nor blur the estimate of its rate. It counts no more than usual loss explains, and
+// nothing on a path that drops instead of queueing: there losses show that the rate is too high.
 func (c *Controller) countAsPassed(size int) {
 	if c.looks.shallow || c.queue > c.delay.target() || c.credit < float64(size) {
 		return
@@ -129,9 +134,9 @@ func (c *Controller) countAsPassed(size int) {
 	c.delivery.total += int64(size)
 }
 
-// apart is how many packets must pass between two runs of lost ones, on average, for each run to count as one outage. What exceeds the rate of a
-// policer, or of a short queue, is lost in runs as well, between which few packets pass. A radio that fades often spares few too, but not each
-// time.
+// apart is how many packets must pass between two runs of lost ones, on average, for each run to
+// count as one outage. What exceeds the rate of a policer, or of a short queue, is lost in runs as
+// well, between which few packets pass. A radio that fades often spares few too, but not each time.
 const apart = 8
 
 // A run is the newest run of lost packets, each of which was sent directly after the one before.
@@ -158,7 +163,8 @@ type losses struct {
 	passed        bool   // packets that do not count were lost since the newest one
 }
 
-// add adds a lost packet. Those before a packet that does not count can no longer be told from it, and stay lost.
+// add adds a lost packet. Those before a packet that does not count can no
+// longer be told from it, and stay lost.
 func (l *losses) add(number uint16) {
 	if l.count == 0 || l.passed {
 		l.first, l.passed = number, false

@@ -9,8 +9,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// passing sends 120 packets from a cruising controller, one each millisecond, over 100 ms and a queue as deep as met returns. Of the last 40
-// packets run are lost, one after the other, which shows when the next ones arrive.
+// passing sends 120 packets from a cruising controller, one each millisecond,
+// over 100 ms and a queue as deep as met returns. Of the last 40 packets run
+// are lost, one after the other, which shows when the next ones arrive.
 func passing(met func(i int) time.Duration, run int) *Controller {
 	c, begin := New(Config{Packet: 1000}), time.Unix(1000, 0)
 	c.rates.set(0, 1e6)
@@ -37,9 +38,10 @@ func passing(met func(i int) time.Duration, run int) *Controller {
 	return c
 }
 
-// TestARunBesideAQueueIsOneEvent: a queue that drops packets is full, so a run of lost packets beside one that was deeper a moment ago was not
-// dropped by it, although a look may have made that queue. When each of them counted, a transfer alone believed that it competed, and that the
-// queue was short.
+// TestARunBesideAQueueIsOneEvent: a queue that drops packets is full, so a run
+// of lost packets beside one that was deeper a moment ago was not dropped by
+// it, although a look may have made that queue. When each of them counted, a
+// transfer alone believed that it competed, and that the queue was short.
 func TestARunBesideAQueueIsOneEvent(t *testing.T) {
 	rises := func(most, last time.Duration) func(i int) time.Duration {
 		return func(i int) time.Duration {
@@ -65,8 +67,8 @@ func TestARunBesideAQueueIsOneEvent(t *testing.T) {
 	require.Equal(t, 20*ms, full.delay.depth.Round(ms))
 }
 
-// TestARunInALookIsOneEvent: a run of losses does not invalidate what a look has found, and does not show that the path drops instead of
-// queueing.
+// TestARunInALookIsOneEvent: a run of losses does not invalidate what a look
+// has found, and does not show that the path drops instead of queueing.
 func TestARunInALookIsOneEvent(t *testing.T) {
 	looked := func(rate float64, outcome tally) (c *Controller, found bool) {
 		c = New(Config{Packet: 1000})
@@ -92,8 +94,9 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 	require.True(t, c.looks.shallow)
 }
 
-// TestRunsOfAPolicerAreNoOutages: what exceeds the rate of a policer, or of a short queue, is lost in runs between which few packets pass, each
-// time. A radio that fades often spares few too, but not each time.
+// TestRunsOfAPolicerAreNoOutages: what exceeds the rate of a policer, or of a
+// short queue, is lost in runs between which few packets pass, each time. A
+// radio that fades often spares few too, but not each time.
 func TestRunsOfAPolicerAreNoOutages(t *testing.T) {
 	oneEvent := func(passed ...uint16) (goesOn bool) {
 		var r run
@@ -112,8 +115,9 @@ func TestRunsOfAPolicerAreNoOutages(t *testing.T) {
 	require.True(t, oneEvent(12, 12, 12, 12, 12, 12))
 }
 
-// TestAPathIsNoPolicerFourTimesAsFast: a run swallowed all of a first flight but one packet, and the transfer continued at a three-hundredth of
-// its rate. For ten seconds no look was believed, as behind a policer: it took four times the ideal.
+// TestAPathIsNoPolicerFourTimesAsFast: a run swallowed all of a first flight but
+// one packet, and the transfer continued at a three-hundredth of its rate. For ten
+// seconds no look was believed, as behind a policer: it took four times the ideal.
 func TestAPathIsNoPolicerFourTimesAsFast(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -128,7 +132,8 @@ func TestAPathIsNoPolicerFourTimesAsFast(t *testing.T) {
 	require.False(t, c.startDroppedLately(2*time.Second))
 }
 
-// TestALookOfFewPacketsIsNotInVain: a look of two packets can find nothing, so after a start that met losses it does not delay the next one.
+// TestALookOfFewPacketsIsNotInVain: a look of two packets can find nothing, so
+// after a start that met losses it does not delay the next one.
 func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
 	for _, row := range []struct {
 		packets int
@@ -174,7 +179,8 @@ func TestFloodOfFewPackets(t *testing.T) {
 	}
 }
 
-// TestARoundOfManyShowsItsFlood: a round of as many packets as a train needs no others, and discards what was gathered before it.
+// TestARoundOfManyShowsItsFlood: a round of as many packets as a train needs no
+// others, and discards what was gathered before it.
 func TestARoundOfManyShowsItsFlood(t *testing.T) {
 	var f flood
 	var r round
@@ -193,7 +199,8 @@ func TestARoundOfManyShowsItsFlood(t *testing.T) {
 	require.False(t, f.shows())
 }
 
-// TestAFloodIsAnsweredOnce: packets that were sent before the flood was answered, in a start or before a competition, no longer count.
+// TestAFloodIsAnsweredOnce: packets that were sent before the flood was
+// answered, in a start or before a competition, no longer count.
 func TestAFloodIsAnsweredOnce(t *testing.T) {
 	c := New(Config{})
 	lose := func(rounds int) {

@@ -2,7 +2,8 @@ package pace
 
 import "time"
 
-// A Controller paces the bulk packets of one path. It has no lock: the owner must not call it from several goroutines at once.
+// A Controller paces the bulk packets of one path. It has no lock: the owner
+// must not call it from several goroutines at once.
 type Controller struct {
 	cfg    Config
 	local  clock     // the sender's clock; instants are its own unless their comment says otherwise
@@ -28,11 +29,15 @@ type Controller struct {
 	congestion congestion // tells losses of a full queue from random ones
 	brake      brake
 	undo       undo
-	regain     regain  // the rate that a flood took away
-	credit     float64 // bytes of lost packets that may still count as passed; Acked adds to it, countAsPassed takes from it
+	regain     regain // the rate that a flood took away
+	// Bytes of lost packets that may still count as passed; Acked adds to it,
+	// countAsPassed takes from it.
+	credit float64
 
-	waiting  int      // bytes of bulk that wait to be sent; set by Waiting
-	starters starters // how many controllers start, including this one; does not fall while something is in flight; set by Starters
+	waiting int // bytes of bulk that wait to be sent; set by Waiting
+	// How many controllers start, including this one; does not fall while
+	// something is in flight; set by Starters.
+	starters starters
 
 	batch     batch // collects fates until the next Feedback
 	round     round // the present round
@@ -80,11 +85,13 @@ type batch struct {
 // New returns a Controller that knows nothing about its path.
 func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 
-// leastStay is how long a path must have been in use for the next one to begin with a full first window. Without it, a peer whose address changed
-// with each round trip was sent four times the rate of a slow link, permanently: each path was abandoned before its losses could show.
+// leastStay is how long a path must have been in use for the next one to begin with a full first
+// window. Without it, a peer whose address changed with each round trip was sent four times the
+// rate of a slow link, permanently: each path was abandoned before its losses could show.
 const leastStay = time.Second
 
-// Reset forgets what is known about the path. The owner calls it when the path has changed. It may still report packets that were sent before.
+// Reset forgets what is known about the path. The owner calls it when the path
+// has changed. It may still report packets that were sent before.
 func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
 	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now}
@@ -106,23 +113,25 @@ func (c *Controller) unknown() float64 {
 	return c.starters.unknown()
 }
 
-// A history counts the bytes that were sent since New, over all paths, and how many of them have arrived.
+// A history counts the bytes that were sent since New, over all paths, and how
+// many of them have arrived.
 type history struct{ left, arrived int64 }
 
-// wasteful reports whether more bytes did not arrive than random loss explains. Bytes in flight count as not arrived.
+// wasteful reports whether more bytes did not arrive than random loss explains.
+// Bytes in flight count as not arrived.
 func (h history) wasteful() bool {
 	return float64(h.left-h.arrived) > max(blind*float64(h.left), unknownWindow*defaultPacket)
 }
 
-// Rest frees the records of single packets. The owner calls it after a silence in which nothing was in flight. What was learned from the records
-// stays.
+// Rest frees the records of single packets. The owner calls it after a silence
+// in which nothing was in flight. What was learned from the records stays.
 func (c *Controller) Rest() {
 	c.delivery.curve, c.delivery.begin = latest[point]{}, 0
 	c.congestion.neighbours.places = latest[neighbour]{}
 }
 
-// Sent records that a packet of size bytes on the wire was sent while inFlight bytes of others were in flight. It returns the Sample that the
-// owner must keep until it reports the packet's fate.
+// Sent records that a packet of size bytes on the wire was sent while inFlight bytes of others were
+// in flight. It returns the Sample that the owner must keep until it reports the packet's fate.
 func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	t := c.tick(now)
 	if inFlight == 0 {
@@ -149,14 +158,17 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
-// Played records that play was sent. While play is sent looks are smaller, because play waits in the queue that a look makes.
+// Played records that play was sent. While play is sent looks are smaller,
+// because play waits in the queue that a look makes.
 func (c *Controller) Played(now time.Time) { c.looks.play.last = c.tick(now) }
 
-// AckDelay sets how long the receiver has held back the acks that follow, up to Feedback. This time is subtracted from their round trips, but not
-// below the least round trip seen so far (RFC 9002, section 5.3). It is not subtracted from the first round trip, because the receiver may lie.
+// AckDelay sets how long the receiver has held back the acks that follow, up to Feedback. This time
+// is subtracted from their round trips, but not below the least round trip seen so far (RFC 9002,
+// section 5.3). It is not subtracted from the first round trip, because the receiver may lie.
 func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 
-// Acked reports that a packet of size bytes has arrived. arrival is when, by the receiver's clock; zero = unknown.
+// Acked reports that a packet of size bytes has arrived. arrival is when, by
+// the receiver's clock; zero = unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
 	c.history.arrived += int64(size)
@@ -198,8 +210,9 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
 }
 
-// RoundTrip reports a round trip; the least one of a batch counts. Acked calls it. The owner calls it for the probe whose ack ends an outage,
-// because probes are not reported by Sent. It must not call it for every probe: then many controllers share a path less fairly.
+// RoundTrip reports a round trip; the least one of a batch counts. Acked calls it. The owner
+// calls it for the probe whose ack ends an outage, because probes are not reported by Sent.
+// It must not call it for every probe: then many controllers share a path less fairly.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
@@ -227,11 +240,13 @@ func (c *Controller) sight() sight {
 	return s
 }
 
-// ownTime returns how much longer a packet of size bytes takes at the bottleneck than the smallest one. The least delay may be that of a small
-// packet of play, and compared with it each full packet would seem to have met a queue.
+// ownTime returns how much longer a packet of size bytes takes at the bottleneck
+// than the smallest one. The least delay may be that of a small packet of play,
+// and compared with it each full packet would seem to have met a queue.
 //
-// ownTime uses the greatest rate that was ever believed of the path. The present rate may be a small part of that: when ownTime used it, sixteen
-// controllers over a queue of an eighth of the product did not recognize that queue, and lost 12 %.
+// ownTime uses the greatest rate that was ever believed of the path. The present
+// rate may be a small part of that: when ownTime used it, sixteen controllers over
+// a queue of an eighth of the product did not recognize that queue, and lost 12 %.
 func (c *Controller) ownTime(size int) time.Duration {
 	if c.fastest == 0 {
 		return 0
@@ -239,7 +254,8 @@ func (c *Controller) ownTime(size int) time.Duration {
 	return over(size-c.smallest, c.fastest)
 }
 
-// Lost reports that a packet of size bytes counts as lost. If the packet arrives later, the owner calls Spurious and Acked for it.
+// Lost reports that a packet of size bytes counts as lost. If the packet
+// arrives later, the owner calls Spurious and Acked for it.
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
 	if s.sent < c.silence.lightSince {
@@ -267,7 +283,8 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	}
 }
 
-// Feedback ends a batch of calls of Acked and Lost, and decides what to do next. inFlight is how many bytes are still in flight.
+// Feedback ends a batch of calls of Acked and Lost, and decides what to do
+// next. inFlight is how many bytes are still in flight.
 func (c *Controller) Feedback(now time.Time, inFlight int) {
 	t := c.tick(now)
 	b := c.batch
@@ -291,8 +308,9 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 	}
 }
 
-// judgeLosses sets b.full if the batch has losses of a full queue. If the sender has little to send, a full queue is not its own: its losses are
-// learned from, but do not lower the rate. In Start, losses show the depth of the queue only if there are more than random loss explains.
+// judgeLosses sets b.full if the batch has losses of a full queue. If the sender has little to
+// send, a full queue is not its own: its losses are learned from, but do not lower the rate. In
+// Start, losses show the depth of the queue only if there are more than random loss explains.
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
@@ -303,7 +321,8 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.delay.forget(t)
 }
 
-// endRound ends a round. It halves the rate if the brake demands it, and gives the round's figures to everything that counts in rounds.
+// endRound ends a round. It halves the rate if the brake demands it, and gives
+// the round's figures to everything that counts in rounds.
 func (c *Controller) endRound(t instant) {
 	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
 		c.halveAll(t, most)
@@ -323,8 +342,9 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(t, c.delivery.total, c.queue)
 }
 
-// regainRate adds a round to regain, and begins a trial if it is time for one. It forgets the rate that a flood took away if a queue is seen, or
-// if a Yield has shown that the losses are our own: then there is nothing to regain.
+// regainRate adds a round to regain, and begins a trial if it is time for one.
+// It forgets the rate that a flood took away if a queue is seen, or if a Yield
+// has shown that the losses are our own: then there is nothing to regain.
 func (c *Controller) regainRate(t instant) {
 	if c.lacksData() {
 		return
@@ -342,7 +362,8 @@ func (c *Controller) regainRate(t instant) {
 	}
 }
 
-// proven returns the estimate. If that is only a hint, it returns at most the rate that the arrivals of this round support.
+// proven returns the estimate. If that is only a hint, it returns at most the
+// rate that the arrivals of this round support.
 func (c *Controller) proven() float64 {
 	if c.rates.value() > 0 {
 		return c.Estimate()
@@ -350,8 +371,8 @@ func (c *Controller) proven() float64 {
 	return min(c.Estimate(), c.mostAfter(c.round.arrived(c.delivery.total)))
 }
 
-// borneOut returns the greatest rate that the arrivals of the last rounds support, by our own clock: twice what arrived in a round trip, or as
-// much as a first flight may prove.
+// borneOut returns the greatest rate that the arrivals of the last rounds support, by our
+// own clock: twice what arrived in a round trip, or as much as a first flight may prove.
 func (c *Controller) borneOut() float64 {
 	if most := c.carried.value(); most > 0 {
 		return 2 * most
@@ -359,13 +380,15 @@ func (c *Controller) borneOut() float64 {
 	return c.mostAfter(c.round.arrived(c.delivery.total))
 }
 
-// passed returns how many of these bytes will arrive, by the share that was lost since the state was entered.
+// passed returns how many of these bytes will arrive, by the share that was
+// lost since the state was entered.
 func (c *Controller) passed(bytes int) int {
 	arrived := int(c.delivery.total - c.before)
 	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.start.lost, 1)))
 }
 
-// halveAll answers the brake. It halves the rate, whatever is believed of the path, and limits it to twice the most that arrived in a round trip.
+// halveAll answers the brake. It halves the rate, whatever is believed of the
+// path, and limits it to twice the most that arrived in a round trip.
 func (c *Controller) halveAll(t instant, most int) {
 	c.remember(t, brakeRounds)
 	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(most)))
@@ -379,7 +402,8 @@ func (c *Controller) halveAll(t instant, most int) {
 	}
 }
 
-// goLonger starts again on a path that has become longer. It forgets the least delays, and starts at the rate from before the queue.
+// goLonger starts again on a path that has become longer. It forgets the least
+// delays, and starts at the rate from before the queue.
 func (c *Controller) goLonger(t instant) {
 	c.delay.forgetLeast(t, c.round.leastQueue)
 	c.remote.forgetPath()
@@ -387,9 +411,10 @@ func (c *Controller) goLonger(t instant) {
 	c.begin(t, c.queueing.rateBefore)
 }
 
-// endByLoss ends a start that meets losses. If the start has measured a rate, endByLoss reduces that once, as for any loss: then others on the
-// path have room again, and a controller that is alone finds the rest by a few looks. Otherwise the first flight was sent at a rate that was only
-// believed, and its losses show which part of that rate is left.
+// endByLoss ends a start that meets losses. If the start has measured a rate, endByLoss
+// reduces that once, as for any loss: then others on the path have room again, and a
+// controller that is alone finds the rest by a few looks. Otherwise the first flight was sent
+// at a rate that was only believed, and its losses show which part of that rate is left.
 func (c *Controller) endByLoss(t instant) {
 	c.remember(t, 1)
 	if c.queue <= c.delay.startFull() {
@@ -407,7 +432,8 @@ func (c *Controller) endByLoss(t instant) {
 	c.enter(Drain, t)
 }
 
-// believeLess sets the rate of a start that has measured none: to the part of the supposed rate that the losses of this round leave.
+// believeLess sets the rate of a start that has measured none: to the part of
+// the supposed rate that the losses of this round leave.
 func (c *Controller) believeLess() {
 	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
 	c.rates.set(c.filling, rate)
@@ -415,8 +441,9 @@ func (c *Controller) believeLess() {
 	c.doubt()
 }
 
-// doubt answers a start that has lost much of its first flight. It lowers the rate to that at which the later half of the flight arrived, because
-// a token bucket lets the earlier half pass. That answers the losses so far, so they no longer count.
+// doubt answers a start that has lost much of its first flight. It lowers the rate
+// to that at which the later half of the flight arrived, because a token bucket lets
+// the earlier half pass. That answers the losses so far, so they no longer count.
 func (c *Controller) doubt() {
 	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
@@ -425,52 +452,58 @@ func (c *Controller) doubt() {
 	}
 }
 
-// Limited records that there is nothing to send although the path could carry more. The inFlight bytes will show too low a rate, which then does
-// not lower the estimate.
+// Limited records that there is nothing to send although the path could carry more.
+// The inFlight bytes will show too low a rate, which then does not lower the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
 
-// Bursts sets whether the owner wants to send packets in bursts of as many as the path passes on at once. If it does not, the pacer spaces all
-// packets.
+// Bursts sets whether the owner wants to send packets in bursts of as many as
+// the path passes on at once. If it does not, the pacer spaces all packets.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
-// Together returns how many packets that were sent together have arrived within a millisecond; 0 = unknown.
+// Together returns how many packets that were sent together have arrived within
+// a millisecond; 0 = unknown.
 func (c *Controller) Together() int { return c.burst.passed }
 
-// Waiting sets about how many bytes wait to be sent. The owner calls it before it sends the first packets of a transfer.
+// Waiting sets about how many bytes wait to be sent. The owner calls it before
+// it sends the first packets of a transfer.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters sets how many controllers whose paths may share a link start now, including this one, and how many bytes of bulk this one has in
-// flight. Each begins with its part of the rate that its train has promised. If all began at the whole rate, most packets would be lost, and a
-// controller sees nothing of the others for a round trip.
+// Starters sets how many controllers whose paths may share a link start now, including
+// this one, and how many bytes of bulk this one has in flight. Each begins with its
+// part of the rate that its train has promised. If all began at the whole rate, most
+// packets would be lost, and a controller sees nothing of the others for a round trip.
 //
-// While this controller has something in flight the number only grows, because a controller whose start has ended keeps the rate that it found.
+// While this controller has something in flight the number only grows, because
+// a controller whose start has ended keeps the rate that it found.
 func (c *Controller) Starters(n, inFlight int) {
 	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
 		c.starters = starters(n)
 	}
 }
 
-// partOf returns the part of a hint at which each of those that start together sends its first flight. However many they are, the shortest flight
-// is sent within a round trip, because most often they share no more than a fast uplink: when it was not, each of 64 transfers over links of 5 to
-// 100 Mbit/s took seven times as long for 256 KiB as alone. If they do share a link, they lose half of what as many New Renos lose, which begin
-// with 32 packets.
+// partOf returns the part of a hint at which each of those that start together sends its first
+// flight. However many they are, the shortest flight is sent within a round trip, because most
+// often they share no more than a fast uplink: when it was not, each of 64 transfers over
+// links of 5 to 100 Mbit/s took seven times as long for 256 KiB as alone. If they do share a
+// link, they lose half of what as many New Renos lose, which begin with 32 packets.
 func (c *Controller) partOf(hint float64) float64 {
 	return min(hint, max(c.starters.part(hint), c.cfg.shortestFlight()/c.delay.base().Seconds()))
 }
 
-// Guess reports a round trip of other packets: those of QUIC, or those that open the carrier. The least one counts, until Acked reports the first
-// packet of our own.
+// Guess reports a round trip of other packets: those of QUIC, or those that open the
+// carrier. The least one counts, until Acked reports the first packet of our own.
 func (c *Controller) Guess(rtt time.Duration) {
 	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
 		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
 	}
 }
 
-// lacksData reports whether the sender has lately had too little to send to fill its window. A window that is not filled shows nothing (RFC
-// 7661). Otherwise one surge after another would raise it to any size, and the next bulk would be sent at that.
+// lacksData reports whether the sender has lately had too little to send to fill its
+// window. A window that is not filled shows nothing (RFC 7661). Otherwise one surge
+// after another would raise it to any size, and the next bulk would be sent at that.
 func (c *Controller) lacksData() bool { return c.delivery.limited > c.delivery.total }
 
 // markLimited marks the inFlight bytes as limited: the path might have carried more.
@@ -482,13 +515,14 @@ func (c *Controller) markLimited(inFlight int) {
 // State returns what the controller is doing.
 func (c *Controller) State() State { return c.state }
 
-// Estimate returns the estimated rate of the bottleneck in bytes a second, or of our share of it; 0 = unknown.
+// Estimate returns the estimated rate of the bottleneck in bytes a second, or
+// of our share of it; 0 = unknown.
 func (c *Controller) Estimate() float64 {
 	return max(c.start.hint, c.rates.value())
 }
 
-// Delivered returns the rate in bytes a second at which packets have arrived; 0 = unknown. Unlike Estimate it does not include what a train has
-// promised.
+// Delivered returns the rate in bytes a second at which packets have arrived; 0
+// = unknown. Unlike Estimate it does not include what a train has promised.
 func (c *Controller) Delivered() float64 { return c.rates.value() }
 
 // Queue returns how long the packets acked last have waited in a queue.
@@ -535,8 +569,8 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	// A held sample shows too low a rate, but may be all that is ever known. A start waits for some rounds before it uses one: otherwise sixteen
-	// that began together shared less fairly.
+	// A held sample shows too low a rate, but may be all that is ever known. A start waits for
+	// some rounds before it uses one: otherwise sixteen that began together shared less fairly.
 	unknown := c.Estimate() == 0 && (c.state != Start || c.rounds >= flatRounds) && !s.limited && !s.stood
 	if b.newest.sent >= c.start.gaveUp && (!c.limited || unknown || rate > c.supposed()) {
 		c.rates.add(c.filling, rate)
@@ -549,9 +583,10 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 }
 
-// leastStand returns how late an arrival must be to show a stand; 0 = no arrival does. In a path's first start, gaps may also be due to the
-// trains and bursts of others that begin. When these counted as stands, they hid the queue, and sixteen controllers that began within 100 ms lost
-// 6 % instead of 3 %.
+// leastStand returns how late an arrival must be to show a stand; 0 = no arrival
+// does. In a path's first start, gaps may also be due to the trains and bursts
+// of others that begin. When these counted as stands, they hid the queue, and
+// sixteen controllers that began within 100 ms lost 6 % instead of 3 %.
 func (c *Controller) leastStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {
 		return 0
@@ -559,10 +594,11 @@ func (c *Controller) leastStand() time.Duration {
 	return c.delay.still()
 }
 
-// sample returns the rate that the latest arrivals show. Over less than a round trip a rate is mostly noise, with two exceptions. A swift look is
-// shorter. And in the first rounds of a start a few packets must do: at least minWindow, because with two packets of play jitter makes any rate,
-// which would replace that of the train. If others start as well, a few packets show the bottleneck's rate and not our share, because the queue
-// lets them through in clumps.
+// sample returns the rate that the latest arrivals show. Over less than a round trip a rate is
+// mostly noise, with two exceptions. A swift look is shorter. And in the first rounds of a
+// start a few packets must do: at least minWindow, because with two packets of play jitter
+// makes any rate, which would replace that of the train. If others start as well, a few packets
+// show the bottleneck's rate and not our share, because the queue lets them through in clumps.
 func (c *Controller) sample(newest Sample) (slope, bool) {
 	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {

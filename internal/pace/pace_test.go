@@ -102,8 +102,8 @@ func TestNothingKnown(t *testing.T) {
 	s.rate(1e9)
 }
 
-// Two small packets of play, which jitter has spread, are no rate: a transfer that began then continued at a thousandth of the path's rate
-// (stream.TestSealedOnABadPath).
+// Two small packets of play, which jitter has spread, are no rate: a transfer that began
+// then continued at a thousandth of the path's rate (stream.TestSealedOnABadPath).
 func TestPlayIsNoRate(t *testing.T) {
 	const small = 100
 	for _, rtt := range []time.Duration{50 * ms, 0} {
@@ -141,7 +141,8 @@ func TestNextPaces(t *testing.T) {
 	require.Equal(t, s.PTO(), at.Sub(s.now))
 }
 
-// With round trips of 50 ms and a packet a millisecond, the estimate is a packet a millisecond, and Start ends.
+// With round trips of 50 ms and a packet a millisecond, the estimate is a
+// packet a millisecond, and Start ends.
 func TestEstimate(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)
@@ -187,7 +188,8 @@ func inQueue(t *testing.T) *steps {
 	return s
 }
 
-// TestDarkIsNotPaidFor: packets that were sent in Dark delay nothing once the path is back, however large they were.
+// TestDarkIsNotPaidFor: packets that were sent in Dark delay nothing once the
+// path is back, however large they were.
 func TestDarkIsNotPaidFor(t *testing.T) {
 	s := inQueue(t)
 	s.send(10)
@@ -307,7 +309,8 @@ func TestNoAllocations(t *testing.T) {
 	}))
 }
 
-// Whatever its owner and the peer report, the controller returns a rate and a window that a sender can use.
+// Whatever its owner and the peer report, the controller returns a rate and a
+// window that a sender can use.
 func TestAnyScript(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testkit.Seed(t), 3))
 	for range 20 {
@@ -370,8 +373,9 @@ func play(t *testing.T, script []byte) {
 	}
 }
 
-// TestFirstFlightIgnoresOthersQueue: the first round trip of many controllers that begin at once includes the queue that they make together. That
-// made each one's first flight longer, and it was sent into the queue.
+// TestFirstFlightIgnoresOthersQueue: the first round trip of many controllers
+// that begin at once includes the queue that they make together. That made each
+// one's first flight longer, and it was sent into the queue.
 func TestFirstFlightIgnoresOthersQueue(t *testing.T) {
 	s := newSteps(t)
 	s.Guess(50 * ms)

@@ -58,7 +58,8 @@ func TestShare(t *testing.T) {
 	require.EqualValues(t, 1, s.value)
 }
 
-// TestRunsAreOneEvent: of 300 packets 80 lost one by one are a flood, two runs of 40 are not, and one packet of ten that passes is.
+// TestRunsAreOneEvent: of 300 packets 80 lost one by one are a flood, two runs
+// of 40 are not, and one packet of ten that passes is.
 func TestRunsAreOneEvent(t *testing.T) {
 	require.True(t, tally{lost: 80, acked: 220}.floods())
 	require.False(t, tally{lost: 80, acked: 220, consecutive: 78}.floods())
@@ -85,8 +86,8 @@ func TestTallyAbove(t *testing.T) {
 	}
 }
 
-// Packets leave every millisecond and arrive every 2 ms: the path passes a packet in 2 ms, however they are clumped and
-// their acks batched.
+// Packets leave every millisecond and arrive every 2 ms: the path passes a
+// packet in 2 ms, however they are clumped and their acks batched.
 func TestDeliveryRate(t *testing.T) {
 	const size = 1000
 	for _, clump := range []time.Duration{1, 4 * ms, 10 * ms} {
@@ -162,7 +163,8 @@ func TestStateNames(t *testing.T) {
 	require.Len(t, seen, int(Stopped)+1)
 }
 
-// Random losses count as passed as far as they are usual, so that the estimate is the bottleneck's rate.
+// Random losses count as passed as far as they are usual, so that the estimate
+// is the bottleneck's rate.
 func TestUsualLossPasses(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.congestion.baseline = share{value: 0.1, count: memory}
@@ -189,7 +191,8 @@ func TestStartFull(t *testing.T) {
 	require.Equal(t, leastStartFull, d.startFull())
 }
 
-// TestAimOverAShortQueue: cruising steers for a third of a short queue at most, so a look that may fill half of it loses nothing by itself.
+// TestAimOverAShortQueue: cruising steers for a third of a short queue at most,
+// so a look that may fill half of it loses nothing by itself.
 func TestAimOverAShortQueue(t *testing.T) {
 	d := delay{grain: 2 * ms}
 	d.trip(1, 60*ms) // the target is 15 ms
@@ -202,7 +205,8 @@ func TestAimOverAShortQueue(t *testing.T) {
 	require.Equal(t, 2*ms, d.aim())
 }
 
-// TestNarrow: a round trip of a narrow path holds few packets at the fastest rate that the path had, and its queue holds more.
+// TestNarrow: a round trip of a narrow path holds few packets at the fastest
+// rate that the path had, and its queue holds more.
 func TestNarrow(t *testing.T) {
 	narrow := func(depth time.Duration, grains ...time.Duration) bool {
 		d := delay{depth: depth}
@@ -246,8 +250,9 @@ func TestTrim(t *testing.T) {
 	require.EqualValues(t, 1e6, after(atRoundEnd, still...), "20 ms after")
 }
 
-// TestAPathThatHasBecomeSlower: if what was sent before a drain arrives at less than half of the estimate, and the queue continues to grow, the
-// rate is trimmed at once. A smaller difference may be due to others, and what was sent in the drain was sent at half the rate.
+// TestAPathThatHasBecomeSlower: if what was sent before a drain arrives at less than half of
+// the estimate, and the queue continues to grow, the rate is trimmed at once. A smaller
+// difference may be due to others, and what was sent in the drain was sent at half the rate.
 func TestAPathThatHasBecomeSlower(t *testing.T) {
 	for _, row := range []struct {
 		sent   instant
@@ -274,8 +279,9 @@ func TestAPathThatHasBecomeSlower(t *testing.T) {
 	}
 }
 
-// A controller that has just begun to compete, over a queue that has not moved since the round before, does not grow, or a longer path would be a
-// rival forever: on a slow one growing would move the queue.
+// A controller that has just begun to compete, over a queue that has not moved
+// since the round before, does not grow, or a longer path would be a rival
+// forever: on a slow one growing would move the queue.
 func TestCompeteLeavesTheQueueUnmoved(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
@@ -291,7 +297,8 @@ func TestCompeteLeavesTheQueueUnmoved(t *testing.T) {
 	require.Equal(t, 61060, c.Window(), "the queue has moved")
 }
 
-// Congestion avoidance that is as fast as New Reno's: 0.53 packets more each round trip, 0.7 of it after a loss, once an epoch.
+// Congestion avoidance that is as fast as New Reno's: 0.53 packets more each
+// round trip, 0.7 of it after a loss, once an epoch.
 func TestCompete(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 60*ms)
@@ -315,8 +322,9 @@ func TestCompete(t *testing.T) {
 	require.Equal(t, Cruise, c.State())
 }
 
-// TestTheWholePathHasNoRival: a controller that competes, and gets all that the path ever gave, dips at once to see whether the queue is its own.
-// If a queue still stands then it is nobody's: the path has become longer.
+// TestTheWholePathHasNoRival: a controller that competes, and gets all that the
+// path ever gave, dips at once to see whether the queue is its own. If a queue
+// still stands then it is nobody's: the path has become longer.
 func TestTheWholePathHasNoRival(t *testing.T) {
 	competes := func(rate float64) *Controller {
 		c := New(Config{Packet: 1000})
@@ -344,7 +352,8 @@ func TestTheWholePathHasNoRival(t *testing.T) {
 	}
 }
 
-// A queue that is gone for a round trip has no competitor left, unless it drains whenever competitors answer a loss.
+// A queue that is gone for a round trip has no competitor left, unless it
+// drains whenever competitors answer a loss.
 func TestAlone(t *testing.T) {
 	rounds := func(filled time.Duration) (n int) {
 		c := New(Config{Packet: 1000})
@@ -365,8 +374,9 @@ func TestAlone(t *testing.T) {
 	require.Equal(t, vacantRounds, rounds(20*ms), "too short to be seen")
 }
 
-// TestLossesBesideNobodyAreRandom: if a competition met next to no queue there was no competitor, and its losses show what share is usual. With
-// few packets, or many losses, that is not believed unless the window has sunk: controllers on a short queue cause each other as many.
+// TestLossesBesideNobodyAreRandom: if a competition met next to no queue there was no competitor,
+// and its losses show what share is usual. With few packets, or many losses, that is not believed
+// unless the window has sunk: controllers on a short queue cause each other as many.
 func TestLossesBesideNobodyAreRandom(t *testing.T) {
 	for _, row := range []struct {
 		rounds int
@@ -391,8 +401,9 @@ func TestLossesBesideNobodyAreRandom(t *testing.T) {
 	}
 }
 
-// TestOwnQueueIsNoRival: a controller that has competed lately does so again if a queue above the target stands; a queue below it, or that of a
-// look, is its own. It competed with itself for a minute and more after jitter or a rival had gone.
+// TestOwnQueueIsNoRival: a controller that has competed lately does so again if a
+// queue above the target stands; a queue below it, or that of a look, is its own.
+// It competed with itself for a minute and more after jitter or a rival had gone.
 func TestOwnQueueIsNoRival(t *testing.T) {
 	after := func(standing time.Duration, looks bool) State {
 		c := New(Config{Packet: 1000})
@@ -412,8 +423,9 @@ func TestOwnQueueIsNoRival(t *testing.T) {
 	require.Equal(t, Cruise, after(12*ms, false))
 }
 
-// TestCommonDips: all controllers that compete dip at the same times. If the queue remains, it is a rival's, and each rest is twice as long as
-// the one before. If it goes, it was that of all that dipped, and they cruise at the rate that they had.
+// TestCommonDips: all controllers that compete dip at the same times. If the queue
+// remains, it is a rival's, and each rest is twice as long as the one before. If it
+// goes, it was that of all that dipped, and they cruise at the rate that they had.
 func TestCommonDips(t *testing.T) {
 	began := time.Now()
 	c := New(Config{Packet: 1000, Epoch: began.Add(-2500 * ms)})
@@ -465,7 +477,8 @@ func TestCommonDips(t *testing.T) {
 	require.Equal(t, leastDipRest, c.dips.rest)
 }
 
-// TestLooksBehindACommonDipAreSpread: the Dip has put all that took part in step, so their looks are spread over more rounds than others.
+// TestLooksBehindACommonDipAreSpread: the Dip has put all that took part in
+// step, so their looks are spread over more rounds than others.
 func TestLooksBehindACommonDipAreSpread(t *testing.T) {
 	least, most := 1000, 0
 	for at := instant(1024); at < 100*1024; at += 1024 {
@@ -477,7 +490,8 @@ func TestLooksBehindACommonDipAreSpread(t *testing.T) {
 	require.Equal(t, mostPause+dipSpread-1, most)
 }
 
-// TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a longer path, if no more is lost in it than at random.
+// TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a
+// longer path, if no more is lost in it than at random.
 func TestUnmovedQueue(t *testing.T) {
 	stood := func(random float64, fates tally, queues ...time.Duration) int {
 		var u unmoved
@@ -512,7 +526,8 @@ func TestStayBeginsAnew(t *testing.T) {
 	require.Equal(t, 3, stood(60*ms))
 }
 
-// TestBothWays: a path is longer if both ways are, and neither moves, however long that continues while we compete.
+// TestBothWays: a path is longer if both ways are, and neither moves, however
+// long that continues while we compete.
 func TestBothWays(t *testing.T) {
 	after := func(there, back func(i int) time.Duration) State {
 		c := New(Config{Packet: 1000})
@@ -535,8 +550,9 @@ func TestBothWays(t *testing.T) {
 	require.Equal(t, Compete, after(still(20*ms), grows), "which may grow, too")
 }
 
-// A queue that remains although we drain is somebody else's; one that goes is our own, of a path that has become slower. One that does not move
-// although we drain much of the path is the delay of a longer one.
+// A queue that remains although we drain is somebody else's; one that goes is
+// our own, of a path that has become slower. One that does not move although we
+// drain much of the path is the delay of a longer one.
 func TestWhoseQueue(t *testing.T) {
 	fastest, fates, back := 1e6, tally{}, 60*ms
 	drained := func(queues ...time.Duration) State {
@@ -602,7 +618,8 @@ func TestFound(t *testing.T) {
 	require.EqualValues(t, 1e6, c.Estimate(), "what it took is given back")
 }
 
-// TestGoingOn: a look that has found more is followed by a start, or, over a short queue, which would drop a third of a start's packets, by a look.
+// TestGoingOn: a look that has found more is followed by a start, or, over a
+// short queue, which would drop a third of a start's packets, by a look.
 func TestGoingOn(t *testing.T) {
 	after := func(depth time.Duration) *Controller {
 		c := New(Config{Packet: 1000})
@@ -621,7 +638,8 @@ func TestGoingOn(t *testing.T) {
 	require.Equal(t, Up, short.State())
 }
 
-// A look from before a silence says nothing about the path after it: what it had seen was subtracted from a rate that was measured again.
+// A look from before a silence says nothing about the path after it: what it
+// had seen was subtracted from a rate that was measured again.
 func TestSilenceEndsALook(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -668,7 +686,8 @@ func TestVacant(t *testing.T) {
 	require.Equal(t, Up, round())
 }
 
-// The gain of looks adapts so that a look makes a quarter of a round trip of queue, whatever our part of the bottleneck.
+// The gain of looks adapts so that a look makes a quarter of a round trip of
+// queue, whatever our part of the bottleneck.
 func TestPush(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 100*ms)
@@ -695,9 +714,9 @@ func TestPush(t *testing.T) {
 	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
 }
 
-// TestPayback: a look is paid back for a fixed time, because the queue is seen a round trip late. On a narrow path that removes less than the
-// packet or two that the look has added, so the drain lasts until the queue is gone. It does so too after a look that has made too much of a
-// queue.
+// TestPayback: a look is paid back for a fixed time, because the queue is seen a round trip late.
+// On a narrow path that removes less than the packet or two that the look has added, so the drain
+// lasts until the queue is gone. It does so too after a look that has made too much of a queue.
 func TestPayback(t *testing.T) {
 	after := func(grain, queue, late time.Duration) *Controller {
 		c := New(Config{Packet: 1000})
@@ -724,8 +743,8 @@ func TestPayback(t *testing.T) {
 	}
 }
 
-// TestQueueAhead: what acked packets have met is a round trip old, so in the first round of a state the bytes in flight show whether the queue is
-// gone.
+// TestQueueAhead: what acked packets have met is a round trip old, so in the
+// first round of a state the bytes in flight show whether the queue is gone.
 func TestQueueAhead(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
@@ -741,7 +760,8 @@ func TestQueueAhead(t *testing.T) {
 	require.Equal(t, 30*ms, c.queueAhead(), "later")
 }
 
-// TestPTOHasAFloor: even if the smoothed variation has become small, a round trip of a clump is no silence.
+// TestPTOHasAFloor: even if the smoothed variation has become small, a round
+// trip of a clump is no silence.
 func TestPTOHasAFloor(t *testing.T) {
 	d := delay{}
 	for i := range 20 * calmSamples {
@@ -762,8 +782,8 @@ func TestPTOHasAFloor(t *testing.T) {
 	require.Equal(t, 90*ms, d.pto(0))
 }
 
-// TestLossEndsACarefulStart: a first flight that was lost confirms nothing, and a later start has no hint to be careful of. A run in it may be an
-// outage, unless it is most of the flight.
+// TestLossEndsACarefulStart: a first flight that was lost confirms nothing, and a later start
+// has no hint to be careful of. A run in it may be an outage, unless it is most of the flight.
 func TestLossEndsACarefulStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		arrives func(i int) bool
@@ -802,7 +822,8 @@ func (c *Controller) flight(now time.Time, packets int, arrives func(i int) bool
 	c.Feedback(now, 0)
 }
 
-// TestStartIsAnsweredOnce: losses of packets that were sent before losses ended a start are answered by that, and losses of later ones are not.
+// TestStartIsAnsweredOnce: losses of packets that were sent before losses ended
+// a start are answered by that, and losses of later ones are not.
 func TestStartIsAnsweredOnce(t *testing.T) {
 	c, now := New(Config{}), time.Unix(0, 0)
 	c.rates.set(0, 2e6)
@@ -827,7 +848,8 @@ func TestStartIsAnsweredOnce(t *testing.T) {
 	require.Equal(t, Compete, c.State())
 }
 
-// TestTokenBucket: it lets 20 packets of a first flight pass at once, and then one in 50. These show the rate.
+// TestTokenBucket: it lets 20 packets of a first flight pass at once, and then
+// one in 50. These show the rate.
 func TestTokenBucket(t *testing.T) {
 	c := New(Config{Packet: 1500})
 	c.delay.trip(1, 50*ms)
@@ -844,8 +866,9 @@ func TestTokenBucket(t *testing.T) {
 	require.Zero(t, c.round.fates.lost, "the bucket explains them")
 }
 
-// TestTwoPacketsConfirmNothing: since the source last had nothing to send two packets have arrived, slowly. The train's rate remains until more
-// have arrived. Otherwise a game that has sent play for a while begins bulk at a quarter of the rate, and then finds the rest with a queue.
+// TestTwoPacketsConfirmNothing: since the source last had nothing to send two packets have arrived,
+// slowly. The train's rate remains until more have arrived. Otherwise a game that has sent play for
+// a while begins bulk at a quarter of the rate, and then finds the rest with a queue.
 func TestTwoPacketsConfirmNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.start.hint, c.start.careful = 1e6, true
@@ -866,8 +889,9 @@ func TestTwoPacketsConfirmNothing(t *testing.T) {
 	require.InEpsilon(t, 5e5, c.Estimate(), 0.1)
 }
 
-// TestAFirstFlightLeavesOthersTheirPart: if it arrives more slowly than it was sent others fill the path, and it took a share of the queue from
-// them. What they leave is the rest, but at least a quarter. A flight that arrived a little later shows no queue.
+// TestAFirstFlightLeavesOthersTheirPart: if it arrives more slowly than it was sent
+// others fill the path, and it took a share of the queue from them. What they leave is
+// the rest, but at least a quarter. A flight that arrived a little later shows no queue.
 func TestAFirstFlightLeavesOthersTheirPart(t *testing.T) {
 	for _, row := range []struct {
 		arrival float64
@@ -889,8 +913,9 @@ func TestAFirstFlightLeavesOthersTheirPart(t *testing.T) {
 	}
 }
 
-// TestAHeaderLimitsNothing: a transfer's header is sent alone, and then all the rest. That the source had nothing to send in between says nothing
-// about the flight after it, which confirms the train's rate.
+// TestAHeaderLimitsNothing: a transfer's header is sent alone, and then all the
+// rest. That the source had nothing to send in between says nothing about the
+// flight after it, which confirms the train's rate.
 func TestAHeaderLimitsNothing(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.Train(Train{Bytes: 16_000, Span: 16 * time.Millisecond, Even: true})
@@ -933,7 +958,8 @@ func (f flier) first() (flight []Sample) {
 	return flight
 }
 
-// arrive reports that packets arrive at the path's rate, the first of them so long after the beginning.
+// arrive reports that packets arrive at the path's rate, the first of them so
+// long after the beginning.
 func (f flier) arrive(flight []Sample, after time.Duration) {
 	for n, s := range flight {
 		at := f.begin.Add(after + time.Duration(n)*f.each)
@@ -942,8 +968,9 @@ func (f flier) arrive(flight []Sample, after time.Duration) {
 	}
 }
 
-// TestAShortFlightConfirms: over 1 Gbit/s the first flight arrives within 4 ms, of which the first instant of arrivals is a fifth. It confirms
-// the train's rate all the same: the second flight is sent a round trip later, and over both the path looks slow.
+// TestAShortFlightConfirms: over 1 Gbit/s the first flight arrives within 4 ms, of which
+// the first instant of arrivals is a fifth. It confirms the train's rate all the same:
+// the second flight is sent a round trip later, and over both the path looks slow.
 func TestAShortFlightConfirms(t *testing.T) {
 	f := newFlier(1400, 125e6, 32<<20)
 	flight := f.first()
@@ -953,8 +980,9 @@ func TestAShortFlightConfirms(t *testing.T) {
 	require.InEpsilon(t, 125e6, f.Estimate(), 0.1)
 }
 
-// TestAFlightThatLostItsTailConfirms: that its last packets are lost shows when the next flight arrives, a round trip later. That pause is not
-// part of the rate: when it was, a transfer continued at a fifth of the path.
+// TestAFlightThatLostItsTailConfirms: that its last packets are lost shows when
+// the next flight arrives, a round trip later. That pause is not part of the
+// rate: when it was, a transfer continued at a fifth of the path.
 func TestAFlightThatLostItsTailConfirms(t *testing.T) {
 	for lost := range 5 {
 		f := newFlier(1200, 2.5e6, 4<<20)
@@ -970,7 +998,8 @@ func TestAFlightThatLostItsTailConfirms(t *testing.T) {
 	}
 }
 
-// TestLossesAtARoundsBeginningAreNoFlood: a loss is reported later than what arrived beside it, so a round may begin with two losses.
+// TestLossesAtARoundsBeginningAreNoFlood: a loss is reported later than what
+// arrived beside it, so a round may begin with two losses.
 func TestLossesAtARoundsBeginningAreNoFlood(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	c.rates.set(0, 1e6)
@@ -992,8 +1021,8 @@ func TestLossesAtARoundsBeginningAreNoFlood(t *testing.T) {
 	require.False(t, c.flooded())
 }
 
-// TestAGuessIsOfTheFirstStart: the round trip of other packets limits only the first flight of all. A path whose round trip has grown since is
-// resumed with a flight for that.
+// TestAGuessIsOfTheFirstStart: the round trip of other packets limits only the first flight
+// of all. A path whose round trip has grown since is resumed with a flight for that.
 func TestAGuessIsOfTheFirstStart(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	c.Guess(20 * ms)
@@ -1007,8 +1036,8 @@ func TestAGuessIsOfTheFirstStart(t *testing.T) {
 	require.GreaterOrEqual(t, c.Window(), 200_000)
 }
 
-// TestAGuessPasses: a path that was shorter when QUIC measured it does not seem to have a queue forever, and random losses are learned on it
-// again.
+// TestAGuessPasses: a path that was shorter when QUIC measured it does not seem
+// to have a queue forever, and random losses are learned on it again.
 func TestAGuessPasses(t *testing.T) {
 	d := delay{guess: 20 * ms}
 	for at := instant(1); at < minimumLife; at += 100 * ms {
@@ -1021,8 +1050,8 @@ func TestAGuessPasses(t *testing.T) {
 	require.False(t, d.stands())
 }
 
-// TestDwellIsOfRoundTrips: over round trips of 3 ms a start that had lost competed with nobody for 2 s, in which random losses held it at a fifth
-// of the rate.
+// TestDwellIsOfRoundTrips: over round trips of 3 ms a start that had lost competed
+// with nobody for 2 s, in which random losses held it at a fifth of the rate.
 func TestDwellIsOfRoundTrips(t *testing.T) {
 	dwells := func(rtt time.Duration) (d []time.Duration) {
 		c := New(Config{})
@@ -1046,7 +1075,8 @@ func TestDwellIsOfRoundTrips(t *testing.T) {
 	require.Equal(t, 2*s, c.competition.dwell, "over a path that has become longer")
 }
 
-// fillWindow sends packets of size bytes until the window is full, over an empty path, and returns them and when the last one was sent.
+// fillWindow sends packets of size bytes until the window is full, over an
+// empty path, and returns them and when the last one was sent.
 func fillWindow(c *Controller, now time.Time, size int) (flight []Sample, last time.Time) {
 	for inFlight := 0; ; inFlight += size {
 		at, _ := c.Next(now, size, inFlight)
@@ -1060,9 +1090,10 @@ func fillWindow(c *Controller, now time.Time, size int) (flight []Sample, last t
 	}
 }
 
-// TestAWindowAckedAtOnceTellsARate: over a short path all of a small window is acked together, and the path is empty before the next one is sent.
-// When each was taken for a new beginning, no flight was ever as long as a round trip, and a transfer that many others had reduced to four
-// packets a flight stayed there when it was alone.
+// TestAWindowAckedAtOnceTellsARate: over a short path all of a small window is acked
+// together, and the path is empty before the next one is sent. When each was taken for
+// a new beginning, no flight was ever as long as a round trip, and a transfer that
+// many others had reduced to four packets a flight stayed there when it was alone.
 func TestAWindowAckedAtOnceTellsARate(t *testing.T) {
 	const size = 1500
 	c, now := New(Config{}), time.Unix(1000, 0)
@@ -1097,8 +1128,9 @@ func TestAFlightAfterTheDarkIsItsOwn(t *testing.T) {
 	require.Equal(t, begin, f.delivery.begin)
 }
 
-// TestClumpsBeyondTheTimes: a feedback has times for 64 packets. When the others of each clump counted with the clump before, they were in none:
-// whatever arrived, a path that delivers each 100 ms (a Wi-Fi that saves power) carried 64 packets each 100 ms.
+// TestClumpsBeyondTheTimes: a feedback has times for 64 packets. When the others of
+// each clump counted with the clump before, they were in none: whatever arrived, a path
+// that delivers each 100 ms (a Wi-Fi that saves power) carried 64 packets each 100 ms.
 func TestClumpsBeyondTheTimes(t *testing.T) {
 	const size, each = 1200, 150
 	var d delivery
@@ -1118,8 +1150,9 @@ func TestClumpsBeyondTheTimes(t *testing.T) {
 	require.InDelta(t, 10*each*size, s.arrival, 1000)
 }
 
-// TestFirstWindowsTellARate: if the first windows of an unknown path are each acked in one clump, later than a round trip, they show less than
-// what a start supposes. Nothing else is ever known about the path.
+// TestFirstWindowsTellARate: if the first windows of an unknown path are each
+// acked in one clump, later than a round trip, they show less than what a start
+// supposes. Nothing else is ever known about the path.
 func TestFirstWindowsTellARate(t *testing.T) {
 	const size = 1500
 	c, now := New(Config{}), time.Unix(1000, 0)
@@ -1137,7 +1170,8 @@ func TestFirstWindowsTellARate(t *testing.T) {
 	require.Greater(t, c.Window(), 32*size)
 }
 
-// TestDistanceBetweenLooks: the distance is within its bounds whatever the time, even if an int has 32 bits.
+// TestDistanceBetweenLooks: the distance is within its bounds whatever the
+// time, even if an int has 32 bits.
 func TestDistanceBetweenLooks(t *testing.T) {
 	var c Controller
 	for at := instant(0); at < 1000*1024; at += 1024 {
@@ -1146,9 +1180,10 @@ func TestDistanceBetweenLooks(t *testing.T) {
 	}
 }
 
-// TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to take twenty times as long. Jitter of less than two such times was
-// taken for a queue, in which random losses kept the rate low; and of many controllers the fast ones saw less of a common queue than the slow
-// ones.
+// TestJitterBesideALowRate: at a twentieth of the path's rate a packet seems to
+// take twenty times as long. Jitter of less than two such times was taken for a
+// queue, in which random losses kept the rate low; and of many controllers the
+// fast ones saw less of a common queue than the slow ones.
 func TestJitterBesideALowRate(t *testing.T) {
 	d := delay{}
 	d.way.add(1, 100*ms)
@@ -1187,7 +1222,8 @@ func TestJitterBesideALowRate(t *testing.T) {
 	require.InDelta(t, 10*ms*5/3, d.jitter(), float64(ms))
 }
 
-// TestJitterOfAShortQueue: a rise by little more than the depth of a queue that drops may be the queue, which many fill and empty.
+// TestJitterOfAShortQueue: a rise by little more than the depth of a queue that
+// drops may be the queue, which many fill and empty.
 func TestJitterOfAShortQueue(t *testing.T) {
 	d := delay{}
 	d.trip(1, 80*ms) // the target is 20 ms
@@ -1203,7 +1239,8 @@ func TestJitterOfAShortQueue(t *testing.T) {
 	}
 }
 
-// TestJitterEndsNoStartOfPlay: play sends a packet now and then, and jitter makes some arrive more slowly than they were sent, as from a queue.
+// TestJitterEndsNoStartOfPlay: play sends a packet now and then, and jitter
+// makes some arrive more slowly than they were sent, as from a queue.
 func TestJitterEndsNoStartOfPlay(t *testing.T) {
 	c, now := New(Config{}), time.Unix(1000, 0)
 	c.Train(Train{Bytes: 16 * 1500, Span: 10 * ms})
@@ -1223,7 +1260,8 @@ func TestJitterEndsNoStartOfPlay(t *testing.T) {
 	}
 }
 
-// TestASlowTrainOfJitterIsNoHint: packets that jitter has spread show that the path carries at least so much, which may be next to nothing.
+// TestASlowTrainOfJitterIsNoHint: packets that jitter has spread show that the
+// path carries at least so much, which may be next to nothing.
 func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.Guess(250 * ms)
@@ -1234,7 +1272,8 @@ func TestASlowTrainOfJitterIsNoHint(t *testing.T) {
 	require.Greater(t, c.Rate(), before)
 }
 
-// TestAStartAllowsForTheJitterOfItsTrain: as much of a queue may be jitter as has spread the train, until the jitter itself is known.
+// TestAStartAllowsForTheJitterOfItsTrain: as much of a queue may be jitter as
+// has spread the train, until the jitter itself is known.
 func TestAStartAllowsForTheJitterOfItsTrain(t *testing.T) {
 	after := func(even bool, queue, jitter time.Duration) State {
 		c := New(Config{Packet: 1000})
@@ -1261,8 +1300,9 @@ func TestAStartAllowsForTheJitterOfItsTrain(t *testing.T) {
 	require.Equal(t, Drain, after(false, 20*ms, 6*ms))
 }
 
-// TestSwings: jitter that begins shows after three rounds in which the queue ran empty and packets waited all the same. A queue that stands says
-// nothing about it, and a round without either ends it.
+// TestSwings: jitter that begins shows after three rounds in which the queue
+// ran empty and packets waited all the same. A queue that stands says nothing
+// about it, and a round without either ends it.
 func TestSwings(t *testing.T) {
 	d := delay{}
 	d.trip(1, 60*ms) // the target is 15 ms
@@ -1292,7 +1332,8 @@ func TestSwings(t *testing.T) {
 	require.Equal(t, 60*ms, d.reach())
 }
 
-// TestWhatShowsTheRate: neither a queue that jitters, nor a window that was full over an empty path, lowers the estimate.
+// TestWhatShowsTheRate: neither a queue that jitters, nor a window that was
+// full over an empty path, lowers the estimate.
 func TestWhatShowsTheRate(t *testing.T) {
 	d := delay{}
 	d.trip(1, 60*ms) // the target is 15 ms
@@ -1310,7 +1351,8 @@ func TestWhatShowsTheRate(t *testing.T) {
 	require.True(t, (&round{closed: true, leastWait: least{16 * ms, true}, mostWait: 30 * ms}).showsPath(&d), "a queue stands")
 }
 
-// TestALeastDelayDoesNotProveItself: a least delay that has risen with a queue is not near the least before that, so a Dip looks for a lower one.
+// TestALeastDelayDoesNotProveItself: a least delay that has risen with a queue
+// is not near the least before that, so a Dip looks for a lower one.
 func TestALeastDelayDoesNotProveItself(t *testing.T) {
 	d := delay{}
 	d.trip(1, 60*ms)

@@ -95,7 +95,8 @@ func curve(s *strings.Builder, top int, colour, unit string, points []point, of 
 	s.WriteString("\"/>\n")
 }
 
-// BenchmarkPlots writes a plot of each scene: go test -run - -bench Plots -plots out ./internal/pace.
+// BenchmarkPlots writes a plot of each scene: go test -run - -bench Plots
+// -plots out ./internal/pace.
 func BenchmarkPlots(b *testing.B) {
 	dir := *plots
 	if dir == "" {

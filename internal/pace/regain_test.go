@@ -34,7 +34,8 @@ func TestRegain(t *testing.T) {
 	require.False(t, g.wants(50))
 }
 
-// TestRegainOnlyWhatWasCarried: a flood may be caused by a look, follow a rate that has only just risen, or be a few losses.
+// TestRegainOnlyWhatWasCarried: a flood may be caused by a look, follow a rate
+// that has only just risen, or be a few losses.
 func TestRegainOnlyWhatWasCarried(t *testing.T) {
 	for name, g := range map[string]regain{
 		"too short":         carrying(steadyRounds-1, 100),
@@ -55,7 +56,8 @@ func TestRegainOnlyWhatWasCarried(t *testing.T) {
 	require.EqualValues(t, 100, g.rate, "what all of the rounds carried")
 }
 
-// TestRegainGivesUp: trials that meet floods follow at longer and longer intervals, and there are three.
+// TestRegainGivesUp: trials that meet floods follow at longer and longer
+// intervals, and there are three.
 func TestRegainGivesUp(t *testing.T) {
 	g := carrying(steadyRounds, 100)
 	g.roundOver(second, flooded, 0, 50, false)
@@ -86,7 +88,8 @@ func TestRegainOfSpells(t *testing.T) {
 	require.EqualValues(t, 100, g.rate)
 }
 
-// TestATrialGoesOn: a trial that lost nothing and found a lower rate never ended, because the next one began every four rounds.
+// TestATrialGoesOn: a trial that lost nothing and found a lower rate never
+// ended, because the next one began every four rounds.
 func TestATrialGoesOn(t *testing.T) {
 	g := carrying(steadyRounds, 100)
 	g.roundOver(second, flooded, 0, 50, false)

@@ -6,9 +6,10 @@ import (
 	"github.com/quivernet/quiver/internal/pace"
 )
 
-// reno is New Reno as quic-go has it: a window of 32 packets at first, slow start until a loss or until the round trip has
-// grown by an eighth (its hybrid slow start), then a packet a round trip, and beta times the window after a loss, once a
-// round trip. It paces at 5/4 of a window a round trip. A Controller measures the round trips for it.
+// reno is New Reno as quic-go has it: a window of 32 packets at first, slow start until
+// a loss or until the round trip has grown by an eighth (its hybrid slow start), then a
+// packet a round trip, and beta times the window after a loss, once a round trip. It
+// paces at 5/4 of a window a round trip. A Controller measures the round trips for it.
 type reno struct {
 	*pace.Controller
 	beta     float64

@@ -32,7 +32,8 @@ func newStage(l link, seed uint64) *stage {
 // at schedules a change at a time; it must be called in the order of times.
 func (s *stage) at(when time.Duration, do func()) { s.plan = append(s.plan, event{when, do}) }
 
-// goodput runs until a time and returns what has arrived per second since the last call, in Mbit/s of payload.
+// goodput runs until a time and returns what has arrived per second since the
+// last call, in Mbit/s of payload.
 func (s *stage) goodput(until time.Duration) float64 {
 	from, before := s.since(), s.bulk.received
 	s.until(until, s.done)
@@ -84,8 +85,8 @@ func TestRoundTripChanges(t *testing.T) {
 	})
 }
 
-// Over a route that has become longer the whole delay looks like a competitor's queue at first. In the end it was our own queue, which grew as
-// long as nothing was lost.
+// Over a route that has become longer the whole delay looks like a competitor's queue
+// at first. In the end it was our own queue, which grew as long as nothing was lost.
 func TestLongerRoute(t *testing.T) {
 	t.Logf("# 50 ms, then 100 ms from 5 s, and room for a second of queue")
 	survey(t, func(seed uint64) []figure {
@@ -101,8 +102,9 @@ func TestLongerRoute(t *testing.T) {
 	})
 }
 
-// TestLongerRouteWithLoss: random losses restarted the count of unmoved rounds, and one transfer in six to ten had a tenth of the path
-// permanently. Of a hundred with 1 % lost the median has 0.96 in these ten seconds, and the worst two 0.26 and 0.31.
+// TestLongerRouteWithLoss: random losses restarted the count of unmoved rounds, and
+// one transfer in six to ten had a tenth of the path permanently. Of a hundred with 1
+// % lost the median has 0.96 in these ten seconds, and the worst two 0.26 and 0.31.
 func TestLongerRouteWithLoss(t *testing.T) {
 	for _, loss := range []float64{0.01, 0.05} {
 		t.Logf("# 50 ms, then 150 ms from 3 s, %g lost", loss)
@@ -115,9 +117,10 @@ func TestLongerRouteWithLoss(t *testing.T) {
 	}
 }
 
-// TestLongerRouteInJitter: a route that became longer, jitter and half a percent of losses together looked like a rival, and transfers had 0.08
-// to 0.22 of these paths for many seconds. One in 120 still has less than half. If only the way there becomes longer, in less jitter, they had
-// 0.2 to 0.7.
+// TestLongerRouteInJitter: a route that became longer, jitter and half a
+// percent of losses together looked like a rival, and transfers had 0.08 to
+// 0.22 of these paths for many seconds. One in 120 still has less than half. If
+// only the way there becomes longer, in less jitter, they had 0.2 to 0.7.
 func TestLongerRouteInJitter(t *testing.T) {
 	for _, row := range []struct {
 		rate          int64
@@ -146,8 +149,9 @@ func TestLongerRouteInJitter(t *testing.T) {
 	}
 }
 
-// TestUploadOnTheWayBack: acks wait after somebody's upload, for up to a fifth of a second. The window, which spanned the least round trip, left
-// a third to three quarters of the path idle, although the queue there was empty.
+// TestUploadOnTheWayBack: acks wait after somebody's upload, for up to a fifth
+// of a second. The window, which spanned the least round trip, left a third to
+// three quarters of the path idle, although the queue there was empty.
 func TestUploadOnTheWayBack(t *testing.T) {
 	for _, l := range []link{{2e6, 30 * ms, 0}, {8e6, 30 * ms, 0}, {30e6, 10 * ms, 0}, {30e6, 80 * ms, 0.001}} {
 		t.Logf("# %v, and a queue on the way back that grows to 200 ms over 4 s and falls by a third", l)
@@ -228,8 +232,9 @@ func TestRandomLoss(t *testing.T) {
 	}, 5231798089655432713)
 }
 
-// A queue too short to be seen as delay: what exceeds the rate is lost, and that loss is congestion. With two of these seeds a third and a half
-// of the link was used when a look that found more was followed by a start, which lost a hundred packets and more.
+// A queue too short to be seen as delay: what exceeds the rate is lost, and that loss
+// is congestion. With two of these seeds a third and a half of the link was used when a
+// look that found more was followed by a start, which lost a hundred packets and more.
 func TestShallowQueue(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, c := range []struct {
@@ -269,7 +274,8 @@ func TestWrongTrain(t *testing.T) {
 	})
 }
 
-// Jitter is not a queue, and losses in it are not a competitor's: in one run of fifty they were taken for that, as long as the run lasted.
+// Jitter is not a queue, and losses in it are not a competitor's: in one run of
+// fifty they were taken for that, as long as the run lasted.
 func TestJitter(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, jitter := range []time.Duration{2 * ms, 10 * ms} {
@@ -282,8 +288,9 @@ func TestJitter(t *testing.T) {
 	}, 13587954384158338512, 1296, 1590)
 }
 
-// In these runs losses in jitter were taken for a competitor's again and again, and 6 to 8 % of the link was used. 2 to 5 in a hundred runs still
-// sink, so a change elsewhere may make one of these do so.
+// In these runs losses in jitter were taken for a competitor's again and again,
+// and 6 to 8 % of the link was used. 2 to 5 in a hundred runs still sink, so a
+// change elsewhere may make one of these do so.
 func TestLossInJitterIsNoRival(t *testing.T) {
 	var sunk []uint64
 	for _, seed := range []uint64{1034, 1060, 1100, 1164, 1240, 1246, 1364, 1392, 1464} {
@@ -297,8 +304,9 @@ func TestLossInJitterIsNoRival(t *testing.T) {
 	assert.LessOrEqual(t, len(sunk), 1, "%v", sunk)
 }
 
-// TestQueueBehindJitter: jitter that begins looks like a rival, which the controller then seemed to see in the queue that it had made itself. In
-// 14 of these 48 runs that was still full long after the jitter had ended, and play waits in it for 100 to 260 ms.
+// TestQueueBehindJitter: jitter that begins looks like a rival, which the controller then
+// seemed to see in the queue that it had made itself. In 14 of these 48 runs that was
+// still full long after the jitter had ended, and play waits in it for 100 to 260 ms.
 func TestQueueBehindJitter(t *testing.T) {
 	var full []string
 	for _, l := range []link{{2e6, 34 * ms, 0}, {2e6, 60 * ms, 0}, {5e6, 60 * ms, 0}} {

@@ -15,14 +15,16 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// A scheme is how a hostile receiver acks. It acks nothing that has not arrived, because that might be a number that was skipped.
+// A scheme is how a hostile receiver acks. It acks nothing that has not
+// arrived, because that might be a number that was skipped.
 type scheme struct {
 	speed float64       // of its clock
 	hold  time.Duration // packets are acked when they are that old: round trips show no queue
 	each  time.Duration // acks leave at multiples of it; 0 = at once
 	delay time.Duration // for which it says that it has held acks back
 
-	// What looks like jitter: none of it for a packet in sixteen, and more and more for those that follow.
+	// What looks like jitter: none of it for a packet in sixteen, and more and
+	// more for those that follow.
 	calm   bool          // it tells times at which no queue stands
 	jitter time.Duration // the most that it adds to the times that it tells
 	shake  time.Duration // the longest for which it holds an ack back
@@ -113,7 +115,8 @@ func (s *schemer) withhold(list ...told) {
 	}
 }
 
-// extend adds to the stretch of packets that arrived without a gap. Once it is long enough, all of it is acked.
+// extend adds to the stretch of packets that arrived without a gap. Once it is
+// long enough, all of it is acked.
 func (s *schemer) extend(x told) {
 	if n := len(s.stretch); n > 0 && x.number != s.stretch[n-1].number+1 {
 		if n < s.least {
@@ -261,11 +264,14 @@ func (s *schemer) wait() (next time.Time) {
 // A target is the path that a scheme tries to fill.
 type target struct {
 	link
-	queue  float64 // in products
-	bucket int     // bytes of a policer, which passes 20 times the rate while they last; 0 = a bottleneck with that queue
+	queue float64 // in products
+	// Bytes of a policer, which passes 20 times the rate while they last; 0 = a
+	// bottleneck with that queue.
+	bucket int
 }
 
-// world returns a world that drives a scheme over a target, to which the train has promised what the receiver's clock makes of it.
+// world returns a world that drives a scheme over a target, to which the train
+// has promised what the receiver's clock makes of it.
 func (p target) world(k scheme, seed uint64) (*world, *schemer) {
 	c := netsim.Config{Rate: p.rate, Delay: p.rtt / 2, Seed: seed, Queue: max(int(p.queue*float64(p.rate)/8*p.rtt.Seconds()), 3000)}
 	if p.bucket > 0 {
@@ -280,7 +286,8 @@ func (p target) world(k scheme, seed uint64) (*world, *schemer) {
 	return w, s
 }
 
-// fill returns how many times the link's rate was sent in 3 s and, for the 10 s after that, what part of what the link carries was sent in vain.
+// fill returns how many times the link's rate was sent in 3 s and, for the 10 s
+// after that, what part of what the link carries was sent in vain.
 func (p target) fill(k scheme, seed uint64) (first, vain float64) {
 	w, s := p.world(k, seed)
 	return p.sentBy(w, s, 13*time.Second)
@@ -296,9 +303,11 @@ func (p target) sentBy(w *world, s *schemer, end time.Duration) (first, vain flo
 	return first, max(float64(s.bytes-bytes-(s.received-received))*8/float64(p.rate)/(end.Seconds()-3), 0)
 }
 
-// TestSchemes: a peer that acks a part of what has arrived, or later, or in turns, and reports any times, has a path filled for a moment only.
-// Each of the first rows did so permanently, or with hundreds of times the rate: withheld packets that were acked late removed the losses of
-// others; a hint was restored as if it had been measured; one long run in each round counted as one event; a silence forgave all losses.
+// TestSchemes: a peer that acks a part of what has arrived, or later, or in turns, and
+// reports any times, has a path filled for a moment only. Each of the first rows did
+// so permanently, or with hundreds of times the rate: withheld packets that were acked
+// late removed the losses of others; a hint was restored as if it had been measured;
+// one long run in each round counted as one event; a silence forgave all losses.
 func TestSchemes(t *testing.T) {
 	seed := testkit.Seed(t)
 	try := func(p target, k scheme, seed uint64) {
@@ -323,8 +332,9 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// TestFalseJitter: delays that some packets of each round have, and others have not, count as jitter, and not as a queue. If a peer makes some
-// up, its transfer continues where another one yields, and that one keeps a part of the link all the same.
+// TestFalseJitter: delays that some packets of each round have, and others have not,
+// count as jitter, and not as a queue. If a peer makes some up, its transfer continues
+// where another one yields, and that one keeps a part of the link all the same.
 func TestFalseJitter(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, queue := range []float64{1, 4} {
@@ -341,7 +351,8 @@ func TestFalseJitter(t *testing.T) {
 	}
 }
 
-// leaves returns what part of the link another transfer has beside a scheme that begins between a second and two later.
+// leaves returns what part of the link another transfer has beside a scheme
+// that begins between a second and two later.
 func (p target) leaves(k scheme, seed uint64) float64 {
 	w, s := p.world(k, seed)
 	other := newBulk(1, endless, p.joined(1), netsim.Epoch)
@@ -378,8 +389,8 @@ func drawnScheme(r *rand.Rand) (target, scheme) {
 	return p, k
 }
 
-// reopen closes the schemer's carrier and opens it again at that time: what was in flight does not count, and the train promises what a lie makes
-// of it.
+// reopen closes the schemer's carrier and opens it again at that time: what was
+// in flight does not count, and the train promises what a lie makes of it.
 func (s *schemer) reopen(w *world, at, rtt time.Duration) {
 	w.plan = append(w.plan, event{at, func() {
 		s.control.Reset(w.now)
@@ -392,10 +403,11 @@ func (s *schemer) reopen(w *world, at, rtt time.Duration) {
 	}})
 }
 
-// TestCarriersThatOpenAgain: a peer that closes a carrier and opens the next makes each begin with a train, and only the peer knows when that
-// arrived. A client may do so eight times at once, and then every 5 s. Each time half a megabyte was sent at the rate that the train promised,
-// and more before the losses had shown the lie: eleven times the rate of 1 Mbit/s for 3 s, and then in vain up to twice what it carries,
-// permanently.
+// TestCarriersThatOpenAgain: a peer that closes a carrier and opens the next makes each
+// begin with a train, and only the peer knows when that arrived. A client may do so eight
+// times at once, and then every 5 s. Each time half a megabyte was sent at the rate that
+// the train promised, and more before the losses had shown the lie: eleven times the rate
+// of 1 Mbit/s for 3 s, and then in vain up to twice what it carries, permanently.
 func TestCarriersThatOpenAgain(t *testing.T) {
 	for _, rate := range []int64{1e6, 10e6} {
 		for _, queue := range []float64{1, 4} {

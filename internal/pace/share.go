@@ -6,32 +6,41 @@ import (
 )
 
 const (
-	// sharingGain is the factor by which packets are sent faster than a window in each round trip. Where there is no queue, lookGain would lose
-	// packets at four fifths of the rate.
+	// sharingGain is the factor by which packets are sent faster than a window in each round
+	// trip. Where there is no queue, lookGain would lose packets at four fifths of the rate.
 	sharingGain = 1.02
-	// surgeGain is the factor by which a surge raises the window at most at a time. leastGoal is the factor by which the window must at least have
-	// been raised before losses count as random: that much more of a full path loses more than anybody could overlook.
+	// surgeGain is the factor by which a surge raises the window at most at a time. leastGoal
+	// is the factor by which the window must at least have been raised before losses count as
+	// random: that much more of a full path loses more than anybody could overlook.
 	surgeGain, leastGoal = 2, 2.5
-	// leastSurge, and surgeTrips round trips, are how long a window is kept at least that has reached the goal: others who have answered a loss take
-	// their part again.
+	// leastSurge, and surgeTrips round trips, are how long a window is kept at least
+	// that has reached the goal: others who have answered a loss take their part again.
 	leastSurge, surgeTrips = time.Second, 40
-	// leastLosses is how many losses show how much is lost while no surge is on. If there are fewer in mostYield, little is lost.
+	// leastLosses is how many losses show how much is lost while no surge is
+	// on. If there are fewer in mostYield, little is lost.
 	leastLosses = 4
-	// leastRest, and restTrips round trips, are the least time from one surge to the next. The rest doubles with each surge that fails, up to
-	// mostRest, because a surge makes others lose packets.
+	// leastRest, and restTrips round trips, are the least time from one surge
+	// to the next. The rest doubles with each surge that fails, up to mostRest,
+	// because a surge makes others lose packets.
 	leastRest, restTrips, mostRest = time.Second / 2, 16, 32 * time.Second
-	// randomLosses is how many losses a surge that reaches its goal must meet to show that they are random. If there are fewer, the path has room.
+	// randomLosses is how many losses a surge that reaches its goal must meet
+	// to show that they are random. If there are fewer, the path has room.
 	randomLosses = 6
-	// mostProofs is how many surges in a row must show that. One may do so by chance, if others leave the path just then.
+	// mostProofs is how many surges in a row must show that. One may do so by
+	// chance, if others leave the path just then.
 	mostProofs = 2
 )
 
-// A sharing is the state of a competition on a path that drops instead of queueing. Its window grows and is cut as in New Reno, whoever else may
-// be there, because neither the lack of a queue nor the lack of a loss shows that nobody is. Random losses would keep that window small forever,
-// so now and then a surge doubles it, again and again: losses that others or we ourselves cause increase then, and random ones do not.
+// A sharing is the state of a competition on a path that drops instead of queueing. Its
+// window grows and is cut as in New Reno, whoever else may be there, because neither
+// the lack of a queue nor the lack of a loss shows that nobody is. Random losses would
+// keep that window small forever, so now and then a surge doubles it, again and again:
+// losses that others or we ourselves cause increase then, and random ones do not.
 type sharing struct {
-	on      bool
-	byFlood bool          // a flood began it, and no Yield has shown that the path drops instead of queueing: a queue that is seen ends it
+	on bool
+	// A flood began it, and no Yield has shown that the path drops instead of
+	// queueing: a queue that is seen ends it.
+	byFlood bool
 	first   float64       // the window when it began
 	next    instant       // when the next surge may begin
 	rest    time.Duration // time from the last surge to the next
@@ -44,7 +53,8 @@ type sharing struct {
 	usual  tally   // fates before the surge
 }
 
-// exceeds reports whether more was lost than the usual share explains, which is itself known by few losses: by three standard deviations.
+// exceeds reports whether more was lost than the usual share explains, which is
+// itself known by few losses: by three standard deviations.
 func (s *sharing) exceeds(now tally) bool {
 	before := float64(s.usual.lost + 1)
 	expected := before * float64(now.count()) / float64(s.usual.count())
@@ -60,7 +70,8 @@ func (c *Controller) share(t instant) {
 	c.cutWindow(t)
 }
 
-// beginSharing makes the competition that has just begun one on such a path. byFlood is true if no Yield has shown that it is.
+// beginSharing makes the competition that has just begun one on such a path.
+// byFlood is true if no Yield has shown that it is.
 func (c *Controller) beginSharing(t instant, byFlood bool) {
 	c.competition.sharing = sharing{on: true, byFlood: byFlood, first: c.competition.window}
 	c.rest(t, 0)
@@ -140,14 +151,16 @@ func (c *Controller) stepSurge(t instant) {
 	}
 }
 
-// surgeIsOver reports whether the window has been at the goal for long enough, and for as many packets as should have met yieldLosses losses.
+// surgeIsOver reports whether the window has been at the goal for long enough,
+// and for as many packets as should have met yieldLosses losses.
 func (c *Controller) surgeIsOver(t instant) bool {
 	held := t - c.yielding.began
 	return held >= max(leastSurge, surgeTrips*c.delay.base()) && (c.yielding.expected() >= yieldLosses || held >= mostYield)
 }
 
-// endSurge ends a surge that has reached its goal. If fewer packets were lost than before, the path has room, and the window stays. If as many
-// were lost, the losses are random. Once mostProofs surges have shown that, the controller continues as before it shared.
+// endSurge ends a surge that has reached its goal. If fewer packets were lost than before,
+// the path has room, and the window stays. If as many were lost, the losses are random.
+// Once mostProofs surges have shown that, the controller continues as before it shared.
 func (c *Controller) endSurge(t instant) {
 	s := &c.competition.sharing
 	if lost := c.yielding.now().lost; lost < randomLosses || float64(lost) < yieldGone*c.yielding.expected() {

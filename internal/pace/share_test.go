@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sharer plays rounds of 100 packets to a controller that shares a path; lost returns how many of them are lost, by the window in packets.
+// A sharer plays rounds of 100 packets to a controller that shares a path; lost
+// returns how many of them are lost, by the window in packets.
 type sharer struct {
 	*Controller
 	t    instant
@@ -46,8 +47,8 @@ func TestMoreLossThanUsual(t *testing.T) {
 	require.True(t, s.exceeds(tally{lost: 65, acked: 2935}))
 }
 
-// If as much is lost whatever the window is, nobody else needs the path: two surges show that, and the controller continues with the rate of the
-// goal.
+// If as much is lost whatever the window is, nobody else needs the path: two
+// surges show that, and the controller continues with the rate of the goal.
 func TestSurgesShowRandomLosses(t *testing.T) {
 	s := newSharer(func(float64) int { return 2 })
 	s.competition.window = 8e3
@@ -68,7 +69,8 @@ func TestSurgeThatFails(t *testing.T) {
 	require.Zero(t, s.competition.sharing.proofs)
 }
 
-// If others leave the path just as a surge begins, its losses may seem random. The next one is judged by what is lost now.
+// If others leave the path just as a surge begins, its losses may seem random.
+// The next one is judged by what is lost now.
 func TestSurgeThatShowsRandomLossesByChance(t *testing.T) {
 	s := newSharer(func(float64) int { return 3 })
 	s.competition.window = 20e3
@@ -90,7 +92,8 @@ func TestSurgesTakeWhatIsFree(t *testing.T) {
 	require.Greater(t, s.packets(), 400.)
 }
 
-// If others leave little of a path, a few packets in a row are all lost now and then. Then it is shared as before.
+// If others leave little of a path, a few packets in a row are all lost now and
+// then. Then it is shared as before.
 func TestSharingOutlastsSilence(t *testing.T) {
 	s := newSharer(func(float64) int { return 0 })
 	first, window := s.competition.sharing.first, s.competition.window
@@ -107,7 +110,8 @@ func TestSharingOutlastsSilence(t *testing.T) {
 	require.NotEqual(t, Compete, s.state)
 }
 
-// A controller with little to send does not use surges to find what a path has: the window would grow without limit.
+// A controller with little to send does not use surges to find what a path has:
+// the window would grow without limit.
 func TestNoSurgeWithoutData(t *testing.T) {
 	s := newSharer(func(float64) int { return 0 })
 	s.delivery.limited = 1
@@ -125,7 +129,8 @@ func TestNoSurgeWithoutData(t *testing.T) {
 	require.Equal(t, s.competition.sharing.base, s.competition.window)
 }
 
-// A quarter of the packets is lost, over no queue: the path drops instead of queueing, until a queue is seen.
+// A quarter of the packets is lost, over no queue: the path drops instead of
+// queueing, until a queue is seen.
 func TestDelugeBeginsSharing(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(time.Second, 50*ms)

@@ -7,23 +7,27 @@ const (
 	darkPTOs = 3
 	// deadline is how long sending continues without an ack; then the state is Stopped.
 	deadline = 10 * time.Second
-	// heldTrips is how many round trips the round trip of a packet that was sent before the end of a silence counts for at most, as in package
-	// recovery.
+	// heldTrips is how many round trips the round trip of a packet that was sent
+	// before the end of a silence counts for at most, as in package recovery.
 	heldTrips = 4
 )
 
-// A silence holds the times by which the controller notices that no acks arrive any more, and continues afterwards.
+// A silence holds the times by which the controller notices that no acks arrive
+// any more, and continues afterwards.
 type silence struct {
-	lastAck    instant // when the last ack arrived; or, if later, when a packet was sent while none was in flight
-	lastSent   instant // when the last packet was sent
-	lightSince instant // when the packet was sent that ended the last outage; losses of packets sent before do not count
+	lastAck  instant // when the last ack arrived; or, if later, when a packet was sent while none was in flight
+	lastSent instant // when the last packet was sent
+	// When the packet was sent that ended the last outage; losses of packets
+	// sent before do not count.
+	lightSince instant
 
 	ended    instant       // when an ack ended the last silence
 	mostHeld time.Duration // what round trips of packets sent before then count for at most; 0 = there was no silence
 }
 
-// trip returns what a round trip that ends at t counts for. During a silence packets or their acks have waited somewhere, perhaps in the socket
-// of this process, which was stopped. That wait is no round trip: after a pause of 12 s the probe timeout was 30 s.
+// trip returns what a round trip that ends at t counts for. During a silence packets or
+// their acks have waited somewhere, perhaps in the socket of this process, which was
+// stopped. That wait is no round trip: after a pause of 12 s the probe timeout was 30 s.
 func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	if s.mostHeld > 0 && t-rtt < s.ended {
 		return min(rtt, s.mostHeld)
@@ -42,7 +46,8 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 	}
 }
 
-// noteAck records an ack, and reports whether it ends an outage; then the losses of its batch do not count.
+// noteAck records an ack, and reports whether it ends an outage; then the
+// losses of its batch do not count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.silence.lastAck
 	if since > darkPTOs*c.PTO() { // also if the state is not Dark: a process that was stopped has not called Next
@@ -64,12 +69,14 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	return false
 }
 
-// wake continues after a silence. If the first packet to arrive had been sent before the silence, the path only stood still, and is the same as
-// before. Otherwise it may be another path: the controller starts again, at half of its old rate. The losses before a silence do not count. A
-// peer may use that by being silent on purpose, so the rate is no more than the earlier arrivals support.
+// wake continues after a silence. If the first packet to arrive had been sent
+// before the silence, the path only stood still, and is the same as before.
+// Otherwise it may be another path: the controller starts again, at half of its
+// old rate. The losses before a silence do not count. A peer may use that by being
+// silent on purpose, so the rate is no more than the earlier arrivals support.
 //
-// A path that drops instead of queueing is shared as before: if others leave little of it, most silences are only a few packets that were all
-// lost.
+// A path that drops instead of queueing is shared as before: if others leave
+// little of it, most silences are only a few packets that were all lost.
 func (c *Controller) wake(t instant, newest Sample) {
 	rate := min(c.Estimate(), c.borneOut())
 	switch {
@@ -85,7 +92,8 @@ func (c *Controller) wake(t instant, newest Sample) {
 	}
 }
 
-// resume is called when a packet is sent while none is in flight. If none was sent for minimumLife it starts again.
+// resume is called when a packet is sent while none is in flight. If none was
+// sent for minimumLife it starts again.
 func (c *Controller) resume(t instant) {
 	c.silence.lastAck = t
 	if c.round.arrived(c.delivery.total) == 0 {

@@ -67,8 +67,8 @@ func TestAStandIsNoQueue(t *testing.T) {
 	require.Less(t, c.gap, 2*ms, "nor is it how long acks take to come")
 }
 
-// A path that stood still for so long that it counted as dark continues at its rate once what was in flight arrives; one that was dark at half of
-// it.
+// A path that stood still for so long that it counted as dark continues at its
+// rate once what was in flight arrives; one that was dark at half of it.
 func TestAfterADarkStand(t *testing.T) {
 	const size = 1000
 	for _, stood := range []bool{true, false} {

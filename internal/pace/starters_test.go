@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStartersShareWhatATrainPromised: sixteen of one server that each began as if alone lost half of the first second's packets.
+// TestStartersShareWhatATrainPromised: sixteen of one server that each began as
+// if alone lost half of the first second's packets.
 func TestStartersShareWhatATrainPromised(t *testing.T) {
 	alone, one := newFlier(1400, 8e6, 1<<20), newFlier(1400, 8e6, 1<<20)
 	one.Starters(8, 0)
@@ -22,7 +23,8 @@ func TestStartersShareWhatATrainPromised(t *testing.T) {
 	require.Equal(t, (trainPackets+2)*one.cfg.Packet, one.Window(), "no less than shows a rate")
 }
 
-// TestStartersShareAnUnevenTrain: jitter makes any rate of a train, and the path's is at least that. Starters share it too.
+// TestStartersShareAnUnevenTrain: jitter makes any rate of a train, and the
+// path's is at least that. Starters share it too.
 func TestStartersShareAnUnevenTrain(t *testing.T) {
 	c := New(Config{})
 	c.Guess(50 * ms)
@@ -45,8 +47,9 @@ func TestStartersOfUnknownPaths(t *testing.T) {
 	require.Equal(t, 10*1500, c.Window())
 }
 
-// TestAStartersFlightIsGrownFrom: what its part of the train's rate leaves of the path a starter finds by doubling it. That the first packets of
-// the flight were sent before the others began shows nothing.
+// TestAStartersFlightIsGrownFrom: what its part of the train's rate leaves of
+// the path a starter finds by doubling it. That the first packets of the flight
+// were sent before the others began shows nothing.
 func TestAStartersFlightIsGrownFrom(t *testing.T) {
 	f := newFlier(1400, 12.5e6, 1<<20)
 	f.Starters(8, 0)
@@ -57,8 +60,9 @@ func TestAStartersFlightIsGrownFrom(t *testing.T) {
 	require.InEpsilon(t, startGain*12.5e6/8, f.Rate(), 0.01)
 }
 
-// TestAHintIsNoRateBeforeAQueue: a controller that begins on a full path, of which its train knew nothing, competes for what arrived of its first
-// flight. A hint that remained beside the queue made it send the whole path's rate a second later.
+// TestAHintIsNoRateBeforeAQueue: a controller that begins on a full path, of which
+// its train knew nothing, competes for what arrived of its first flight. A hint
+// that remained beside the queue made it send the whole path's rate a second later.
 func TestAHintIsNoRateBeforeAQueue(t *testing.T) {
 	f := newFlier(1400, 12.5e6, 1<<20)
 	f.queueing.rateBefore = f.Estimate() // of the round in which the queue was met
@@ -68,8 +72,9 @@ func TestAHintIsNoRateBeforeAQueue(t *testing.T) {
 	require.LessOrEqual(t, f.Rate(), 2e6)
 }
 
-// TestTrainsAheadAreACrowd: trains of others that ours has waited for show that many begin, whose owners know nothing of each other. Sixteen over
-// 20 Mbit/s lost 19 % of all packets, because each of them began with half of the path's product.
+// TestTrainsAheadAreACrowd: trains of others that ours has waited for show that
+// many begin, whose owners know nothing of each other. Sixteen over 20 Mbit/s lost
+// 19 % of all packets, because each of them began with half of the path's product.
 func TestTrainsAheadAreACrowd(t *testing.T) {
 	const product = 400_000
 	train := func(trip time.Duration, even bool) flier {

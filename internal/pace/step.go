@@ -51,8 +51,9 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn looks for still more after a look has found more rate, or a first flight was only a part of the hint. It does so by a start or, over a
-// short queue, which would drop a third of a start's packets, by one look after another.
+// goOn looks for still more after a look has found more rate, or a first flight
+// was only a part of the hint. It does so by a start or, over a short queue,
+// which would drop a third of a start's packets, by one look after another.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
@@ -63,8 +64,8 @@ func (c *Controller) goOn(t instant) {
 	c.start.grew(c.Estimate())
 }
 
-// enter changes the state. In Dark one packet is sent each PTO, however large, so the pacer, which counts bytes, may be seconds ahead: after Dark
-// nothing waits for that.
+// enter changes the state. In Dark one packet is sent each PTO, however large, so the
+// pacer, which counts bytes, may be seconds ahead: after Dark nothing waits for that.
 func (c *Controller) enter(s State, t instant) {
 	if c.state == Dark || c.state == Stopped {
 		c.pacer.next = min(c.pacer.next, t)
@@ -99,8 +100,9 @@ func (c *Controller) countRounds() {
 	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
 }
 
-// countEmptyRounds counts, while competing, the rounds in a row in which no packet met a queue that jitter does not explain. The greatest jitter
-// in a round is taken to be one and a half times the least of such greatest ones, which spread returns.
+// countEmptyRounds counts, while competing, the rounds in a row in which no packet
+// met a queue that jitter does not explain. The greatest jitter in a round is taken
+// to be one and a half times the least of such greatest ones, which spread returns.
 func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
 	if c.state != Compete || c.round.mostQueue > jitter+max(c.delay.depth/4, shallow/2) {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStoppedTriesAgain: what was discarded is no longer in flight, and a packet may show whether the path carries again.
+// TestStoppedTriesAgain: what was discarded is no longer in flight, and a
+// packet may show whether the path carries again.
 func TestStoppedTriesAgain(t *testing.T) {
 	s := inQueue(t)
 	s.send(2)

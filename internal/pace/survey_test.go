@@ -45,8 +45,9 @@ func (f figure) String() string {
 	return s
 }
 
-// survey plays a scene with a random seed, or as many as -seeds says, and with those that once missed a figure, and checks its figures. One seed
-// in about a hundred misses a bound by chance, for example if two looks in a row lose packets: then four more are drawn, and the median counts.
+// survey plays a scene with a random seed, or as many as -seeds says, and with those that once
+// missed a figure, and checks its figures. One seed in about a hundred misses a bound by chance,
+// for example if two looks in a row lose packets: then four more are drawn, and the median counts.
 func survey(t *testing.T, play func(seed uint64) []figure, missed ...uint64) {
 	t.Helper()
 	known, drawn := len(missed), testkit.Seed(t)
@@ -71,7 +72,8 @@ func survey(t *testing.T, play func(seed uint64) []figure, missed ...uint64) {
 	}
 }
 
-// again plays four more seeds, and reports whether the median of a figure holds, including the miss.
+// again plays four more seeds, and reports whether the median of a figure
+// holds, including the miss.
 func again(play func(seed uint64) []figure, which int, seed uint64) bool {
 	held := 0
 	for i := range uint64(4) {
@@ -101,7 +103,8 @@ func spread(runs []figure) string {
 		runs[0].name, held, len(got), got[0], at(0.01), at(0.1), at(0.5), at(0.9), at(0.99), at(1))
 }
 
-// curtain returns when a scene's first transfer begins: another moment for another seed, because looks depend on it.
+// curtain returns when a scene's first transfer begins: another moment for
+// another seed, because looks depend on it.
 func curtain(seed uint64) time.Time {
 	return netsim.Epoch.Add(ms + time.Duration(rand.New(rand.NewPCG(seed, 9)).Int64N(int64(50*ms))))
 }

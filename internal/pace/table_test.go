@@ -35,8 +35,8 @@ func (l link) ideal(size int) time.Duration {
 	return l.rtt/2 + time.Duration(float64(size)*8e9/float64(l.rate)/(1-l.loss))
 }
 
-// joined returns a controller as a connection has it after Join: QUIC knows the round trip, and a train of 16 packets has passed the path, whose
-// spacing factor distorts; 0 = no train.
+// joined returns a controller as a connection has it after Join: QUIC knows the round trip,
+// and a train of 16 packets has passed the path, whose spacing factor distorts; 0 = no train.
 func (l link) joined(factor float64) *pace.Controller {
 	c := pace.New(pace.Config{Packet: charged})
 	c.Guess(l.rtt + 2*ms)
@@ -69,8 +69,8 @@ func (l link) transfer(t testing.TB, seed uint64, size, parity int, factor float
 	return outcome{b.took().Seconds() / l.ideal(size).Seconds(), b.wire()}
 }
 
-// The table of what the sealed carrier is to reach on lossy links: the times over the ideal and the bytes over the blob's. For a train that was
-// wrong, or none, the figures are only printed.
+// The table of what the sealed carrier is to reach on lossy links: the times over the ideal and
+// the bytes over the blob's. For a train that was wrong, or none, the figures are only printed.
 func TestTable(t *testing.T) {
 	survey(t, func(seed uint64) (f []figure) {
 		for _, row := range table {

@@ -1,8 +1,9 @@
 package pace
 
-// An undo keeps what a reaction to losses took away. If all of those packets were only late, that is restored (as Linux does by D-SACKs, and RFC
-// 4015 by timestamps). undo knows which packets those are: if a peer acks some packets late on purpose, others that were lost must not be
-// forgotten.
+// An undo keeps what a reaction to losses took away. If all of those packets
+// were only late, that is restored (as Linux does by D-SACKs, and RFC 4015 by
+// timestamps). undo knows which packets those are: if a peer acks some packets
+// late on purpose, others that were lost must not be forgotten.
 type undo struct {
 	first       uint16  // low bits of the number of the first lost packet of the reaction
 	before      instant // when the reaction was: lost packets sent before belong to it
@@ -13,8 +14,9 @@ type undo struct {
 	competition competition
 }
 
-// remember keeps what a reaction to the losses of the last rounds is about to take away. If it follows another reaction within a round trip, undo
-// keeps the state before the first, which is restored if all losses of both were spurious.
+// remember keeps what a reaction to the losses of the last rounds is about to
+// take away. If it follows another reaction within a round trip, undo keeps the
+// state before the first, which is restored if all losses of both were spurious.
 func (c *Controller) remember(t instant, rounds int64) {
 	u := &c.undo
 	if u.open > 0 && t-u.before <= c.delay.smoothed {
@@ -36,7 +38,8 @@ func (u *undo) noteLost(s Sample) {
 	}
 }
 
-// noteSpurious records that a lost packet has arrived, and reports whether it was the last one of the reaction.
+// noteSpurious records that a lost packet has arrived, and reports whether it
+// was the last one of the reaction.
 func (u *undo) noteSpurious(s Sample) (all bool) {
 	switch {
 	case u.open == 0 || before(s.number, u.first):
@@ -49,7 +52,8 @@ func (u *undo) noteSpurious(s Sample) (all bool) {
 	return false
 }
 
-// Spurious reports that a packet which counted as lost has arrived. The owner calls it before it calls Acked for the packet.
+// Spurious reports that a packet which counted as lost has arrived. The owner
+// calls it before it calls Acked for the packet.
 func (c *Controller) Spurious(s Sample) {
 	if s.sent < c.silence.lightSince {
 		return

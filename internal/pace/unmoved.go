@@ -2,39 +2,44 @@ package pace
 
 import "time"
 
-// longerRounds is how many rounds in a row what looks like a queue must stand unmoved, although the controller yields to it, to be none. Beside
-// BBR a queue stands unmoved for six rounds at most.
+// longerRounds is how many rounds in a row what looks like a queue must stand unmoved, although the
+// controller yields to it, to be none. Beside BBR a queue stands unmoved for six rounds at most.
 const longerRounds = 8
 
 const (
-	// A drain takes half of what we have in flight out of the queue, whoever shares it, because others have as much in flight as before. stirPart is
-	// the part of our share of a round trip by which a queue moves at least then, half of that. mostStir limits it, as a part of a whole round trip,
-	// because jitter moves the queue too.
+	// A drain takes half of what we have in flight out of the queue, whoever shares it,
+	// because others have as much in flight as before. stirPart is the part of our share
+	// of a round trip by which a queue moves at least then, half of that. mostStir
+	// limits it, as a part of a whole round trip, because jitter moves the queue too.
 	stirPart, mostStir = 0.25, 0.125
-	// oneWay is the part of that which shows a longer path although the way back is as long as before. Neighbours may by chance add what a drain
-	// takes out: in every seventh run beside them their queue seemed to stay, and few packets in a round hide what moves.
+	// oneWay is the part of that which shows a longer path although the way back is as long
+	// as before. Neighbours may by chance add what a drain takes out: in every seventh run
+	// beside them their queue seemed to stay, and few packets in a round hide what moves.
 	oneWay = 0.25
-	// bothStir is the part of a round trip by which either way may move in longerRounds rounds if both are longer. Beside jitter of 4 ms the least
-	// delays of rounds differ by a millisecond; a New Reno moves its queue on 20 Mbit/s by 5 ms in that time.
+	// bothStir is the part of a round trip by which either way may move in longerRounds
+	// rounds if both are longer. Beside jitter of 4 ms the least delays of rounds differ
+	// by a millisecond; a New Reno moves its queue on 20 Mbit/s by 5 ms in that time.
 	bothStir = 1. / 16
-	// stayRounds is how many rounds in a row must meet the queue of the one before to show a longer path.
+	// stayRounds is how many rounds in a row must meet the queue of the one
+	// before to show a longer path.
 	stayRounds = 2
-	// knownPart is the part of the path's highest rate that ours must be at least to believe that the path is longer: what we leave of a smaller
-	// part others may fill up.
+	// knownPart is the part of the path's highest rate that ours must be at least to
+	// believe that the path is longer: what we leave of a smaller part others may fill up.
 	knownPart = 0.25
 )
 
-// An unmoved tells a queue from a path that has become longer. It counts the rounds in a row in which the queue hardly moved. A queue that others
-// share with us moves: they take the place that we leave in it, or drain it to look, and when it is full it drops packets. The delay of a longer
-// path does not change.
+// An unmoved tells a queue from a path that has become longer. It counts the
+// rounds in a row in which the queue hardly moved. A queue that others share with
+// us moves: they take the place that we leave in it, or drain it to look, and
+// when it is full it drops packets. The delay of a longer path does not change.
 type unmoved struct {
 	rounds      int
 	least, most time.Duration // the least and the greatest queue in these rounds
 	fates       tally         // fates of the packets that were decided in these rounds
 }
 
-// roundOver adds a round. The count begins again unless counts is true, the round meets the queue of those before, and no more is lost in all of
-// them than the path loses at random.
+// roundOver adds a round. The count begins again unless counts is true, the round meets the
+// queue of those before, and no more is lost in all of them than the path loses at random.
 func (u *unmoved) roundOver(r *round, grain time.Duration, random float64, counts bool) {
 	if u.rounds == 0 {
 		u.least, u.most = r.leastQueue, r.mostQueue
@@ -48,7 +53,8 @@ func (u *unmoved) roundOver(r *round, grain time.Duration, random float64, count
 	u.rounds++
 }
 
-// drops reports whether a queue drops packets: whether more is lost than random loss of that share explains.
+// drops reports whether a queue drops packets: whether more is lost than random
+// loss of that share explains.
 func (u *unmoved) drops(random float64) bool {
 	if random < leastTolerance {
 		return u.fates.lost > 0
@@ -56,9 +62,10 @@ func (u *unmoved) drops(random float64) bool {
 	return u.fates.above(random)
 }
 
-// A stay tells the same sooner, while we drain much of a path, and whatever the jitter. It counts the rounds in a row in which the queue was as
-// long as in the round before, and as its greatest since it began to stand. Most routes become longer both ways, while a queue stands on the way
-// there alone.
+// A stay tells the same sooner, while we drain much of a path, and whatever the
+// jitter. It counts the rounds in a row in which the queue was as long as in
+// the round before, and as its greatest since it began to stand. Most routes
+// become longer both ways, while a queue stands on the way there alone.
 type stay struct {
 	rounds int
 	most   time.Duration // the greatest queue that has stood in a round
@@ -77,8 +84,9 @@ func (s *stay) roundOver(r *round, part float64, base time.Duration) {
 	}
 }
 
-// A bothWays tells the same while we compete, whatever the jitter. It counts the rounds in a row in which both ways were longer than their least
-// delays, and neither moved: a queue stands on one way alone, and two queues move.
+// A bothWays tells the same while we compete, whatever the jitter. It counts
+// the rounds in a row in which both ways were longer than their least delays,
+// and neither moved: a queue stands on one way alone, and two queues move.
 type bothWays struct {
 	rounds      int
 	there, back span // how much longer both ways were

@@ -7,7 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// A flow is a sender with its receiver: machines that a world drives. The first byte of a packet is the flow's index.
+// A flow is a sender with its receiver: machines that a world drives. The first
+// byte of a packet is the flow's index.
 type flow interface {
 	arrive(now time.Time, packet []byte) // at the receiver
 	answer(now time.Time, packet []byte) // at the sender

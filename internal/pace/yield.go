@@ -3,30 +3,36 @@ package pace
 import "time"
 
 const (
-	// yieldGain is the part of the estimate at which Yield sends. Others take up the rest by a packet a round trip, so for some seconds nobody's
-	// packets are dropped.
+	// yieldGain is the part of the estimate at which Yield sends. Others take up the
+	// rest by a packet a round trip, so for some seconds nobody's packets are dropped.
 	yieldGain = 0.7
-	// yieldLosses is how many losses are expected in a Yield, and in the time between two. leastYield is how long a Yield lasts at least: a radio
-	// may lose nothing for half a second. mostYield limits it: if so little is lost, a loss costs others little as well.
+	// yieldLosses is how many losses are expected in a Yield, and in the time between two.
+	// leastYield is how long a Yield lasts at least: a radio may lose nothing for half a
+	// second. mostYield limits it: if so little is lost, a loss costs others little as well.
 	yieldLosses           = 16
 	leastYield, mostYield = time.Second, 5 * time.Second
-	// yieldGone is the part of the expected losses that remains at most if they went with our Yield, and yieldBack the part that must return at
-	// least. Of random losses one Yield in 45 shows so few, and two in a row one in 2,000.
+	// yieldGone is the part of the expected losses that remains at most if they
+	// went with our Yield, and yieldBack the part that must return at least. Of
+	// random losses one Yield in 45 shows so few, and two in a row one in 2,000.
 	yieldGone, yieldBack = 0.5, 3. / 8
-	// backRounds is for how many rounds losses may stay away after a Yield: looks that cause them are 3 mostPause rounds apart.
+	// backRounds is for how many rounds losses may stay away after a Yield:
+	// looks that cause them are 3 mostPause rounds apart.
 	backRounds = 40
-	// firstYield is how long a path is used before the first Yield: a shorter transfer starves nobody. The pause after a Yield that showed random
-	// losses is yieldPause times as long as the Yield took, so that it costs 2 % of the rate. If the rate has grown since, laterYield counts
-	// instead: a controller that takes a path from others may soon have all of it.
+	// firstYield is how long a path is used before the first Yield: a shorter transfer starves
+	// nobody. The pause after a Yield that showed random losses is yieldPause times as long as
+	// the Yield took, so that it costs 2 % of the rate. If the rate has grown since, laterYield
+	// counts instead: a controller that takes a path from others may soon have all of it.
 	firstYield, laterYield, yieldPause = 6 * time.Second, 2 * time.Second, 16
-	// risen is the factor above the slowest estimate of a test that shows that the path has changed.
+	// risen is the factor above the slowest estimate of a test that shows that
+	// the path has changed.
 	risen = 1.5
 	// decidedRounds is how many rounds pass until the packets of a round are decided.
 	decidedRounds = 3
 )
 
-// A yielding tests whether losses that seem random are. Random losses do not depend on how much we send. Those of a policer, of CoDel, and of a
-// queue that is too short to be seen do: they go when we yield, return when we do, and go with a second Yield.
+// A yielding tests whether losses that seem random are. Random losses do not depend on
+// how much we send. Those of a policer, of CoDel, and of a queue that is too short to
+// be seen do: they go when we yield, return when we do, and go with a second Yield.
 type yielding struct {
 	fates   tally         // fates of all packets; a run of lost ones counts as one
 	began   instant       // when the present rate began
@@ -47,7 +53,8 @@ func (y *yielding) lost(consecutive bool) {
 	}
 }
 
-// leave is called when the state changes, in a round. Packets of Start, Yield, Compete, Dark and Stopped are not sent at the full rate.
+// leave is called when the state changes, in a round. Packets of Start, Yield,
+// Compete, Dark and Stopped are not sent at the full rate.
 func (y *yielding) leave(from, to State, t instant, round int64) {
 	switch from {
 	case Cruise, Up, Drain, Dip:
@@ -62,7 +69,8 @@ func (y *yielding) leave(from, to State, t instant, round int64) {
 	y.begin(t, round)
 }
 
-// begin starts to count the packets that are sent from now on, because the rate changes; round is the number of the present round.
+// begin starts to count the packets that are sent from now on, because the rate
+// changes; round is the number of the present round.
 func (y *yielding) begin(t instant, round int64) {
 	y.began, y.round, y.shown = t, round+decidedRounds, false
 }
@@ -85,7 +93,8 @@ func (y *yielding) now() tally {
 // expected returns how many of these packets would be lost at the share from before.
 func (y *yielding) expected() float64 { return y.share * float64(y.now().count()) }
 
-// suspects reports whether there are losses to test, and if so records their share. A Yield sends a packet in each interval.
+// suspects reports whether there are losses to test, and if so records their
+// share. A Yield sends a packet in each interval.
 func (y *yielding) suspects(t instant, interval time.Duration) bool {
 	now := y.now()
 	if t < y.next || now.lost < yieldLosses || time.Duration(yieldLosses/now.share()*float64(interval)) > mostYield {
@@ -95,7 +104,8 @@ func (y *yielding) suspects(t instant, interval time.Duration) bool {
 	return true
 }
 
-// back reports whether the losses that went with the first Yield have returned; late means that they have had the time to.
+// back reports whether the losses that went with the first Yield have returned;
+// late means that they have had the time to.
 func (y *yielding) back(t instant, rtt time.Duration) (back, late bool) {
 	return float64(y.now().lost) >= yieldBack*yieldLosses, y.expected() >= yieldLosses && t-y.began >= max(leastYield, backRounds*rtt)
 }
@@ -114,7 +124,8 @@ func (y *yielding) anew(t instant, round int64) {
 	}
 }
 
-// wantsYield reports whether it is time for a Yield, the first of a test or the second. It ends a test whose losses have not returned.
+// wantsYield reports whether it is time for a Yield, the first of a test or the
+// second. It ends a test whose losses have not returned.
 func (c *Controller) wantsYield(t instant) bool {
 	y, rate := &c.yielding, c.supposed()
 	if y.slowest == 0 || rate > risen*y.slowest {

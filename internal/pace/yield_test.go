@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tested plays rounds of 100 packets in 50 ms each at one rate, of which so many are lost, each independently.
+// tested plays rounds of 100 packets in 50 ms each at one rate, of which so
+// many are lost, each independently.
 type tested struct {
 	yielding
 	t     instant
@@ -60,7 +61,8 @@ func TestYieldCountsWhatLeftInIt(t *testing.T) {
 	require.InDelta(t, 16, y.expected(), 0.1)
 }
 
-// A run of lost packets is one loss: on a path that loses a thousandth in runs of 20 no Yield would show fewer.
+// A run of lost packets is one loss: on a path that loses a thousandth in runs
+// of 20 no Yield would show fewer.
 func TestYieldCountsARunOnce(t *testing.T) {
 	y := newTested()
 	y.lost(false)
@@ -94,7 +96,8 @@ func TestLossesComeAgainOrNot(t *testing.T) {
 	require.EqualValues(t, y.t+32*time.Second, y.next)
 }
 
-// Whatever interrupts a Yield ends the test: otherwise its packets would count as packets of the full rate.
+// Whatever interrupts a Yield ends the test: otherwise its packets would count
+// as packets of the full rate.
 func TestYieldThatIsInterrupted(t *testing.T) {
 	for _, to := range []State{Drain, Dark} {
 		y := newTested()

@@ -9,7 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestNobodySharesAPage: what one has taken, and not given back, no other has, and giving and taking allocates nothing.
+// TestNobodySharesAPage: what one has taken, and not given back, no other has,
+// and giving and taking allocates nothing.
 func TestNobodySharesAPage(t *testing.T) {
 	var all sync.WaitGroup
 	for who := range byte(8) {

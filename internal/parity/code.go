@@ -11,8 +11,8 @@ var field reedsolomon.LowLevel
 // factor returns the factor of shard c of count shards in parity shard i.
 func factor(count, i, c int) byte { return reedsolomon.Inv(byte(count+i) ^ byte(c)) }
 
-// Make computes the parity of the first count shards into the shards after them. A shard that is shorter than its parity
-// counts as padded with zeros.
+// Make computes the parity of the first count shards into the shards after
+// them. A shard that is shorter than its parity counts as padded with zeros.
 func Make(shards [][]byte, count int) {
 	for i, sum := range shards[count:] {
 		clear(sum)
@@ -39,12 +39,13 @@ func (s *Set) Add(i int, shard []byte) {
 	s.Have++
 }
 
-// Restore fills in those shards that are empty; each must have the capacity of a complete one. The shards are the bytes from off
-// to end of those of which the set is the parity. The set must contain as many parity shards as shards are empty; Restore
-// overwrites these bytes of them.
+// Restore fills in those shards that are empty; each must have the capacity of a complete one.
+// The shards are the bytes from off to end of those of which the set is the parity. The set must
+// contain as many parity shards as shards are empty; Restore overwrites these bytes of them.
 //
-// It solves one equation for each missing shard, so the work grows with their number. reedsolomon.ReconstructData would invert a
-// matrix of as many rows as there are shards, however few are missing, and a peer chooses that number.
+// It solves one equation for each missing shard, so the work grows with their
+// number. reedsolomon.ReconstructData would invert a matrix of as many rows as
+// there are shards, however few are missing, and a peer chooses that number.
 func (s *Set) Restore(shards [][]byte, off, end int) {
 	var y system
 	for c, shard := range shards {
@@ -88,8 +89,9 @@ func (s *system) take(shards [][]byte, i int, sum []byte) {
 	s.equations = append(s.equations, e)
 }
 
-// solve changes each equation into one for its missing shard alone, by Gauss-Jordan elimination. It needs no pivoting: each square
-// part of a Cauchy matrix has an inverse, so no factor by which it divides is zero.
+// solve changes each equation into one for its missing shard alone, by
+// Gauss-Jordan elimination. It needs no pivoting: each square part of a Cauchy
+// matrix has an inverse, so no factor by which it divides is zero.
 func (s *system) solve() {
 	for i, e := range s.equations {
 		e.multiply(reedsolomon.Inv(e.factors[i]))

@@ -61,7 +61,8 @@ func lose(all [][]byte, random *rand.Rand, count, lost int) (shards [][]byte, se
 	return shards, set
 }
 
-// TestRestore restores shards of any count and size, of which any are missing, from any of the parity.
+// TestRestore restores shards of any count and size, of which any are missing,
+// from any of the parity.
 func TestRestore(t *testing.T) {
 	random := testkit.Rand(t)
 	for range testkit.Brief(300, 3000) {
@@ -76,7 +77,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreRanges: a range of the shards is restored from that of the parity, whichever others are missing.
+// TestRestoreRanges: a range of the shards is restored from that of the parity,
+// whichever others are missing.
 func TestRestoreRanges(t *testing.T) {
 	random := testkit.Rand(t)
 	all := encoded(random, 5, 2, 30)

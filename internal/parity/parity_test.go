@@ -20,7 +20,8 @@ func TestCountIsInProportion(t *testing.T) {
 	require.Zero(t, Count(0, 0.1))
 }
 
-// TestLossBelievesFewPacketsLittle: at first two in a hundred are expected to be lost, later what was measured.
+// TestLossBelievesFewPacketsLittle: at first two in a hundred are expected to
+// be lost, later what was measured.
 func TestLossBelievesFewPacketsLittle(t *testing.T) {
 	var l Loss
 	require.Equal(t, priorLoss, l.Estimate(0))

@@ -9,11 +9,13 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// attemptDelay is how long a dial waits for an address before it also tries the next one (RFC 8305, section 5).
+// attemptDelay is how long a dial waits for an address before it also tries the
+// next one (RFC 8305, section 5).
 const attemptDelay = 250 * time.Millisecond
 
-// silenceTime is how much longer silent addresses are waited for after another one has refused, or has answered with a wrong certificate.
-// It is enough for a first packet that was lost, which QUIC sends again after a second.
+// silenceTime is how much longer silent addresses are waited for after another
+// one has refused, or has answered with a wrong certificate. It is enough for a
+// first packet that was lost, which QUIC sends again after a second.
 const silenceTime = 2 * time.Second
 
 // attempt is the result of dialing one address.
@@ -22,8 +24,9 @@ type attempt struct {
 	err  error
 }
 
-// dialFirst dials the addresses in order: the next one after attemptDelay, or at once if one has failed. It returns the connection of the
-// first that answers, and abandons the others. If none does, or none within silenceTime after one has refused, it returns the first error
+// dialFirst dials the addresses in order: the next one after attemptDelay, or at once if one
+// has failed. It returns the connection of the first that answers, and abandons the others.
+// If none does, or none within silenceTime after one has refused, it returns the first error
 // that says more than that no server has answered, or that the caller has canceled.
 func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context, net.Addr) (*quic.Conn, error)) (*quic.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -69,7 +72,8 @@ func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context,
 	return nil, failed
 }
 
-// giveUp waits for the attempts that are still running. If one succeeds after all, its connection is closed.
+// giveUp waits for the attempts that are still running. If one succeeds after
+// all, its connection is closed.
 func giveUp(ended <-chan attempt, dialing int) {
 	for range dialing {
 		if a := <-ended; a.err == nil {

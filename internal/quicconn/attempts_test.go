@@ -79,7 +79,8 @@ func TestNoAddressBehindTheEnd(t *testing.T) {
 	})
 }
 
-// TestCanceledAmongAddresses: a caller that cancels gets that error, whatever an address has answered before.
+// TestCanceledAmongAddresses: a caller that cancels gets that error, whatever
+// an address has answered before.
 func TestCanceledAmongAddresses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	addrs := []net.Addr{&net.UDPAddr{Port: 1}, &net.UDPAddr{Port: 2}}

@@ -17,27 +17,31 @@ import (
 const (
 	// pathAge is for how long Carrier.Path returns the same result.
 	pathAge = time.Millisecond
-	// probeSize is larger than any path takes, so that quic-go refuses the datagram and returns its limit.
+	// probeSize is larger than any path takes, so that quic-go refuses the
+	// datagram and returns its limit.
 	probeSize = 1 << 16
-	// sendQueue is how many datagrams quic-go queues before it blocks: its maxDatagramSendQueueLen is 32, which a test checks, and 24 leaves a
-	// margin.
+	// sendQueue is how many datagrams quic-go queues before it blocks: its
+	// maxDatagramSendQueueLen is 32, which a test checks, and 24 leaves a margin.
 	sendQueue = 24
-	// minProbePause is the least pause between two probes of the limit on short paths. The pause doubles while the limit stays the same.
+	// minProbePause is the least pause between two probes of the limit on short
+	// paths. The pause doubles while the limit stays the same.
 	minProbePause = 10 * time.Millisecond
 	maxProbePause = time.Second
-	// provokePings are sent before a close, within at most provokeTime. Of 100 closes at 20 % loss, 4 do not reach the peer with three of
-	// them, and 14 without any.
+	// provokePings are sent before a close, within at most provokeTime. Of 100 closes
+	// at 20 % loss, 4 do not reach the peer with three of them, and 14 without any.
 	provokePings = 3
 	provokeTime  = 5 * time.Millisecond
-	// provokeAfter is how old a connection must be for that: a younger one is in its handshake, in which the peer sends anyway. A listener that
-	// refuses a crowd closes one connection after the other, and must not wait for each.
+	// provokeAfter is how old a connection must be for that: a younger one is in
+	// its handshake, in which the peer sends anyway. A listener that refuses a
+	// crowd closes one connection after the other, and must not wait for each.
 	provokeAfter = time.Second
 )
 
 // oversized is the datagram that probe passes to quic-go. It is never written to and never sent.
 var oversized [probeSize]byte
 
-// A Carrier is a QUIC connection as a carrier of package link. Its methods may be called concurrently.
+// A Carrier is a QUIC connection as a carrier of package link. Its methods may
+// be called concurrently.
 type Carrier struct {
 	Conn   *quic.Conn
 	began  time.Time
@@ -52,7 +56,8 @@ type Carrier struct {
 	pause  time.Duration // before the next probe
 }
 
-// NewCarrier returns the carrier of a connection. socket is shared with sealed packets; nil = there are none.
+// NewCarrier returns the carrier of a connection. socket is shared with sealed
+// packets; nil = there are none.
 func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
 	return &Carrier{Conn: conn, began: time.Now(), socket: socket}
 }
@@ -84,8 +89,9 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// provoke makes the peer acknowledge something that is sent just before the close. quic-go repeats a lost close only to a peer that sends.
-// A peer that is idle, or that sends sealed packets only, would notice the end by silence. The pings are sent on a goroutine of their own,
+// provoke makes the peer acknowledge something that is sent just before the close. quic-go
+// repeats a lost close only to a peer that sends. A peer that is idle, or that sends sealed
+// packets only, would notice the end by silence. The pings are sent on a goroutine of their own,
 // which the close ends if quic-go's queue is full, so provoke takes no longer than provokeTime.
 func (c *Carrier) provoke() {
 	enough := c.Conn.ConnectionStats().PacketsSent + provokePings
@@ -128,8 +134,9 @@ func (c *Carrier) Path() link.Path {
 	return c.path
 }
 
-// probe finds the size limit of datagrams, which path MTU discovery raises about every 5 round trips until it ends. The pause before the
-// next probe doubles while the limit stays the same. The caller holds mu.
+// probe finds the size limit of datagrams, which path MTU discovery raises
+// about every 5 round trips until it ends. The pause before the next probe
+// doubles while the limit stays the same. The caller holds mu.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
 	large, ok := errors.AsType[*quic.DatagramTooLargeError](c.Conn.SendDatagram(oversized[:]))
@@ -142,7 +149,8 @@ func (c *Carrier) probe(now time.Time) {
 	}
 }
 
-// peerClosed converts quic-go's error for a close by the peer to a *link.CloseError, with the peer's code and reason.
+// peerClosed converts quic-go's error for a close by the peer to a
+// *link.CloseError, with the peer's code and reason.
 func peerClosed(err error) error {
 	if app, ok := errors.AsType[*quic.ApplicationError](err); ok && app.Remote {
 		return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
@@ -150,8 +158,8 @@ func peerClosed(err error) error {
 	return err
 }
 
-// Unsent returns why the system refused the latest packet of a client, if it may accept the next one, or nil if it did not refuse it. On a
-// server it returns nil.
+// Unsent returns why the system refused the latest packet of a client, if it may
+// accept the next one, or nil if it did not refuse it. On a server it returns nil.
 func (c *Carrier) Unsent() error {
 	if err := unsent(c.local); udp.IsLoss(err) {
 		return err
@@ -159,8 +167,8 @@ func (c *Carrier) Unsent() error {
 	return nil
 }
 
-// Wait waits until the transport that [Dial] made for the carrier is closed. On a server, whose carriers share a transport, it returns at
-// once.
+// Wait waits until the transport that [Dial] made for the carrier is closed. On
+// a server, whose carriers share a transport, it returns at once.
 func (c *Carrier) Wait() {
 	if c.free != nil {
 		<-c.free
@@ -169,7 +177,8 @@ func (c *Carrier) Wait() {
 
 // The methods below are for a sealed carrier beside this one.
 
-// Socket returns the socket that sealed packets share with the connection, or nil if there are none.
+// Socket returns the socket that sealed packets share with the connection, or
+// nil if there are none.
 func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 
 // CipherSuite returns the cipher suite of the TLS connection.
@@ -189,8 +198,9 @@ func (c *Carrier) Addrs() (remote, local net.Addr) {
 // Received returns the number of packets received over QUIC.
 func (c *Carrier) Received() uint64 { return c.Conn.ConnectionStats().PacketsReceived }
 
-// MaxPacket returns the largest UDP payload in bytes that the path is known to take: a datagram frame, and what quic-go adds to it, which
-// is the packet's type, connection id, at least one byte of packet number, and tag.
+// MaxPacket returns the largest UDP payload in bytes that the path is known to
+// take: a datagram frame, and what quic-go adds to it, which is the packet's
+// type, connection id, at least one byte of packet number, and tag.
 func (c *Carrier) MaxPacket() int {
 	const short = 1 + ConnectionIDBytes + 1 + 16
 	if most := c.Path().MaxDatagram; most > 0 {

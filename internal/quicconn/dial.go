@@ -14,16 +14,18 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// A RefusedError is the error of a dial if the server accepts no handshake now, or none from this address.
+// A RefusedError is the error of a dial if the server accepts no handshake now,
+// or none from this address.
 type RefusedError struct{ cause error }
 
 func (e *RefusedError) Error() string { return e.cause.Error() }
 
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// Dial connects to the address that answers first, over a transport of its own on socket, which is shared with sealed packets if shared is
-// not nil. free is called when the socket is no longer used: before Dial returns an error, or after the carrier has ended, for which
-// [Carrier.Wait] waits.
+// Dial connects to the address that answers first, over a transport of its own
+// on socket, which is shared with sealed packets if shared is not nil. free is
+// called when the socket is no longer used: before Dial returns an error, or
+// after the carrier has ended, for which [Carrier.Wait] waits.
 func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addrs []net.Addr, tlsConfig *tls.Config, config *quic.Config, free func()) (*Carrier, error) {
 	transport := &quic.Transport{Conn: socket, ConnectionIDLength: ConnectionIDBytes}
 	release := func() {
@@ -54,8 +56,8 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 	return carrier, nil
 }
 
-// unsent returns why the system refused QUIC's latest packet, if the socket is one of package sealed. It returns nil if the packet was
-// sent.
+// unsent returns why the system refused QUIC's latest packet, if the socket is
+// one of package sealed. It returns nil if the packet was sent.
 func unsent(socket net.PacketConn) error {
 	if s, ok := socket.(interface{ Unsent() error }); ok {
 		return s.Unsent()
@@ -63,7 +65,8 @@ func unsent(socket net.PacketConn) error {
 	return nil
 }
 
-// dialError returns why a dial has failed: err, with a cause that is easier to understand if there is one.
+// dialError returns why a dial has failed: err, with a cause that is easier to
+// understand if there is one.
 func dialError(ctx context.Context, err, unsent error) error {
 	silent := "no server has answered there"
 	if unsent != nil {

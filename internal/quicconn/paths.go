@@ -13,30 +13,34 @@ import (
 )
 
 const (
-	// lookTime is the least time between two calls of renew while packets are sent to unknown addresses.
+	// lookTime is the least time between two calls of renew while packets are
+	// sent to unknown addresses.
 	lookTime = 10 * time.Millisecond
-	// fewPaths is how many proven addresses are kept in any case. If there are more than that and twice the number at the last renew, renew is
-	// called again.
+	// fewPaths is how many proven addresses are kept in any case. If there are more
+	// than that and twice the number at the last renew, renew is called again.
 	fewPaths = 64
 )
 
-// Paths guards quic-go's socket on a server: it holds back packets to addresses that no connection has proven, as described at
-// [door.Paths]. It is a [sealed.Guard]. Its methods may be called concurrently.
+// Paths guards quic-go's socket on a server: it holds back packets to addresses
+// that no connection has proven, as described at [door.Paths]. It is a
+// [sealed.Guard]. Its methods may be called concurrently.
 type Paths struct {
 	warn func(to net.Addr) // called for each packet that is held back
 
-	mu      sync.Mutex // locked before the listener's lock
-	limit   *door.Paths
-	remotes iter.Seq2[uint64, net.Addr] // the addresses of all connections, by connection number; nil until the listener listens
-	looked  time.Time                   // when renew was last called by look
-	most    int                         // number of proven addresses at which Prove calls renew
+	mu    sync.Mutex // locked before the listener's lock
+	limit *door.Paths
+	// The addresses of all connections, by connection number; nil until the listener listens.
+	remotes iter.Seq2[uint64, net.Addr]
+	looked  time.Time // when renew was last called by look
+	most    int       // number of proven addresses at which Prove calls renew
 }
 
-// NewPaths returns Paths that know no connection. warn is called for each packet that is held back; it must not block.
+// NewPaths returns Paths that know no connection. warn is called for each
+// packet that is held back; it must not block.
 func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: door.NewPaths()} }
 
-// shortHeader reports whether a packet belongs to a connection whose handshake is complete. For other packets quic-go itself limits what it
-// sends to the address (RFC 9000, section 8.1).
+// shortHeader reports whether a packet belongs to a connection whose handshake is complete. For
+// other packets quic-go itself limits what it sends to the address (RFC 9000, section 8.1).
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
 // Came implements sealed.Guard: it is called for each packet that QUIC receives.
@@ -51,7 +55,8 @@ func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	}
 }
 
-// Route implements sealed.Guard. Of packets only the first may have a long header. also is another address to send them to; nil = none.
+// Route implements sealed.Guard. Of packets only the first may have a long
+// header. also is another address to send them to; nil = none.
 func (p *Paths) Route(to net.Addr, packets []byte) (also net.Addr, ok bool) {
 	if !shortHeader(packets) {
 		return nil, true
@@ -92,7 +97,8 @@ func (p *Paths) MustProve(remote net.Addr) bool {
 	return p.limit.MustProve(udp.AddrPort(remote))
 }
 
-// Begin counts a handshake with an address until ctx is done. proven is whether the client has shown a token.
+// Begin counts a handshake with an address until ctx is done. proven is whether
+// the client has shown a token.
 func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 	from := udp.AddrPort(remote)
 	p.mu.Lock()
@@ -115,7 +121,8 @@ func (p *Paths) Prove(remote net.Addr) {
 	p.limit.Prove(udp.AddrPort(remote))
 }
 
-// Follow sets the function that yields the addresses of all connections by their numbers, which are unique.
+// Follow sets the function that yields the addresses of all connections by
+// their numbers, which are unique.
 func (p *Paths) Follow(remotes iter.Seq2[uint64, net.Addr]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +137,8 @@ func (p *Paths) look(now time.Time) {
 	}
 }
 
-// renew removes addresses that are not of a connection any more, and adds those to which connections have moved. The caller holds mu.
+// renew removes addresses that are not of a connection any more, and adds those
+// to which connections have moved. The caller holds mu.
 func (p *Paths) renew() {
 	p.limit.Renew(func(yield func(uint64, netip.AddrPort) bool) {
 		if p.remotes == nil {

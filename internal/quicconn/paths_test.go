@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// TestPathsLearnWhereConnectionsAre: an address to which a connection has moved, as QUIC knows once it is proven, is free within lookTime,
-// and the previous one is not.
+// TestPathsLearnWhereConnectionsAre: an address to which a connection has moved, as
+// QUIC knows once it is proven, is free within lookTime, and the previous one is not.
 func TestPathsLearnWhereConnectionsAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		small, full, long := make([]byte, 40), make([]byte, 1200), []byte{0xc0, 1, 2, 3}
@@ -50,7 +50,8 @@ func may(p *Paths, to net.Addr, packet []byte) bool {
 	return ok
 }
 
-// TestPathsForgetConnectionsThatAreGone: the memory of proven addresses does not grow with all clients that ever connected.
+// TestPathsForgetConnectionsThatAreGone: the memory of proven addresses does
+// not grow with all clients that ever connected.
 func TestPathsForgetConnectionsThatAreGone(t *testing.T) {
 	p := NewPaths(func(net.Addr) {})
 	p.Follow(func(yield func(uint64, net.Addr) bool) {
@@ -62,9 +63,9 @@ func TestPathsForgetConnectionsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestPathsNoticeEachMove: a client that moves back and forth, and to which QUIC sends little, because the rest is sealed, is answered at
-// each move. It used up its allowance before, because its address was looked up only after something was held back, and was cut off for
-// half a second.
+// TestPathsNoticeEachMove: a client that moves back and forth, and to which QUIC sends little,
+// because the rest is sealed, is answered at each move. It used up its allowance before, because
+// its address was looked up only after something was held back, and was cut off for half a second.
 func TestPathsNoticeEachMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		packet := func(size int) []byte { return append([]byte{0x40}, make([]byte, size-1)...) }

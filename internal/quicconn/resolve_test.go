@@ -36,7 +36,8 @@ func TestOrderOfAddresses(t *testing.T) {
 	require.Len(t, order(make([]net.IPAddr, 1000), func(net.IPAddr) bool { return true }), mostAddresses)
 }
 
-// TestResolverOutOfReach: a client without a network, and so without a resolver, may try again later.
+// TestResolverOutOfReach: a client without a network, and so without a
+// resolver, may try again later.
 func TestResolverOutOfReach(t *testing.T) {
 	old := net.DefaultResolver
 	defer func() { net.DefaultResolver = old }()

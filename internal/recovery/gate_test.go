@@ -57,7 +57,8 @@ func TestGateMeasures(t *testing.T) {
 	require.InDelta(t, 50_000, g.rate.value, 1)
 }
 
-// TestSlowPathsHaveAQueueOfWholePackets: where round trips are long and hold few packets, a window without slackPackets holds them up.
+// TestSlowPathsHaveAQueueOfWholePackets: where round trips are long and hold
+// few packets, a window without slackPackets holds them up.
 func TestSlowPathsHaveAQueueOfWholePackets(t *testing.T) {
 	var g gateTest
 	for range flatRounds + 2 {
@@ -102,9 +103,9 @@ func TestPauseBeginsAnew(t *testing.T) {
 	require.InDelta(t, 100_000, g.Rate(), 1)
 }
 
-// TestSmallQueueEndsTheStart: if four round trips in a row show a queue of an eighth of the least, but at least 4 ms, because otherwise
-// every hiccup of a LAN would end the start, and at most 16 ms, because otherwise play on a long path would wait behind what the start
-// builds.
+// TestSmallQueueEndsTheStart: if four round trips in a row show a queue of an eighth of the
+// least, but at least 4 ms, because otherwise every hiccup of a LAN would end the start, and at
+// most 16 ms, because otherwise play on a long path would wait behind what the start builds.
 func TestSmallQueueEndsTheStart(t *testing.T) {
 	for _, c := range []struct{ least, queue time.Duration }{{8 * ms, 4 * ms}, {56 * ms, 7 * ms}, {400 * ms, 16 * ms}} {
 		var g gateTest
@@ -161,7 +162,8 @@ func TestApplicationLimitedSamplesDoNotLower(t *testing.T) {
 	require.InDelta(t, 25_000, g.rate.value, 1)
 }
 
-// TestTrickleInAnothersQueue: what a trickle of bulk meets while the peer sends its own bulk says nothing about the path.
+// TestTrickleInAnothersQueue: what a trickle of bulk meets while the peer sends
+// its own bulk says nothing about the path.
 func TestTrickleInAnothersQueue(t *testing.T) {
 	trickle := func(g *gateTest) {
 		for range 3 * rateRounds {
@@ -229,9 +231,11 @@ func TestMinimumRTTExpires(t *testing.T) {
 	require.Equal(t, 100*ms, g.Least)
 }
 
-// TestWhatADrainFinds: round trips that stay long are those of a longer path, unless four packets, which are always in flight, take as
-// long: then bulk would take its own queue for the path, and permanently stand in front of play. On a path that is more than twice as long
-// the start begins again, without the packets that a first start may queue, because those would stand in the queue of others.
+// TestWhatADrainFinds: round trips that stay long are those of a longer path,
+// unless four packets, which are always in flight, take as long: then bulk would
+// take its own queue for the path, and permanently stand in front of play. On a
+// path that is more than twice as long the start begins again, without the packets
+// that a first start may queue, because those would stand in the queue of others.
 func TestWhatADrainFinds(t *testing.T) {
 	for _, c := range []struct {
 		bytes     int           // in a round
@@ -259,8 +263,9 @@ func TestWhatADrainFinds(t *testing.T) {
 	}
 }
 
-// TestADrainShowsJitter: by how much round trips in it exceed the least, of packets before which no more was in flight than it allows. Without it
-// the window of a path with jitter would shrink with each round.
+// TestADrainShowsJitter: by how much round trips in it exceed the least, of
+// packets before which no more was in flight than it allows. Without it the
+// window of a path with jitter would shrink with each round.
 func TestADrainShowsJitter(t *testing.T) {
 	var g gateTest
 	for range flatRounds + 2 {
@@ -285,7 +290,8 @@ func TestADrainShowsJitter(t *testing.T) {
 	require.Equal(t, 48*ms, g.jitter())
 }
 
-// TestDrainOfAQueueBelievesTheLatestRate: three quarters of what fitted a path before it became slower would not drain it.
+// TestDrainOfAQueueBelievesTheLatestRate: three quarters of what fitted a path
+// before it became slower would not drain it.
 func TestDrainOfAQueueBelievesTheLatestRate(t *testing.T) {
 	for recent, want := range map[time.Duration]float64{100 * ms: 100_000, 200 * ms: 50_000} {
 		var g gateTest
@@ -301,7 +307,8 @@ func TestDrainOfAQueueBelievesTheLatestRate(t *testing.T) {
 	}
 }
 
-// TestAPauseIsADrain: bulk that begins after a pause knows the round trips without bulk, and needs no drain for 10 s.
+// TestAPauseIsADrain: bulk that begins after a pause knows the round trips
+// without bulk, and needs no drain for 10 s.
 func TestAPauseIsADrain(t *testing.T) {
 	var g gateTest
 	g.round(10_000, 100*ms)
@@ -318,7 +325,8 @@ func TestAPauseIsADrain(t *testing.T) {
 	}
 }
 
-// TestNothingDrainsBeforeARoundTripIsKnown: acks of old packets alone measure rates, but no round trips.
+// TestNothingDrainsBeforeARoundTripIsKnown: acks of old packets alone measure
+// rates, but no round trips.
 func TestNothingDrainsBeforeARoundTripIsKnown(t *testing.T) {
 	var g Gate
 	mark := g.Sent(0, 0)
@@ -332,8 +340,9 @@ func TestRateFitsAnInt(t *testing.T) {
 	require.Equal(t, 1000, Bytes(1e6, ms))
 }
 
-// TestStartOfASourceThatTicks: a source that brings a little more at each tick than the path takes has nothing to send between the ticks, and
-// yet the queue is its own. The start did not end, and 1.2 s of a queue stood in front of play.
+// TestStartOfASourceThatTicks: a source that brings a little more at each tick
+// than the path takes has nothing to send between the ticks, and yet the queue is
+// its own. The start did not end, and 1.2 s of a queue stood in front of play.
 func TestStartOfASourceThatTicks(t *testing.T) {
 	const size, tick, rtt = 1200, 33 * ms, 100 * ms
 	for _, rate := range []float64{45_000, 90_000, 450_000} { // bytes a second that the path takes

@@ -5,18 +5,21 @@ import "time"
 const (
 	packetThreshold = 3                // kPacketThreshold (RFC 9002, section 6.1.1)
 	granularity     = time.Millisecond // kGranularity (RFC 9002, section 6.1.2)
-	maxWidened      = 3                // most spurious losses that widen the time threshold: three make it twice the RTT
-	// mostLate is the largest time threshold, in round trips, that a late packet can cause: if every other packet is late by a round trip in
-	// either direction, its ack arrives after three.
+	// Most spurious losses that widen the time threshold: three make it twice the RTT.
+	maxWidened = 3
+	// mostLate is the largest time threshold, in round trips, that a late packet can cause: if
+	// every other packet is late by a round trip in either direction, its ack arrives after three.
 	mostLate = 4
 	// lateLife is the least time for which a late packet counts.
 	lateLife = 10 * time.Second
 )
 
-// Losses decides which packets are lost because later ones were acked (RFC 9002, section 6.1). A packet is lost if the third after it, or a
-// later one, was acked, or if any later one was acked and 9/8 of the round trip have passed since it was sent. The first spurious loss
-// disables the packet threshold, and each spurious loss doubles the part of the time threshold beyond the round trip. If that is still too
-// short, the threshold is 9/8 of the longest time that a late packet took.
+// Losses decides which packets are lost because later ones were acked (RFC 9002,
+// section 6.1). A packet is lost if the third after it, or a later one, was acked,
+// or if any later one was acked and 9/8 of the round trip have passed since it was
+// sent. The first spurious loss disables the packet threshold, and each spurious
+// loss doubles the part of the time threshold beyond the round trip. If that is
+// still too short, the threshold is 9/8 of the longest time that a late packet took.
 type Losses struct {
 	Largest uint64        // one above the largest acked number; packets from there on can be lost by time only
 	Next    time.Duration // when the next packet is lost by time; 0 = none is
@@ -26,20 +29,22 @@ type Losses struct {
 	delay   time.Duration // the time threshold that Begin has computed
 }
 
-// Spurious is called when a lost packet was acked after all: packets may be later than the thresholds allow. took is the time from its
-// sending to its ack; 0 = unknown.
+// Spurious is called when a lost packet was acked after all: packets may be later than
+// the thresholds allow. took is the time from its sending to its ack; 0 = unknown.
 func (l *Losses) Spurious(now, took time.Duration) {
 	l.widened = min(l.widened+1, maxWidened)
 	l.late.add(now, took)
 }
 
-// Begin begins a check of the packets in flight that were sent before an acked one. The owner then calls Lost for each.
+// Begin begins a check of the packets in flight that were sent before an acked
+// one. The owner then calls Lost for each.
 func (l *Losses) Begin(now, rtt time.Duration) {
 	late := l.late.value(now)
 	l.Next, l.delay = 0, max(rtt+rtt<<l.widened/8, min(late+late/8, mostLate*rtt), granularity)
 }
 
-// Lost reports whether a packet in flight is lost at now. If not, it lowers Next to the time when it will be.
+// Lost reports whether a packet in flight is lost at now. If not, it lowers
+// Next to the time when it will be.
 func (l *Losses) Lost(now time.Duration, number uint64, sent time.Duration) bool {
 	due := sent + l.delay
 	if due <= now || l.widened == 0 && number+packetThreshold < l.Largest {
@@ -51,7 +56,8 @@ func (l *Losses) Lost(now time.Duration, number uint64, sent time.Duration) bool
 	return false
 }
 
-// longest is the greatest of the durations that were added lately: during at least lateLife, and at most twice that.
+// longest is the greatest of the durations that were added lately: during at
+// least lateLife, and at most twice that.
 type longest struct {
 	since          time.Duration // beginning of the period of recent
 	recent, before time.Duration // greatest of this period, and of the one before

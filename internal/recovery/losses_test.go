@@ -43,7 +43,8 @@ func TestLossesByTime(t *testing.T) {
 	require.Equal(t, ms, l.Next)
 }
 
-// TestLossesWaitForTheLate: where every other packet is late by a round trip on either way, a threshold of two round trips is too little.
+// TestLossesWaitForTheLate: where every other packet is late by a round trip on
+// either way, a threshold of two round trips is too little.
 func TestLossesWaitForTheLate(t *testing.T) {
 	l, s := Losses{Largest: 2}, time.Second
 	delay := func(now, rtt time.Duration) time.Duration {

@@ -2,9 +2,11 @@ package recovery
 
 import "time"
 
-// Path is what a carrier knows of the path of its datagrams, for the machines. Zero fields are unknown.
+// Path is what a carrier knows of the path of its datagrams, for the machines.
+// Zero fields are unknown.
 type Path struct {
-	// Epoch rises when datagrams take another path from now on: another carrier, or another address.
+	// Epoch rises when datagrams take another path from now on: another
+	// carrier, or another address.
 	Epoch uint32
 	// Fates is true if the carrier paces the datagrams, and reports whether each arrived.
 	Fates bool
@@ -18,11 +20,13 @@ type Path struct {
 	More   bool    // the machines will be given more bulk than they hold now
 }
 
-// KeepTime is how long after it arrived a datagram's content is sent again if it is not acked, because the peer has not kept it.
+// KeepTime is how long after it arrived a datagram's content is sent again if
+// it is not acked, because the peer has not kept it.
 const KeepTime = time.Second
 
-// Overdue returns how long after a change of path datagrams on the previous one may still be acked: the time threshold of RFC 9002, section
-// 6.1.2, after one spurious loss (see Losses), plus the peer's ack delay.
+// Overdue returns how long after a change of path datagrams on the previous one
+// may still be acked: the time threshold of RFC 9002, section 6.1.2, after one
+// spurious loss (see Losses), plus the peer's ack delay.
 func Overdue(rtt, ackDelay time.Duration) time.Duration { return rtt*5/4 + ackDelay }
 
 // Room is how much a datagram may hold.

@@ -8,8 +8,9 @@ import (
 // rateRounds is for how many rounds a sample counts towards the maximum.
 const rateRounds = 10
 
-// A Mark is a packet's P.delivered, P.delivered_time, P.first_sent_time and P.is_app_limited (draft-cheng-iccrg-delivery-rate-estimation).
-// The owner keeps it with the packet and passes it back when the packet is acked or lost.
+// A Mark is a packet's P.delivered, P.delivered_time, P.first_sent_time and
+// P.is_app_limited (draft-cheng-iccrg-delivery-rate-estimation). The owner
+// keeps it with the packet and passes it back when the packet is acked or lost.
 type Mark struct {
 	delivered   int64
 	deliveredAt time.Duration
@@ -19,7 +20,8 @@ type Mark struct {
 	drained     bool // it was sent during a drain, when no more was in flight than the drain allows
 }
 
-// rate estimates the delivery rate of the path: the greatest rate that acks have shown in the last rounds.
+// rate estimates the delivery rate of the path: the greatest rate that acks
+// have shown in the last rounds.
 type rate struct {
 	delivered   int64         // bytes acked, or lost while no queue stood
 	deliveredAt time.Duration // when a packet was last acked
@@ -75,8 +77,9 @@ func (r *rate) renew() {
 	}
 }
 
-// sample adds the rate at which bytes were delivered while the packet of m was in flight. A sample over less than shortest does not count,
-// because its acks arrived together. One that the application limited can only raise the rate.
+// sample adds the rate at which bytes were delivered while the packet of m was
+// in flight. A sample over less than shortest does not count, because its acks
+// arrived together. One that the application limited can only raise the rate.
 func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, limited bool) {
 	r.firstSent = max(r.firstSent, sent)
 	interval := max(sent-m.firstSent, now-m.deliveredAt)
@@ -91,7 +94,8 @@ func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, 
 	r.value = max(r.value, v)
 }
 
-// Bytes returns how many bytes are sent in d at a rate, at most as many as fit into an int of 32 bits.
+// Bytes returns how many bytes are sent in d at a rate, at most as many as fit
+// into an int of 32 bits.
 func Bytes(rate float64, d time.Duration) int {
 	return int(min(rate*d.Seconds(), math.MaxInt32))
 }

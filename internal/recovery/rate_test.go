@@ -13,7 +13,8 @@ func (g *Gate) delivers(now, sent time.Duration, m *Mark, size int, shortest tim
 	g.rate.sample(now, sent, m, shortest, false)
 }
 
-// TestRateBeginsAtTheLastSample: a sample begins when the packet of the sample before was sent, and when the last packet arrived.
+// TestRateBeginsAtTheLastSample: a sample begins when the packet of the sample
+// before was sent, and when the last packet arrived.
 func TestRateBeginsAtTheLastSample(t *testing.T) {
 	var g Gate
 	first := g.Sent(0, 0)
@@ -25,7 +26,8 @@ func TestRateBeginsAtTheLastSample(t *testing.T) {
 	require.InDelta(t, 40_000, g.rate.value, 1, "4,000 bytes in 100 ms")
 }
 
-// TestAcksThatCameTogether show no more than what was sent: otherwise bulk would fill a queue wherever acks are delayed.
+// TestAcksThatCameTogether show no more than what was sent: otherwise bulk
+// would fill a queue wherever acks are delayed.
 func TestAcksThatCameTogether(t *testing.T) {
 	var g Gate
 	first, second := g.Sent(0, 0), g.Sent(100*ms, 1000)
@@ -46,7 +48,8 @@ func TestShortSamplesDoNotCount(t *testing.T) {
 	require.InDelta(t, 20_000, g.rate.value, 1)
 }
 
-// TestRoundEndsOnce: a round ends with the ack of a packet that was sent after the last round had ended.
+// TestRoundEndsOnce: a round ends with the ack of a packet that was sent after
+// the last round had ended.
 func TestRoundEndsOnce(t *testing.T) {
 	var g Gate
 	first, second := g.Sent(0, 0), g.Sent(0, 1000)
@@ -59,7 +62,8 @@ func TestRoundEndsOnce(t *testing.T) {
 	require.True(t, g.rate.roundOver(&third))
 }
 
-// TestLimitedUntilItArrived: packets sent after everything has arrived that was in flight when the owner had no more are not limited.
+// TestLimitedUntilItArrived: packets sent after everything has arrived that was
+// in flight when the owner had no more are not limited.
 func TestLimitedUntilItArrived(t *testing.T) {
 	var g Gate
 	first := g.Sent(0, 0)

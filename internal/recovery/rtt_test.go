@@ -104,7 +104,8 @@ func TestRecent(t *testing.T) {
 	require.Equal(t, 1, r.Rounds)
 }
 
-// TestOutageIsNoRoundTrip: what stood for 20 s on a path and then arrived made probes wait for 20 s more.
+// TestOutageIsNoRoundTrip: what stood for 20 s on a path and then arrived made
+// probes wait for 20 s more.
 func TestOutageIsNoRoundTrip(t *testing.T) {
 	var r RTT
 	now := time.Second

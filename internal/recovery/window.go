@@ -5,7 +5,8 @@ import "math/bits"
 // WindowSize is how many packet numbers, up to the largest, a [Window] remembers.
 const WindowSize = 1 << 13
 
-// A Window records which of the newest packet numbers were received, in order to refuse copies and replays and to build acks.
+// A Window records which of the newest packet numbers were received, in order
+// to refuse copies and replays and to build acks.
 type Window struct {
 	Next  uint64 // one above the largest number received
 	words [WindowSize / 64]uint64
@@ -28,7 +29,8 @@ func (w *Window) Mark(n uint64) {
 	w.words[n/64%uint64(len(w.words))] |= 1 << (n % 64)
 }
 
-// clear clears the bits of the numbers from Next to n, whole words at a time, because a peer may leave out as many numbers as it likes.
+// clear clears the bits of the numbers from Next to n, whole words at a time,
+// because a peer may leave out as many numbers as it likes.
 func (w *Window) clear(n uint64) {
 	if n-w.Next >= WindowSize {
 		w.words = [WindowSize / 64]uint64{}
@@ -46,7 +48,8 @@ func (w *Window) clear(n uint64) {
 	}
 }
 
-// Run returns how many numbers in a row, from n down to floor, were received if n was, or are missing if n is.
+// Run returns how many numbers in a row, from n down to floor, were received if
+// n was, or are missing if n is.
 func (w *Window) Run(n, floor uint64) uint64 {
 	received := w.Has(n)
 	length := uint64(0)

@@ -1,4 +1,5 @@
-// Package refs finds references to actors in the types and values of arguments, and keeps an index of what refers to an actor. It is pure.
+// Package refs finds references to actors in the types and values of arguments,
+// and keeps an index of what refers to an actor. It is pure.
 package refs
 
 import (
@@ -18,8 +19,9 @@ var (
 	errInMap = errors.New("a Ref in a map cannot be checked against what the other side has: use a slice")
 )
 
-// In reports whether values of t may contain a reference that [Finder.Each] visits. A reference in a map is an error, because Each
-// could not change it there. In ignores interfaces, because their values are not sent.
+// In reports whether values of t may contain a reference that [Finder.Each]
+// visits. A reference in a map is an error, because Each could not change it
+// there. In ignores interfaces, because their values are not sent.
 func (f Finder) In(t reflect.Type) (found bool, err error) {
 	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {
 		return false, err
@@ -27,8 +29,8 @@ func (f Finder) In(t reflect.Type) (found bool, err error) {
 	return f.reaches(t, make(map[reflect.Type]bool)), nil
 }
 
-// check returns an error if values of t cannot be sent. It skips the types in seen; otherwise it would not end for a
-// type that contains itself.
+// check returns an error if values of t cannot be sent. It skips the types in
+// seen; otherwise it would not end for a type that contains itself.
 func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	switch {
 	case t == f.Actor:

@@ -2,8 +2,9 @@ package refs
 
 import "slices"
 
-// Index lists for each key the R that name it, in the order in which they began to. The cost of Refile depends on the number of
-// keys that its r names, not on how many R name the same key: a game may have thousands of states that name one actor.
+// Index lists for each key the R that name it, in the order in which they began to.
+// The cost of Refile depends on the number of keys that its r names, not on how many
+// R name the same key: a game may have thousands of states that name one actor.
 type Index[K, R comparable] map[K]*list[R]
 
 // A list holds the R that name one key.
@@ -44,8 +45,8 @@ func (x Index[K, R]) Of(key K) []R {
 	return all
 }
 
-// Refile moves r from the keys in before to those in now. It returns now, in the memory of before. If both are equal, as they
-// usually are, it does nothing.
+// Refile moves r from the keys in before to those in now. It returns now, in the
+// memory of before. If both are equal, as they usually are, it does nothing.
 func (x Index[K, R]) Refile(r R, before, now []K) []K {
 	if slices.Equal(before, now) {
 		return before

@@ -119,8 +119,9 @@ func TestIndexAgainstLists(t *testing.T) {
 	require.Empty(t, x)
 }
 
-// TestOfSortsNothing: the opens and closes of an actor are reported to thousands of states that name it, as often as a server sends
-// them. Sorting these states once took a client 20 ms each time.
+// TestOfSortsNothing: the opens and closes of an actor are reported to
+// thousands of states that name it, as often as a server sends them. Sorting
+// these states once took a client 20 ms each time.
 func TestOfSortsNothing(t *testing.T) {
 	const all = 30_000
 	x := Index[int, *int]{}

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// A Grid is a spatial hash: space is divided into cubes, and only cubes with items take memory. An item is in a cube whose edge is at least
-// its radius, so that every point that is near enough to it is in the same cube or in one beside it. Radii differ widely, so edges are
-// powers of two, and each edge in use is a level of its own. Near looks at no more than 27 cubes of each level, and compares distances with
-// the items in these.
+// A Grid is a spatial hash: space is divided into cubes, and only cubes with items take
+// memory. An item is in a cube whose edge is at least its radius, so that every point
+// that is near enough to it is in the same cube or in one beside it. Radii differ widely,
+// so edges are powers of two, and each edge in use is a level of its own. Near looks at
+// no more than 27 cubes of each level, and compares distances with the items in these.
 //
 // The zero Grid is empty.
 type Grid[T any] struct {
@@ -31,7 +32,8 @@ type cell[T any] struct {
 	entries []entry[T]
 }
 
-// key identifies a cube: its number along each axis, and the exponent of its edge, which is a power of two.
+// key identifies a cube: its number along each axis, and the exponent of its
+// edge, which is a power of two.
 type key struct{ x, y, z, level int32 }
 
 // entry is an item as Near reads it; the entries of a cell are adjacent in memory.
@@ -53,12 +55,12 @@ type Found[T any] struct {
 	Far  float32 // the square of the distance divided by the square of the radius: 0 to 1
 }
 
-// farthest is the largest number of a cube along an axis. Items beyond it are in the outermost cube: there may be too many for Near to be
-// fast, but its results are right.
+// farthest is the largest number of a cube along an axis. Items beyond it are in the
+// outermost cube: there may be too many for Near to be fast, but its results are right.
 const farthest = 1 << 30
 
-// Set puts an item at a point; it is near to points that are less than radius away. If a coordinate is not finite, or the radius is not
-// above 0, Set removes the item.
+// Set puts an item at a point; it is near to points that are less than radius away.
+// If a coordinate is not finite, or the radius is not above 0, Set removes the item.
 func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	if !isPoint(x, y, z) || !(radius > 0) {
 		g.Remove(place)
@@ -81,7 +83,8 @@ func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	}
 }
 
-// holds reports whether the position of e is in the cell. The radius of e must be of the cell's level.
+// holds reports whether the position of e is in the cell. The radius of e must
+// be of the cell's level.
 func (c *cell[T]) holds(e entry[T]) bool {
 	return number(float64(e.x)*c.inverse) == c.x && number(float64(e.y)*c.inverse) == c.y && number(float64(e.z)*c.inverse) == c.z
 }
@@ -143,7 +146,8 @@ func (p *Place[T]) IsNear(x, y, z float32) bool {
 	return near
 }
 
-// Near appends to found the items to which a point is near enough. If a coordinate is not finite, there are none.
+// Near appends to found the items to which a point is near enough. If a
+// coordinate is not finite, there are none.
 func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	if !isPoint(x, y, z) {
 		return found
@@ -155,8 +159,8 @@ func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	return found
 }
 
-// nearAt looks at the cubes of one level. It skips cubes whose nearest point is an edge or more away, because no item in them can be near
-// enough.
+// nearAt looks at the cubes of one level. It skips cubes whose nearest point is
+// an edge or more away, because no item in them can be near enough.
 func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
 	var base [3]int32
 	var gaps [3][3]float64 // by axis and side: distance to the next face of the cube, in edges, squared

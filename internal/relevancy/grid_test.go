@@ -114,7 +114,8 @@ func TestFarIsAPartOfTheRadius(t *testing.T) {
 	require.Equal(t, []Found[int32]{{g.place(0).Item, 0.25}}, g.Near(nil, 5, 0, 0))
 }
 
-// TestRandomWalks compares with a look at every item, while items are added and removed, move, jump and change their radius.
+// TestRandomWalks compares with a look at every item, while items are added and
+// removed, move, jump and change their radius.
 func TestRandomWalks(t *testing.T) {
 	seed := rand.Uint64()
 	if text := os.Getenv("QUIVER_SEED"); text != "" {

@@ -13,20 +13,23 @@ func (r *Round) Take(n int, passed, period time.Duration) int {
 	return min(int(due), n)
 }
 
-// A Sweep visits each item of a list once in a period, some of them in each Flush, and starts again after the last one.
+// A Sweep visits each item of a list once in a period, some of them in each
+// Flush, and starts again after the last one.
 type Sweep struct {
 	round Round
 	left  int // items that this Flush has yet to visit
 	at    int // index of the item visited last
 }
 
-// Begin decides how many of n items this Flush visits, if passed time has passed since the last one.
+// Begin decides how many of n items this Flush visits, if passed time has
+// passed since the last one.
 func (s *Sweep) Begin(n int, passed, period time.Duration) { s.left = s.round.Take(n, passed, period) }
 
 // More reports whether this Flush has yet to visit one of n items.
 func (s *Sweep) More(n int) bool { return s.left > 0 && n > 0 }
 
-// Next returns the index of the next item to visit, of n. The item counts as visited even if the visit panics.
+// Next returns the index of the next item to visit, of n. The item counts as
+// visited even if the visit panics.
 func (s *Sweep) Next(n int) int {
 	s.left--
 	s.at = (s.at + 1) % n
@@ -39,7 +42,8 @@ func (s *Sweep) Upcoming() int { return s.at + 1 }
 // GoOn makes Next continue with index i, because the items have moved.
 func (s *Sweep) GoOn(i int) { s.at = i - 1 }
 
-// Removed is called when the item with index i is removed from the list, so that the sweep skips none after it.
+// Removed is called when the item with index i is removed from the list, so
+// that the sweep skips none after it.
 func (s *Sweep) Removed(i int) {
 	if i <= s.at {
 		s.at--

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRoundDoesAllInItsPeriod: however long the Flushes are apart, and never more at once than they owe.
+// TestRoundDoesAllInItsPeriod: however long the Flushes are apart, and never
+// more at once than they owe.
 func TestRoundDoesAllInItsPeriod(t *testing.T) {
 	const period = 100 * time.Millisecond
 	for _, n := range []int{1, 7, 100, 10_000} {
@@ -29,7 +30,8 @@ func TestRoundDoesAllInItsPeriod(t *testing.T) {
 	require.Zero(t, s.Take(0, time.Hour, period))
 }
 
-// TestSweepMissesNone: each item is visited once a period, in turn, even if others are removed from the list meanwhile.
+// TestSweepMissesNone: each item is visited once a period, in turn, even if
+// others are removed from the list meanwhile.
 func TestSweepMissesNone(t *testing.T) {
 	const period = 100 * time.Millisecond
 	items := []string{"a", "b", "c", "d", "e"}

@@ -1,6 +1,7 @@
 package relevancy
 
-// Slots keeps items in slots without gaps, over which a round can continue while items are added and removed.
+// Slots keeps items in slots without gaps, over which a round can continue
+// while items are added and removed.
 type Slots[T any] struct {
 	Items []*T // by slot
 }
@@ -11,9 +12,10 @@ func (s *Slots[T]) Add(item *T) (slot int) {
 	return len(s.Items) - 1
 }
 
-// Remove removes the item of a slot. next is the slot that a round visits next; Remove returns its new number. The slot is filled by a
-// visited item if the removed one was visited, and by one that was not if it was not, so the round skips none. moved is called for each
-// item that moves to another slot.
+// Remove removes the item of a slot. next is the slot that a round visits next;
+// Remove returns its new number. The slot is filled by a visited item if the
+// removed one was visited, and by one that was not if it was not, so the round
+// skips none. moved is called for each item that moves to another slot.
 func (s *Slots[T]) Remove(slot, next int, moved func(item *T, to int)) int {
 	move := func(from, to int) {
 		if from != to {

@@ -8,8 +8,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestARoundMissesNobody: however items are added and removed, each that was there when a round began and is there when it ends was visited
-// once.
+// TestARoundMissesNobody: however items are added and removed, each that was
+// there when a round began and is there when it ends was visited once.
 func TestARoundMissesNobody(t *testing.T) {
 	type place struct {
 		at      int

@@ -1,13 +1,14 @@
-// Package roster keeps items in the order in which they were added, in a list that callers may iterate over while items are added and
-// removed. It is pure.
+// Package roster keeps items in the order in which they were added, in a list
+// that callers may iterate over while items are added and removed. It is pure.
 package roster
 
-// A Seat is the place of an item in a [List]. An item has one Seat for each list that it may be in. The zero Seat means
-// that the item is not listed.
+// A Seat is the place of an item in a [List]. An item has one Seat for each
+// list that it may be in. The zero Seat means that the item is not listed.
 type Seat struct{ place int } // index in entries, plus 1
 
-// A List lists items in the order in which they were added. Removing an item leaves a gap, in constant time. If half of a list is
-// gaps, Remove copies it, so that a loop over the old entries still finds all remaining items. The zero List is empty.
+// A List lists items in the order in which they were added. Removing an item leaves
+// a gap, in constant time. If half of a list is gaps, Remove copies it, so that a
+// loop over the old entries still finds all remaining items. The zero List is empty.
 type List[T any] struct {
 	entries []entry[T]
 	gaps    int
@@ -63,8 +64,8 @@ func (l *List[T]) First() *T {
 	return nil
 }
 
-// All yields the items that are listed when it begins. It may still yield an item that is removed during the loop: the caller
-// must check that on the item.
+// All yields the items that are listed when it begins. It may still yield an
+// item that is removed during the loop: the caller must check that on the item.
 func (l *List[T]) All(yield func(*T) bool) {
 	for _, e := range l.entries {
 		if e.item != nil && !yield(e.item) {

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// A receiver acks every ackEvery-th packet at once, each packet within ackDelay, and a gap at once (RFC 9000, section 13.2).
+	// A receiver acks every ackEvery-th packet at once, each packet within
+	// ackDelay, and a gap at once (RFC 9000, section 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
 	// ackNumbers is how many packet numbers an ack lists at most; they are the newest.
@@ -26,7 +27,8 @@ func timeOf(b []byte) time.Time {
 	return netsim.Epoch.Add(time.Duration(binary.BigEndian.Uint64(b)))
 }
 
-// A congestion is a model of another stack's congestion control. Sizes are in packets, and times count from the beginning of the flow.
+// A congestion is a model of another stack's congestion control. Sizes are in
+// packets, and times count from the beginning of the flow.
 type congestion interface {
 	acked(a ack)
 	spurious(sent time.Duration) // a packet that counted as lost has arrived
@@ -48,7 +50,8 @@ type ack struct {
 	limited   bool          // the sender had nothing more to send when it was sent
 }
 
-// A sender sends a transfer as QUIC does: with packet numbers, acks of ranges, loss detection by RFC 9002, and a congestion control.
+// A sender sends a transfer as QUIC does: with packet numbers, acks of ranges,
+// loss detection by RFC 9002, and a congestion control.
 type sender struct {
 	control congestion
 	begin   time.Time // epoch of the times below
@@ -131,7 +134,8 @@ func (s *sender) Receive(now time.Time, b []byte) error {
 	return nil
 }
 
-// ack records that packet n has arrived. It returns false if the peer had acked it before, or if it had counted as lost.
+// ack records that packet n has arrived. It returns false if the peer had acked
+// it before, or if it had counted as lost.
 func (s *sender) ack(t time.Duration, n int) bool {
 	p := &s.packets[n]
 	if p.acked {
@@ -176,12 +180,14 @@ func (s *sender) lose(t time.Duration) {
 	}
 }
 
-// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). It doubles with each timeout in a row, up to 64 times.
+// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). It doubles with
+// each timeout in a row, up to 64 times.
 func (s *sender) setPTO(t time.Duration) {
 	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, 6)
 }
 
-// Advance runs the timers of losses and probes. From the third timeout in a row on it calls the congestion control's timeout.
+// Advance runs the timers of losses and probes. From the third timeout in a row
+// on it calls the congestion control's timeout.
 func (s *sender) Advance(now time.Time) error {
 	t := s.at(now)
 	s.now = t
@@ -215,7 +221,8 @@ func (s *sender) NextTimeout() (time.Time, bool) {
 // more reports whether pieces wait to be sent.
 func (s *sender) more() bool { return len(s.again) > 0 || s.fresh < s.total }
 
-// AppendPacket appends the next packet if window and pacer allow one; a probe is sent whatever they allow.
+// AppendPacket appends the next packet if window and pacer allow one; a probe
+// is sent whatever they allow.
 func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
 	t := s.at(now)
 	s.now = t

@@ -13,7 +13,8 @@ const (
 // bbrGains are the pacing gains of the eight phases of ProbeBW.
 var bbrGains = [8]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
-// A bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux: its rate does not react to loss.
+// A bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in
+// Linux: its rate does not react to loss.
 type bbr struct {
 	rates   [bbrRounds]float64 // packets a second, by round
 	round   int

@@ -2,8 +2,9 @@ package scenes
 
 import "strings"
 
-// binds lists, by parts of rows' names, the reason why a row misses its bounds; the first match counts. A reason is a proof, or that another
-// stack misses the bound as well. A reason that begins with "Open" is neither: it says what is known about the fault.
+// binds lists, by parts of rows' names, the reason why a row misses its bounds; the first
+// match counts. A reason is a proof, or that another stack misses the bound as well. A
+// reason that begins with "Open" is neither: it says what is known about the fault.
 var binds = []struct {
 	why   string
 	parts []string

@@ -15,16 +15,18 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// collapse is by how much a figure may miss its bound in one run with one seed: the bound is for a median of many runs, and a collapse is far
-// beyond it.
+// collapse is by how much a figure may miss its bound in one run with one seed:
+// the bound is for a median of many runs, and a collapse is far beyond it.
 const collapse = 4
 
-// far lists parts of the names of rows that miss a bound by more than that. The reason is in their Binds.
+// far lists parts of the names of rows that miss a bound by more than that. The
+// reason is in their Binds.
 var far = []string{"with bbr, queue 0.125", "with bbr, queue 1", "policed", "within 50 ms, many",
 	"neighbours without a queue", "60 % for 100 ms of each second",
 	"256 KiB by ours each second beside ours, queue 0.25", "100 Mbit/s 40 ms 5 %, every other packet late by 40ms"}
 
-// TestNoCollapse plays an eighth of the table, drawn again each time, and checks that no figure is far beyond its bounds.
+// TestNoCollapse plays an eighth of the table, drawn again each time, and
+// checks that no figure is far beyond its bounds.
 func TestNoCollapse(t *testing.T) {
 	seed := testkit.Seed(t)
 	for i, row := range Table() {
@@ -44,7 +46,8 @@ func (row Row) isFar() bool {
 	return slices.ContainsFunc(far, func(part string) bool { return strings.Contains(row.Name(), part) })
 }
 
-// TestBinds checks that each reason belongs to a row, and that rows far beyond their bounds have one.
+// TestBinds checks that each reason belongs to a row, and that rows far beyond
+// their bounds have one.
 func TestBinds(t *testing.T) {
 	rows := Table()
 	for _, b := range binds {
@@ -63,8 +66,9 @@ func rowNamed(t *testing.T, name string) Row {
 	return rows[i]
 }
 
-// TestNobodyTakesAll plays scenes in which one of eight took up to 17 of 20 Mbit/s permanently: it took a short queue that others kept full for
-// jitter, and its losses for random ones. With one seed in 36 one of them still has a third for ten seconds.
+// TestNobodyTakesAll plays scenes in which one of eight took up to 17 of 20 Mbit/s
+// permanently: it took a short queue that others kept full for jitter, and its losses
+// for random ones. With one seed in 36 one of them still has a third for ten seconds.
 func TestNobodyTakesAll(t *testing.T) {
 	row := rowNamed(t, "crowd: 8 one by one, queue 0.125 products")
 	for _, seed := range []uint64{118, 122, 138, 146, 158, 159} {
@@ -73,8 +77,8 @@ func TestNobodyTakesAll(t *testing.T) {
 	}
 }
 
-// TestPolicerIsShared plays two of ours beside two New Renos behind a policer. One of ours had nine tenths permanently, because its losses looked
-// random.
+// TestPolicerIsShared plays two of ours beside two New Renos behind a policer.
+// One of ours had nine tenths permanently, because its losses looked random.
 func TestPolicerIsShared(t *testing.T) {
 	row := rowNamed(t, "neighbours without a queue: 2 + 2 with reno, a policer")
 	drawn := testkit.Seed(t)
@@ -91,9 +95,10 @@ func TestPolicerIsShared(t *testing.T) {
 	require.Less(t, Percentile(lost, 0.5), 0.05, "seed %d: %.3f", drawn, lost)
 }
 
-// TestDownloadsOfOneServerLeaveTheQueue plays downloads of one server beside play. Each took the queue of the others for a rival's, and in four
-// runs of five they kept three quarters of it full permanently. One run in fifteen of the sixteen still does, and the mean of all of them is 0.4:
-// the mean of five counts.
+// TestDownloadsOfOneServerLeaveTheQueue plays downloads of one server beside play.
+// Each took the queue of the others for a rival's, and in four runs of five they
+// kept three quarters of it full permanently. One run in fifteen of the sixteen
+// still does, and the mean of all of them is 0.4: the mean of five counts.
 func TestDownloadsOfOneServerLeaveTheQueue(t *testing.T) {
 	for _, row := range []struct {
 		path  Scene
@@ -115,8 +120,9 @@ func TestDownloadsOfOneServerLeaveTheQueue(t *testing.T) {
 	}
 }
 
-// TestFullPacketsBesidePlay plays a transfer that continued for a minute at a tenth of the rate. Beside small packets each full one seemed to
-// meet a queue, of its own time at the bottleneck. So random losses looked like those of a short full queue, and none was learned to be usual.
+// TestFullPacketsBesidePlay plays a transfer that continued for a minute at a tenth of the rate.
+// Beside small packets each full one seemed to meet a queue, of its own time at the bottleneck.
+// So random losses looked like those of a short full queue, and none was learned to be usual.
 func TestFullPacketsBesidePlay(t *testing.T) {
 	played := 0
 	for _, row := range besidePlay() {
@@ -131,8 +137,9 @@ func TestFullPacketsBesidePlay(t *testing.T) {
 	require.Equal(t, 2, played)
 }
 
-// TestRunsNearOthers plays a long path whose runs of losses are sometimes close to each other, or at the beginning of the first flight. Each
-// packet of those was counted: that ended the start at a twentieth of the rate, and suggested a competitor where there was none.
+// TestRunsNearOthers plays a long path whose runs of losses are sometimes close to each other,
+// or at the beginning of the first flight. Each packet of those was counted: that ended the
+// start at a twentieth of the rate, and suggested a competitor where there was none.
 func TestRunsNearOthers(t *testing.T) {
 	row := rowNamed(t, "bursts: 100 Mbit/s 150 ms 10 % in runs of 8")
 	for _, seed := range []uint64{154, 175, 378, 427, 602} {
@@ -140,8 +147,9 @@ func TestRunsNearOthers(t *testing.T) {
 	}
 }
 
-// TestFirstFlightThatIsLost plays transfers beside play over a queue of two to five packets. Most of the train and of the first flight was lost,
-// so no rate was ever measured, and nothing lowered the rate of the beginning: 45 to 70 % of all packets were lost, permanently.
+// TestFirstFlightThatIsLost plays transfers beside play over a queue of two to five packets.
+// Most of the train and of the first flight was lost, so no rate was ever measured, and
+// nothing lowered the rate of the beginning: 45 to 70 % of all packets were lost, permanently.
 func TestFirstFlightThatIsLost(t *testing.T) {
 	drawn := testkit.Seed(t)
 	for i, rate := range []int64{4e5, 75e4, 1e6, 25e5} {
@@ -154,8 +162,9 @@ func TestFirstFlightThatIsLost(t *testing.T) {
 	}
 }
 
-// TestLooksAreJudged plays paths whose queue is so short that it is empty a moment after a look. The next look began before the one before was
-// judged to have found nothing, every three round trips, and each lost a third of its packets.
+// TestLooksAreJudged plays paths whose queue is so short that it is empty a moment
+// after a look. The next look began before the one before was judged to have found
+// nothing, every three round trips, and each lost a third of its packets.
 func TestLooksAreJudged(t *testing.T) {
 	for seed := range uint64(9) {
 		s := Path(10e6, 50*ms, 0, 1).With(1, Flow{Begin: second, Plays: true}, 0)
@@ -164,8 +173,9 @@ func TestLooksAreJudged(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce plays eight and sixteen that begin within 100 ms, at the rate of an idle path that their trains have found. Each took the queue
-// that they had filled for jitter, and they kept it full: a tenth of all packets was lost over 10 s, and no less later on.
+// TestManyAtOnce plays eight and sixteen that begin within 100 ms, at the rate of an idle
+// path that their trains have found. Each took the queue that they had filled for jitter,
+// and they kept it full: a tenth of all packets was lost over 10 s, and no less later on.
 func TestManyAtOnce(t *testing.T) {
 	drawn := testkit.Seed(t)
 	for _, n := range []int{8, 16} {
@@ -179,8 +189,9 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestShortQueueIsSeen plays two and eight that begin together over a round trip so short that their full queue is no deeper than what clocks
-// blur. They took its losses for random ones, or went on to believe what their starts had lost: 2 to 14 % as long as they ran.
+// TestShortQueueIsSeen plays two and eight that begin together over a round trip so short
+// that their full queue is no deeper than what clocks blur. They took its losses for random
+// ones, or went on to believe what their starts had lost: 2 to 14 % as long as they ran.
 func TestShortQueueIsSeen(t *testing.T) {
 	for _, c := range []struct {
 		n     int
@@ -197,9 +208,10 @@ func TestShortQueueIsSeen(t *testing.T) {
 	}
 }
 
-// TestThickCrowd plays so many that each has two or three packets in a round trip. Then no round shows a share of loss, and the path without its
-// queue is never seen: they took a fifth and a quarter of all packets lost for a path's random loss, and some had twice as much as others. In one
-// run of 150 one still has ten times as much for some seconds, so medians count.
+// TestThickCrowd plays so many that each has two or three packets in a round trip. Then no
+// round shows a share of loss, and the path without its queue is never seen: they took a fifth
+// and a quarter of all packets lost for a path's random loss, and some had twice as much as
+// others. In one run of 150 one still has ten times as much for some seconds, so medians count.
 func TestThickCrowd(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -220,9 +232,10 @@ func TestThickCrowd(t *testing.T) {
 	}
 }
 
-// TestSixteenThatFillAShortQueue plays a queue of 12 ms that sixteen keep full. When the least jitter was a packet's time at the whole rate, and
-// not at the rate of one, all of the queue counted as jitter: a tenth of all packets was lost instead of 4 %, and one had four times as much as
-// others.
+// TestSixteenThatFillAShortQueue plays a queue of 12 ms that sixteen keep full.
+// When the least jitter was a packet's time at the whole rate, and not at the
+// rate of one, all of the queue counted as jitter: a tenth of all packets was
+// lost instead of 4 %, and one had four times as much as others.
 func TestSixteenThatFillAShortQueue(t *testing.T) {
 	s := Path(20e6, 50*ms, 0, 0.25).With(16, Flow{Begin: second}, 100*ms)
 	s.For = 16 * second
@@ -234,9 +247,10 @@ func TestSixteenThatFillAShortQueue(t *testing.T) {
 	require.Less(t, Percentile(lost, 0.5), 0.07)
 }
 
-// TestCrowdInJitter plays eight and sixteen in jitter. What they took for jitter grew with their rates: the faster ones saw no queue where the
-// slower ones saw theirs, and took the path from them. Jain's index was 0.65 over a queue of a product, and 0.6 to 0.8 over short ones, where
-// twice as much was lost.
+// TestCrowdInJitter plays eight and sixteen in jitter. What they took for jitter
+// grew with their rates: the faster ones saw no queue where the slower ones saw
+// theirs, and took the path from them. Jain's index was 0.65 over a queue of a
+// product, and 0.6 to 0.8 over short ones, where twice as much was lost.
 func TestCrowdInJitter(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -257,9 +271,11 @@ func TestCrowdInJitter(t *testing.T) {
 	}
 }
 
-// TestAFloodOfManyIsOver plays paths that drop many packets now and then, and nothing in between: a policer with a short bucket, and a path that
-// stands still for longer than its queue holds. A transfer alone there took 1.4 times as long as since such a flood is answered once. Behind the
-// policer it shares from its start on, in case others are there: that takes 1.2 times as long, 1.84 of the ideal, and New Reno 1.46.
+// TestAFloodOfManyIsOver plays paths that drop many packets now and then, and nothing
+// in between: a policer with a short bucket, and a path that stands still for longer
+// than its queue holds. A transfer alone there took 1.4 times as long as since such a
+// flood is answered once. Behind the policer it shares from its start on, in case
+// others are there: that takes 1.2 times as long, 1.84 of the ideal, and New Reno 1.46.
 func TestAFloodOfManyIsOver(t *testing.T) {
 	policed := single(Path(20e6, 100*ms, 0, 1), 10*mib)
 	policed.There.Police, policed.There.Bucket, policed.There.Rate, policed.There.Queue = 20e6, 15<<10, 100e6, 1<<20
@@ -273,8 +289,8 @@ func TestAFloodOfManyIsOver(t *testing.T) {
 	require.Greater(t, Percentile(rates, 0.5), 9e6, "%.3g bit/s", rates)
 }
 
-// TestNoNeighbourStarves plays paths on which others had a hundredth: a policer drops their packets while our losses seem random. In one run of
-// 24 they still have no more.
+// TestNoNeighbourStarves plays paths on which others had a hundredth: a policer drops
+// their packets while our losses seem random. In one run of 24 they still have no more.
 func TestNoNeighbourStarves(t *testing.T) {
 	row := rowNamed(t, "neighbours without a queue: 1 + 1 with reno, a policer")
 	var parts []float64
@@ -284,8 +300,9 @@ func TestNoNeighbourStarves(t *testing.T) {
 	require.GreaterOrEqual(t, Percentile(parts, 0.5), 0.4, parts)
 }
 
-// TestHomesOfOneServer plays downloads of one server to homes that share nothing else, each beside a rival of its own. When they dipped at the
-// same times as the others, they lost a fifth of their parts.
+// TestHomesOfOneServer plays downloads of one server to homes that share
+// nothing else, each beside a rival of its own. When they dipped at the same
+// times as the others, they lost a fifth of their parts.
 func TestHomesOfOneServer(t *testing.T) {
 	drawn := testkit.Seed(t)
 	parts := func(oneServer bool) (sum float64) {
@@ -303,9 +320,10 @@ func TestHomesOfOneServer(t *testing.T) {
 	require.Greater(t, parts(true), 0.86*parts(false), "seed %d", drawn)
 }
 
-// TestHomesBeginTogether plays short downloads of one server that begin at the same moment, as when a match does. Over links of their own each
-// took 7 times as long as alone, because it began with a 64th of its link: now twice, and New Reno 1.7 times. 24 seeds are between 1.7 and 2.7.
-// Over one link they lose less than half of what New Reno loses.
+// TestHomesBeginTogether plays short downloads of one server that begin at the same moment,
+// as when a match does. Over links of their own each took 7 times as long as alone, because
+// it began with a 64th of its link: now twice, and New Reno 1.7 times. 24 seeds are between
+// 1.7 and 2.7. Over one link they lose less than half of what New Reno loses.
 func TestHomesBeginTogether(t *testing.T) {
 	const homes, bytes = 64, 256 << 10
 	drawn := testkit.Seed(t)
@@ -333,7 +351,8 @@ func TestHomesBeginTogether(t *testing.T) {
 	require.Less(t, lost(Ours), 0.7*lost(Reno), "seed %d", drawn)
 }
 
-// playHomes plays scenes side by side whose flows of ours belong to one server, or each to a server of its own.
+// playHomes plays scenes side by side whose flows of ours belong to one server,
+// or each to a server of its own.
 func playHomes(n int, oneServer bool, seed uint64, scene func(draw *rand.Rand) Scene) (played []Result) {
 	draw, world := rand.New(rand.NewPCG(seed, 0)), new(sealed.Siblings)
 	var live []*stage
@@ -360,8 +379,9 @@ func playHomes(n int, oneServer bool, seed uint64, scene func(draw *rand.Rand) S
 	}
 }
 
-// TestStartsInStrongJitter plays UE's profile Bad with seeds with which transfers took 15 s or never ended: a train that jitter had spread
-// reduced the first flight to a few packets, and play that was sent before it counted as a rate.
+// TestStartsInStrongJitter plays UE's profile Bad with seeds with which transfers
+// took 15 s or never ended: a train that jitter had spread reduced the first
+// flight to a few packets, and play that was sent before it counted as a rate.
 func TestStartsInStrongJitter(t *testing.T) {
 	for _, row := range profiles() {
 		seeds := []uint64{12, 31, 61, 77, 92}
@@ -374,8 +394,9 @@ func TestStartsInStrongJitter(t *testing.T) {
 	}
 }
 
-// TestPlayBeforeATransfer plays transfers after three seconds of play over lossy paths with jitter, with seeds with which they took ten seconds
-// or never ended: when three of three packets of play were lost by chance the start had ended, and the transfer began at the rate of play.
+// TestPlayBeforeATransfer plays transfers after three seconds of play over lossy paths with
+// jitter, with seeds with which they took ten seconds or never ended: when three of three packets
+// of play were lost by chance the start had ended, and the transfer began at the rate of play.
 func TestPlayBeforeATransfer(t *testing.T) {
 	const within = 8 * second
 	for _, row := range []struct {
@@ -399,8 +420,8 @@ func TestPlayBeforeATransfer(t *testing.T) {
 	}
 }
 
-// TestAcksLeaveRoomOnTheWayBack plays 4 s of a path's rate with a way back of a sixtieth of that rate and less. The acks filled it, 64 KiB deep,
-// and transfers took 10 to 21 s.
+// TestAcksLeaveRoomOnTheWayBack plays 4 s of a path's rate with a way back of a sixtieth
+// of that rate and less. The acks filled it, 64 KiB deep, and transfers took 10 to 21 s.
 func TestAcksLeaveRoomOnTheWayBack(t *testing.T) {
 	for _, row := range []struct {
 		there, back int64
@@ -416,9 +437,10 @@ func TestAcksLeaveRoomOnTheWayBack(t *testing.T) {
 	}
 }
 
-// TestSmallTransfersInARow plays a few packets at a time, and nothing in between, over short queues. When a start waited for sixteen packets in
-// flight, which such a sender never has, it never ended: a quarter to a third of all packets was lost permanently, and each transfer took twice
-// as long.
+// TestSmallTransfersInARow plays a few packets at a time, and nothing in
+// between, over short queues. When a start waited for sixteen packets in
+// flight, which such a sender never has, it never ended: a quarter to a third
+// of all packets was lost permanently, and each transfer took twice as long.
 func TestSmallTransfersInARow(t *testing.T) {
 	for _, mbit := range []int64{2, 5, 20} {
 		for _, queue := range []int{2, 4} {
@@ -431,8 +453,9 @@ func TestSmallTransfersInARow(t *testing.T) {
 	}
 }
 
-// TestJitterThatBegins plays jitter that begins during a transfer, with seeds with which each took about twice the ideal: until the delays from
-// before were forgotten, the rate fell with each drain.
+// TestJitterThatBegins plays jitter that begins during a transfer, with seeds
+// with which each took about twice the ideal: until the delays from before were
+// forgotten, the rate fell with each drain.
 func TestJitterThatBegins(t *testing.T) {
 	s := single(Path(20e6, 50*milli, 0, 1), 16*mib)
 	s.Trips, s.Flows[0].Plays = []Trip{{At: 3 * second, RTT: 50 * milli, Jitter: 25 * milli}}, true
@@ -441,8 +464,9 @@ func TestJitterThatBegins(t *testing.T) {
 	}
 }
 
-// TestTwoTransfersOfAHome plays two downloads of one server over a home's link, and of two servers, after jitter of ten seconds. Each took the
-// other's queue for a rival's, and play waited 80 ms and more in half of the time.
+// TestTwoTransfersOfAHome plays two downloads of one server over a home's link,
+// and of two servers, after jitter of ten seconds. Each took the other's queue
+// for a rival's, and play waited 80 ms and more in half of the time.
 func TestTwoTransfersOfAHome(t *testing.T) {
 	jitter := []Trip{{At: 10 * second, RTT: 50 * milli, Jitter: 40 * milli}, {At: 20 * second, RTT: 50 * milli}}
 	for _, s := range []Scene{twoDownloads(2e6), twoDownloads(5e6), twoServers(2e6), twoServers(5e6)} {
@@ -455,8 +479,8 @@ func TestTwoTransfersOfAHome(t *testing.T) {
 	}
 }
 
-// TestTwoServersKeepNoQueue plays two downloads that know nothing of each other over a slow link. What a look adds there was not removed
-// completely, and the queue stood at 100 ms and more.
+// TestTwoServersKeepNoQueue plays two downloads that know nothing of each other over a slow link.
+// What a look adds there was not removed completely, and the queue stood at 100 ms and more.
 func TestTwoServersKeepNoQueue(t *testing.T) {
 	var queues []time.Duration
 	for seed := uint64(1); seed <= 5; seed++ {
@@ -465,8 +489,9 @@ func TestTwoServersKeepNoQueue(t *testing.T) {
 	require.Less(t, Percentile(queues, 0.5), 40*ms, "%v", queues)
 }
 
-// TestAQueueThatARivalHasLeft plays a transfer beside which a New Reno has run. Its queue stood for 15 s more in three of nine runs: by then the
-// next common Dip was far away, and no controller dipped that had competed for ten seconds without a loss.
+// TestAQueueThatARivalHasLeft plays a transfer beside which a New Reno has run. Its
+// queue stood for 15 s more in three of nine runs: by then the next common Dip was far
+// away, and no controller dipped that had competed for ten seconds without a loss.
 func TestAQueueThatARivalHasLeft(t *testing.T) {
 	for _, row := range leavers() {
 		for seed := uint64(1); seed <= 3; seed++ {
@@ -477,9 +502,9 @@ func TestAQueueThatARivalHasLeft(t *testing.T) {
 	}
 }
 
-// TestALongTransferKeepsNoQueue plays minutes of one transfer over a slow link. The least delay is forgotten after ten seconds, and the next one
-// includes our own queue, which so grows to 50 ms at 2 Mbit/s and 100 ms at 1 Mbit/s unless a Dip looks for the path's least delay from time to
-// time.
+// TestALongTransferKeepsNoQueue plays minutes of one transfer over a slow link. The least delay is
+// forgotten after ten seconds, and the next one includes our own queue, which so grows to 50 ms at
+// 2 Mbit/s and 100 ms at 1 Mbit/s unless a Dip looks for the path's least delay from time to time.
 func TestALongTransferKeepsNoQueue(t *testing.T) {
 	for _, plays := range []bool{false, true} {
 		s := Path(2e6, 50*ms, 0, 4)
@@ -488,8 +513,9 @@ func TestALongTransferKeepsNoQueue(t *testing.T) {
 	}
 }
 
-// TestSpells plays a path that loses 60 % of all packets for 100 ms of each second. Each spell looked like a policer, after which the window grew
-// by a packet per round trip: a fifth of the path was used.
+// TestSpells plays a path that loses 60 % of all packets for 100 ms of each
+// second. Each spell looked like a policer, after which the window grew by a
+// packet per round trip: a fifth of the path was used.
 func TestSpells(t *testing.T) {
 	row := rowNamed(t, "weather: 20 Mbit/s 50 ms, 60 % for 100 ms of each second")
 	var parts []float64

@@ -10,7 +10,8 @@ const (
 	cubicBeta = 0.7 // RFC 9438, section 4.6
 )
 
-// A cubic is CUBIC (RFC 9438) with quic-go's end of slow start, which is nearly that of HyStart++ (RFC 9406).
+// A cubic is CUBIC (RFC 9438) with quic-go's end of slow start, which is nearly
+// that of HyStart++ (RFC 9406).
 type cubic struct {
 	reno
 	most   float64       // W_max
@@ -66,8 +67,8 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 
 func (c *cubic) timeout(time.Duration) { c.cwnd = 2 }
 
-// pace returns the rate at which the Linux kernel paces senders that do not pace themselves: twice the window per round trip in slow start, and
-// 1.2 times the window after it.
+// pace returns the rate at which the Linux kernel paces senders that do not pace themselves:
+// twice the window per round trip in slow start, and 1.2 times the window after it.
 func (c *cubic) pace(srtt time.Duration) float64 {
 	if c.slow {
 		return 2 * c.cwnd / srtt.Seconds()

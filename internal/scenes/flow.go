@@ -15,8 +15,8 @@ func (f Flow) lead() time.Duration {
 	return 0
 }
 
-// ends makes the two machines of a flow, and the value that shows the stage what the flow has done. siblings are the sender's other sessions,
-// which know of each other; nil = there are none.
+// ends makes the two machines of a flow, and the value that shows the stage what the flow has
+// done. siblings are the sender's other sessions, which know of each other; nil = there are none.
 func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
 	case Ours:

@@ -15,11 +15,14 @@ import (
 const (
 	// maxPacket is the size of the largest packet of every flow in bytes, without IP and UDP.
 	maxPacket = sealed.SafePacket
-	// piece is the payload of a full packet of every flow: what chunks have room for in a sealed packet.
+	// piece is the payload of a full packet of every flow: what chunks have
+	// room for in a sealed packet.
 	piece = 1136
-	// opening is how long before its transfer a carrier of ours begins to open, unless the flow's Lead is longer.
+	// opening is how long before its transfer a carrier of ours begins to open,
+	// unless the flow's Lead is longer.
 	opening = time.Second
-	// callBytes is the payload of a packet of play that is sent beside a transfer of ours. callToken is the token of all of these.
+	// callBytes is the payload of a packet of play that is sent beside a
+	// transfer of ours. callToken is the token of all of these.
 	callBytes = 100
 	callToken = 1 << 40
 )
@@ -34,7 +37,8 @@ type ours struct {
 func (o ours) delays() []time.Duration { return o.to.callDelays }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
 
-// newOurs makes the two sessions of a flow of ours. rate is the path's rate in bit/s, and rtt its round trip.
+// newOurs makes the two sessions of a flow of ours. rate is the path's rate in
+// bit/s, and rtt its round trip.
 func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (client, server netsim.Machine, o ours) {
 	sends := &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause}
 	if f.Refill > 0 {
@@ -58,8 +62,9 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	return a, b, o
 }
 
-// newSession makes one end, which knows the round trip that QUIC has measured, as on a real connection. train is the rate in bit/s that the
-// opening train would have shown; 0 = the session sends a real train.
+// newSession makes one end, which knows the round trip that QUIC has measured,
+// as on a real connection. train is the rate in bit/s that the opening train
+// would have shown; 0 = the session sends a real train.
 func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, siblings *sealed.Siblings) *sealed.Session {
 	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Siblings: siblings, Controller: pace.New(pace.Config{Epoch: epoch(seed, siblings)})}
 	if train > 0 {
@@ -96,7 +101,8 @@ func export(seed uint64) sealed.Exporter {
 	}
 }
 
-// pieces returns the number of pieces in a transfer. An endless transfer has more than any scene sends.
+// pieces returns the number of pieces in a transfer. An endless transfer has
+// more than any scene sends.
 func pieces(bytes int) int {
 	if bytes == 0 {
 		return 1 << 30
@@ -104,7 +110,8 @@ func pieces(bytes int) int {
 	return (bytes + piece - 1) / piece
 }
 
-// A source is one end of a flow of ours. It sends numbered pieces, sends lost ones again, and records what it receives.
+// A source is one end of a flow of ours. It sends numbered pieces, sends lost
+// ones again, and records what it receives.
 type source struct {
 	begin time.Time                      // when the transfer begins
 	total int                            // pieces of the transfer
@@ -155,7 +162,8 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 	return appendPiece(buf, s.next-1), uint64(s.next - 1), sealed.Content{Bulk: true}, true
 }
 
-// take reports whether a piece may be sent now, and if so counts it. Without Refill a piece always may.
+// take reports whether a piece may be sent now, and if so counts it. Without
+// Refill a piece always may.
 func (s *source) take() bool {
 	if s.refillEvery == 0 {
 		return true
@@ -225,7 +233,8 @@ func (s *source) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when the source may again have something to send: a call of play, or a piece of the transfer.
+// NextTimeout returns when the source may again have something to send: a call
+// of play, or a piece of the transfer.
 func (s *source) NextTimeout() (time.Time, bool) {
 	at, ok := s.nextPiece()
 	if !s.nextCall.IsZero() && (!ok || s.nextCall.Before(at)) {
@@ -234,7 +243,8 @@ func (s *source) NextTimeout() (time.Time, bool) {
 	return at, ok
 }
 
-// nextPiece returns when a piece may be ready again: when the transfer begins, every millisecond of a pause, and at the next refill.
+// nextPiece returns when a piece may be ready again: when the transfer begins,
+// every millisecond of a pause, and at the next refill.
 func (s *source) nextPiece() (time.Time, bool) {
 	switch {
 	case s.total > 0 && s.now.Before(s.begin):

@@ -10,9 +10,10 @@ const (
 	startWindow  = 16  // packets; a queue does not end slow start with a smaller window
 )
 
-// A reno is New Reno as in quic-go v0.65 (internal/congestion). The window begins at 32 packets. Slow start lasts until a loss, or until round
-// trips have grown; then the window grows by a packet per round trip. A loss reduces it to 0.7, at most once per round trip. Spurious losses are
-// undone. A probe timeout changes nothing.
+// A reno is New Reno as in quic-go v0.65 (internal/congestion). The window begins at
+// 32 packets. Slow start lasts until a loss, or until round trips have grown; then
+// the window grows by a packet per round trip. A loss reduces it to 0.7, at most
+// once per round trip. Spurious losses are undone. A probe timeout changes nothing.
 type reno struct {
 	cwnd  float64
 	slow  bool
@@ -83,8 +84,8 @@ func (r *reno) pace(srtt time.Duration) float64 {
 	return 1.25 * r.cwnd / srtt.Seconds()
 }
 
-// A hybridStart is quic-go's HybridSlowStart: a queue has grown if the shortest of a round's first round trips is an eighth longer than the
-// shortest ever.
+// A hybridStart is quic-go's HybridSlowStart: a queue has grown if the shortest
+// of a round's first round trips is an eighth longer than the shortest ever.
 type hybridStart struct {
 	end     time.Duration // a packet sent after this belongs to the next round
 	least   time.Duration // the shortest round trip ever

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A start ends if the first eight round trips of a round are all longer; a single longer one is jitter, and so is a ninth.
+// A start ends if the first eight round trips of a round are all longer; a
+// single longer one is jitter, and so is a ninth.
 func TestRenoStart(t *testing.T) {
 	r, now := newReno(), time.Duration(0)
 	round := func(rtts ...time.Duration) bool {

@@ -133,7 +133,8 @@ func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 	return sum / time.Duration(max(n, 1))
 }
 
-// Above returns the part of the time between two times in which the queueing time was above a bound.
+// Above returns the part of the time between two times in which the queueing
+// time was above a bound.
 func (r Result) Above(bound, from, until time.Duration) float64 {
 	above, all := 0, r.queues(from, until)
 	for _, q := range all {
@@ -144,8 +145,8 @@ func (r Result) Above(bound, from, until time.Duration) float64 {
 	return float64(above) / float64(max(len(all), 1))
 }
 
-// Ideal returns the shortest time in which bytes bytes can arrive: half a round trip, and the time that they take at the mean rate that random
-// loss leaves.
+// Ideal returns the shortest time in which bytes bytes can arrive: half a round
+// trip, and the time that they take at the mean rate that random loss leaves.
 func (s Scene) Ideal(bytes int) time.Duration {
 	rate := float64(s.There.Rate) * (1 - s.randomLoss())
 	return s.There.Delay + time.Duration(float64(bytes)*8e9/rate)

@@ -9,9 +9,10 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestRoamersLeaveOthersTheirPart plays a transfer whose address changes several times a second beside one that stays. Each path was abandoned
-// before its losses could show, and the next one began with a flight of 32 packets: four times what a slow link carries, of which the other had
-// 0.02.
+// TestRoamersLeaveOthersTheirPart plays a transfer whose address changes
+// several times a second beside one that stays. Each path was abandoned before
+// its losses could show, and the next one began with a flight of 32 packets:
+// four times what a slow link carries, of which the other had 0.02.
 func TestRoamersLeaveOthersTheirPart(t *testing.T) {
 	seed, sum, n := testkit.Seed(t), 0.0, 0
 	for _, rate := range []int64{1e6, 2e6} {

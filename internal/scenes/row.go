@@ -11,7 +11,8 @@ type Row struct {
 	Family string
 	Scene  Scene
 	Judge  func(r Result) []Figure
-	// If Compare is not nil, the scene is also played with flows of kind Beside in place of ours, and Compare judges both results.
+	// If Compare is not nil, the scene is also played with flows of kind Beside
+	// in place of ours, and Compare judges both results.
 	Beside  Kind
 	Compare func(ours, theirs Result) []Figure
 	// Binds is the reason why the row misses its bounds, if it does; empty = no reason is known.
@@ -26,7 +27,9 @@ type Figure struct {
 	Name        string
 	Value       float64
 	Least, Most float64
-	Worst       bool // of several seeds the greatest value counts instead of the median, which would hide one collapse in five
+	// Of several seeds the greatest value counts instead of the median, which
+	// would hide one collapse in five.
+	Worst bool
 }
 
 // Held reports whether the value is within its bounds.
@@ -52,7 +55,8 @@ func atLeast(name string, value, least float64) Figure {
 	return Figure{Name: name, Value: value, Least: least}
 }
 
-// Play plays a row once for each seed and returns the median of each figure, or its greatest value if Worst.
+// Play plays a row once for each seed and returns the median of each figure, or
+// its greatest value if Worst.
 func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...) }
 
 // PlayAs is Play with flows of another kind in place of ours, judged by the same bounds.
@@ -76,7 +80,8 @@ func (row Row) figures(k Kind, seed uint64) (figures []Figure) {
 	return figures
 }
 
-// Models reports whether PlayAs can replace our flows by models of other stacks, which have no trains, address changes, pauses or play.
+// Models reports whether PlayAs can replace our flows by models of other
+// stacks, which have no trains, address changes, pauses or play.
 func (row Row) Models() bool {
 	return !slices.ContainsFunc(row.Scene.Flows, func(f Flow) bool {
 		return f.Train > 0 || f.Moves > 0 || f.Pause != nil || f.Refill > 0 || f.Plays
@@ -112,14 +117,16 @@ func medians(all [][]Figure) []Figure {
 // ratio returns the time of the first flow as a multiple of the ideal.
 func ratio(r Result) float64 { return r.took(0).Seconds() / r.Scene.ideal(r.Scene.Flows[0]).Seconds() }
 
-// besideReno judges the time of the first flow as a multiple of the time that New Reno takes on a QUIC stream.
+// besideReno judges the time of the first flow as a multiple of the time that
+// New Reno takes on a QUIC stream.
 func besideReno(most float64) func(ours, theirs Result) []Figure {
 	return func(ours, theirs Result) []Figure {
 		return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), most)}
 	}
 }
 
-// ideal returns the shortest time in which a flow can end, given the changes of the bottleneck's rate.
+// ideal returns the shortest time in which a flow can end, given the changes of
+// the bottleneck's rate.
 func (s Scene) ideal(f Flow) time.Duration {
 	if len(s.Rates) == 0 {
 		return s.Ideal(f.Bytes)
@@ -139,7 +146,8 @@ func (s Scene) ideal(f Flow) time.Duration {
 	return at - f.Begin + time.Duration(left*1e9/rate) + s.There.Delay
 }
 
-// wire returns the bytes that the first flow put on the wire since its Begin, as a multiple of its payload.
+// wire returns the bytes that the first flow put on the wire since its Begin,
+// as a multiple of its payload.
 func wire(r Result) float64 {
 	f := r.Scene.Flows[0]
 	return float64(r.Flows[0].Between(f.Begin, r.Scene.For).Wire) / float64(f.Bytes)

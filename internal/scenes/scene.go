@@ -26,7 +26,8 @@ func (k Kind) String() string {
 	return [...]string{"ours", "reno", "cubic", "bbr", "constant", "play"}[k]
 }
 
-// A Flow is one sender and its receiver. A field whose comment names a kind is used for that kind only.
+// A Flow is one sender and its receiver. A field whose comment names a kind is
+// used for that kind only.
 type Flow struct {
 	Kind  Kind
 	Begin time.Duration // since the scene's beginning
@@ -36,19 +37,23 @@ type Flow struct {
 	Train float64       // Ours: the rate in bit/s that the opening train shows; 0 = a real train measures it
 	Moves time.Duration // Ours: when the address changes, since the scene's beginning; 0 = never
 	Roams time.Duration // Ours: after how long it changes again, repeatedly; 0 = it changes once
-	Plays bool          // Ours: 30 packets of play of 100 bytes are sent each second over the same carrier, from its opening on
+	// Ours: 30 packets of play of 100 bytes are sent each second over the same
+	// carrier, from its opening on.
+	Plays bool
 	Lead  time.Duration // Ours: how long before Begin the carrier opens; at least a second
 
-	// Ours: Pause reports whether the sender has nothing to send at a time since the scene's beginning; nil = it always has something. Refill is the
-	// time after which the bytes that wait to be sent are filled up to Batch, or, if that is 0, to 1.2 times what the link carries in that time; 0 =
-	// all bytes wait from the beginning. If Batch is set, the sender knows that no more than a Batch waits, as with small transfers one after
-	// another.
+	// Ours: Pause reports whether the sender has nothing to send at a time since the scene's
+	// beginning; nil = it always has something. Refill is the time after which the bytes that
+	// wait to be sent are filled up to Batch, or, if that is 0, to 1.2 times what the link
+	// carries in that time; 0 = all bytes wait from the beginning. If Batch is set, the sender
+	// knows that no more than a Batch waits, as with small transfers one after another.
 	Pause  func(since time.Duration) bool
 	Refill time.Duration
 	Batch  int
 }
 
-// A Scene is one run's network and traffic: flows that share the bottleneck of the way There, and a way Back.
+// A Scene is one run's network and traffic: flows that share the bottleneck of
+// the way There, and a way Back.
 type Scene struct {
 	Name        string
 	There, Back netsim.Config
@@ -56,8 +61,10 @@ type Scene struct {
 	Trips       []Trip // changes of the round trip, by time
 	Dark        []Span // periods in which neither way carries anything
 	Flows       []Flow
-	OneServer   bool          // our flows belong to one server, which knows how many of them start; otherwise each host has a clock of its own
-	For         time.Duration // the scene ends after this time, or when all flows with a size have ended
+	// Our flows belong to one server, which knows how many of them start;
+	// otherwise each host has a clock of its own.
+	OneServer bool
+	For       time.Duration // the scene ends after this time, or when all flows with a size have ended
 }
 
 // A Rate is a change of the bottleneck's rate.
@@ -66,7 +73,8 @@ type Rate struct {
 	Bit int64 // bit/s
 }
 
-// A Trip is a change of the round trip, as by a route, a satellite, or a radio. It affects packets that are sent later.
+// A Trip is a change of the round trip, as by a route, a satellite, or a radio.
+// It affects packets that are sent later.
 type Trip struct {
 	At            time.Duration
 	RTT           time.Duration
@@ -103,7 +111,8 @@ func (s Scene) RateAt(t time.Duration) float64 {
 	return max(float64(rate), 1)
 }
 
-// CarriesAt returns what the path carries at a time, in bit/s: the bottleneck's rate, or that of the policer before it.
+// CarriesAt returns what the path carries at a time, in bit/s: the bottleneck's
+// rate, or that of the policer before it.
 func (s Scene) CarriesAt(t time.Duration) float64 {
 	if police := float64(s.There.Police); police > 0 {
 		return min(police, s.RateAt(t))
@@ -111,8 +120,8 @@ func (s Scene) CarriesAt(t time.Duration) float64 {
 	return s.RateAt(t)
 }
 
-// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay, and loss as the share of random loss. The
-// bottleneck's queue holds queue bandwidth-delay products.
+// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay, and
+// loss as the share of random loss. The bottleneck's queue holds queue bandwidth-delay products.
 func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	s := Scene{
 		There: netsim.Config{Rate: rate, Delay: rtt / 2, Loss: loss},
@@ -126,8 +135,8 @@ func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 // stillRate is the rate of a path that stalls, in bit/s: one packet takes longer than a scene.
 const stillRate = 100
 
-// Stalls returns the scene with stalls of the bottleneck until a time. Each lasts about still, and one begins about every every; both vary at
-// random from half to one and a half times that.
+// Stalls returns the scene with stalls of the bottleneck until a time. Each lasts about still,
+// and one begins about every every; both vary at random from half to one and a half times that.
 func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	s.Rates = append([]Rate(nil), s.Rates...)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -140,7 +149,8 @@ func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	return s
 }
 
-// With returns the scene with n more flows like f. The first begins at f.Begin, and each later one apart after the one before.
+// With returns the scene with n more flows like f. The first begins at f.Begin,
+// and each later one apart after the one before.
 func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	s.Flows = append([]Flow(nil), s.Flows...)
 	for range n {
@@ -192,8 +202,8 @@ func newStage(s Scene, seed uint64) *stage {
 	return newStageOf(s, seed, nil)
 }
 
-// newStageOf is newStage with the sessions of a server, which may include sessions on other stages; nil = each flow of ours belongs to another
-// program.
+// newStageOf is newStage with the sessions of a server, which may include
+// sessions on other stages; nil = each flow of ours belongs to another program.
 func newStageOf(s Scene, seed uint64, siblings *sealed.Siblings) *stage {
 	st := &stage{Scene: s, seed: seed, siblings: siblings}
 	for i, f := range s.Flows {
@@ -256,8 +266,8 @@ func (st *stage) handshake(there, back netsim.Config) time.Duration {
 	return there.Delay + back.Delay + time.Duration(bits*1e9/float64(there.Rate)+bits*1e9/float64(back.Rate))
 }
 
-// changeTrip changes the round trip of all pairs if it is time. No packet has been sent since that time, because pairs are played in the order of
-// their events.
+// changeTrip changes the round trip of all pairs if it is time. No packet has been
+// sent since that time, because pairs are played in the order of their events.
 func (st *stage) changeTrip() {
 	for ; st.changed < len(st.Trips) && st.Trips[st.changed].At <= st.now; st.changed++ {
 		trip := st.Trips[st.changed]
@@ -274,7 +284,8 @@ func (st *stage) changeTrip() {
 	}
 }
 
-// first returns the pair whose next event is the earliest. Pairs share bottlenecks, so packets must enter those in order.
+// first returns the pair whose next event is the earliest. Pairs share
+// bottlenecks, so packets must enter those in order.
 func (st *stage) first() *netsim.Pair {
 	first := st.live[0]
 	for _, p := range st.live[1:] {

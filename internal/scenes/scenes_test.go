@@ -21,7 +21,8 @@ var (
 	until = flag.Duration("until", 4*time.Second, "where -trace ends")
 )
 
-// TestModels checks that the models of other stacks do what these do: fill a link alone, and share it with flows of their kind.
+// TestModels checks that the models of other stacks do what these do: fill a
+// link alone, and share it with flows of their kind.
 func TestModels(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, kind := range []Kind{Reno, Cubic, BBR} {
@@ -51,8 +52,8 @@ func TestSameSeedSameScene(t *testing.T) {
 	require.Equal(t, a.Queue, b.Queue)
 }
 
-// TestTripsChange: the round trip of all flows changes when it is time, even if nothing else happens then, and that of a flow with a delay keeps
-// the delay.
+// TestTripsChange: the round trip of all flows changes when it is time, even if
+// nothing else happens then, and that of a flow with a delay keeps the delay.
 func TestTripsChange(t *testing.T) {
 	s := Path(20e6, 20*ms, 0, 1).With(2, Flow{Kind: Play}, 0)
 	s.Flows[1].Delay = 30 * ms
@@ -65,7 +66,8 @@ func TestTripsChange(t *testing.T) {
 	}
 }
 
-// TestOneEndsFirst plays a transfer that ends while another continues: a pair of machines in which nothing happened any more was stepped forever.
+// TestOneEndsFirst plays a transfer that ends while another continues: a pair
+// of machines in which nothing happened any more was stepped forever.
 func TestOneEndsFirst(t *testing.T) {
 	s := Path(20e6, 50*ms, 0, 1)
 	s.Flows = []Flow{{Begin: second, Bytes: mib / 4}, {Begin: second, Bytes: 2 * mib}}
@@ -75,9 +77,9 @@ func TestOneEndsFirst(t *testing.T) {
 	require.Greater(t, r.Flows[1].Ended, r.Flows[0].Ended)
 }
 
-// TestHandover: a satellite hands over. Nothing arrives for a moment, and then half of the rate, a longer route, jitter and 0.5 % of loss follow.
-// What was lost in that moment looked like a rival's doing: every second transfer competed with the route for many seconds, and had 0.2 of the
-// rest.
+// TestHandover: a satellite hands over. Nothing arrives for a moment, and then half of the rate, a
+// longer route, jitter and 0.5 % of loss follow. What was lost in that moment looked like a rival's
+// doing: every second transfer competed with the route for many seconds, and had 0.2 of the rest.
 func TestHandover(t *testing.T) {
 	seed, mean := testkit.Seed(t), 0.0
 	for i := range uint64(16) {
@@ -91,8 +93,9 @@ func TestHandover(t *testing.T) {
 	require.Greater(t, mean, 0.65, "seed %d", seed)
 }
 
-// TestNeighboursQueueIsNoLongerPath plays transfers beside neighbours whose queue hardly moves while we drain. In every third run it was taken
-// for the delay of a longer path, and its drops for what a new start may lose: beside BBR on 2 Mbit/s twice as much was lost.
+// TestNeighboursQueueIsNoLongerPath plays transfers beside neighbours whose queue hardly
+// moves while we drain. In every third run it was taken for the delay of a longer path, and
+// its drops for what a new start may lose: beside BBR on 2 Mbit/s twice as much was lost.
 func TestNeighboursQueueIsNoLongerPath(t *testing.T) {
 	seed, wrong, n := testkit.Seed(t), 0, 0
 	for _, row := range []struct {
@@ -114,7 +117,8 @@ func TestNeighboursQueueIsNoLongerPath(t *testing.T) {
 	require.LessOrEqual(t, wrong, 6, "of %d, seed %d: one of sixteen still is", n, seed)
 }
 
-// forgets plays the scene, and reports whether the first flow's least round trip has risen by a quarter since the neighbours began.
+// forgets plays the scene, and reports whether the first flow's least round
+// trip has risen by a quarter since the neighbours began.
 func (st *stage) forgets() bool {
 	for before := time.Duration(0); st.act(); {
 		_, _, least := st.flows[0].(ours).session.Controller().RTT()
@@ -127,7 +131,8 @@ func (st *stage) forgets() bool {
 	return false
 }
 
-// A path that stands still now and then is no slower for it: such transfers sank to a twentieth of the link.
+// A path that stands still now and then is no slower for it: such transfers
+// sank to a twentieth of the link.
 func TestStalls(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, rate := range []int64{10e6, 50e6} {
@@ -139,8 +144,9 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// A path that stands still for half of the time carries what it can in between. Such transfers had a tenth to a fifth of that, because every
-// stand was taken for a queue, and a third if each stand lasted longer than a silence may (0.11 to 0.36 each, 0.36 to 0.9 since).
+// A path that stands still for half of the time carries what it can in between. Such transfers
+// had a tenth to a fifth of that, because every stand was taken for a queue, and a third if
+// each stand lasted longer than a silence may (0.11 to 0.36 each, 0.36 to 0.9 since).
 func TestStillForHalfOfTheTime(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, c := range []struct {
@@ -154,8 +160,8 @@ func TestStillForHalfOfTheTime(t *testing.T) {
 	}
 }
 
-// TestLateIsNotLost: packets that are late by up to half of a round trip are not lost, whatever the rate. At 100 Mbit/s 7 % were declared lost,
-// and the transfer continued at half the rate.
+// TestLateIsNotLost: packets that are late by up to half of a round trip are not lost, whatever
+// the rate. At 100 Mbit/s 7 % were declared lost, and the transfer continued at half the rate.
 func TestLateIsNotLost(t *testing.T) {
 	rng := testkit.Rand(t)
 	for range 3 {
@@ -169,8 +175,9 @@ func TestLateIsNotLost(t *testing.T) {
 	}
 }
 
-// TestLossesInRuns: a run of lost packets over an empty queue is one event. When each packet counted, the losses of every other round were beyond
-// chance, and taken for those of competitors: such transfers took 3 to 18 times the ideal.
+// TestLossesInRuns: a run of lost packets over an empty queue is one event. When
+// each packet counted, the losses of every other round were beyond chance, and
+// taken for those of competitors: such transfers took 3 to 18 times the ideal.
 func TestLossesInRuns(t *testing.T) {
 	drawn := testkit.Seed(t)
 	for _, rtt := range []time.Duration{20, 60} {
@@ -186,8 +193,9 @@ func TestLossesInRuns(t *testing.T) {
 	}
 }
 
-// TestStartThatLoses: what a start loses in a queue of a few packets, or behind a policer, is answered once, by its end. When it was answered
-// again, as losses of somebody who shares the queue, a transfer took twice its time. One of a hundred still takes 1.4 to 1.6 times.
+// TestStartThatLoses: what a start loses in a queue of a few packets, or behind a policer,
+// is answered once, by its end. When it was answered again, as losses of somebody who shares
+// the queue, a transfer took twice its time. One of a hundred still takes 1.4 to 1.6 times.
 func TestStartThatLoses(t *testing.T) {
 	rng := testkit.Rand(t)
 	for range 3 {
@@ -218,7 +226,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTrace prints what flows of ours do: go test ./internal/scenes -v -run TestTrace -args -trace 'play beside 4' -until 9s.
+// TestTrace prints what flows of ours do: go test ./internal/scenes -v -run
+// TestTrace -args -trace 'play beside 4' -until 9s.
 func TestTrace(t *testing.T) {
 	for _, row := range Table() {
 		if *trace == "" || !strings.Contains(row.Name(), *trace) {

@@ -14,7 +14,8 @@ const (
 	mib    = 1 << 20
 )
 
-// Table returns all rows: the families that RFC 9743, section 5, requires of a congestion control, and the conditions of networks at home.
+// Table returns all rows: the families that RFC 9743, section 5, requires of a
+// congestion control, and the conditions of networks at home.
 func Table() []Row {
 	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), bursts(), queues(), changes(), stalls(), wayBack(), products(),
 		satellites(), narrow(), crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), unqueued(), shorts(), constants(), play(), starts(), rushes(), little()))
@@ -32,7 +33,8 @@ func named(s Scene, format string, args ...any) Scene {
 	return s
 }
 
-// inTime judges the time of the first flow as a multiple of the ideal, and shows its bytes on the wire.
+// inTime judges the time of the first flow as a multiple of the ideal, and
+// shows its bytes on the wire.
 func inTime(most float64) func(Result) []Figure {
 	return func(r Result) []Figure {
 		return []Figure{atMost("time", ratio(r), most), {Name: "wire", Value: wire(r)}}
@@ -64,7 +66,8 @@ func loss() (rows []Row) {
 	return append(rows, besidePlay()...)
 }
 
-// besidePlay returns transfers in a game's connection, whose small packets show a shorter delay than full ones have.
+// besidePlay returns transfers in a game's connection, whose small packets show
+// a shorter delay than full ones have.
 func besidePlay() (rows []Row) {
 	for _, rate := range []int64{2e6, 8e6} {
 		for _, rtt := range []time.Duration{20, 100} {
@@ -111,7 +114,8 @@ func clumps() (rows []Row) {
 	return rows
 }
 
-// maxPacketWire is the wire figure of a transfer that sends nothing twice: the cost of headers alone.
+// maxPacketWire is the wire figure of a transfer that sends nothing twice: the
+// cost of headers alone.
 const maxPacketWire = float64(maxPacket+netsim.UDPOverhead) / piece
 
 // spurious judges the share of the first flow's packets that counted as lost and arrived.
@@ -143,8 +147,9 @@ func reordering() (rows []Row) {
 	return rows
 }
 
-// weather returns endless transfers with losses that are not those of a queue, and with delays that are not either: late packets, or jitter that
-// is no longer than a short queue. Mistaking one for the other costs most of the link.
+// weather returns endless transfers with losses that are not those of a queue,
+// and with delays that are not either: late packets, or jitter that is no longer
+// than a short queue. Mistaking one for the other costs most of the link.
 func weather() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, p := range []float64{0.02, 0.05} {
@@ -162,7 +167,8 @@ func weather() (rows []Row) {
 	return slices.Concat(rows, swaying(), spells(), profiles())
 }
 
-// spells returns paths that lose most packets for a tenth of each second, as of a radio that another one disturbs.
+// spells returns paths that lose most packets for a tenth of each second, as of
+// a radio that another one disturbs.
 func spells() (rows []Row) {
 	for _, rate := range []int64{20e6, 50e6} {
 		for _, rtt := range []time.Duration{20 * milli, 50 * milli} {
@@ -182,8 +188,8 @@ func spells() (rows []Row) {
 	return rows
 }
 
-// profiles returns transfers through UE's emulation profiles, behind a fast link. Each packet takes its own time there, within half of a round
-// trip.
+// profiles returns transfers through UE's emulation profiles, behind a fast
+// link. Each packet takes its own time there, within half of a round trip.
 func profiles() (rows []Row) {
 	for _, e := range []struct {
 		name   string
@@ -203,7 +209,8 @@ func profiles() (rows []Row) {
 	return rows
 }
 
-// swaying returns transfers over a long path with much random loss, jitter, and packets that overtake each other.
+// swaying returns transfers over a long path with much random loss, jitter, and
+// packets that overtake each other.
 func swaying() (rows []Row) {
 	for _, w := range [][2]time.Duration{{3, 3}, {5, 5}, {15, 20}} {
 		s := named(single(Path(20e6, 150*milli, 0.05, 1), 8*mib), "20 Mbit/s 150 ms 5 %%, jitter of %d ms, every other packet late by %d ms", w[0], w[1])
@@ -219,7 +226,8 @@ func swaying() (rows []Row) {
 // inEven reports whether since is in an even second.
 func inEven(since time.Duration) bool { return int(since/second)%2 == 0 }
 
-// endless returns an endless transfer, with pauses, judged by its share of what random loss leaves of the link.
+// endless returns an endless transfer, with pauses, judged by its share of what
+// random loss leaves of the link.
 func endless(s Scene, pause func(time.Duration) bool) Row {
 	s.Flows, s.For = []Flow{{Begin: second, Pause: pause}}, 12*second
 	return Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
@@ -233,15 +241,17 @@ func endless(s Scene, pause func(time.Duration) bool) Row {
 	}}
 }
 
-// fades returns losses in runs of a mean length in packets, as of a radio that fades. A fade also ends if nothing is sent; otherwise one in
-// fourteen of the longest would last for all ten seconds in which a carrier tries to open.
+// fades returns losses in runs of a mean length in packets, as of a radio that
+// fades. A fade also ends if nothing is sent; otherwise one in fourteen of the
+// longest would last for all ten seconds in which a carrier tries to open.
 func fades(loss, length float64) netsim.Burst {
 	b := netsim.Bursts(loss, length)
 	b.Idle = 50 * milli
 	return b
 }
 
-// bursts returns losses in runs. The losses of a run say no more about a queue than one lost packet does.
+// bursts returns losses in runs. The losses of a run say no more about a queue
+// than one lost packet does.
 func bursts() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, rtt := range []time.Duration{20, 60, 150} {
@@ -286,7 +296,8 @@ func queues() (rows []Row) {
 	return append(rows, fewPackets()...)
 }
 
-// fewPackets returns queues of so few packets that they drop most of a train, beside the play of a game.
+// fewPackets returns queues of so few packets that they drop most of a train,
+// beside the play of a game.
 func fewPackets() (rows []Row) {
 	for _, rate := range []int64{500e3, 2e6, 10e6} {
 		for _, packets := range []int{2, 4} {
@@ -327,7 +338,8 @@ func changes() (rows []Row) {
 	crash.Rates, crash.For = []Rate{{5 * second, 500e3}}, 20*second
 	rows = append(rows, Row{Family: "change", Scene: crash, Judge: func(r Result) []Figure {
 		return []Figure{
-			// What was in flight takes two seconds at the new rate, at which a packet takes 24 ms. The aim is three packets.
+			// What was in flight takes two seconds at the new rate, at which a
+			// packet takes 24 ms. The aim is three packets.
 			atMost("queue from 5 s after the fall, ms", r.StandingQueue(10*second, 20*second).Seconds()*1e3, 75),
 			atLeast("of 0.5 Mbit/s", r.Flows[0].Rate(6*second, 20*second)/500e3, 0.8),
 		}
@@ -356,7 +368,8 @@ func changes() (rows []Row) {
 	return slices.Concat(rows, trips(), routes(), onsets())
 }
 
-// routes returns slow paths that change between two routes every 3 s. A longer route looks like a rival's queue.
+// routes returns slow paths that change between two routes every 3 s. A longer
+// route looks like a rival's queue.
 func routes() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6, 10e6} {
 		s := named(single(Path(rate, 50*milli, 0, 4), 0), "%d Mbit/s 50 ms, 90 for 3 s of 6, queue 4 products", mbit(rate))
@@ -374,8 +387,8 @@ func routes() (rows []Row) {
 	return rows
 }
 
-// onsets returns paths on which jitter or clumps begin or end while a transfer runs: somebody walks away from the access point, or another device
-// begins to send.
+// onsets returns paths on which jitter or clumps begin or end while a transfer runs:
+// somebody walks away from the access point, or another device begins to send.
 func onsets() (rows []Row) {
 	type weather struct{ jitter, clump time.Duration }
 	for _, rate := range []int64{20e6, 100e6} {
@@ -431,7 +444,8 @@ func trips() (rows []Row) {
 	return append(rows, handovers())
 }
 
-// handovers returns a satellite's path: every 5 s another satellite takes over, with another rate and route, after a moment of darkness.
+// handovers returns a satellite's path: every 5 s another satellite takes over,
+// with another rate and route, after a moment of darkness.
 func handovers() Row {
 	s := named(single(Path(50e6, 40*milli, 0.005, 2), 0), "50 or 25 Mbit/s, 0.5 %%, 40, 56, 46, 60 ms, jitter of 4 ms, another one every 5 s after 80 ms of darkness")
 	for i, trip := range []time.Duration{56, 46, 60, 40, 56, 46, 60} {
@@ -445,8 +459,8 @@ func handovers() Row {
 	}}
 }
 
-// stalls returns paths that stand still for some time, again and again, and lose nothing by it, as with a radio that scans or waits for the
-// medium, or a host that takes its cores away.
+// stalls returns paths that stand still for some time, again and again, and lose nothing by
+// it, as with a radio that scans or waits for the medium, or a host that takes its cores away.
 func stalls() (rows []Row) {
 	for _, rate := range []int64{10e6, 50e6} {
 		for _, still := range []time.Duration{50 * milli, 100 * milli} {
@@ -497,8 +511,9 @@ func satellites() (rows []Row) {
 	return rows
 }
 
-// narrow returns transfers beside the play of somebody else, over links on which a packet takes 10 to 40 ms. Over slower links QUIC's handshake
-// takes so long that sealed sessions begin with small packets, which no row plays.
+// narrow returns transfers beside the play of somebody else, over links on
+// which a packet takes 10 to 40 ms. Over slower links QUIC's handshake takes so
+// long that sealed sessions begin with small packets, which no row plays.
 func narrow() (rows []Row) {
 	const playRate = 30 * (100 + netsim.UDPOverhead) * 8
 	for _, rate := range []int64{256e3, 512e3, 1e6} {
@@ -574,7 +589,8 @@ func crowdsInWeather() (rows []Row) {
 	return rows
 }
 
-// near returns paths to a server in the same town: round trips of a few milliseconds, of which a second has hundreds, and queues as short.
+// near returns paths to a server in the same town: round trips of a few
+// milliseconds, of which a second has hundreds, and queues as short.
 func near() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, rtt := range []time.Duration{3, 10} {
@@ -597,7 +613,8 @@ func near() (rows []Row) {
 	return append(rows, togetherNear()...)
 }
 
-// togetherNear returns flows of ours that begin together over queues that are no deeper than what clocks blur.
+// togetherNear returns flows of ours that begin together over queues that are
+// no deeper than what clocks blur.
 func togetherNear() (rows []Row) {
 	for _, rate := range []int64{100e6, 1e9} {
 		for _, n := range []int{2, 8} {
@@ -636,7 +653,8 @@ func neighbours() (rows []Row) {
 	return rows
 }
 
-// unqueued returns neighbours on paths that drop what exceeds their rate before there is a queue that a round trip could show.
+// unqueued returns neighbours on paths that drop what exceeds their rate before
+// there is a queue that a round trip could show.
 func unqueued() (rows []Row) {
 	const rate = 20e6
 	police, codel, short := Path(100e6, 50*milli, 0, 10), Path(rate, 100*milli, 0, 10), Path(rate, 50*milli, 0, 0)
@@ -665,7 +683,8 @@ func neighbour(s Scene, family string, kind Kind, each int) Row {
 	}}
 }
 
-// shorts starts a short transfer every second beside a long one, and compares with New Reno in place of ours.
+// shorts starts a short transfer every second beside a long one, and compares
+// with New Reno in place of ours.
 func shorts() (rows []Row) {
 	const n = 12
 	for _, q := range []float64{1. / 4, 1} {
@@ -717,7 +736,8 @@ func play() (rows []Row) {
 	return slices.Concat(rows, playBesideAServer(), playBesideTwo(), playInTransfers(), leavers())
 }
 
-// leavers returns play in the connection of a transfer beside which a New Reno has run and has left a queue.
+// leavers returns play in the connection of a transfer beside which a New Reno
+// has run and has left a queue.
 func leavers() (rows []Row) {
 	for _, rate := range []int64{1e6, 2e6, 5e6} {
 		for _, q := range []float64{2, 6} {
@@ -735,7 +755,8 @@ func leavers() (rows []Row) {
 	return rows
 }
 
-// playBesideAServer returns play of somebody else beside downloads of one server, which find out together that the queue is theirs.
+// playBesideAServer returns play of somebody else beside downloads of one
+// server, which find out together that the queue is theirs.
 func playBesideAServer() (rows []Row) {
 	for _, q := range []float64{1, 4} {
 		for _, n := range []int{8, 16} {
@@ -753,8 +774,8 @@ func playBesideAServer() (rows []Row) {
 	return rows
 }
 
-// playBesideTwo returns play of somebody else beside two transfers over a home's link: downloads of one server, and of two servers, which know as
-// little of each other as uploads of two programs do.
+// playBesideTwo returns play of somebody else beside two transfers over a home's link: downloads of
+// one server, and of two servers, which know as little of each other as uploads of two programs do.
 func playBesideTwo() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6} {
 		for _, s := range []Scene{twoDownloads(rate), twoServers(rate)} {
@@ -824,7 +845,8 @@ func starts() (rows []Row) {
 	return rows
 }
 
-// rushes returns [rush] over paths of which each flow's part is worth a start, with jitter and clumps and without.
+// rushes returns [rush] over paths of which each flow's part is worth a start,
+// with jitter and clumps and without.
 func rushes() (rows []Row) {
 	swaying, clumped := Path(50e6, 100*milli, 0, 1), Path(20e6, 50*milli, 0, 1)
 	swaying.There.Jitter, swaying.Back.Jitter = 5*milli, 5*milli
@@ -845,11 +867,12 @@ func rushes() (rows []Row) {
 	return rows
 }
 
-// leastPart is twice what each flow may always have in flight, which is four packets. If fair shares are smaller, the least windows alone fill
-// the queue, however a start begins.
+// leastPart is twice what each flow may always have in flight, which is four packets. If
+// fair shares are smaller, the least windows alone fill the queue, however a start begins.
 const leastPart = 2 * 4 * maxPacket
 
-// rush returns n transfers that begin within 50 ms, from one server or from as many, and last 5 s in fair parts.
+// rush returns n transfers that begin within 50 ms, from one server or from as
+// many, and last 5 s in fair parts.
 func rush(path Scene, n int, oneServer bool) Row {
 	bytes := int(path.There.Rate) / 8 * 5 / n
 	s := path.With(n, Flow{Begin: second, Bytes: bytes}, 50*milli/time.Duration(n))
@@ -870,8 +893,8 @@ func rush(path Scene, n int, oneServer bool) Row {
 	}}
 }
 
-// downloads returns players that fetch the same data at the same moment, as when a match begins, while they play, or before they do; one more
-// player only plays.
+// downloads returns players that fetch the same data at the same moment, as when
+// a match begins, while they play, or before they do; one more player only plays.
 func downloads(n int, plays bool) Row {
 	beside := "behind a lobby"
 	if plays {

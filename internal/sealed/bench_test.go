@@ -175,8 +175,8 @@ func benchmarkLoopback(b *testing.B, cfg SocketConfig, packet int) {
 	b.Logf("%+v\n%+v", last, received)
 }
 
-// BenchmarkStream is what a QUIC stream that is hashed by its receiver reaches over the same sockets. A wrapped socket
-// without offload of its own still has quic-go's.
+// BenchmarkStream is what a QUIC stream that is hashed by its receiver reaches over
+// the same sockets. A wrapped socket without offload of its own still has quic-go's.
 func BenchmarkStream(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -23,7 +23,8 @@ const (
 	forReport                 // feedback alone
 )
 
-// AppendPacket calls Build and Seal for the next packet. It may be a jumbo packet if size is large enough for one.
+// AppendPacket calls Build and Seal for the next packet. It may be a jumbo
+// packet if size is large enough for one.
 func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	if packet, number, ok = s.Build(now, buf, size, size >= JumboPacket); !ok {
 		return packet, 0, false
@@ -35,8 +36,8 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 	return packet, number, true
 }
 
-// Seal seals a packet of Build in place. It shares no state with other methods, so the caller need not hold the lock. But it must be called
-// for one packet at a time, in the order of their numbers.
+// Seal seals a packet of Build in place. It shares no state with other methods, so the caller need
+// not hold the lock. But it must be called for one packet at a time, in the order of their numbers.
 func (s *Session) Seal(packet []byte, number uint64) error {
 	if _, err := s.sealer.seal(packet[:len(packet)-tagBytes], number); err != nil {
 		return &Error{Reason: err.Error()}
@@ -44,9 +45,10 @@ func (s *Session) Seal(packet []byte, number uint64) error {
 	return nil
 }
 
-// Build builds the next packet, of at most size bytes, if one may be sent now. It writes from the beginning of buf. If jumbo is true, buf
-// has room for JumboPacket bytes, and the packet may be that large if the path takes it. The packet counts as sent when Build returns; the
-// caller must Seal it before sending it.
+// Build builds the next packet, of at most size bytes, if one may be sent now. It
+// writes from the beginning of buf. If jumbo is true, buf has room for JumboPacket
+// bytes, and the packet may be that large if the path takes it. The packet counts
+// as sent when Build returns; the caller must Seal it before sending it.
 func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
 	if size = min(size, MaxPacket); size < Overhead+dataHeader+leastFeedback {
@@ -63,8 +65,8 @@ func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet
 	}
 }
 
-// limit returns the most bytes of a packet for a purpose. A probe is never larger than SafePacket, so that on a path that has shrunk it
-// shows that smaller packets arrive.
+// limit returns the most bytes of a packet for a purpose. A probe is never larger than
+// SafePacket, so that on a path that has shrunk it shows that smaller packets arrive.
 func (s *Session) limit(why purpose, most int, jumbo bool) int {
 	switch {
 	case s.train.thin && (why == forTrain || why == forProbe && s.state == Opening):
@@ -79,7 +81,8 @@ func (s *Session) limit(why purpose, most int, jumbo bool) int {
 	return s.mtu.limit(most)
 }
 
-// next returns the purpose of the packet to build now; most is the largest size that the owner allows.
+// next returns the purpose of the packet to build now; most is the largest size
+// that the owner allows.
 func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 	switch {
 	case !s.started || s.state == Closed || s.records.Len() >= maxRecords:
@@ -109,7 +112,8 @@ func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 // mayReport reports whether a packet with nothing but feedback may be sent.
 func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
-// wants reports whether the source may have a payload that can be sent as soon as the pacer allows it.
+// wants reports whether the source may have a payload that can be sent as soon
+// as the pacer allows it.
 func (s *Session) wants() bool {
 	return s.state == Open && !s.supply.empty && !s.train.holds() && s.records.Len() < maxRecords-sparedRecords
 }
@@ -117,9 +121,9 @@ func (s *Session) wants() bool {
 // leastPlay is how many packets of play may be in flight on any path without waiting for the pacer.
 const leastPlay = 4
 
-// wantsPlay reports whether play may be sent although the pacer does not allow it: while play in flight is below playBound, which is half
-// of the window. More play than that waits for the pacer, as bulk does. Otherwise a flood of it would keep up a queue that no pause of the
-// pacer drains.
+// wantsPlay reports whether play may be sent although the pacer does not allow it: while play in
+// flight is below playBound, which is half of the window. More play than that waits for the pacer,
+// as bulk does. Otherwise a flood of it would keep up a queue that no pause of the pacer drains.
 func (s *Session) wantsPlay() bool {
 	return s.state == Open && !s.supply.noPlay && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
@@ -130,9 +134,10 @@ func (s *Session) playBound() int { return max(leastPlay*s.playSize(), s.control
 // playSize is size for a packet of play, which is never a jumbo packet.
 func (s *Session) playSize() int { return min(s.size(), MaxPacket+overheadUDP) }
 
-// wantsAckSoon reports whether a packet of play asks for feedback soon, as bulk does: if the packet after this one would not fit into
-// playBound, and, once play has filled that bound, from half of it on. Otherwise each flight of a flood would wait for the peer's ack delay
-// (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
+// wantsAckSoon reports whether a packet of play asks for feedback soon, as bulk does:
+// if the packet after this one would not fit into playBound, and, once play has filled
+// that bound, from half of it on. Otherwise each flight of a flood would wait for the
+// peer's ack delay (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
 func (s *Session) wantsAckSoon() bool {
 	bound := s.playBound()
 	if s.supply.pressed {
@@ -144,7 +149,8 @@ func (s *Session) wantsAckSoon() bool {
 // asks reports whether the session could send a payload now, if the source had one.
 func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
 
-// size estimates the next packet with a payload, in bytes on the wire: it will be as large as the last one.
+// size estimates the next packet with a payload, in bytes on the wire: it will
+// be as large as the last one.
 func (s *Session) size() int {
 	switch {
 	case s.full == 0:
@@ -165,8 +171,9 @@ func (s *Session) mayLeave(t time.Duration) bool {
 	return ok && !at.After(now)
 }
 
-// tellStart reports to the controller, while that is in its Start, how many bytes wait to be sent and how many sessions of the owner are in
-// their Start as well. Bulk that fits into the first flight does not count as a start.
+// tellStart reports to the controller, while that is in its Start, how many
+// bytes wait to be sent and how many sessions of the owner are in their Start
+// as well. Bulk that fits into the first flight does not count as a start.
 func (s *Session) tellStart() {
 	waiting := s.source.Waiting()
 	s.control.Waiting(waiting)
@@ -201,8 +208,8 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	return packet, number, true
 }
 
-// appendContent appends what the packet is built for, except feedback. ok is false if the source has no payload, which is recorded in
-// supply.
+// appendContent appends what the packet is built for, except feedback. ok is
+// false if the source has no payload, which is recorded in supply.
 func (s *Session) appendContent(t time.Duration, why purpose, number uint64, b []byte, limit int, rec *record) (_ []byte, ok bool) {
 	switch why {
 	case forProbe:
@@ -230,8 +237,9 @@ func (s *Session) appendContent(t time.Duration, why purpose, number uint64, b [
 	return b, true
 }
 
-// appendProbe appends a ping. While opening, the packet is padded to limit, a size that every path takes, because the size that QUIC has
-// found may be too large by now. Later it carries payloads, if there are any.
+// appendProbe appends a ping. While opening, the packet is padded to limit, a
+// size that every path takes, because the size that QUIC has found may be too
+// large by now. Later it carries payloads, if there are any.
 func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.hearing.probes--
 	b = append(b, framePing)
@@ -260,8 +268,8 @@ func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record)
 	return pad(b, limit)
 }
 
-// appendSize appends a padded ping, to probe whether the path takes a packet of that size. It carries nothing that would have to be sent
-// again.
+// appendSize appends a padded ping, to probe whether the path takes a packet of
+// that size. It carries nothing that would have to be sent again.
 func (s *Session) appendSize(b []byte, limit int, rec *record) []byte {
 	rec.fate = flying
 	return pad(append(b, framePing), limit)
@@ -272,8 +280,8 @@ func pad(b []byte, limit int) []byte {
 	return append(b, make([]byte, max(limit-len(b), 0))...)
 }
 
-// appendPayloads appends payloads until the source has none that fits. The frames may take room.Max bytes, or without bulk what fits into
-// MaxPacket.
+// appendPayloads appends payloads until the source has none that fits. The
+// frames may take room.Max bytes, or without bulk what fits into MaxPacket.
 func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
 	for rec.payloads < maxPayloads && rec.fits(room.Max)-len(b) >= minRoom {
 		head := len(b)
@@ -304,7 +312,8 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 	return b
 }
 
-// appendReport appends feedback if it fits. Every pingAfter-th packet with nothing else carries a ping, too, which asks for an ack.
+// appendReport appends feedback if it fits. Every pingAfter-th packet with
+// nothing else carries a ping, too, which asks for an ack.
 func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
 	bare := why == forReport && s.report.bare+1 >= pingAfter
 	if bare {

@@ -12,45 +12,57 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// maxIDs is how many of this end's ids are valid at a time. When one more is issued, the oldest is retired.
+// maxIDs is how many of this end's ids are valid at a time. When one more is
+// issued, the oldest is retired.
 const maxIDs = 8
 
-// directTurns is how many turns direct takes in place of the carrier's goroutine. The second handles what has arrived during the first.
+// directTurns is how many turns direct takes in place of the carrier's
+// goroutine. The second handles what has arrived during the first.
 const directTurns = 2
 
-// directBytes is the most bytes that may wait to be sent if direct is to send them: as much as a tick of play. The first part of a transfer
-// is more. So it is left to the carrier's goroutine, which sends the play of the same step first.
+// directBytes is the most bytes that may wait to be sent if direct is to send
+// them: as much as a tick of play. The first part of a transfer is more. So it is
+// left to the carrier's goroutine, which sends the play of the same step first.
 const directBytes = 8 << 10
 
-// Config holds the settings of a carrier. Its functions must not block. Changed, Ping and Ended are called on the carrier's own goroutine,
-// the others on any goroutine that takes a turn: also the caller of Unlock, or the socket's reader.
+// Config holds the settings of a carrier. Its functions must not block. Changed,
+// Ping and Ended are called on the carrier's own goroutine, the others on any
+// goroutine that takes a turn: also the caller of Unlock, or the socket's reader.
 type Config struct {
 	SessionConfig
 
-	// Addrs returns the addresses to which and from which the QUIC connection sends now. The carrier sends to and from these only. It is
-	// called every followBulk while bulk is in flight, every followPlay otherwise, and when packets arrive from another address.
+	// Addrs returns the addresses to which and from which the QUIC connection sends now.
+	// The carrier sends to and from these only. It is called every followBulk while bulk is
+	// in flight, every followPlay otherwise, and when packets arrive from another address.
 	Addrs func() (remote, local net.Addr)
-	// MaxPacket returns the largest packet, in bytes, that QUIC has found the path to take. nil = SafePacket.
+	// MaxPacket returns the largest packet, in bytes, that QUIC has found the
+	// path to take. nil = SafePacket.
 	MaxPacket func() int
-	// NoJumbo limits packets to MaxPacket. Otherwise bulk on a fast path probes for larger ones (see JumboPacket), if the kernel has GSO.
+	// NoJumbo limits packets to MaxPacket. Otherwise bulk on a fast path probes
+	// for larger ones (see JumboPacket), if the kernel has GSO.
 	NoJumbo bool
 
-	// Ping makes QUIC send a packet that is acked. It is called if no ack has arrived for a PTO, because only QUIC can find out a new address
-	// of the peer; every PingTime while there is traffic, so that QUIC does not become idle; and every five round trips while bulk is in
-	// flight, until QUIC has found the largest packet. nil = never.
+	// Ping makes QUIC send a packet that is acked. It is called if no ack has arrived for
+	// a PTO, because only QUIC can find out a new address of the peer; every PingTime
+	// while there is traffic, so that QUIC does not become idle; and every five round
+	// trips while bulk is in flight, until QUIC has found the largest packet. nil = never.
 	Ping     func()
 	PingTime time.Duration // 0 = no pings because of traffic alone
-	// Observe is called under the lock, while there is work, with what the controller knows of the path: at most once a millisecond while bulk
-	// is in flight, and otherwise every 100 ms. nil = not called.
+	// Observe is called under the lock, while there is work, with what the
+	// controller knows of the path: at most once a millisecond while bulk is in
+	// flight, and otherwise every 100 ms. nil = not called.
 	Observe func(now time.Time, c *pace.Controller)
-	// Mutex guards session and source; the source's owner may lock it, too. nil = the carrier makes one.
+	// Mutex guards session and source; the source's owner may lock it, too. nil
+	// = the carrier makes one.
 	Mutex Mutex
-	// Turned is called under the lock at the end of each turn. If it returns true, Woken is called without the lock. nil = not called.
+	// Turned is called under the lock at the end of each turn. If it returns
+	// true, Woken is called without the lock. nil = not called.
 	Turned func() bool
 	Woken  func()
 	// Changed is called without the lock after the state has changed. nil = not called.
 	Changed func(State)
-	// Ended is called without the lock after Done has been closed, so that the owner needs no goroutine that waits for Done. nil = not called.
+	// Ended is called without the lock after Done has been closed, so that the
+	// owner needs no goroutine that waits for Done. nil = not called.
 	Ended func()
 }
 
@@ -97,8 +109,8 @@ type CarrierStats struct {
 	MaxPacket int     // bytes of the largest packet with payloads that may be sent now
 }
 
-// NewCarrier makes a carrier. It receives from now on, and sends nothing before Start. The owner must close it before the connection and
-// the socket.
+// NewCarrier makes a carrier. It receives from now on, and sends nothing before
+// Start. The owner must close it before the connection and the socket.
 func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	session, err := NewSession(config.SessionConfig)
 	if err != nil {
@@ -133,7 +145,8 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	return c, nil
 }
 
-// Issue makes one more id for the peer, which has used one, and retires the oldest if there are more than maxIDs.
+// Issue makes one more id for the peer, which has used one, and retires the
+// oldest if there are more than maxIDs.
 func (c *Carrier) Issue() ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,15 +175,16 @@ func (c *Carrier) AddIDs(ids ...ID) {
 	c.Unlock()
 }
 
-// Lock locks session and source, and returns the time to pass to their methods. The carrier can take no turn before Unlock, so the caller
-// must not block.
+// Lock locks session and source, and returns the time to pass to their methods.
+// The carrier can take no turn before Unlock, so the caller must not block.
 func (c *Carrier) Lock() time.Time {
 	c.mu.Lock()
 	return time.Now()
 }
 
-// Unlock releases the lock and sends what the source has to send. It does so on the calling goroutine if that cannot block and takes no
-// longer than a turn with play; otherwise the carrier's goroutine does.
+// Unlock releases the lock and sends what the source has to send. It does so on
+// the calling goroutine if that cannot block and takes no longer than a turn
+// with play; otherwise the carrier's goroutine does.
 func (c *Carrier) Unlock() {
 	c.mark()
 	c.mu.Unlock()
@@ -183,7 +197,8 @@ func (c *Carrier) Wake() {
 	c.worker.wake()
 }
 
-// mark records that the source may have something to send, and whether that is bulk. The caller holds the lock.
+// mark records that the source may have something to send, and whether that is
+// bulk. The caller holds the lock.
 func (c *Carrier) mark() {
 	c.session.Wake()
 	if c.bulkWaits() {
@@ -194,10 +209,12 @@ func (c *Carrier) mark() {
 // bulkWaits reports whether more than play waits to be sent. The caller holds the lock.
 func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directBytes }
 
-// stays reports whether there is bulk, for which the carrier's own goroutine keeps waiting. It is called only by the goroutine that works.
+// stays reports whether there is bulk, for which the carrier's own goroutine
+// keeps waiting. It is called only by the goroutine that works.
 func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
 
-// Spares returns how many unused ids of the peer are left for changes of address. The owner asks the peer for more over QUIC.
+// Spares returns how many unused ids of the peer are left for changes of
+// address. The owner asks the peer for more over QUIC.
 func (c *Carrier) Spares() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,14 +255,14 @@ func (c *Carrier) Stats() CarrierStats {
 	}
 }
 
-// maxPacket returns the size in bytes of the largest packet that collect could build for bulk now. The caller holds the lock, under which
-// follow writes run.most.
+// maxPacket returns the size in bytes of the largest packet that collect could build
+// for bulk now. The caller holds the lock, under which follow writes run.most.
 func (c *Carrier) maxPacket() int {
 	return c.session.limit(forPayload, max(SafePacket, c.run.most), !c.config.NoJumbo && c.socket.sys.GSO.Load())
 }
 
-// Close ends the carrier and returns at once. The source's Lost is called for the payloads in flight. Done is closed after the carrier has
-// stopped using the socket.
+// Close ends the carrier and returns at once. The source's Lost is called for the
+// payloads in flight. Done is closed after the carrier has stopped using the socket.
 func (c *Carrier) Close() {
 	c.Lock()
 	c.session.Close()
@@ -276,8 +293,9 @@ func (c *Carrier) loop() {
 	}
 }
 
-// heavyTurn takes a turn of the carrier's goroutine. While there are more such goroutines than processors, a carrier that moves bulk first
-// waits for its turn (see heavyTurns). A goroutine whose bulk is done takes its turns for play without waiting.
+// heavyTurn takes a turn of the carrier's goroutine. While there are more such
+// goroutines than processors, a carrier that moves bulk first waits for its turn (see
+// heavyTurns). A goroutine whose bulk is done takes its turns for play without waiting.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.heavy() {
 		heavyTurns.Take(nil)
@@ -287,9 +305,9 @@ func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	return c.turn()
 }
 
-// arrived is called when packets are in the inbox. If atOnce is true, it handles them on the calling goroutine, which is the socket's
-// reader, unless another goroutine holds the lock. That one may wait for a processor, and meanwhile the reader could read no packet for
-// other carriers.
+// arrived is called when packets are in the inbox. If atOnce is true, it handles them on the
+// calling goroutine, which is the socket's reader, unless another goroutine holds the lock. That
+// one may wait for a processor, and meanwhile the reader could read no packet for other carriers.
 func (c *Carrier) arrived(atOnce bool) {
 	if atOnce && c.mu.TryLock() {
 		c.mu.Unlock()
@@ -299,8 +317,8 @@ func (c *Carrier) arrived(atOnce bool) {
 	}
 }
 
-// direct works on the calling goroutine, if no other one works and a turn takes no longer than one with play. That is cheaper, because two
-// switches of goroutines cost as much as a turn with play.
+// direct works on the calling goroutine, if no other one works and a turn takes no longer than one
+// with play. That is cheaper, because two switches of goroutines cost as much as a turn with play.
 func (c *Carrier) direct() {
 	switch {
 	case !c.worker.enter():
@@ -311,7 +329,8 @@ func (c *Carrier) direct() {
 	}
 }
 
-// hand has another goroutine work: one of the crew, which take turns for many carriers, or with bulk this carrier's own.
+// hand has another goroutine work: one of the crew, which take turns for many
+// carriers, or with bulk this carrier's own.
 func (c *Carrier) hand() {
 	if c.light() {
 		c.socket.crew.Add(c)
@@ -320,10 +339,12 @@ func (c *Carrier) hand() {
 	}
 }
 
-// light reports whether a turn takes no longer than one with play, and never blocks. It is called only by the goroutine that works.
+// light reports whether a turn takes no longer than one with play, and never
+// blocks. It is called only by the goroutine that works.
 func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.stays() }
 
-// play takes up to directTurns turns. If there is more to do after them, the carrier's own goroutine continues.
+// play takes up to directTurns turns. If there is more to do after them, the
+// carrier's own goroutine continues.
 func (c *Carrier) play() {
 	c.run.writer.MayWait = false
 	for range directTurns {

@@ -122,7 +122,8 @@ func TestCarrierDelivers(t *testing.T) {
 	})
 }
 
-// TestCarrierThatIsNotStarted hears the other end's packets and rests: it has nothing to ping for. One that span would never return.
+// TestCarrierThatIsNotStarted hears the other end's packets and rests: it has
+// nothing to ping for. One that span would never return.
 func TestCarrierThatIsNotStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 20 * ms}, 0)
@@ -166,7 +167,8 @@ func TestCarrierGivesUp(t *testing.T) {
 	})
 }
 
-// A carrier goes where QUIC goes, under a fresh id when its own address has changed, and nowhere else.
+// A carrier goes where QUIC goes, under a fresh id when its own address has
+// changed, and nowhere else.
 func TestCarrierFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 5 * ms, Rate: 20e6}, 3000)
@@ -191,7 +193,8 @@ func TestCarrierFollows(t *testing.T) {
 	})
 }
 
-// TestCarrierRotatesWithItsAddress, and with its peer's: packets to two addresses must not name the same id either.
+// TestCarrierRotatesWithItsAddress, and with its peer's: packets to two
+// addresses must not name the same id either.
 func TestCarrierRotatesWithItsAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 5 * ms}, 1000)
@@ -296,8 +299,9 @@ func TestCarrierBlocked(t *testing.T) {
 	})
 }
 
-// TestHushIsAskedAbout: an end that only hears asks QUIC to look where the peer is, once, when that has gone quiet all of a
-// sudden: its own address may have changed, and it has nothing in flight that would say so.
+// TestHushIsAskedAbout: an end that only hears asks QUIC to look where the peer
+// is, once, when that has gone quiet all of a sudden: its own address may have
+// changed, and it has nothing in flight that would say so.
 func TestHushIsAskedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 20 * ms}, 10).start()

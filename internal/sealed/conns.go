@@ -9,9 +9,10 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// quic-go uses each method that it finds on its net.PacketConn: ReadBatch instead of ReadFrom; SyscallConn to set "don't fragment" and
-// discover the path MTU; ReadMsgUDP and WriteMsgUDP for GSO and ECN. So there is one type for each kind of socket, which has only the
-// methods that its socket supports.
+// quic-go uses each method that it finds on its net.PacketConn: ReadBatch
+// instead of ReadFrom; SyscallConn to set "don't fragment" and discover the
+// path MTU; ReadMsgUDP and WriteMsgUDP for GSO and ECN. So there is one type
+// for each kind of socket, which has only the methods that its socket supports.
 
 // plainConn is the QUIC side of any other socket.
 type plainConn struct {
@@ -40,7 +41,8 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// Unsent returns the error with which the system refused QUIC's latest packet, or nil if it was sent.
+// Unsent returns the error with which the system refused QUIC's latest packet,
+// or nil if it was sent.
 func (c *plainConn) Unsent() error {
 	if err := c.socket.unsent.Load(); err != nil {
 		return *err
@@ -59,8 +61,9 @@ type sizedConn struct {
 	udp.SystemConn
 }
 
-// udpConn is the QUIC side of a *net.UDPConn. Packets that the kernel has joined (GRO) are split, because one joined packet may hold
-// packets for QUIC and packets for carriers. Only one goroutine, quic-go's reader, may read, and it alone uses the fields of reading.
+// udpConn is the QUIC side of a *net.UDPConn. Packets that the kernel has joined (GRO) are
+// split, because one joined packet may hold packets for QUIC and packets for carriers.
+// Only one goroutine, quic-go's reader, may read, and it alone uses the fields of reading.
 type udpConn struct {
 	sizedConn
 	udp *net.UDPConn
@@ -106,9 +109,9 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 	return m[0].N, m[0].NN, m[0].Flags, addr, nil
 }
 
-// ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their number. It never returns an empty batch,
-// because quic-go would parse what an earlier call has left in ms. quic-go does so after some errors, too, so on an error ReadBatch empties
-// ms.
+// ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their
+// number. It never returns an empty batch, because quic-go would parse what an earlier call
+// has left in ms. quic-go does so after some errors, too, so on an error ReadBatch empties ms.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	for n := 0; ; {
 		for len(c.left) > 0 && n < len(ms) {
@@ -159,7 +162,8 @@ func (c *udpConn) beginMessage() {
 	}
 }
 
-// split takes the next packet from rest. It copies a packet for QUIC to to, and routes a sealed one to its carrier.
+// split takes the next packet from rest. It copies a packet for QUIC to to, and
+// routes a sealed one to its carrier.
 func (c *udpConn) split(to *ipv4.Message) (isQUIC bool) {
 	m := &c.left[0]
 	p := c.rest[:min(c.size, len(c.rest))]

@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// BenchmarkHostilePackets is what a packet of a peer costs with its answer: an ordinary one, and the dearest that are legal.
+// BenchmarkHostilePackets is what a packet of a peer costs with its answer: an
+// ordinary one, and the dearest that are legal.
 func BenchmarkHostilePackets(b *testing.B) {
 	data := func(n int) []byte {
 		return append(binary.BigEndian.AppendUint16([]byte{frameData}, uint16(n)), make([]byte, n)...)
@@ -43,7 +44,8 @@ func BenchmarkHostilePackets(b *testing.B) {
 	}
 }
 
-// scattered acks what a has sent with as many runs and times as there may be, up to a number that was skipped.
+// scattered acks what a has sent with as many runs and times as there may be,
+// up to a number that was skipped.
 func scattered(a *Session) []byte {
 	last := a.records.Next - 1
 	f := feedback{largest: uint32(last)}

@@ -14,8 +14,9 @@ import (
 // bothDark also stops what is received over the other carrier; then a session never becomes silent.
 func bothDark(c *SessionConfig) { c.Other = func() uint64 { return 7 } }
 
-// TestBulkGoesOnAfterALongDark: a path that was dark for longer than the controller hopes, with the end of a transfer in flight, carries
-// on when it carries a probe again, which is none of the controller's packets.
+// TestBulkGoesOnAfterALongDark: a path that was dark for longer than the
+// controller hopes, with the end of a transfer in flight, carries on when it
+// carries a probe again, which is none of the controller's packets.
 func TestBulkGoesOnAfterALongDark(t *testing.T) {
 	a, b := newPieces(1000, 10, 0), newPieces(1000, 0, 10)
 	client, server := ends(t, a, b, bothDark)
@@ -38,8 +39,8 @@ func TestBulkGoesOnAfterALongDark(t *testing.T) {
 	require.True(t, a.delivered(), "%d of 10", a.ackedN)
 }
 
-// TestRandomDarkness: however long, and in whichever direction, the path was interrupted, a carrier that still exists delivers everything
-// in the end.
+// TestRandomDarkness: however long, and in whichever direction, the path was
+// interrupted, a carrier that still exists delivers everything in the end.
 func TestRandomDarkness(t *testing.T) {
 	seed := testkit.Seed(t)
 	for round := range uint64(60) {
@@ -77,8 +78,9 @@ func TestRandomDarkness(t *testing.T) {
 	}
 }
 
-// TestAckThatWasDarkForLongIsNoRoundTrip: packets that arrived before an outage are acked after it, together with the probe that ended it.
-// If that time counted as a round trip, probes, and the pace of the first packets, would wait for many seconds.
+// TestAckThatWasDarkForLongIsNoRoundTrip: packets that arrived before an outage are
+// acked after it, together with the probe that ended it. If that time counted as a
+// round trip, probes, and the pace of the first packets, would wait for many seconds.
 func TestAckThatWasDarkForLongIsNoRoundTrip(t *testing.T) {
 	s := newStep(t, 6, bothDark).open()
 	s.up.total = 3

@@ -1,7 +1,8 @@
 package sealed
 
-// Error is why a carrier ended: its owner closed it, the socket was closed, no ack arrived for 10 s, packet numbers were used up, too many
-// packets did not open, or the peer broke the protocol. Except after a violation, the owner may open another carrier, which has other keys.
+// Error is why a carrier ended: its owner closed it, the socket was closed, no ack arrived for
+// 10 s, packet numbers were used up, too many packets did not open, or the peer broke the
+// protocol. Except after a violation, the owner may open another carrier, which has other keys.
 type Error struct {
 	Reason    string
 	Violation bool  // a sealed packet of the peer broke the protocol; the owner must close the connection

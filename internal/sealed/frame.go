@@ -16,8 +16,9 @@ const (
 	framePlay     = 5 // length u16, payload; its feedback may wait for a packet that carries something else, too
 )
 
-// maxFrames is the most frames of a packet: twice maxPayloads, which is more than an honest peer sends. A jumbo packet has room for 8,900
-// pings, which would take as long to handle as 25 ordinary packets.
+// maxFrames is the most frames of a packet: twice maxPayloads, which is more
+// than an honest peer sends. A jumbo packet has room for 8,900 pings, which
+// would take as long to handle as 25 ordinary packets.
 const maxFrames = 16
 
 // dataHeader is the size of a data frame without its payload.
@@ -26,7 +27,8 @@ const dataHeader = 1 + 2
 // errMalformed is a violation by the peer, because only the peer can make a packet that opens.
 var errMalformed = errors.New("malformed frame")
 
-// frame is one frame of a packet. kind says which other field is set; the others hold what an earlier frame has left in them.
+// frame is one frame of a packet. kind says which other field is set; the
+// others hold what an earlier frame has left in them.
 type frame struct {
 	kind     byte
 	payload  []byte   // of frameData and framePlay; aliases the packet

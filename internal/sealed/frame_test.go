@@ -119,8 +119,8 @@ func TestReportSpans(t *testing.T) {
 	require.Error(t, err, "below packet 0")
 }
 
-// TestReportKeepsTheNewestArrival: a packet that is late by as many numbers as there are slots does not replace the newest arrival, whose
-// time is the feedback's clock.
+// TestReportKeepsTheNewestArrival: a packet that is late by as many numbers as there
+// are slots does not replace the newest arrival, whose time is the feedback's clock.
 func TestReportKeepsTheNewestArrival(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -134,8 +134,9 @@ func TestReportKeepsTheNewestArrival(t *testing.T) {
 	require.Equal(t, 6*ms, f.delay, "since the newest came")
 }
 
-// TestReportCoversWhatItTells: the peer's ack for a report shows that it knows what was in that report, and nothing else: it knows nothing
-// of reports that were lost, eight in a row, or that had no room.
+// TestReportCoversWhatItTells: the peer's ack for a report shows that it knows
+// what was in that report, and nothing else: it knows nothing of reports that
+// were lost, eight in a row, or that had no room.
 func TestReportCoversWhatItTells(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -164,8 +165,8 @@ func TestReportCoversWhatItTells(t *testing.T) {
 	require.EqualValues(t, 100, r.fill(0, &f, &w, leastFeedback))
 }
 
-// TestReportReachesBelowWhatIsLate: 25 ms of 100 Mbit/s are 208 packets. While 3 in 10 of them are late, earlier late packets are reported,
-// too.
+// TestReportReachesBelowWhatIsLate: 25 ms of 100 Mbit/s are 208 packets. While
+// 3 in 10 of them are late, earlier late packets are reported, too.
 func TestReportReachesBelowWhatIsLate(t *testing.T) {
 	rng := testkit.Rand(t)
 	r := newReport(0)
@@ -180,8 +181,8 @@ func TestReportReachesBelowWhatIsLate(t *testing.T) {
 	require.EqualValues(t, 2000, r.fill(0, &f, &w, SafePacket))
 }
 
-// TestReportTellsOfTheLate: every other packet is late by 40 ms of 250 Mbit/s, below 250 gaps at any time. All are reported soon after they
-// arrived.
+// TestReportTellsOfTheLate: every other packet is late by 40 ms of 250 Mbit/s,
+// below 250 gaps at any time. All are reported soon after they arrived.
 func TestReportTellsOfTheLate(t *testing.T) {
 	const late, each = 500, 4
 	r := newReport(0)
@@ -214,8 +215,9 @@ func TestReportTellsOfTheLate(t *testing.T) {
 	}
 }
 
-// TestReportTurnsToOlderAgain: numbers that had no room are not repeated once the peer may know them from a report that had room for all.
-// Those for which a later report has no room are reported as well.
+// TestReportTurnsToOlderAgain: numbers that had no room are not repeated once
+// the peer may know them from a report that had room for all. Those for which a
+// later report has no room are reported as well.
 func TestReportTurnsToOlderAgain(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -245,8 +247,9 @@ func TestReportTurnsToOlderAgain(t *testing.T) {
 	require.LessOrEqual(t, low, uint64(1000))
 }
 
-// TestReportTellsOfWhatCameBelowItsFloor: a peer that acked a report knows which packets were received then. Packets below them that arrive
-// later are reported as well, and soon, because they would otherwise count as lost.
+// TestReportTellsOfWhatCameBelowItsFloor: a peer that acked a report knows
+// which packets were received then. Packets below them that arrive later are
+// reported as well, and soon, because they would otherwise count as lost.
 func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -267,7 +270,8 @@ func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 	require.EqualValues(t, []uint64{7}, f.runs[:f.nruns])
 }
 
-// TestReportTellsOfTheLateAtOnce: a report covers the last eight, but a packet that arrived below them is in the next one.
+// TestReportTellsOfTheLateAtOnce: a report covers the last eight, but a packet
+// that arrived below them is in the next one.
 func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -291,8 +295,8 @@ func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 	require.Less(t, take(30)[0], uint64(10), "once")
 }
 
-// TestEverySecondReportIsOfTheNewest: however many older numbers are still to be reported, packets that arrive meanwhile do not wait for
-// that.
+// TestEverySecondReportIsOfTheNewest: however many older numbers are still to
+// be reported, packets that arrive meanwhile do not wait for that.
 func TestEverySecondReportIsOfTheNewest(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
@@ -311,8 +315,8 @@ func TestEverySecondReportIsOfTheNewest(t *testing.T) {
 	}
 }
 
-// TestTimesOfNumbersThatLeap: whatever numbers a peer skips, a report has the times of the packets that arrived since the report before the
-// last.
+// TestTimesOfNumbersThatLeap: whatever numbers a peer skips, a report has the
+// times of the packets that arrived since the report before the last.
 func TestTimesOfNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)
 	r := newReport(0)

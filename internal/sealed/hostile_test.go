@@ -16,12 +16,12 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// allowance is what a peer may make a carrier hold, beside what the connection's receive limit counts: half for packets that
-// wait, half for what it is to be told.
+// allowance is what a peer may make a carrier hold, beside what the connection's
+// receive limit counts: half for packets that wait, half for what it is to be told.
 const allowance = 512 << 10
 
-// TestHostileFlood: packets arrive faster than they are opened. The packets that wait or are being opened are bounded, and so is their
-// memory, which is freed after the flood.
+// TestHostileFlood: packets arrive faster than they are opened. The packets that wait or
+// are being opened are bounded, and so is their memory, which is freed after the flood.
 func TestHostileFlood(t *testing.T) {
 	r := testkit.Rand(t)
 	for _, size := range []int{Overhead + 1, 200, MaxPacket, blockBytes / 2, JumboPacket, 0} {
@@ -81,7 +81,8 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 	runtime.KeepAlive(second)
 }
 
-// TestGuessedIDs: of packets with unknown ids the newest are kept for a moment: a limited number for each socket, whoever sends them.
+// TestGuessedIDs: of packets with unknown ids the newest are kept for a moment:
+// a limited number for each socket, whoever sends them.
 func TestGuessedIDs(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	p := append([]byte(sealedFor(ID{}, "x")), make([]byte, MaxPacket-Overhead)...)
@@ -123,7 +124,8 @@ func (h *hostile) send(frames []byte) error {
 	}
 }
 
-// TestHostileFrames sends whatever is legal as fast as a core can seal, and acks nothing: the victim's memory stays bounded.
+// TestHostileFrames sends whatever is legal as fast as a core can seal, and
+// acks nothing: the victim's memory stays bounded.
 func TestHostileFrames(t *testing.T) {
 	r := testkit.Rand(t)
 	data := binary.BigEndian.AppendUint16([]byte{frameData}, 1200)
@@ -159,8 +161,8 @@ func TestHostileFrames(t *testing.T) {
 	}
 }
 
-// TestAbsurdTimes: feedback on packets in flight, with random clocks, delays and distances of the whole range. Nothing panics or becomes
-// infinite, and afterwards an honest peer is served.
+// TestAbsurdTimes: feedback on packets in flight, with random clocks, delays and distances of
+// the whole range. Nothing panics or becomes infinite, and afterwards an honest peer is served.
 func TestAbsurdTimes(t *testing.T) {
 	r := testkit.Rand(t)
 	for range 20 {
@@ -191,9 +193,10 @@ func absurd(r *rand.Rand, largest uint64) *feedback {
 	return f
 }
 
-// TestClockAtItsEnd: a peer may advance its clock to the end of a time.Duration, by half of the range of 48 bits at a time, and then send
-// an arrival beyond it. The time for which it then seemed to have held the ack back overflowed, and after the next change of paths a probe
-// was due at each turn.
+// TestClockAtItsEnd: a peer may advance its clock to the end of a time.Duration,
+// by half of the range of 48 bits at a time, and then send an arrival beyond it.
+// The time for which it then seemed to have held the ack back overflowed, and
+// after the next change of paths a probe was due at each turn.
 func TestClockAtItsEnd(t *testing.T) {
 	h := newHostile(t)
 	f := &feedback{largest: uint32(h.a.records.Next - 1), nruns: 1}
@@ -225,7 +228,8 @@ func TestClockAtItsEnd(t *testing.T) {
 	require.LessOrEqual(t, h.a.guess, 3*ms)
 }
 
-// TestHugeAckRanges: runs that reach as far as a number goes are refused, or cost what is remembered and no more.
+// TestHugeAckRanges: runs that reach as far as a number goes are refused, or
+// cost what is remembered and no more.
 func TestHugeAckRanges(t *testing.T) {
 	for name, runs := range map[string][]uint64{
 		"all there are": {1 << 62}, "beyond the first": {3, 1 << 61}, "in turn": {1, 1 << 62, 1 << 62, 1 << 62},
@@ -248,8 +252,8 @@ type deafPieces struct{ *pieces }
 
 func (deafPieces) Receive(time.Time, []byte) {}
 
-// FuzzHostile has a peer with the keys send packets of the fuzzer's frames while payloads are in flight. At worst the session ends with an
-// error that says why.
+// FuzzHostile has a peer with the keys send packets of the fuzzer's frames while
+// payloads are in flight. At worst the session ends with an error that says why.
 func FuzzHostile(f *testing.F) {
 	fb := feedback{nruns: 1}
 	fb.runs[0] = 1
@@ -273,8 +277,8 @@ func FuzzHostile(f *testing.F) {
 	})
 }
 
-// FuzzDatagram takes anybody's datagram the whole way, with the header of a packet for this end or without: what is not
-// sealed with the keys changes nothing.
+// FuzzDatagram takes anybody's datagram the whole way, with the header of a packet
+// for this end or without: what is not sealed with the keys changes nothing.
 func FuzzDatagram(f *testing.F) {
 	f.Add([]byte{firstSealed, 1, 2, 3}, false)
 	f.Add([]byte("frames and a tag that is wrong, 16 bytes"), true)
@@ -300,7 +304,8 @@ func FuzzDatagram(f *testing.F) {
 	})
 }
 
-// TestOneFeedbackAPacket: each costs a walk over what is remembered, and a packet has room for a hundred.
+// TestOneFeedbackAPacket: each costs a walk over what is remembered, and a
+// packet has room for a hundred.
 func TestOneFeedbackAPacket(t *testing.T) {
 	h := newHostile(t)
 	f := feedback{largest: 0, nruns: 1}
@@ -312,7 +317,8 @@ func TestOneFeedbackAPacket(t *testing.T) {
 	require.ErrorContains(t, ended, "two feedbacks")
 }
 
-// TestSixteenFramesAPacket: a jumbo packet has room for 8,900 pings, which took as long as 25 ordinary packets.
+// TestSixteenFramesAPacket: a jumbo packet has room for 8,900 pings, which took
+// as long as 25 ordinary packets.
 func TestSixteenFramesAPacket(t *testing.T) {
 	h := newHostile(t)
 	pings := bytes.Repeat([]byte{framePing}, maxFrames)
@@ -335,8 +341,9 @@ func TestEightPayloadsAPacket(t *testing.T) {
 	require.True(t, ended.Violation)
 }
 
-// TestClockThatRunsAway: a peer whose clock advances with each feedback by as much as its 48 bits allow passes the end of int64 in 65 of
-// them. Nothing becomes infinite, and no more is sent than the peer acks.
+// TestClockThatRunsAway: a peer whose clock advances with each feedback by as
+// much as its 48 bits allow passes the end of int64 in 65 of them. Nothing
+// becomes infinite, and no more is sent than the peer acks.
 func TestClockThatRunsAway(t *testing.T) {
 	for name, step := range map[string]uint64{"ahead": 1<<47 - 1, "back": 1<<47 + 1} {
 		h, clock := newHostile(t), uint64(0)
@@ -363,8 +370,8 @@ func TestClockThatRunsAway(t *testing.T) {
 	}
 }
 
-// TestOptimistsAreSoonFound: a peer that acks every packet that was sent, whether it arrives or not, acks a skipped number within the next
-// thousand.
+// TestOptimistsAreSoonFound: a peer that acks every packet that was sent,
+// whether it arrives or not, acks a skipped number within the next thousand.
 func TestOptimistsAreSoonFound(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 20 {

@@ -12,7 +12,8 @@ import (
 
 const day = 24 * time.Hour
 
-// send has the source of a send so many pieces more, which all arrive, and reports how long the last of them took.
+// send has the source of a send so many pieces more, which all arrive, and
+// reports how long the last of them took.
 func (s *step) send(n int) {
 	s.up.total += n
 	s.up.acked = append(s.up.acked, make([]bool, n)...)
@@ -29,8 +30,8 @@ func (s *step) send(n int) {
 	require.Equal(s, Open, s.b.State())
 }
 
-// TestIdleSessionGivesUpItsMemory: an idle session frees its memory about single packets, and continues when there is something to send
-// again.
+// TestIdleSessionGivesUpItsMemory: an idle session frees its memory about
+// single packets, and continues when there is something to send again.
 func TestIdleSessionGivesUpItsMemory(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(300)
@@ -49,8 +50,8 @@ func TestIdleSessionGivesUpItsMemory(t *testing.T) {
 	s.send(300)
 }
 
-// TestIdleForWeeks: if the packets of a report arrived further apart than it can encode, it leaves out the older time. Before, the peer
-// took it for malformed and closed the connection.
+// TestIdleForWeeks: if the packets of a report arrived further apart than it can encode, it
+// leaves out the older time. Before, the peer took it for malformed and closed the connection.
 func TestIdleForWeeks(t *testing.T) {
 	for _, idle := range []time.Duration{time.Hour, 2 * time.Hour, 12 * day, 13 * day, 400 * day, 4 * 365 * day} {
 		s := newStep(t, 0, nil).open()
@@ -65,7 +66,8 @@ func TestIdleForWeeks(t *testing.T) {
 	}
 }
 
-// TestPeersClockComesRound after 48 bits of microseconds, 9 years: arrivals before and after compare.
+// TestPeersClockComesRound after 48 bits of microseconds, 9 years: arrivals
+// before and after compare.
 func TestPeersClockComesRound(t *testing.T) {
 	const round = (clockMask + 1) * clockUnit
 	s := newStep(t, 0, nil)
@@ -106,7 +108,8 @@ func (s *step) at(from, to *Session, number uint64) {
 	to.opener.turn()
 }
 
-// TestNumbersComeRound where the number on the wire begins again at 0, which is a change of keys too.
+// TestNumbersComeRound where the number on the wire begins again at 0, which is
+// a change of keys too.
 func TestNumbersComeRound(t *testing.T) {
 	s := newStep(t, 0, nil)
 	s.at(s.a, s.b, 1<<32-100)
@@ -119,7 +122,8 @@ func TestNumbersComeRound(t *testing.T) {
 	require.Zero(t, s.a.Stats().Lost)
 }
 
-// TestClockThatRunsBack: a clock that runs back stands still for a session until it is where it was.
+// TestClockThatRunsBack: a clock that runs back stands still for a session
+// until it is where it was.
 func TestClockThatRunsBack(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(10)

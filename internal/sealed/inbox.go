@@ -9,25 +9,29 @@ import (
 )
 
 const (
-	// inboxBytes is how many bytes of packets an inbox may always hold, 252 KiB, including those that its carrier is opening. It is small
-	// because the connection's receive limit does not cover these bytes.
+	// inboxBytes is how many bytes of packets an inbox may always hold, 252
+	// KiB, including those that its carrier is opening. It is small because the
+	// connection's receive limit does not cover these bytes.
 	inboxBytes = 28 * blockBytes
-	// lentBytes is how many bytes all inboxes of a socket may borrow together beyond that: what arrives in 30 ms at 1 Gbit/s, while the
-	// cores of the machine are busy. An inbox borrows at most as much as it leaves to others. A packet for which there is no room is dropped.
+	// lentBytes is how many bytes all inboxes of a socket may borrow together beyond that: what
+	// arrives in 30 ms at 1 Gbit/s, while the cores of the machine are busy. An inbox borrows
+	// at most as much as it leaves to others. A packet for which there is no room is dropped.
 	lentBytes = 4 << 20
 	// lentStep is how much an inbox borrows at a time.
 	lentStep = 64 << 10
-	// blockBytes is the size of a block: it holds six full packets, one jumbo packet, or about fifty packets of play. The inboxes of a
-	// thousand clients whose ticks coincide take 9 MiB.
+	// blockBytes is the size of a block: it holds six full packets, one jumbo packet, or about
+	// fifty packets of play. The inboxes of a thousand clients whose ticks coincide take 9 MiB.
 	blockBytes = 9 << 10
-	// elsewhereLimit is how many packets a second are accepted from addresses other than that of the QUIC connection: enough until QUIC
-	// has noticed a change of address, and too few to be worth forging.
+	// elsewhereLimit is how many packets a second are accepted from addresses
+	// other than that of the QUIC connection: enough until QUIC has noticed a
+	// change of address, and too few to be worth forging.
 	elsewhereLimit = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
 )
 
-// blocks is the memory of all inboxes. An idle inbox has no block, and a busy one grows block by block, without copying.
+// blocks is the memory of all inboxes. An idle inbox has no block, and a busy
+// one grows block by block, without copying.
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
 // A block holds packets in the order in which they arrived.
@@ -37,7 +41,8 @@ type block struct {
 	records [blockBytes - 2*8]byte // each is a header of inboxHeader bytes and a packet
 }
 
-// append copies a packet into the block. It returns false if the packet does not fit, or if b is nil.
+// append copies a packet into the block. It returns false if the packet does
+// not fit, or if b is nil.
 func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	n := inboxHeader + len(packet)
 	if b == nil || len(b.records)-b.end < n {
@@ -51,13 +56,16 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	return true
 }
 
-// An inbox holds the packets that have arrived for one carrier. The socket's reader puts packets into it. The carrier takes all of
-// them at once, while the reader continues with other blocks.
+// An inbox holds the packets that have arrived for one carrier. The socket's reader puts packets
+// into it. The carrier takes all of them at once, while the reader continues with other blocks.
 type inbox struct {
-	look   func(atOnce bool)              // called after put into an empty inbox: makes the owner take packets, on this goroutine if atOnce
+	// Called after put into an empty inbox: makes the owner take packets, on
+	// this goroutine if atOnce.
+	look   func(atOnce bool)
 	base   time.Time                      // the origin of the arrival times in records
 	remote atomic.Pointer[netip.AddrPort] // the peer's address, as QUIC knows it
-	lent   *atomic.Int64                  // bytes that all inboxes of the socket have borrowed; nil = this inbox may not borrow
+	// Bytes that all inboxes of the socket have borrowed; nil = this inbox may not borrow.
+	lent *atomic.Int64
 
 	mu          sync.Mutex // guards the fields below, up to closed
 	first, last *block     // blocks with packets that are not taken yet
@@ -74,7 +82,8 @@ type inbox struct {
 // newInbox returns an inbox that calls look.
 func newInbox(look func(atOnce bool)) *inbox { return &inbox{look: look, base: time.Now()} }
 
-// put copies a packet into the inbox, or drops and counts it. It returns true if the inbox was empty; the caller must then call look.
+// put copies a packet into the inbox, or drops and counts it. It returns true
+// if the inbox was empty; the caller must then call look.
 func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first bool) {
 	b.mu.Lock()
 	if !b.isRemote(from) && !b.admit(at) {
@@ -93,8 +102,8 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first boo
 	return first
 }
 
-// isRemote reports whether from is the peer's address. A link-local server may have been dialed without a zone, but its packets come from an address
-// with one, so then the zone is ignored.
+// isRemote reports whether from is the peer's address. A link-local server may have been dialed
+// without a zone, but its packets come from an address with one, so then the zone is ignored.
 func (b *inbox) isRemote(from netip.AddrPort) bool {
 	remote := b.remote.Load()
 	if remote == nil || *remote == from {
@@ -142,7 +151,8 @@ func (b *inbox) repay() {
 	}
 }
 
-// admit counts a packet from another address, and reports whether it is within elsewhereLimit. The caller holds mu.
+// admit counts a packet from another address, and reports whether it is within
+// elsewhereLimit. The caller holds mu.
 func (b *inbox) admit(at time.Time) bool {
 	if at.Sub(b.second) >= time.Second || at.Before(b.second) {
 		b.second, b.others = at, 0
@@ -162,7 +172,8 @@ type taken struct {
 // more reports whether there is a next packet.
 func (t *taken) more() bool { return t.current != nil }
 
-// take removes all packets from the inbox, to be read with [inbox.next]. They belong to the caller until it calls give.
+// take removes all packets from the inbox, to be read with [inbox.next]. They
+// belong to the caller until it calls give.
 func (b *inbox) take() taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,7 +218,8 @@ func (b *inbox) empty() bool {
 	return b.first == nil
 }
 
-// close drops the packets in the inbox, and all later ones. Packets that are taken must still be given back.
+// close drops the packets in the inbox, and all later ones. Packets that are
+// taken must still be given back.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

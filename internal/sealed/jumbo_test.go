@@ -82,7 +82,8 @@ func TestJumboProbesCostNothing(t *testing.T) {
 	require.Equal(t, jumboTries, tried.jumbos)
 }
 
-// TestJumboPathShrinks in a transfer: the packets become as large as QUIC's at once, not as small as on a path that takes nothing else.
+// TestJumboPathShrinks in a transfer: the packets become as large as QUIC's at
+// once, not as small as on a path that takes nothing else.
 func TestJumboPathShrinks(t *testing.T) {
 	d := newJumboBed(t, netsim.Config{Delay: 2 * ms, Rate: 1e9, MTU: JumboPacket}, 256)
 	require.NoError(t, d.RunFor(500*ms))
@@ -119,7 +120,8 @@ func TestPlayFillsNoJumboPacket(t *testing.T) {
 	}
 }
 
-// TestJumboPathFlaps in a transfer, between two routers for example: that costs a black hole, and not one at each change.
+// TestJumboPathFlaps in a transfer, between two routers for example: that costs
+// a black hole, and not one at each change.
 func TestJumboPathFlaps(t *testing.T) {
 	took := func(most int) time.Duration {
 		link := netsim.Config{Delay: 4 * ms, Jitter: 3 * ms, Rate: 200e6, MTU: JumboPacket, Seed: testkit.Seed(t)}
@@ -137,8 +139,8 @@ func TestJumboPathFlaps(t *testing.T) {
 	require.Less(t, with.Seconds(), 5*without.Seconds(), "usually both are as fast; it was 16 times as long")
 }
 
-// TestJumboPathIsLeft: the path changes in a transfer. Acks that still arrive for packets on the old path do not show that the new one
-// takes such packets.
+// TestJumboPathIsLeft: the path changes in a transfer. Acks that still arrive
+// for packets on the old path do not show that the new one takes such packets.
 func TestJumboPathIsLeft(t *testing.T) {
 	d := newJumboBed(t, netsim.Config{Delay: 10 * ms, Rate: 500e6, MTU: JumboPacket}, 64)
 	require.NoError(t, d.RunFor(500*ms))
@@ -211,7 +213,8 @@ func (s wide) AppendPayload(_ time.Time, b []byte, room Room) ([]byte, uint64, C
 	return append(b, make([]byte, s.size)...), 0, Content{Play: true}, true
 }
 
-// TestFeedbackMakesPlayNoJumboPacket: feedback gets the room that play has left in an ordinary packet.
+// TestFeedbackMakesPlayNoJumboPacket: feedback gets the room that play has left
+// in an ordinary packet.
 func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.source = wide{size: 1300}
@@ -225,7 +228,8 @@ func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 	require.LessOrEqual(t, len(p), MaxPacket)
 }
 
-// TestJumboSearchesAgain only long after a search in vain, and at once after a black hole, which may have been an outage.
+// TestJumboSearchesAgain only long after a search in vain, and at once after a
+// black hole, which may have been an outage.
 func TestJumboSearchesAgain(t *testing.T) {
 	var j jumbo
 	j.weigh(1e9, 1<<20, 0)
@@ -272,7 +276,8 @@ func TestJumboSearchesAgain(t *testing.T) {
 	}
 }
 
-// TestJumboIsOfOnePath: a jumbo packet that was sent before the path changed, and is acked after that, shows nothing about the new one.
+// TestJumboIsOfOnePath: a jumbo packet that was sent before the path changed,
+// and is acked after that, shows nothing about the new one.
 func TestJumboIsOfOnePath(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	before := s.a.records.Next
@@ -287,7 +292,8 @@ func TestJumboIsOfOnePath(t *testing.T) {
 	require.True(t, j.usable())
 }
 
-// TestPlayHasItsShareBesideJumboPackets: how much of it may be in flight, and when it asks for feedback, is counted in packets of its own size.
+// TestPlayHasItsShareBesideJumboPackets: how much of it may be in flight, and
+// when it asks for feedback, is counted in packets of its own size.
 func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	s := newStep(t, 0, nil).open().a
 	s.full = MaxPacket + overheadUDP
@@ -302,9 +308,10 @@ func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	require.False(t, s.wantsAckSoon())
 }
 
-// TestJumboPathGoesDark: after an interruption a transfer continues as soon as one without jumbo packets. Before, the pacer charged those
-// sent during the interruption, one each probe timeout, at a rate of one small packet each probe timeout, and waited for that when the path
-// worked again: for 3 s after 1 s.
+// TestJumboPathGoesDark: after an interruption a transfer continues as soon as
+// one without jumbo packets. Before, the pacer charged those sent during the
+// interruption, one each probe timeout, at a rate of one small packet each probe
+// timeout, and waited for that when the path worked again: for 3 s after 1 s.
 func TestJumboPathGoesDark(t *testing.T) {
 	took := func(most int, dark time.Duration) time.Duration {
 		link := netsim.Config{Delay: 5 * ms, Rate: 200e6, MTU: JumboPacket, Seed: testkit.Seed(t)}
@@ -322,8 +329,8 @@ func TestJumboPathGoesDark(t *testing.T) {
 	}
 }
 
-// TestJumboPathLosesThem: a path loses a third of the jumbo packets and no others. That costs little, because their use ends. With half as
-// the bound it took up to 3.7 times as long.
+// TestJumboPathLosesThem: a path loses a third of the jumbo packets and no others. That costs
+// little, because their use ends. With half as the bound it took up to 3.7 times as long.
 func TestJumboPathLosesThem(t *testing.T) {
 	took := func(most int) time.Duration {
 		link := netsim.Config{Delay: 10 * ms, Rate: 200e6, MTU: JumboPacket, LossMin: 2000, Loss: 0.33, Seed: testkit.Seed(t)}

@@ -8,7 +8,8 @@ import (
 	"fmt"
 )
 
-// Exporter derives a secret from an established TLS connection: tls.ConnectionState.ExportKeyingMaterial.
+// Exporter derives a secret from an established TLS connection:
+// tls.ConnectionState.ExportKeyingMaterial.
 type Exporter func(label string, context []byte, length int) ([]byte, error)
 
 // direction is one of the two directions of a carrier. Each has keys of its own.
@@ -25,8 +26,9 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// generationBits: 2^22 packet numbers share a key. With packets of 1,452 bytes these are 2^29 blocks, with 8,952 bytes 2^31.1, which is
-	// below the 2^32.5 at which AES-GCM loses its margin. ChaCha20 has no such limit (RFC 9001, section 6.6).
+	// generationBits: 2^22 packet numbers share a key. With packets of 1,452 bytes these
+	// are 2^29 blocks, with 8,952 bytes 2^31.1, which is below the 2^32.5 at which
+	// AES-GCM loses its margin. ChaCha20 has no such limit (RFC 9001, section 6.6).
 	generationBits = 22
 )
 
@@ -39,7 +41,8 @@ type generation struct {
 	iv     [nonceBytes]byte // xored with the packet number to make the nonce
 }
 
-// firstKeys derives the keys of one direction of a carrier. An instance must not be used twice on a connection.
+// firstKeys derives the keys of one direction of a carrier. An instance must
+// not be used twice on a connection.
 func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*generation, *mask, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	secret, err := export(exporterLabel, context, secretBytes)

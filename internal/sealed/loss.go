@@ -6,13 +6,15 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// loss decides which packets are lost because later ones arrived. For packets without any later ack see hearing.
+// loss decides which packets are lost because later ones arrived. For packets
+// without any later ack see hearing.
 type loss struct {
 	recovery.Losses
 	rtt time.Duration // round trip of the newest acked packet, which the controller may not have yet
 }
 
-// detectLosses declares packets lost (RFC 9002, section 6.1). It is called after feedback, and when the timer of loss is due.
+// detectLosses declares packets lost (RFC 9002, section 6.1). It is called
+// after feedback, and when the timer of loss is due.
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.rtt)
@@ -40,14 +42,15 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 }
 
-// lose records that packet n counts as lost, and reports its payloads to the source. f, lost or abandoned, is its new fate. The record
-// stays, because the packet may only be late.
+// lose records that packet n counts as lost, and reports its payloads to the source. f, lost
+// or abandoned, is its new fate. The record stays, because the packet may only be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.land(r, f)
 	s.mtu.lost(t, n, r)
-	// The record of a lost packet keeps the until that it was sent with, as do those of skipped numbers near it. None of them is dropped
-	// before the others, so a forged ack for both includes a skipped number. The until of an abandoned packet may be over already.
+	// The record of a lost packet keeps the until that it was sent with, as do those of
+	// skipped numbers near it. None of them is dropped before the others, so a forged ack for
+	// both includes a skipped number. The until of an abandoned packet may be over already.
 	if f == abandoned {
 		r.until = t + silentPTOs*s.pto()
 	}
@@ -64,7 +67,8 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	}
 }
 
-// peerTime converts a time of the peer's clock to a time.Time, and 0 to the zero Time. Only differences between the results are meaningful.
+// peerTime converts a time of the peer's clock to a time.Time, and 0 to the
+// zero Time. Only differences between the results are meaningful.
 func peerTime(at time.Duration) time.Time {
 	if at == 0 {
 		return time.Time{}
@@ -72,8 +76,8 @@ func peerTime(at time.Duration) time.Time {
 	return time.Unix(0, 0).Add(at)
 }
 
-// ack records that packet n arrived, at a time of the peer's clock (0 = unknown). It reports whether this is the first ack of a packet that
-// asked for one.
+// ack records that packet n arrived, at a time of the peer's clock (0 = unknown).
+// It reports whether this is the first ack of a packet that asked for one.
 func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	r := s.records.At(n)
 	was := r.fate

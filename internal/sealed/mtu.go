@@ -7,34 +7,42 @@ import (
 )
 
 const (
-	// holeHold is the time between the first two large packets that probe a path that has shrunk. It doubles up to maxHoleHold.
+	// holeHold is the time between the first two large packets that probe a
+	// path that has shrunk. It doubles up to maxHoleHold.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 
-	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and UDP it fills a frame of 9,000 bytes, which many
-	// networks in data centres carry, and so does loopback.
+	// JumboPacket is the size in bytes of the largest packet. With the headers
+	// of IPv6 and UDP it fills a frame of 9,000 bytes, which many networks in
+	// data centres carry, and so does loopback.
 	JumboPacket = 9000 - 40 - 8
-	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster than our rate, because play waits behind it: 1.8 MB/s. A
-	// link with such frames is far faster, and our rate only a share of it, unless a shaper limits it.
+	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster
+	// than our rate, because play waits behind it: 1.8 MB/s. A link with such frames
+	// is far faster, and our rate only a share of it, unless a shaper limits it.
 	jumboTime = 5 * time.Millisecond
-	// sharedJumboTime replaces jumboTime on a path that has delivered jumboBurst packets, as many as fill a jumbo packet, within a
-	// millisecond: there our rate is only a share of a far faster bottleneck. It also bounds how long play waits behind a shaper that passes
-	// such bursts. Two hundred clients that load from one server over loopback get half a MB/s each, and need two fifths of the packets.
+	// sharedJumboTime replaces jumboTime on a path that has delivered jumboBurst
+	// packets, as many as fill a jumbo packet, within a millisecond: there our rate
+	// is only a share of a far faster bottleneck. It also bounds how long play waits
+	// behind a shaper that passes such bursts. Two hundred clients that load from one
+	// server over loopback get half a MB/s each, and need two fifths of the packets.
 	sharedJumboTime = 20 * time.Millisecond
 	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
 	// jumboWindow is how many jumbo packets the window must hold, so that acks arrive one by one.
 	jumboWindow = 4
-	// jumboTries is how many probes in a row must be lost to show that the path takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES).
-	// jumboHold is the time from then to the next search (section 5.1.1: PMTU_RAISE_TIMER).
+	// jumboTries is how many probes in a row must be lost to show that the path
+	// takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES). jumboHold is
+	// the time from then to the next search (section 5.1.1: PMTU_RAISE_TIMER).
 	jumboTries = 3
 	jumboHold  = 10 * time.Minute
-	// jumboLoss is the share of recent jumbo packets whose loss ends their use: the path takes them only now and then, and the pacer would
-	// slow down because of the losses. Few paths that are as fast lose as much of all sizes.
+	// jumboLoss is the share of recent jumbo packets whose loss ends their use:
+	// the path takes them only now and then, and the pacer would slow down because
+	// of the losses. Few paths that are as fast lose as much of all sizes.
 	jumboLoss = 0.25
 )
 
-// mtu decides how large a packet may be: as large as QUIC has found, which the owner passes on, or SafePacket while larger ones are lost
-// (black hole detection, RFC 8899, section 4.3). QUIC itself does not notice if the path shrinks.
+// mtu decides how large a packet may be: as large as QUIC has found, which the
+// owner passes on, or SafePacket while larger ones are lost (black hole detection,
+// RFC 8899, section 4.3). QUIC itself does not notice if the path shrinks.
 type mtu struct {
 	first  uint64 // number of the first packet over this path; the fates of earlier ones do not count
 	hole   recovery.BlackHole
@@ -55,8 +63,8 @@ func (m *mtu) limit(most int) int {
 	return most
 }
 
-// check looks for a black hole; next is the number of the next packet. The cause may be an outage after which a small probe was the first
-// packet to get through. So a large probe is sent at once.
+// check looks for a black hole; next is the number of the next packet. The cause may be an outage
+// after which a small probe was the first packet to get through. So a large probe is sent at once.
 func (m *mtu) check(t time.Duration, next uint64) {
 	m.jumbo.check(t, next)
 	if m.hole.Found(next) && m.shrunk == 0 {
@@ -75,7 +83,8 @@ func (m *mtu) probeSent(t time.Duration) {
 	m.hold = min(2*m.hold, maxHoleHold)
 }
 
-// acked is called when packet n is acked. A large one that was sent after the path had shrunk shows that the path takes them again.
+// acked is called when packet n is acked. A large one that was sent after the
+// path had shrunk shows that the path takes them again.
 func (m *mtu) acked(n uint64, r *record) {
 	if n < m.first {
 		return
@@ -87,7 +96,8 @@ func (m *mtu) acked(n uint64, r *record) {
 	}
 }
 
-// lost is called when packet n counts as lost. The loss of a jumbo packet says nothing about smaller ones.
+// lost is called when packet n counts as lost. The loss of a jumbo packet says
+// nothing about smaller ones.
 func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 	switch {
 	case n < m.first:
@@ -98,8 +108,9 @@ func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 	}
 }
 
-// jumbo finds out whether the path takes jumbo packets: path MTU discovery (RFC 8899) with a single size, far above those for which QUIC
-// probes. They carry bulk on fast paths. The zero value starts to search as soon as the path is fast enough.
+// jumbo finds out whether the path takes jumbo packets: path MTU discovery (RFC 8899)
+// with a single size, far above those for which QUIC probes. They carry bulk on fast
+// paths. The zero value starts to search as soon as the path is fast enough.
 type jumbo struct {
 	hole  recovery.BlackHole
 	pays  bool          // the path is fast enough; see weigh
@@ -112,8 +123,8 @@ type jumbo struct {
 	loss  float64       // share of about the last 16 jumbo packets that was lost
 }
 
-// weigh sets pays. rate is how fast packets arrive, in bytes a second; window is in bytes; together is how many packets, sent together,
-// have arrived within a millisecond.
+// weigh sets pays. rate is how fast packets arrive, in bytes a second; window is in
+// bytes; together is how many packets, sent together, have arrived within a millisecond.
 func (j *jumbo) weigh(rate float64, window, together int) {
 	most := jumboTime
 	if together >= jumboBurst {
@@ -161,9 +172,10 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 	}
 }
 
-// check looks for a black hole: whether all recent jumbo packets were lost, or more than jumboLoss of them. next is the number of the next
-// packet. After one the path is probed again. The first time that is at once, because the cause may have been an outage; each further time
-// it is later, because each black hole costs a probe timeout.
+// check looks for a black hole: whether all recent jumbo packets were lost, or more
+// than jumboLoss of them. next is the number of the next packet. After one the path is
+// probed again. The first time that is at once, because the cause may have been an
+// outage; each further time it is later, because each black hole costs a probe timeout.
 func (j *jumbo) check(t time.Duration, next uint64) {
 	if j.hole.Found(next) || j.loss > jumboLoss {
 		j.takes, j.since, j.again, j.loss = false, next, t+j.hold, 0

@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// shrunken is a path of 20 Mbit/s whose MTU is the least that carries QUIC, though QUIC has found more: a datagram of 1,163
-// bytes still passes.
+// shrunken is a path of 20 Mbit/s whose MTU is the least that carries QUIC,
+// though QUIC has found more: a datagram of 1,163 bytes still passes.
 func shrunken(seed uint64, loss float64) netsim.Config {
 	return netsim.Config{Delay: 25 * ms, Rate: 20e6, Loss: loss, MTU: SafePacket, Seed: seed}
 }
@@ -19,7 +19,8 @@ func shrunken(seed uint64, loss float64) netsim.Config {
 // half is a piece of which a large packet has two and a safe one has one.
 const half = 700
 
-// TestOpensOnAPathThatShrank: a path that shrank after QUIC had found its MTU. Opening probes of that size never arrived.
+// TestOpensOnAPathThatShrank: a path that shrank after QUIC had found its MTU.
+// Opening probes of that size never arrived.
 func TestOpensOnAPathThatShrank(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, loss := range []float64{0, 0.02, 0.1} {
@@ -116,8 +117,8 @@ func TestPathShrinksAndGrows(t *testing.T) {
 	}
 }
 
-// TestOutageIsNoHole: at the end of an outage a small probe is the first packet to arrive, and all lost packets were large. One large
-// packet shows that the path takes them.
+// TestOutageIsNoHole: at the end of an outage a small probe is the first packet to arrive,
+// and all lost packets were large. One large packet shows that the path takes them.
 func TestOutageIsNoHole(t *testing.T) {
 	link := shrunken(testkit.Seed(t), 0)
 	link.MTU = 0
@@ -133,7 +134,8 @@ func TestOutageIsNoHole(t *testing.T) {
 	}
 }
 
-// TestMovedForgetsTheHole: on another path packets are as large as QUIC allows, whatever happens to packets sent before.
+// TestMovedForgetsTheHole: on another path packets are as large as QUIC allows,
+// whatever happens to packets sent before.
 func TestMovedForgetsTheHole(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.mtu = mtu{shrunk: 1, retry: time.Hour}

@@ -21,11 +21,12 @@ const (
 	drops
 )
 
-// maxForged is how many packets may fail to open before the carrier ends. It is far below the 2^52 of RFC 9001, section 6.6, and still
-// takes hours of forging at line rate.
+// maxForged is how many packets may fail to open before the carrier ends. It is far below
+// the 2^52 of RFC 9001, section 6.6, and still takes hours of forging at line rate.
 const maxForged = 1 << 36
 
-// opened is the result of open: the packet's frames, which are genuine, or why the packet must be dropped.
+// opened is the result of open: the packet's frames, which are genuine, or why
+// the packet must be dropped.
 type opened struct {
 	frames []byte
 	number uint64 // of the packet
@@ -33,8 +34,8 @@ type opened struct {
 	why    drop   // kept, or the reason to drop it
 }
 
-// opener decrypts one direction of a carrier. One goroutine calls its methods: open without a lock, because it writes nothing that others
-// read, and mark under the session's lock.
+// opener decrypts one direction of a carrier. One goroutine calls its methods: open without
+// a lock, because it writes nothing that others read, and mark under the session's lock.
 type opener struct {
 	current *generation
 	later   *generation     // the one after current; nil until half of current is used
@@ -55,8 +56,8 @@ func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener
 	return &opener{current: current, mask: mask}, nil
 }
 
-// open decrypts the frames of a packet in place, without allocating. Only mark decides whether the number is new, because another copy of
-// the packet may have been opened, too.
+// open decrypts the frames of a packet in place, without allocating. Only mark decides
+// whether the number is new, because another copy of the packet may have been opened, too.
 func (o *opener) open(packet []byte) (p opened) {
 	p.size = uint16(min(len(packet), math.MaxUint16))
 	if p.why = checkHeader(packet); p.why != kept {
@@ -93,8 +94,8 @@ func (o *opener) fresh(number uint64) drop {
 	return kept
 }
 
-// mark records that a packet was received. It returns why the packet must be dropped, or kept: a copy may have been received since open. A
-// dropped packet changes only counts.
+// mark records that a packet was received. It returns why the packet must be dropped, or
+// kept: a copy may have been received since open. A dropped packet changes only counts.
 func (o *opener) mark(p opened) (why drop) {
 	if p.why == kept {
 		p.why = o.fresh(p.number)
@@ -120,8 +121,8 @@ func (o *opener) keys(number uint64) *generation {
 	return nil
 }
 
-// turn derives the next generation when half of the current one is used, which most carriers never reach. It drops the current one when the
-// whole replay window lies in the next.
+// turn derives the next generation when half of the current one is used, which most carriers
+// never reach. It drops the current one when the whole replay window lies in the next.
 func (o *opener) turn() {
 	switch {
 	case o.later == nil && o.window.Next > o.current.index<<generationBits+1<<(generationBits-1):

@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// numbered is a source of payloads that have the numbers in whose order they were built: play of 100 bytes and bulk of 1,000,
-// which nobody sends again.
+// numbered is a source of payloads that have the numbers in whose order they
+// were built: play of 100 bytes and bulk of 1,000, which nobody sends again.
 type numbered struct {
 	play, bulk int // that wait
 	built      uint64
@@ -91,7 +91,8 @@ func (d *talk) say(n int) {
 // left returns how many packets a has sent.
 func (d *talk) left() uint64 { return d.near.conn.To(d.far.conn).Stats().Packets }
 
-// TestPlayLeavesAtOnce: play is sent on the goroutine that brings it; bulk has a goroutine of its own, for as long as it is in flight.
+// TestPlayLeavesAtOnce: play is sent on the goroutine that brings it; bulk has
+// a goroutine of its own, for as long as it is in flight.
 func TestPlayLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
@@ -113,7 +114,8 @@ func TestPlayLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestReaderTakesPlay: packets that arrive while the socket's reader has time to wait need no other goroutine.
+// TestReaderTakesPlay: packets that arrive while the socket's reader has time
+// to wait need no other goroutine.
 func TestReaderTakesPlay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
@@ -141,7 +143,8 @@ func (g gated) WriteTo(p []byte, to net.Addr) (int, error) {
 	return g.PacketConn.WriteTo(p, to)
 }
 
-// TestReaderWaitsForNoLock: its turn for one carrier must not keep the packets of all others waiting.
+// TestReaderWaitsForNoLock: its turn for one carrier must not keep the packets
+// of all others waiting.
 func TestReaderWaitsForNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
@@ -154,7 +157,8 @@ func TestReaderWaitsForNoLock(t *testing.T) {
 	})
 }
 
-// TestTickDoesNotWaitForTheSocket: while the goroutine is in a write that blocks, another one can lock and unlock the carrier.
+// TestTickDoesNotWaitForTheSocket: while the goroutine is in a write that
+// blocks, another one can lock and unlock the carrier.
 func TestTickDoesNotWaitForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestSilenceBesideAnotherCarrier: a carrier whose packets no longer arrive counts as silent if the peer is heard over the other carrier,
-// for play alone sooner than with bulk in flight. If it is not heard there, the path is interrupted, and the carrier does not count as
-// silent.
+// TestSilenceBesideAnotherCarrier: a carrier whose packets no longer arrive counts as silent
+// if the peer is heard over the other carrier, for play alone sooner than with bulk in flight.
+// If it is not heard there, the path is interrupted, and the carrier does not count as silent.
 func TestSilenceBesideAnotherCarrier(t *testing.T) {
 	never, always := func(time.Duration) uint64 { return 7 }, func(d time.Duration) uint64 { return uint64(d / (10 * ms)) }
 	for _, row := range []struct {

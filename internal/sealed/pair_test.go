@@ -68,8 +68,9 @@ func TestPairTransfers(t *testing.T) {
 	}
 }
 
-// TestTrainMeasuresThePath whichever of the first packets are lost: also when a timer finds out that the last of the train
-// are, and when the carrier is silent before it opens. Else the first transfer begins blind.
+// TestTrainMeasuresThePath whichever of the first packets are lost: also when a
+// timer finds out that the last of the train are, and when the carrier is
+// silent before it opens. Else the first transfer begins blind.
 func TestTrainMeasuresThePath(t *testing.T) {
 	path := netsim.Config{Delay: 25 * ms, Rate: 100e6}
 	measure := func(there, back netsim.Config, early State) {
@@ -92,8 +93,8 @@ func TestTrainMeasuresThePath(t *testing.T) {
 	measure(late, late, Silent)
 }
 
-// How close transfers over an open carrier are to the ideal, with a source that only sends lost data again: the bytes at the rate that loss
-// leaves, and half a round trip.
+// How close transfers over an open carrier are to the ideal, with a source that only
+// sends lost data again: the bytes at the rate that loss leaves, and half a round trip.
 func TestPairRatios(t *testing.T) {
 	for _, c := range []struct {
 		rate  int64
@@ -145,7 +146,8 @@ func TestMovedGoesOn(t *testing.T) {
 	require.Greater(t, len(b.got)-before, 1200, "of 1,850 that the path takes in a second")
 }
 
-// TestTrainTellsWhatWasAhead: the round trip of its first packet shows the queue before the train, not the train's own.
+// TestTrainTellsWhatWasAhead: the round trip of its first packet shows the
+// queue before the train, not the train's own.
 func TestTrainTellsWhatWasAhead(t *testing.T) {
 	path := netsim.Config{Delay: 25 * ms, Rate: 20e6}
 	client, server := ends(t, newPieces(1000, 0, 0), newPieces(1000, 0, 0), nil)

@@ -6,10 +6,11 @@ const (
 	// minPing is the shortest time between two of an end's pings over QUIC.
 	minPing = 50 * time.Millisecond
 
-	// searchTrips is how many round trips quic-go waits between two probes of its path MTU discovery.
+	// searchTrips is how many round trips quic-go waits between two probes of
+	// its path MTU discovery.
 	searchTrips = 5
-	// searchPings is after how many pings in a row without a larger packet the search counts as over. quic-go abandons a size when three
-	// probes were lost, and pings may be lost as well.
+	// searchPings is after how many pings in a row without a larger packet the search counts as
+	// over. quic-go abandons a size when three probes were lost, and pings may be lost as well.
 	searchPings = 8
 )
 
@@ -37,8 +38,9 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	return at, true
 }
 
-// due reports whether a ping must be sent now, and if so records it as sent. The pings of every Config.PingTime keep QUIC from becoming
-// idle at both ends, because the other end receives the pings and this end their acks. So it is enough if one end sends them.
+// due reports whether a ping must be sent now, and if so records it as sent. The pings
+// of every Config.PingTime keep QUIC from becoming idle at both ends, because the other
+// end receives the pings and this end their acks. So it is enough if one end sends them.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	since := now.Sub(p.last)
 	if !s.started || since < minPing {
@@ -57,11 +59,13 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 	return true
 }
 
-// searches reports whether a ping must be sent for QUIC's path MTU discovery, and if so records it as sent. most returns the largest packet
-// in bytes that QUIC has found the path to take. QUIC probes only when it sends other packets, which it hardly does while sealed packets
-// are used. With the pings of PingTime alone, the packets of a transfer would reach their full size only after several of those. Play needs
-// no larger packets, and bulk in jumbo packets does not either: the pings of two hundred such transfers, with what quic-go sends for each,
-// took a twelfth of the transfers' time.
+// searches reports whether a ping must be sent for QUIC's path MTU discovery, and if so
+// records it as sent. most returns the largest packet in bytes that QUIC has found the
+// path to take. QUIC probes only when it sends other packets, which it hardly does while
+// sealed packets are used. With the pings of PingTime alone, the packets of a transfer
+// would reach their full size only after several of those. Play needs no larger packets,
+// and bulk in jumbo packets does not either: the pings of two hundred such transfers,
+// with what quic-go sends for each, took a twelfth of the transfers' time.
 func (p *pinger) searches(now time.Time, s *Session, most func() int) bool {
 	if p.same >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() || now.Sub(p.last) < max(searchTrips*s.rtt(), minPing) {
 		return false

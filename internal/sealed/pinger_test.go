@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestClientsPing: while there is traffic a client pings each second, which keeps QUIC at both ends awake. A server, which has no PingTime,
-// pings only when it waits in vain for an ack.
+// TestClientsPing: while there is traffic a client pings each second, which keeps QUIC at both
+// ends awake. A server, which has no PingTime, pings only when it waits in vain for an ack.
 func TestClientsPing(t *testing.T) {
 	s := newStep(t, 20, nil).open()
 	client, server := pinger{every: time.Second}, pinger{}
@@ -39,8 +39,8 @@ func TestClientsPing(t *testing.T) {
 	require.True(t, server.due(s.now, s.b))
 }
 
-// TestPingsWhileQUICSearches: while bulk is in flight QUIC gets a ping each five round trips, at a server, too, until eight in a row have
-// found no larger packets. Play alone needs none.
+// TestPingsWhileQUICSearches: while bulk is in flight QUIC gets a ping each five round trips,
+// at a server, too, until eight in a row have found no larger packets. Play alone needs none.
 func TestPingsWhileQUICSearches(t *testing.T) {
 	s := newStep(t, 20, nil).open()
 	p := pinger{every: time.Second}
@@ -77,7 +77,8 @@ func TestPingsWhileQUICSearches(t *testing.T) {
 	require.False(t, p.searches(s.now.Add(time.Hour), s.a, func() int { return size }))
 }
 
-// TestPlayIsNoSilence: in a game that ticks slowly acks wait for the next tick, and the peer is quiet between two. Neither makes QUIC ping.
+// TestPlayIsNoSilence: in a game that ticks slowly acks wait for the next tick,
+// and the peer is quiet between two. Neither makes QUIC ping.
 func TestPlayIsNoSilence(t *testing.T) {
 	for _, hz := range []int{60, 30, 20, 10, 4} {
 		for _, delay := range []time.Duration{ms / 10, 25 * ms, 100 * ms} {

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// ticks is a source of play: a message of 100 bytes at each tick, which is sent once, beside pieces of bulk.
+// ticks is a source of play: a message of 100 bytes at each tick, which is sent
+// once, beside pieces of bulk.
 type ticks struct {
 	*pieces
 	each   time.Duration
@@ -80,7 +81,8 @@ func (p *ticks) Advance(now time.Time) {
 
 func (p *ticks) NextTimeout() (time.Time, bool) { return p.next, true }
 
-// TestFeedbackRidesOnPlay: at 30 Hz in both directions one packet for each message is enough, whichever side sends first.
+// TestFeedbackRidesOnPlay: at 30 Hz in both directions one packet for each
+// message is enough, whichever side sends first.
 func TestFeedbackRidesOnPlay(t *testing.T) {
 	for _, phase := range []time.Duration{0, 8 * ms, 16 * ms, 30 * ms} {
 		a, b := newTicks(time.Second/30, 0, 0), newTicks(time.Second/30, 0, 0)
@@ -120,7 +122,8 @@ func TestPlayPassesBulk(t *testing.T) {
 	require.Greater(t, len(b.got), 6_000, "bulk goes on beside play")
 }
 
-// TestPlayIsBounded: what play has in flight is no more than the path holds, whatever its source has.
+// TestPlayIsBounded: what play has in flight is no more than the path holds,
+// whatever its source has.
 func TestPlayIsBounded(t *testing.T) {
 	a, b := newTicks(10*time.Microsecond, 0, 0), newTicks(time.Hour, 0, 0)
 	client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 25 * ms; c.NoTrain = true })
@@ -134,8 +137,9 @@ func TestPlayIsBounded(t *testing.T) {
 	require.Greater(t, len(b.took), 3000, "the path stays full")
 }
 
-// TestFloodOfPlayOnAShortPath: a flood of play is no slower than the path for want of feedback, which play alone lets wait. The game
-// may have been quiet before, so that next to nothing is known of the path.
+// TestFloodOfPlayOnAShortPath: a flood of play is no slower than the path for
+// want of feedback, which play alone lets wait. The game may have been quiet
+// before, so that next to nothing is known of the path.
 func TestFloodOfPlayOnAShortPath(t *testing.T) {
 	for _, train := range []bool{true, false} {
 		for _, delay := range []time.Duration{50 * time.Microsecond, ms, 10 * ms} {
@@ -155,7 +159,8 @@ func TestFloodOfPlayOnAShortPath(t *testing.T) {
 	}
 }
 
-// TestFloodOfPlayAsksSooner: once play has filled its bound, packets ask for feedback from half of it on, until the source has none.
+// TestFloodOfPlayAsksSooner: once play has filled its bound, packets ask for
+// feedback from half of it on, until the source has none.
 func TestFloodOfPlayAsksSooner(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	leave := func(inFlight int) {
@@ -179,7 +184,8 @@ func TestFloodOfPlayAsksSooner(t *testing.T) {
 	require.False(t, s.a.wantsAckSoon(), "%d of %d", s.a.records.play, most)
 }
 
-// TestPlayKeepsTheRate: 20 s of play alone, on a path that loses packets in jitter, are no reason to send bulk slower.
+// TestPlayKeepsTheRate: 20 s of play alone, on a path that loses packets in
+// jitter, are no reason to send bulk slower.
 func TestPlayKeepsTheRate(t *testing.T) {
 	var parts []float64
 	for range 9 {
@@ -208,7 +214,8 @@ func afterPlay(t *testing.T) float64 {
 	return float64(ideal) / float64(pair.Now().Sub(begun))
 }
 
-// TestTrainAfterPlay: a train that was lost as a whole is sent again, and its rate is believed although play has shown a rate, its own.
+// TestTrainAfterPlay: a train that was lost as a whole is sent again, and its
+// rate is believed although play has shown a rate, its own.
 func TestTrainAfterPlay(t *testing.T) {
 	a, b := newTicks(time.Second/30, 0, 0), newTicks(time.Second/30, 0, 0)
 	client, server := ends(t, a, b, func(c *SessionConfig) { c.PlayDelay = 40 * ms })

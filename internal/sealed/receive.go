@@ -9,11 +9,13 @@ import (
 // Receive opens and handles a packet that arrived at the time at. See take for the error.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.take(at, s.open(packet)) }
 
-// open decrypts a packet in place. It needs no lock, but only the goroutine that calls take may call it.
+// open decrypts a packet in place. It needs no lock, but only the goroutine
+// that calls take may call it.
 func (s *Session) open(packet []byte) opened { return s.opener.open(packet) }
 
-// take handles a packet that arrived at the time at. An error closes the session: the packet broke the protocol, or too many did not open.
-// Any other packet that cannot be used is dropped and counted.
+// take handles a packet that arrived at the time at. An error closes the
+// session: the packet broke the protocol, or too many did not open. Any other
+// packet that cannot be used is dropped and counted.
 func (s *Session) take(at time.Time, p opened) error {
 	t := s.tick(at)
 	if s.state == Closed {
@@ -45,7 +47,8 @@ func (s *Session) take(at time.Time, p opened) error {
 	return nil
 }
 
-// dropped counts a packet that was dropped. Once maxForged packets have not opened, it closes the session and returns the error.
+// dropped counts a packet that was dropped. Once maxForged packets have not
+// opened, it closes the session and returns the error.
 func (s *Session) dropped(why drop) error {
 	s.stats.Drops[why]++
 	if s.opener.forged < maxForged {
@@ -55,7 +58,8 @@ func (s *Session) dropped(why drop) error {
 	return s.err
 }
 
-// consume handles the frames of a packet, and returns how soon they ask for feedback. An error is a violation.
+// consume handles the frames of a packet, and returns how soon they ask for
+// feedback. An error is a violation.
 func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
 	f, told, payloads := s.frame, false, 0
 	for n := 1; len(frames) > 0; n++ {
@@ -131,7 +135,8 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	return nil
 }
 
-// ackDelay returns how long the peer has delayed f so that play could carry it, or 0 if f was delayed no longer than for bulk.
+// ackDelay returns how long the peer has delayed f so that play could carry it,
+// or 0 if f was delayed no longer than for bulk.
 func (s *Session) ackDelay(f *feedback) time.Duration {
 	if f.delay <= s.report.delay {
 		return 0
@@ -139,8 +144,9 @@ func (s *Session) ackDelay(f *feedback) time.Duration {
 	return min(f.delay, s.config.PlayDelay)
 }
 
-// ackSpan acks the packets of a range; the ranges of a feedback must be passed in rising order. It skips runs that are acked already, so
-// that a peer that repeats itself cannot make this end walk over all records for every packet.
+// ackSpan acks the packets of a range; the ranges of a feedback must be passed
+// in rising order. It skips runs that are acked already, so that a peer that
+// repeats itself cannot make this end walk over all records for every packet.
 func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
@@ -164,7 +170,8 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 	return news, nil
 }
 
-// takeArrival returns the arrival of packet n (0 = unknown), and removes those of smaller numbers from s.arrivals.
+// takeArrival returns the arrival of packet n (0 = unknown), and removes those
+// of smaller numbers from s.arrivals.
 func (s *Session) takeArrival(n uint64) time.Duration {
 	list := s.arrivals
 	for len(list) > 0 && list[len(list)-1].number < n {
@@ -177,8 +184,9 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip by the ack of a packet that the controller has not paced, such as a probe. The controller uses it as a
-// guess until it has measured one itself, and as a sample if the ack ends an outage.
+// sampleRTT measures a round trip by the ack of a packet that the controller
+// has not paced, such as a probe. The controller uses it as a guess until it
+// has measured one itself, and as a sample if the ack ends an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
 	if r.paced || at == 0 {
 		return

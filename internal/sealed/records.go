@@ -8,14 +8,17 @@ import (
 )
 
 const (
-	// maxRecords is the most packets that are remembered: 19 MB of full ones, which 1 Gbit/s carries in 150 ms.
+	// maxRecords is the most packets that are remembered: 19 MB of full ones,
+	// which 1 Gbit/s carries in 150 ms.
 	maxRecords = 1 << 14
 	// sparedRecords is how many records packets with payloads leave free for feedback.
 	sparedRecords = maxRecords / 16
-	// silentRecords, 1,792, is the most remembered packets that ask for no ack; more feedback has to wait. At 1 Gbit/s 84,000 packets arrive
-	// in a second, with a report for every four: these are the reports of 85 ms, three PTO on a path of 10 ms.
+	// silentRecords, 1,792, is the most remembered packets that ask for no ack; more
+	// feedback has to wait. At 1 Gbit/s 84,000 packets arrive in a second, with a report
+	// for every four: these are the reports of 85 ms, three PTO on a path of 10 ms.
 	silentRecords = 7 << 8
-	// crowdedRecords is the number of records from which on lost packets are forgotten, although they may only be late.
+	// crowdedRecords is the number of records from which on lost packets are
+	// forgotten, although they may only be late.
 	crowdedRecords = maxRecords / 2
 	firstRecords   = 32 // initial number of records: for a probe and the train
 	// maxPayloads is the most payloads in a packet. A jumbo packet has room for seven slices.
@@ -36,10 +39,14 @@ const (
 
 // record describes a packet number that the session has sent or skipped.
 type record struct {
-	sample   pace.Sample         // the controller's measurements for the packet
-	sent     time.Duration       // when it was sent
-	until    time.Duration       // when the record may be dropped although the packet is not acked; until then an ack may be late
-	covers   uint64              // one above the largest number in its feedback; 0 = it has no feedback, or one that does not cover all
+	sample pace.Sample   // the controller's measurements for the packet
+	sent   time.Duration // when it was sent
+	// When the record may be dropped although the packet is not acked; until
+	// then an ack may be late.
+	until time.Duration
+	// One above the largest number in its feedback; 0 = it has no feedback, or
+	// one that does not cover all.
+	covers   uint64
 	acked    uint64              // if it is acked: the numbers up to acked-1 are acked, too
 	tokens   [maxPayloads]uint64 // the source's names for the payloads
 	size     uint16              // bytes on the wire, with IP and UDP
@@ -56,8 +63,8 @@ func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 // jumbo reports whether a packet is larger than those that QUIC looks for.
 func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
-// fits returns the most bytes of the packet's frames, given the most that are allowed. A packet without bulk must not become a jumbo
-// packet, because other play would wait behind it.
+// fits returns the most bytes of the packet's frames, given the most that are allowed. A
+// packet without bulk must not become a jumbo packet, because other play would wait behind it.
 func (r *record) fits(most int) int {
 	if r.bulk {
 		return most

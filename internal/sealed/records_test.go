@@ -17,7 +17,8 @@ func (greedy) AppendPayload(_ time.Time, b []byte, room Room) ([]byte, uint64, C
 	return append(b, make([]byte, room.Max)...), 0, Content{Bulk: true}, room.Bulk
 }
 
-// TestRecordsOfADelayer: a receiver that acks late, and not all, has us remember 2 MiB of packets in flight at most.
+// TestRecordsOfADelayer: a receiver that acks late, and not all, has us
+// remember 2 MiB of packets in flight at most.
 func TestRecordsOfADelayer(t *testing.T) {
 	a, b := ends(t, greedy{}, sinkOnly{}, nil)
 	a.Start(netsim.Epoch, ID{1})
@@ -34,7 +35,8 @@ func TestRecordsOfADelayer(t *testing.T) {
 	require.LessOrEqual(t, a.records.Cap()*int(unsafe.Sizeof(record{})), 2<<20)
 }
 
-// TestRepeatedAcksAreTaken: ranges that overlap, and those that leap over what is acked already, ack all that they name.
+// TestRepeatedAcksAreTaken: ranges that overlap, and those that leap over what
+// is acked already, ack all that they name.
 func TestRepeatedAcksAreTaken(t *testing.T) {
 	s := newStep(t, 300, nil).open()
 	first := s.a.records.Next
@@ -66,8 +68,8 @@ func TestAckedRecordsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLostPacketIsNotRememberedLongerThanASkippedOne: otherwise a forged ack for both would be accepted after the skipped number beside it
-// is forgotten.
+// TestLostPacketIsNotRememberedLongerThanASkippedOne: otherwise a forged ack
+// for both would be accepted after the skipped number beside it is forgotten.
 func TestLostPacketIsNotRememberedLongerThanASkippedOne(t *testing.T) {
 	s := newStep(t, 40, nil).open()
 	s.a.skips.next = s.a.records.Next + 1
@@ -81,7 +83,8 @@ func TestLostPacketIsNotRememberedLongerThanASkippedOne(t *testing.T) {
 	require.LessOrEqual(t, s.a.records.At(first+2).until, s.a.records.At(first+1).until)
 }
 
-// BenchmarkRepeatedFeedback: what one costs that says nothing new, while an old packet keeps all later ones in memory.
+// BenchmarkRepeatedFeedback: what one costs that says nothing new, while an old
+// packet keeps all later ones in memory.
 func BenchmarkRepeatedFeedback(b *testing.B) {
 	s, _ := ends(b, sinkOnly{}, sinkOnly{}, nil)
 	s.tick(netsim.Epoch)
@@ -100,8 +103,9 @@ func BenchmarkRepeatedFeedback(b *testing.B) {
 	}
 }
 
-// TestLossesEndAtTheFirstThatIsNotLost: before, each feedback with news looked at all packets in flight, under the link's lock, which took
-// 86 µs for 16,000 of them and a feedback of 60 bytes. Packets sent after one that is not lost yet are not lost either.
+// TestLossesEndAtTheFirstThatIsNotLost: before, each feedback with news looked at all
+// packets in flight, under the link's lock, which took 86 µs for 16,000 of them and a
+// feedback of 60 bytes. Packets sent after one that is not lost yet are not lost either.
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	s, _ := ends(t, sinkOnly{}, sinkOnly{}, nil)
 	s.tick(netsim.Epoch)
@@ -119,8 +123,9 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	require.Equal(t, 375*ms, s.loss.Next, "when the first of the others is")
 }
 
-// BenchmarkScatteredFeedback: what one costs that acks one more of many packets in flight, of which the oldest stays unacked. Once a late packet has
-// turned the packet threshold off none of them counts as lost for a few round trips.
+// BenchmarkScatteredFeedback: what one costs that acks one more of many packets
+// in flight, of which the oldest stays unacked. Once a late packet has turned
+// the packet threshold off none of them counts as lost for a few round trips.
 func BenchmarkScatteredFeedback(b *testing.B) {
 	s, _ := ends(b, sinkOnly{}, sinkOnly{}, nil)
 	const count = maxRecords - 2

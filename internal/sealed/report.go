@@ -10,24 +10,30 @@ import (
 const (
 	// reportAfter is how many packets that ask for feedback soon make it due at once.
 	reportAfter = 4
-	// maxReportDelay is the longest time that feedback for bulk may wait, whatever the round trip: QUIC's default max_ack_delay (RFC 9000,
-	// section 18.2).
+	// maxReportDelay is the longest time that feedback for bulk may wait, whatever
+	// the round trip: QUIC's default max_ack_delay (RFC 9000, section 18.2).
 	maxReportDelay = 25 * time.Millisecond
-	// minReportDelay is the shortest time that it waits, because clocks and timers may be coarser than the round trip.
+	// minReportDelay is the shortest time that it waits, because clocks and
+	// timers may be coarser than the round trip.
 	minReportDelay = 100 * time.Microsecond
-	// maxReportGap bounds the least time between two reports. One report a millisecond is 0.9 Mbit/s, more than many return paths carry.
+	// maxReportGap bounds the least time between two reports. One report a
+	// millisecond is 0.9 Mbit/s, more than many return paths carry.
 	maxReportGap = 2 * time.Millisecond
-	// If the last round trips all exceed the least by more than longWait, the reports themselves may be filling the return path, which can be
-	// a hundred times slower than the forward path. Then two reports are at least 1/waitParts of the excess over longWait apart, as RFC 5690
-	// asks of acks. fullGap bounds that, because a path may have been interrupted for seconds and be as fast as before.
+	// If the last round trips all exceed the least by more than longWait, the reports
+	// themselves may be filling the return path, which can be a hundred times slower
+	// than the forward path. Then two reports are at least 1/waitParts of the excess
+	// over longWait apart, as RFC 5690 asks of acks. fullGap bounds that, because a
+	// path may have been interrupted for seconds and be as fast as before.
 	longWait, waitParts, fullGap = 100 * time.Millisecond, 8, 200 * time.Millisecond
-	// A packet is acked in at least reportMemory reports. Every reportMemory-th report repeats all that the peer may not know.
+	// A packet is acked in at least reportMemory reports. Every reportMemory-th
+	// report repeats all that the peer may not know.
 	reportMemory = 8
-	// Every pingAfter-th report in a row in a packet of its own asks for an ack. After that ack, reports need not repeat what the peer has
-	// received.
+	// Every pingAfter-th report in a row in a packet of its own asks for an
+	// ack. After that ack, reports need not repeat what the peer has received.
 	pingAfter = 16
 
-	// arrivalSlots is the most arrivals that a session remembers, leastArrivals how many it has room for at first.
+	// arrivalSlots is the most arrivals that a session remembers, leastArrivals
+	// how many it has room for at first.
 	arrivalSlots  = 256
 	leastArrivals = 32
 )
@@ -38,8 +44,9 @@ type arrival struct {
 	at     time.Duration
 }
 
-// clockZero is the zero of the clock by which arrivals are reported to peers. All carriers share it, so that arrivals can be compared. It
-// is a whole second, so that every process rounds times for the wire in the same way, and tests in virtual time are repeatable.
+// clockZero is the zero of the clock by which arrivals are reported to peers. All carriers
+// share it, so that arrivals can be compared. It is a whole second, so that every process
+// rounds times for the wire in the same way, and tests in virtual time are repeatable.
 var clockZero = wholeSecond(time.Now())
 
 // wholeSecond rounds t down to a second.
@@ -47,7 +54,9 @@ func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanoseco
 
 // report decides when feedback is sent to the peer, and which packets it lists.
 type report struct {
-	arrivals []arrival     // by number modulo length, which grows with the number of packets since rest, up to arrivalSlots
+	// By number modulo length, which grows with the number of packets since
+	// rest, up to arrivalSlots.
+	arrivals []arrival
 	noted    int           // number of packets since rest
 	zero     time.Duration // the session's time plus zero is the receiver's clock
 
@@ -69,13 +78,16 @@ type report struct {
 	trips  int              // how many round trips there were
 
 	// What the peer knows.
-	floor uint64               // for all smaller numbers the peer knows whether they were received
-	late  bool                 // a number below others was received since the last report, and the peer may count it as lost
+	floor uint64 // for all smaller numbers the peer knows whether they were received
+	// A number below others was received since the last report, and the peer may count it as lost.
+	late  bool
 	marks [reportMemory]uint64 // one above the largest number in each of the last reports
 	count uint64               // number of reports built, without those of older numbers
 	bare  int                  // number of reports in a row, including the last, that asked for no ack
-	left  uint64               // a report had no room for smaller numbers, down to those that the peer knows; 0 = there was room for all
-	older bool                 // the last report was one of numbers below left
+	// A report had no room for smaller numbers, down to those that the peer
+	// knows; 0 = there was room for all.
+	left  uint64
+	older bool // the last report was one of numbers below left
 }
 
 func newReport(patient time.Duration) report {
@@ -115,7 +127,8 @@ const (
 	atOnce
 )
 
-// note records a packet that was handled at t. It arrived at came. In between it has waited at this end, not on the path.
+// note records a packet that was handled at t. It arrived at came. In between
+// it has waited at this end, not on the path.
 func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.makePlace()
 	if a := r.arrival(number); a.number <= number { // a late packet must not replace a newer one
@@ -138,7 +151,8 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.urgent = r.urgent || asks == atOnce
 }
 
-// cameLate is called after note if number is below others that were received. The peer's floor may be above it, so it is lowered to number.
+// cameLate is called after note if number is below others that were received.
+// The peer's floor may be above it, so it is lowered to number.
 func (r *report) cameLate(number uint64) {
 	r.floor = min(r.floor, number)
 	r.late = true
@@ -159,7 +173,8 @@ func (r *report) makePlace() {
 // rest frees the memory of arrivals. It is called after a silence, when everything was reported.
 func (r *report) rest() { r.arrivals, r.noted = nil, 0 }
 
-// arrival returns the slot of a number's arrival. If the slot holds another number, the arrival is not known any more.
+// arrival returns the slot of a number's arrival. If the slot holds another
+// number, the arrival is not known any more.
 func (r *report) arrival(number uint64) *arrival { return &r.arrivals[number%uint64(len(r.arrivals))] }
 
 // waits reports whether unreported packets ask for feedback.
@@ -185,9 +200,10 @@ func (r *report) due(t time.Duration) bool {
 	return ok && at <= t
 }
 
-// fill stores a report of at most room bytes in f. If it covers all that the peer may not know, fill returns one above the largest number,
-// otherwise 0. If a report of all numbers does not fit, every second report continues below it, because there may be packets that arrived
-// late, which the peer would otherwise count as lost.
+// fill stores a report of at most room bytes in f. If it covers all that the peer
+// may not know, fill returns one above the largest number, otherwise 0. If a report
+// of all numbers does not fit, every second report continues below it, because there
+// may be packets that arrived late, which the peer would otherwise count as lost.
 func (r *report) fill(t time.Duration, f *feedback, w *recovery.Window, room int) (covers uint64) {
 	newest, known := w.Next-1, min(max(r.floor, w.Floor()), w.Next-1)
 	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
@@ -222,7 +238,8 @@ func (r *report) fill(t time.Duration, f *feedback, w *recovery.Window, room int
 	return 0
 }
 
-// turnToOlder reports whether this report must cover older numbers, and returns the largest of them that was received.
+// turnToOlder reports whether this report must cover older numbers, and returns
+// the largest of them that was received.
 func (r *report) turnToOlder(w *recovery.Window, known uint64) (from uint64, ok bool) {
 	if r.older = !r.older && r.left > known; !r.older {
 		return 0, false
@@ -239,8 +256,9 @@ func (r *report) turnToOlder(w *recovery.Window, known uint64) (from uint64, ok 
 	return from - missing, true
 }
 
-// fillRuns fills in the runs from the number from down to floor. It leaves room for a few times. left is the room that remains; rest is one
-// above the largest number that did not fit, or 0 if all did.
+// fillRuns fills in the runs from the number from down to floor. It leaves room
+// for a few times. left is the room that remains; rest is one above the largest
+// number that did not fit, or 0 if all did.
 func (r *report) fillRuns(f *feedback, w *recovery.Window, room int, from, floor uint64) (left int, rest uint64) {
 	const keep = 4
 	f.largest, f.nruns = uint32(from), 0
@@ -261,8 +279,9 @@ func (r *report) fillRuns(f *feedback, w *recovery.Window, room int, from, floor
 	return room, n + 1
 }
 
-// fillTimes lists the arrivals since the report before the last one. The list ends before a distance above maxEarlier, and before an
-// arrival that is not known: the packets from there on are acked without a time. Missing numbers are skipped run by run, because a peer may
+// fillTimes lists the arrivals since the report before the last one. The list ends before a
+// distance above maxEarlier, and before an arrival that is not known: the packets from there
+// on are acked without a time. Missing numbers are skipped run by run, because a peer may
 // leave out thousands of numbers. A look at each took 0.1 ms for one packet of 30 bytes.
 func (r *report) fillTimes(f *feedback, w *recovery.Window, room int) {
 	floor := w.Floor()

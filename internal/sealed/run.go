@@ -19,24 +19,29 @@ const (
 	turnBytes = turnPackets * MaxPacket
 	// blockedWait is how long the carrier waits if the socket's send buffer is full.
 	blockedWait = 500 * time.Microsecond
-	// busyWait is how long packets wait in the inbox of a machine that counts as busy. On it bulk is sent in bursts, which saves processor
-	// time. At the bottleneck a burst takes no longer than each packet waits here anyway.
+	// busyWait is how long packets wait in the inbox of a machine that counts
+	// as busy. On it bulk is sent in bursts, which saves processor time. At the
+	// bottleneck a burst takes no longer than each packet waits here anyway.
 	busyWait = time.Millisecond
-	// heavyLoad is the load of three packets a turn. A turn of play receives one and sends one; a turn of bulk has about ten.
+	// heavyLoad is the load of three packets a turn. A turn of play receives
+	// one and sends one; a turn of bulk has about ten.
 	heavyLoad = 3 * 8
-	// followBulk is how long a carrier relies on the addresses and the packet size that it last got from QUIC, while bulk is in flight and no
-	// packet arrives from another address. Without bulk it is followPlay: asking quic-go takes a tenth of a turn of play, because the memory
-	// of its connections is no longer in the cache.
+	// followBulk is how long a carrier relies on the addresses and the packet size
+	// that it last got from QUIC, while bulk is in flight and no packet arrives from
+	// another address. Without bulk it is followPlay: asking quic-go takes a tenth of
+	// a turn of play, because the memory of its connections is no longer in the cache.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
-	// observeBulk is the least time between two calls of Config.Observe while bulk is in flight; observePlay is that without bulk.
+	// observeBulk is the least time between two calls of Config.Observe while
+	// bulk is in flight; observePlay is that without bulk.
 	observeBulk = time.Millisecond
 	observePlay = 100 * time.Millisecond
 )
 
-// heavyTurns are the turns of carriers that move bulk while there are more working carriers than processors. As many may run at once as
-// there were processors when the process started. A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
-// carrier of a crowd would build a burst meanwhile, which could not be sent yet. It never waits for a second turn.
+// heavyTurns are the turns of carriers that move bulk while there are more working carriers than
+// processors. As many may run at once as there were processors when the process started. A carrier
+// keeps its turn while it waits for other writes to its socket. Otherwise each carrier of a crowd
+// would build a burst meanwhile, which could not be sent yet. It never waits for a second turn.
 var heavyTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
 // batches is a pool of the buffers in which carriers receive.
@@ -82,7 +87,8 @@ type runner struct {
 	pinger   pinger
 }
 
-// borrow gets the buffers for a turn, unless the carrier still has them because the socket was blocked.
+// borrow gets the buffers for a turn, unless the carrier still has them because
+// the socket was blocked.
 func (r *runner) borrow() {
 	if r.burst == nil {
 		r.burst, r.batch = bursts.Get().(*burst), batches.Get().(*batch)
@@ -90,7 +96,8 @@ func (r *runner) borrow() {
 	}
 }
 
-// giveBack returns the buffers after a turn, unless they hold packets that were not sent because the socket was blocked.
+// giveBack returns the buffers after a turn, unless they hold packets that were
+// not sent because the socket was blocked.
 func (r *runner) giveBack() {
 	if r.burst.sent == r.burst.n {
 		bursts.Put(r.burst)
@@ -99,8 +106,9 @@ func (r *runner) giveBack() {
 	}
 }
 
-// noteWait updates waited by the time that the first packet of a turn has waited in the inbox. It falls faster than it rises. In a crowd a
-// carrier has few turns, and falling by eighths it would send bursts for half a second after the others have ended.
+// noteWait updates waited by the time that the first packet of a turn has waited in the
+// inbox. It falls faster than it rises. In a crowd a carrier has few turns, and falling
+// by eighths it would send bursts for half a second after the others have ended.
 func (r *runner) noteWait(wait time.Duration) {
 	part := time.Duration(8)
 	if wait < r.waited {
@@ -121,7 +129,8 @@ func (r *runner) owes() bool { return r.changed || r.pings || r.state == Closed 
 // busy reports whether packets wait long for a turn, because the processors are busy.
 func (r *runner) busy() bool { return r.waited > busyWait }
 
-// settle does the part of a turn that may take long. It returns true if the session has ended; it has then cleaned up.
+// settle does the part of a turn that may take long. It returns true if the
+// session has ended; it has then cleaned up.
 func (c *Carrier) settle() (ended bool) {
 	r := &c.run
 	if r.changed && c.config.Changed != nil {
@@ -134,7 +143,8 @@ func (c *Carrier) settle() (ended bool) {
 	return c.finished()
 }
 
-// turn does what is due now. If idle is true, nothing more is due before next or, if that is zero, before the carrier is woken.
+// turn does what is due now. If idle is true, nothing more is due before next
+// or, if that is zero, before the carrier is woken.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()
@@ -172,7 +182,8 @@ type found struct {
 	turned bool      // Config.Turned returned true
 }
 
-// step is the part of a turn under the lock: it passes the opened packets to the session, runs its timers and builds a burst.
+// step is the part of a turn under the lock: it passes the opened packets to
+// the session, runs its timers and builds a burst.
 func (c *Carrier) step() (f found) {
 	r := &c.run
 	c.mu.Lock()
@@ -196,7 +207,8 @@ func (c *Carrier) step() (f found) {
 	return f
 }
 
-// follow gets addresses and packet size from QUIC, if they are old, and reports a new path to the session.
+// follow gets addresses and packet size from QUIC, if they are old, and reports
+// a new path to the session.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
 	age := followPlay
@@ -229,7 +241,8 @@ func (c *Carrier) follow(now time.Time) {
 	r.remote, r.local, r.aimed = remote, local, true
 }
 
-// same reports whether two addresses are the same pointer, which saves converting and comparing them.
+// same reports whether two addresses are the same pointer, which saves
+// converting and comparing them.
 func same(a, b net.Addr) bool {
 	one, ok := a.(*net.UDPAddr)
 	other, _ := b.(*net.UDPAddr)
@@ -275,7 +288,8 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
-// next returns when something is due; zero = not before the carrier is woken. The caller holds the lock.
+// next returns when something is due; zero = not before the carrier is woken.
+// The caller holds the lock.
 func (c *Carrier) next() time.Time {
 	var first recovery.Earliest
 	first.Add(c.session.NextTimeout())

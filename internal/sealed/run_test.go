@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// A machine is busy if packets usually wait for long. A single one that waits, because of a garbage collection for example, does not make
-// it busy.
+// A machine is busy if packets usually wait for long. A single one that waits,
+// because of a garbage collection for example, does not make it busy.
 func TestBusy(t *testing.T) {
 	var r runner
 	require.False(t, r.busy())
@@ -30,7 +30,8 @@ func TestBusy(t *testing.T) {
 	require.False(t, r.busy())
 }
 
-// A carrier of play alone is never heavy, one that moves bulk soon is, and no longer once that has ended.
+// A carrier of play alone is never heavy, one that moves bulk soon is, and no
+// longer once that has ended.
 func TestHeavy(t *testing.T) {
 	turns := func(r *runner, n, received, sent int) {
 		r.batch, r.burst = &batch{n: received}, &burst{built: make([]built, sent)}
@@ -63,7 +64,8 @@ func TestWaitsAreNoted(t *testing.T) {
 	})
 }
 
-// TestNothingIsLentAtRest: a carrier between two turns keeps no buffers, of 6 KiB and more, from those that work.
+// TestNothingIsLentAtRest: a carrier between two turns keeps no buffers, of 6
+// KiB and more, from those that work.
 func TestNothingIsLentAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
@@ -79,7 +81,8 @@ func TestNothingIsLentAtRest(t *testing.T) {
 	})
 }
 
-// TestTurnIsShortForJumboPackets, too: what one turn gives to the machines under the lock is bounded in packets and in bytes.
+// TestTurnIsShortForJumboPackets, too: what one turn gives to the machines
+// under the lock is bounded in packets and in bytes.
 func TestTurnIsShortForJumboPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
@@ -101,8 +104,8 @@ func TestTurnIsShortForJumboPackets(t *testing.T) {
 	})
 }
 
-// TestBlocksThatAreReadAreKept: blocks of packets that a turn has left for the next one are not given back, because others would write into
-// them.
+// TestBlocksThatAreReadAreKept: blocks of packets that a turn has left for the
+// next one are not given back, because others would write into them.
 func TestBlocksThatAreReadAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
@@ -155,7 +158,8 @@ func (m *hooked) Lock() {
 	m.Mutex.Lock()
 }
 
-// TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen: it arrived after the turn had looked into the inbox, and there is no second wake for it.
+// TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen: it arrived after the turn had
+// looked into the inbox, and there is no second wake for it.
 func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
@@ -175,8 +179,8 @@ func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
 	})
 }
 
-// TestOnlyBulkWaitsForTheSocket: play does not, whichever goroutine takes its turns. In those of a timer it waited behind QUIC's write,
-// which may wait for room in the send buffer.
+// TestOnlyBulkWaitsForTheSocket: play does not, whichever goroutine takes its turns. In those
+// of a timer it waited behind QUIC's write, which may wait for room in the send buffer.
 func TestOnlyBulkWaitsForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 10 * ms, Rate: 20e6}, 1000)

@@ -9,8 +9,9 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// runScript plays a program of bytes against a connected pair: packets are held, dropped, repeated, reordered, damaged and
-// mixed with noise. Whatever happens, no session ends, and in the end everything arrives.
+// runScript plays a program of bytes against a connected pair: packets are
+// held, dropped, repeated, reordered, damaged and mixed with noise. Whatever
+// happens, no session ends, and in the end everything arrives.
 func runScript(t *testing.T, program []byte) {
 	const total = 60
 	s := newStep(t, total, nil)
@@ -67,7 +68,8 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-// FuzzFrames gives a session frames that an authenticated peer could send: at worst it is closed with a reason.
+// FuzzFrames gives a session frames that an authenticated peer could send: at
+// worst it is closed with a reason.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{framePing, frameTrain, 3, frameData, 0, 1, 9, framePadding})
 	f.Fuzz(func(t *testing.T, frames []byte) {

@@ -82,8 +82,8 @@ func TestVector(t *testing.T) {
 	}
 }
 
-// TestNumbersAreMasked: the order of packets does not show. An observer of two addresses, or two ids, cannot conclude from consecutive
-// numbers that both are of one connection.
+// TestNumbersAreMasked: the order of packets does not show. An observer of two addresses,
+// or two ids, cannot conclude from consecutive numbers that both are of one connection.
 func TestNumbersAreMasked(t *testing.T) {
 	const count, near = 20_000, 1 << 12
 	tb := newTube(t)
@@ -124,7 +124,8 @@ func TestSealAndOpen(t *testing.T) {
 	require.Zero(t, tb.forged)
 }
 
-// TestCopiesOpenedAtOnce: packets are opened without the lock, before earlier ones are marked. Of two copies one counts.
+// TestCopiesOpenedAtOnce: packets are opened without the lock, before earlier
+// ones are marked. Of two copies one counts.
 func TestCopiesOpenedAtOnce(t *testing.T) {
 	tb := newTube(t)
 	p := tb.packet(3, "once")

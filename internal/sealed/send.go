@@ -12,10 +12,12 @@ import (
 // bursts is a pool of the buffers in which carriers build packets.
 var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, burstPackets)} }}
 
-// burstPackets is how many packets a burst has room for: those of one call, and one more, for which see collect.
+// burstPackets is how many packets a burst has room for: those of one call, and
+// one more, for which see collect.
 const burstPackets = udp.MaxSegments + 1
 
-// burstBytes is how many bytes a burst has room for: seven jumbo packets, as many as one call may send.
+// burstBytes is how many bytes a burst has room for: seven jumbo packets, as
+// many as one call may send.
 const burstBytes = 63 << 10
 
 // burst holds packets that were built and are not sent yet.
@@ -33,7 +35,8 @@ type built struct {
 	number uint64
 }
 
-// group is a part of a burst that one call sends: packets of one size, of which the last may be shorter (udp(7), UDP_SEGMENT).
+// group is a part of a burst that one call sends: packets of one size, of which
+// the last may be shorter (udp(7), UDP_SEGMENT).
 type group struct{ start, end, size int }
 
 // reset empties the burst.
@@ -52,9 +55,10 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds packets until there are as many as one call sends, or the session has no more; then all is true. If the pacer holds bulk
-// back after as many packets as one call sends, as it does after each burst on a busy machine, collect asks for one more packet. Usually
-// there is none, which saves a turn. Only bulk is sent in jumbo packets.
+// collect builds packets until there are as many as one call sends, or the session has
+// no more; then all is true. If the pacer holds bulk back after as many packets as one
+// call sends, as it does after each burst on a busy machine, collect asks for one more
+// packet. Usually there is none, which saves a turn. Only bulk is sent in jumbo packets.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()

@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/netsim"
 )
 
-// TestCollectKnowsWhenThatIsAll: after as many packets as one call sends, collect looks whether there are more, so that no turn is in vain.
+// TestCollectKnowsWhenThatIsAll: after as many packets as one call sends,
+// collect looks whether there are more, so that no turn is in vain.
 func TestCollectKnowsWhenThatIsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{Delay: 10 * ms}, 0).start()
@@ -45,7 +46,8 @@ func TestCollectKnowsWhenThatIsAll(t *testing.T) {
 	})
 }
 
-// TestCollectBuildsJumboPackets where the kernel cuts what is sent and the owner wants them, and no more than one call sends.
+// TestCollectBuildsJumboPackets where the kernel cuts what is sent and the
+// owner wants them, and no more than one call sends.
 func TestCollectBuildsJumboPackets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet; the controller counts bytes on the wire.
+	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet; the
+	// controller counts bytes on the wire.
 	overheadUDP = 28
 	// minRoom is the least room, in bytes, for which the source is asked for one more payload.
 	minRoom = 64
@@ -16,8 +17,8 @@ const (
 
 // SessionConfig holds the settings of a session, which do not change.
 type SessionConfig struct {
-	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client make the keys. An instance must not be used twice
-	// on a connection.
+	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client
+	// make the keys. An instance must not be used twice on a connection.
 	Exporter    Exporter
 	CipherSuite uint16
 	Instance    uint32
@@ -25,7 +26,8 @@ type SessionConfig struct {
 
 	// Source provides the payloads to send, and handles those that arrive.
 	Source Source
-	// Controller paces the packets. It may be used by one session after another, but not by two at once. nil = a new one.
+	// Controller paces the packets. It may be used by one session after
+	// another, but not by two at once. nil = a new one.
 	Controller *pace.Controller
 
 	// Rate counts all packets that are sent. nil = they are not counted.
@@ -36,19 +38,22 @@ type SessionConfig struct {
 
 	// RTT is the round trip that QUIC has measured; 0 = unknown.
 	RTT time.Duration
-	// Other returns how many packets have arrived over the connection's other carrier; nil = there is none. If nothing arrives
-	// there either, the whole path is interrupted, and changing carriers would not help.
+	// Other returns how many packets have arrived over the connection's other
+	// carrier; nil = there is none. If nothing arrives there either, the whole
+	// path is interrupted, and changing carriers would not help.
 	Other func() uint64
-	// PlayDelay is how long feedback for play may wait for a packet that it can share. The session assumes that the peer's is the same.
+	// PlayDelay is how long feedback for play may wait for a packet that it can
+	// share. The session assumes that the peer's is the same.
 	PlayDelay time.Duration
-	// NoTrain leaves out the packets that measure a path when the session opens, for a path that was measured before.
+	// NoTrain leaves out the packets that measure a path when the session
+	// opens, for a path that was measured before.
 	NoTrain bool
 	// Seed decides which packet numbers are skipped. Zero = a random one.
 	Seed [32]byte
 }
 
-// A Rate limits what a connection sends over all its carriers. The session only counts packets; it is the source that stops when the limit is
-// reached.
+// A Rate limits what a connection sends over all its carriers. The session only
+// counts packets; it is the source that stops when the limit is reached.
 type Rate interface {
 	// Spend counts a packet that is sent.
 	Spend(now time.Time, bytes int)
@@ -57,11 +62,14 @@ type Rate interface {
 // trimAfter is how often Advance frees memory that is not needed: as often as package bunch.
 const trimAfter = 10 * time.Second
 
-// memoryTimer decides when trim runs. It compares the number of packets, sent and received, to see whether there were any.
+// memoryTimer decides when trim runs. It compares the number of packets, sent
+// and received, to see whether there were any.
 type memoryTimer struct {
 	trimmed time.Duration // when trim last ran
 	counted uint64        // number of packets at that time
-	rested  uint64        // number of packets when trim last freed all that it can; the timer is off until there is another one
+	// Number of packets when trim last freed all that it can; the timer is off
+	// until there is another one.
+	rested uint64
 }
 
 // supply is what the source had when it was last asked.
@@ -172,8 +180,8 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 // AddIDs adds spare ids of the peer.
 func (s *Session) AddIDs(ids ...ID) { s.spares = append(s.spares, ids...) }
 
-// Rotate changes to a fresh id of the peer, so that an observer cannot link two addresses (RFC 9000, section 9.5). It returns false if
-// there is no spare id.
+// Rotate changes to a fresh id of the peer, so that an observer cannot link two
+// addresses (RFC 9000, section 9.5). It returns false if there is no spare id.
 func (s *Session) Rotate() bool {
 	if len(s.spares) == 0 {
 		return false
@@ -182,7 +190,8 @@ func (s *Session) Rotate() bool {
 	return true
 }
 
-// Moved is called when the path has changed. The session forgets what it has measured on the old one (RFC 9000, section 9.4).
+// Moved is called when the path has changed. The session forgets what it has
+// measured on the old one (RFC 9000, section 9.4).
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
@@ -195,7 +204,8 @@ func (s *Session) Moved(now time.Time) {
 	}
 }
 
-// Blocked is called when the socket did not accept packets that were built, because its buffer is full.
+// Blocked is called when the socket did not accept packets that were built,
+// because its buffer is full.
 func (s *Session) Blocked(now time.Time) {
 	s.tick(now)
 	s.stats.Blocked++
@@ -217,17 +227,19 @@ func (s *Session) Err() error { return s.err }
 // Controller returns the controller that paces this session.
 func (s *Session) Controller() *pace.Controller { return s.control }
 
-// bulkInFlight returns the bytes, on the wire, of packets with bulk that are neither acked nor lost.
+// bulkInFlight returns the bytes, on the wire, of packets with bulk that are
+// neither acked nor lost.
 func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
-// tellController is called after all acks and losses of a feedback were recorded. It lets the controller draw its conclusions, and updates
-// whether its rate allows jumbo packets.
+// tellController is called after all acks and losses of a feedback were recorded. It lets
+// the controller draw its conclusions, and updates whether its rate allows jumbo packets.
 func (s *Session) tellController(now time.Time) {
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
 }
 
-// InFlight returns the bytes, on the wire, of packets with payloads that are neither acked nor lost.
+// InFlight returns the bytes, on the wire, of packets with payloads that are
+// neither acked nor lost.
 func (s *Session) InFlight() int { return s.records.bytes }
 
 // end closes the session with err. Only the first call has an effect.
@@ -254,8 +266,8 @@ func (s *Session) tick(now time.Time) time.Duration {
 // time converts a time since epoch to a time.Time.
 func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
 
-// Advance runs the timers that are due. It returns an error if the session is closed. Afterwards NextTimeout is after now, or a packet can
-// be built.
+// Advance runs the timers that are due. It returns an error if the session is
+// closed. Afterwards NextTimeout is after now, or a packet can be built.
 func (s *Session) Advance(now time.Time) error {
 	t := s.tick(now)
 	if s.state == Closed {
@@ -286,7 +298,8 @@ func (s *Session) Advance(now time.Time) error {
 	return nil
 }
 
-// trim frees memory of records that are not needed and, after trimAfter without a packet, all memory of packets.
+// trim frees memory of records that are not needed and, after trimAfter without
+// a packet, all memory of packets.
 func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(firstRecords)
 	if s.packets() == s.memory.counted && s.records.Len() == 0 && !s.report.waits() {
@@ -301,7 +314,8 @@ func (s *Session) trim(t time.Duration) {
 // packets returns the number of packets that were sent and received.
 func (s *Session) packets() uint64 { return s.stats.Sent + s.stats.Received }
 
-// NextTimeout returns when Advance or AppendPacket must be called again. ok is false if no timer runs.
+// NextTimeout returns when Advance or AppendPacket must be called again. ok is
+// false if no timer runs.
 func (s *Session) NextTimeout() (time.Time, bool) {
 	if s.state == Closed {
 		return time.Time{}, false

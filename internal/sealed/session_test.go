@@ -66,7 +66,8 @@ func (s *step) build(m *Session) (packets [][]byte) {
 	}
 }
 
-// collect has a send so many packets, or the few more that are due with the last, paced as they are.
+// collect has a send so many packets, or the few more that are due with the
+// last, paced as they are.
 func (s *step) collect(n int) (packets [][]byte) {
 	for range 1000 {
 		if packets = append(packets, s.build(s.a)...); len(packets) >= n {
@@ -126,7 +127,8 @@ func TestOpening(t *testing.T) {
 	require.Equal(t, Open, s.b.State())
 }
 
-// TestDataWaitsForTheTrain: a carrier that is open sends no payload until the fates of all packets of the train are known.
+// TestDataWaitsForTheTrain: a carrier that is open sends no payload until the
+// fates of all packets of the train are known.
 func TestDataWaitsForTheTrain(t *testing.T) {
 	s := newStep(t, 10, func(c *SessionConfig) { c.NoTrain = false })
 	s.a.Start(s.now, ID{1})
@@ -252,7 +254,8 @@ func TestLossByTimerIsSentAgain(t *testing.T) {
 	require.Empty(t, s.up.again)
 }
 
-// TestTimersOfASourceCount before anything may be sent, too. A timer that has passed by then waits with the source.
+// TestTimersOfASourceCount before anything may be sent, too. A timer that has
+// passed by then waits with the source.
 func TestTimersOfASourceCount(t *testing.T) {
 	s := newStep(t, 0, nil)
 	s.up.refuseTil = s.now.Add(time.Second)
@@ -275,7 +278,8 @@ func TestTimersOfASourceCount(t *testing.T) {
 	require.True(t, at.After(s.now))
 }
 
-// TestLateByOne: a packet that only the next one has overtaken is late, too. The peer may have taken it for lost, by time.
+// TestLateByOne: a packet that only the next one has overtaken is late, too.
+// The peer may have taken it for lost, by time.
 func TestLateByOne(t *testing.T) {
 	s := newStep(t, 2, nil).open()
 	p := s.collect(2)
@@ -286,7 +290,8 @@ func TestLateByOne(t *testing.T) {
 	require.True(t, s.b.report.late)
 }
 
-// TestUnknownArrivalIsNoGuess: if a probe arrived after a later packet, it is not known how long its ack was held back.
+// TestUnknownArrivalIsNoGuess: if a probe arrived after a later packet, it is
+// not known how long its ack was held back.
 func TestUnknownArrivalIsNoGuess(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	before, r := s.a.guess, record{sent: s.a.now}
@@ -362,8 +367,9 @@ func TestMalformedEnds(t *testing.T) {
 	require.NoError(t, s.a.Receive(s.now, []byte("more")), "a closed session takes no offence")
 }
 
-// TestFeedbackIsDue at the fourth packet that asks, at once for an urgent one, an eighth of the round trip after the first of the others, and
-// after the peer's ack delay for play, but never less than a gap after the last one.
+// TestFeedbackIsDue at the fourth packet that asks, at once for an urgent one,
+// an eighth of the round trip after the first of the others, and after the
+// peer's ack delay for play, but never less than a gap after the last one.
 func TestFeedbackIsDue(t *testing.T) {
 	const patient, begun = 40 * time.Millisecond, time.Second
 	for name, c := range map[string]struct {
@@ -413,7 +419,8 @@ func TestFeedbackIsDue(t *testing.T) {
 	require.False(t, r.due(begun+time.Hour), "feedback alone needs no answer")
 }
 
-// Feedback is due after 4 packets, or an eighth of the round trip, and a bare one in 16 asks for an ack.
+// Feedback is due after 4 packets, or an eighth of the round trip, and a bare
+// one in 16 asks for an ack.
 func TestFeedbackRhythm(t *testing.T) {
 	s := newStep(t, 200, nil).open()
 	bare, asking := 0, []int{} // packets of b with feedback alone, and which of them asked for an ack
@@ -483,7 +490,8 @@ func TestMoved(t *testing.T) {
 	require.NotEmpty(t, s.build(s.a), "a probe of the new path")
 }
 
-// TestMovedForgetsProbes: the ack of a probe that was sent over the previous path gives no round trip of the new one.
+// TestMovedForgetsProbes: the ack of a probe that was sent over the previous
+// path gives no round trip of the new one.
 func TestMovedForgetsProbes(t *testing.T) {
 	for ptos := range 2 { // the second counts as the end of an outage
 		s := newStep(t, 0, nil).open()
@@ -547,7 +555,8 @@ func TestNothingLeaves(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestFeedbackWakes: a session that receives a packet, and has nothing to send, waits no longer than feedback may.
+// TestFeedbackWakes: a session that receives a packet, and has nothing to send,
+// waits no longer than feedback may.
 func TestFeedbackWakes(t *testing.T) {
 	s := newStep(t, 1, nil).open()
 	s.deliver(s.b, s.collect(1)...)
@@ -618,7 +627,8 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	require.Greater(t, s.a.Stats().Sent, before+500)
 }
 
-// TestOneLateAckMakesNobodyPatient: after an outage, in which an ack took more than a second, the next one is seen as soon.
+// TestOneLateAckMakesNobodyPatient: after an outage, in which an ack took more
+// than a second, the next one is seen as soon.
 func TestOneLateAckMakesNobodyPatient(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(50)
@@ -635,8 +645,9 @@ func TestOneLateAckMakesNobodyPatient(t *testing.T) {
 	require.Less(t, silentPTOs*s.a.patience(), 1500*ms)
 }
 
-// TestProbesAfterAStall: a path that held all packets for seconds, as a mobile one may, makes nobody wait for as long with the next probe:
-// a carrier that fell silent would end before it had asked.
+// TestProbesAfterAStall: a path that held all packets for seconds, as a mobile
+// one may, makes nobody wait for as long with the next probe: a carrier that
+// fell silent would end before it had asked.
 func TestProbesAfterAStall(t *testing.T) {
 	for _, dark := range []bool{false, true} {
 		s := newStep(t, 12, func(c *SessionConfig) {
@@ -674,8 +685,8 @@ func TestCopiesAreTakenOnce(t *testing.T) {
 	require.Equal(t, map[int]int{0: 1}, s.down.got)
 }
 
-// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds feedback that has waited in its socket. Its age is no round trip,
-// whether it is handled before or after the timers.
+// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds feedback that has waited
+// in its socket. Its age is no round trip, whether it is handled before or after the timers.
 func TestOwnPauseIsNoRoundTrip(t *testing.T) {
 	for _, timerFirst := range []bool{false, true} {
 		s := newStep(t, 1000, bothDark).open()

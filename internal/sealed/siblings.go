@@ -2,12 +2,14 @@ package sealed
 
 import "sync/atomic"
 
-// Siblings counts what the sessions of one owner do at the same time, because they may share an uplink. It may be used concurrently.
+// Siblings counts what the sessions of one owner do at the same time, because
+// they may share an uplink. It may be used concurrently.
 type Siblings struct {
 	starting atomic.Int32 // sessions whose controller is in its Start with bulk to send
 }
 
-// siblingCount is a session's view of one of the counters in Siblings. Like the rest of the session, it is used by one goroutine at a time.
+// siblingCount is a session's view of one of the counters in Siblings. Like the
+// rest of the session, it is used by one goroutine at a time.
 type siblingCount struct {
 	all     *atomic.Int32 // shared by the siblings; nil if the session has none
 	counted bool          // whether all includes this session

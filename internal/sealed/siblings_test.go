@@ -16,8 +16,8 @@ type bulky struct{ *pieces }
 
 func (b bulky) Waiting() int { return (b.total - b.next) * b.size }
 
-// TestStartersAreCounted: a session counts while it starts with something to send, and not when all that has arrived, the start is over, or it
-// has ended.
+// TestStartersAreCounted: a session counts while it starts with something to
+// send, and not when all that has arrived, the start is over, or it has ended.
 func TestStartersAreCounted(t *testing.T) {
 	const piece = 1024
 	run := func(total int, link netsim.Config, until func(client *Session, a bulky) bool) (*atomic.Int32, *Session, int32) {
@@ -60,8 +60,9 @@ type busy struct{ *ticks }
 
 func (b busy) Waiting() int { return (b.pieces.total - b.pieces.next) * b.size }
 
-// TestWhoPlaysIsNoStarterForEver: a few packets of bulk do not end a start, and there is always play in flight beside them. A hundred
-// players who had once received a few KB made every later transfer of their server begin with a hundredth.
+// TestWhoPlaysIsNoStarterForEver: a few packets of bulk do not end a start, and there
+// is always play in flight beside them. A hundred players who had once received a few
+// KB made every later transfer of their server begin with a hundredth.
 func TestWhoPlaysIsNoStarterForEver(t *testing.T) {
 	var siblings Siblings
 	a, b := newTicks(time.Second/60, 20, 0), newTicks(time.Second/60, 0, 20)

@@ -8,8 +8,9 @@ import (
 // skipAbout is the mean distance between skipped packet numbers.
 const skipAbout = 500
 
-// skips decides which packet numbers are skipped. An ack for a skipped number proves that the peer acks packets that it has not received,
-// which would make this end send faster (RFC 9000, section 21.4).
+// skips decides which packet numbers are skipped. An ack for a skipped number
+// proves that the peer acks packets that it has not received, which would make
+// this end send faster (RFC 9000, section 21.4).
 type skips struct {
 	next uint64 // the next number to skip
 	dice *mrand.Rand

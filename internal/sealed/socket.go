@@ -16,19 +16,21 @@ import (
 
 // SocketConfig holds the settings of a Socket. The zero value is right for most.
 type SocketConfig struct {
-	// NoOffload switches off UDP GSO and GRO, with which the kernel sends or receives many packets in one call.
+	// NoOffload switches off UDP GSO and GRO, with which the kernel sends or
+	// receives many packets in one call.
 	NoOffload bool
 	// Guard watches what QUIC receives and sends. nil = none.
 	Guard Guard
 }
 
-// A Guard watches what QUIC receives, and decides what it sends. Its methods must not block, and must not change or retain the packets,
-// which are not empty.
+// A Guard watches what QUIC receives, and decides what it sends. Its methods must
+// not block, and must not change or retain the packets, which are not empty.
 type Guard interface {
 	// Came is called for each packet that QUIC receives, by QUIC's reader only.
 	Came(from netip.AddrPort, packet []byte)
-	// Route reports whether QUIC may send packets to to: one packet or, with GSO, several in a row. also is an address that gets a copy; nil =
-	// none. Packets that may not be sent are dropped, and QUIC counts them as sent.
+	// Route reports whether QUIC may send packets to to: one packet or, with
+	// GSO, several in a row. also is an address that gets a copy; nil = none.
+	// Packets that may not be sent are dropped, and QUIC counts them as sent.
 	Route(to net.Addr, packets []byte) (also net.Addr, ok bool)
 }
 
@@ -56,11 +58,13 @@ type Socket struct {
 	size    atomic.Uint64 // dropped because they were too short or too long to be sealed packets
 }
 
-// kernelTimers are the timers of all real sockets: a process may have hundreds of clients. Sockets of tests have timers of their own, which
-// run in the test's time; so do real sockets in a bubble of testing/synctest.
+// kernelTimers are the timers of all real sockets: a process may have hundreds
+// of clients. Sockets of tests have timers of their own, which run in the
+// test's time; so do real sockets in a bubble of testing/synctest.
 var kernelTimers = timers.New()
 
-// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the Socket may read from it. The caller closes it.
+// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the
+// Socket may read from it. The caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	s := &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox), crew: crew.New((*Carrier).play), timers: kernelTimers}
 	if s.real = s.sys.Raw != nil && kernelTimers.Shares(time.Now()); !s.real {
@@ -81,8 +85,8 @@ func (s *Socket) QUIC() net.PacketConn {
 	return plain
 }
 
-// register makes b the inbox of ids, and puts the packets that arrived for them within the last earlyTime into b. It returns an error if an
-// id is in use.
+// register makes b the inbox of ids, and puts the packets that arrived for them
+// within the last earlyTime into b. It returns an error if an id is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +136,8 @@ func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool 
 	return true
 }
 
-// send sends QUIC's packets by write, to the addresses that the guard allows. An error that means no more than a lost packet is not
-// returned, because quic-go ends a connection if sending fails.
+// send sends QUIC's packets by write, to the addresses that the guard allows. An error that means
+// no more than a lost packet is not returned, because quic-go ends a connection if sending fails.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	n, err := s.guarded(packets, to, write)
 	if err == nil {
@@ -190,17 +194,19 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 }
 
 const (
-	// promptTime is how long after a wait for packets the reader still takes turns for carriers. A reader that has not waited for that long is
-	// busy, and would delay the packets of all carriers; then other goroutines take the turns.
+	// promptTime is how long after a wait for packets the reader still takes turns
+	// for carriers. A reader that has not waited for that long is busy, and would
+	// delay the packets of all carriers; then other goroutines take the turns.
 	promptTime = time.Millisecond
-	// failedPause is the pause after the second of two failed reads in a row. It doubles up to failedMost. After failedTime of failed reads
-	// the socket is abandoned.
+	// failedPause is the pause after the second of two failed reads in a row. It doubles
+	// up to failedMost. After failedTime of failed reads the socket is abandoned.
 	failedPause = time.Millisecond
 	failedMost  = 100 * time.Millisecond
 	failedTime  = 10 * time.Second
 )
 
-// reader records which carriers have packets. It is used only by the goroutine that reads the socket, which is quic-go's.
+// reader records which carriers have packets. It is used only by the goroutine
+// that reads the socket, which is quic-go's.
 type reader struct {
 	boxes  []*inbox  // inboxes that were empty and have got packets since the last serve
 	waited time.Time // when the last read that had to wait for packets returned
@@ -210,9 +216,11 @@ type reader struct {
 	pause   time.Duration // before the next failed read returns
 }
 
-// goesOn reports whether to read again after an error at now, as after one that says only that the network is gone for a while. After most of these
-// quic-go would abandon the socket, with all connections. After other errors it reads again at once, so goesOn pauses if errors follow each
-// other. It does not pause for a datagram that is too long, because anybody may send such datagrams.
+// goesOn reports whether to read again after an error at now, as after one that
+// says only that the network is gone for a while. After most of these quic-go
+// would abandon the socket, with all connections. After other errors it reads
+// again at once, so goesOn pauses if errors follow each other. It does not pause
+// for a datagram that is too long, because anybody may send such datagrams.
 func (r *reader) goesOn(now time.Time, err error) bool {
 	if errors.Is(err, udp.TooLong) {
 		return false

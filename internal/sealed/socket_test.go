@@ -173,8 +173,9 @@ func TestReadFromKeepsOurs(t *testing.T) {
 	})
 }
 
-// TestLinkLocalAddressWithoutAZone: a client that dials such an address, and has one network, reaches the server. Packets from there have
-// the zone of the interface, and do not count as from another address; packets from another zone than the one that was dialed do.
+// TestLinkLocalAddressWithoutAZone: a client that dials such an address, and has one
+// network, reaches the server. Packets from there have the zone of the interface, and do not
+// count as from another address; packets from another zone than the one that was dialed do.
 func TestLinkLocalAddressWithoutAZone(t *testing.T) {
 	b := newInbox(func(bool) {})
 	for _, row := range []struct {
@@ -325,7 +326,8 @@ func (u *unreadable) ReadFrom([]byte) (int, net.Addr, error) {
 	return 0, nil, u.err
 }
 
-// TestFailedReadsDoNotSpin: quic-go reads again at once after some errors, as that of a deadline which the socket's owner has set.
+// TestFailedReadsDoNotSpin: quic-go reads again at once after some errors, as
+// that of a deadline which the socket's owner has set.
 func TestFailedReadsDoNotSpin(t *testing.T) {
 	for err, ends := range map[error]bool{os.ErrDeadlineExceeded: false, syscall.ENETDOWN: true, net.ErrClosed: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -367,7 +369,8 @@ func (r *rough) ReadFrom(p []byte) (int, net.Addr, error) {
 	return copy(p, "@quic"), &net.UDPAddr{}, nil
 }
 
-// TestReadsThatFailNowAndThen: a socket of which others succeed is not given up, however long that lasts.
+// TestReadsThatFailNowAndThen: a socket of which others succeed is not given
+// up, however long that lasts.
 func TestReadsThatFailNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rough{PacketConn: netsim.NewPacketConn(), err: syscall.ENOBUFS, script: func(int) int { return 2 }}
@@ -380,7 +383,8 @@ func TestReadsThatFailNowAndThen(t *testing.T) {
 	})
 }
 
-// TestDatagramsThatDoNotFit: Windows says so of each that is longer than the buffer, and anybody can send some. They hold up no other.
+// TestDatagramsThatDoNotFit: Windows says so of each that is longer than the
+// buffer, and anybody can send some. They hold up no other.
 func TestDatagramsThatDoNotFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rough{PacketConn: netsim.NewPacketConn(), err: &net.OpError{Op: "read", Net: "udp", Err: os.NewSyscallError("wsarecvfrom", udp.TooLong)}, script: func(int) int { return 20 }}
@@ -394,7 +398,8 @@ func TestDatagramsThatDoNotFit(t *testing.T) {
 	})
 }
 
-// TestInboxBorrows what a socket lends all its inboxes together, and gives it back when the packets are opened.
+// TestInboxBorrows what a socket lends all its inboxes together, and gives it
+// back when the packets are opened.
 func TestInboxBorrows(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	boxes := make([]*inbox, 40)
@@ -476,7 +481,8 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// TestNoJumboPacketWaitsForItsCarrier: a carrier begins with smaller packets, and the room for early ones is theirs.
+// TestNoJumboPacketWaitsForItsCarrier: a carrier begins with smaller packets,
+// and the room for early ones is theirs.
 func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	b, id := newInbox(func(bool) {}), NewID()
@@ -493,8 +499,8 @@ func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
 	require.False(t, waiting.more())
 }
 
-// TestTimersOfABubble: a test in a bubble that opens the kernel's sockets has timers of its own. The runtime ended the whole process when another
-// one used the same.
+// TestTimersOfABubble: a test in a bubble that opens the kernel's sockets has timers
+// of its own. The runtime ended the whole process when another one used the same.
 func TestTimersOfABubble(t *testing.T) {
 	open := func() *Socket {
 		conn, err := net.ListenPacket("udp", "127.0.0.1:0")

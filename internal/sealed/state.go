@@ -8,9 +8,10 @@ const (
 	Opening State = iota
 	// Open: payloads are sent.
 	Open
-	// Silent: no ack has arrived for silentPTOs, and for silentTime unless there is another carrier and only play was in flight. If there is
-	// another carrier, the peer was heard over it. All payloads in flight count as lost, and the source is not asked for more. A probe is sent
-	// each PTO, and an ack makes the carrier Open again.
+	// Silent: no ack has arrived for silentPTOs, and for silentTime unless there is
+	// another carrier and only play was in flight. If there is another carrier, the peer
+	// was heard over it. All payloads in flight count as lost, and the source is not
+	// asked for more. A probe is sent each PTO, and an ack makes the carrier Open again.
 	Silent
 	// Closed: by its owner, after 10 s without an ack, or by an error. It never opens again.
 	Closed

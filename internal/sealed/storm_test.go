@@ -13,7 +13,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// stormy is a session for which an attacker on the path repeats each packet ten times, and adds ten older ones.
+// stormy is a session for which an attacker on the path repeats each packet ten
+// times, and adds ten older ones.
 type stormy struct {
 	*Session
 	random *rand.Rand
@@ -39,8 +40,9 @@ func (s *stormy) Receive(now time.Time, packet []byte) error {
 	return nil
 }
 
-// TestStormOfCopies: a transfer over reordering links whose packet numbers change to new keys, in which each packet arrives ten times
-// together with ten replays of any age, is as fast as without them. The copies are dropped, and cause nothing to be sent.
+// TestStormOfCopies: a transfer over reordering links whose packet numbers change to new
+// keys, in which each packet arrives ten times together with ten replays of any age, is
+// as fast as without them. The copies are dropped, and cause nothing to be sent.
 func TestStormOfCopies(t *testing.T) {
 	seed := testkit.Seed(t)
 	const count = 30_000

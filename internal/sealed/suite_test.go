@@ -36,7 +36,8 @@ func TestSuiteOf(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestSuitesSeal: what one end seals the other opens, in every generation, and no byte of it may change.
+// TestSuitesSeal: what one end seals the other opens, in every generation, and
+// no byte of it may change.
 func TestSuitesSeal(t *testing.T) {
 	eachSuite(t, func(t *testing.T, _ uint16, s *suite) {
 		tb := newTubeOf(t, s)

@@ -8,38 +8,44 @@ import (
 )
 
 const (
-	// trainPackets is how many packets are sent back to back when a carrier opens. The bottleneck spreads them out, so their spacing at the
-	// receiver shows its rate.
+	// trainPackets is how many packets are sent back to back when a carrier opens. The
+	// bottleneck spreads them out, so their spacing at the receiver shows its rate.
 	trainPackets = 16
 	// enoughTrain is how many of them must arrive for a measurement.
 	enoughTrain = trainPackets / 2
-	// unevenTrain is the widest gap between packets that count as evenly spaced, as a multiple of the mean gap: two packets lost in a row make
-	// three. With four, one in three hundred thin trains that jitter had spread counted as even, and slow, and its transfer took 10 s and
-	// more.
+	// unevenTrain is the widest gap between packets that count as evenly spaced, as a multiple of
+	// the mean gap: two packets lost in a row make three. With four, one in three hundred thin
+	// trains that jitter had spread counted as even, and slow, and its transfer took 10 s and more.
 	unevenTrain = 3
 
-	// nearRTT is the longest round trip of a path that is certainly fast enough for full packets. QUIC has measured it with at least one and a
-	// half such packets of its handshake, so the path carries 230 kbit/s. A path with a longer one may be far or slow, and gets a thin train
+	// nearRTT is the longest round trip of a path that is certainly fast enough for full packets.
+	// QUIC has measured it with at least one and a half such packets of its handshake, so the
+	// path carries 230 kbit/s. A path with a longer one may be far or slow, and gets a thin train
 	// first. So does that of a later carrier, before which QUIC has measured small packets.
 	nearRTT = 64 * time.Millisecond
-	// thinPacket is the size in bytes of a thin train's packets. Play right after the join waits behind them.
+	// thinPacket is the size in bytes of a thin train's packets. Play right
+	// after the join waits behind them.
 	thinPacket = 100
-	// thinSpan is the longest span of an evenly arrived thin train that is followed by a full one, which takes 24 ms at that rate: so short a
-	// span may be due to interrupts. A train that arrived unevenly within thinJitter was spread by jitter, and not by a slow path.
+	// thinSpan is the longest span of an evenly arrived thin train that is followed by a full
+	// one, which takes 24 ms at that rate: so short a span may be due to interrupts. A train
+	// that arrived unevenly within thinJitter was spread by jitter, and not by a slow path.
 	thinSpan, thinJitter = 2 * time.Millisecond, 50 * time.Millisecond
-	// blindSpan is the longest span of a train that shows nothing, because it is too short to be measured.
+	// blindSpan is the longest span of a train that shows nothing, because it
+	// is too short to be measured.
 	blindSpan = 100 * time.Microsecond
 )
 
 // train measures the path's rate by packets that are sent back to back.
 type train struct {
-	left    int    // packets that have yet to be sent
-	sent    bool   // a packet of the train was sent
-	again   bool   // the train must not be repeated: this is the second one, or the train was measured
-	thin    bool   // its packets have thinPacket bytes
-	known   bool   // a thin train has shown some rate, so payloads need not wait for this one
-	first   uint64 // number of its first packet that counts; earlier ones are of a train that was repeated, or of another path
-	open    int    // packets in flight
+	left  int  // packets that have yet to be sent
+	sent  bool // a packet of the train was sent
+	again bool // the train must not be repeated: this is the second one, or the train was measured
+	thin  bool // its packets have thinPacket bytes
+	known bool // a thin train has shown some rate, so payloads need not wait for this one
+	// Number of its first packet that counts; earlier ones are of a train that
+	// was repeated, or of another path.
+	first   uint64
+	open    int // packets in flight
 	arrived int
 	bytes   int                         // bytes of the packets that arrived, not counting the first
 	way     time.Duration               // the least round trip of a packet, minus its arrival by the peer's clock
@@ -53,16 +59,16 @@ func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
 // holds reports whether payloads must wait for the train.
 func (tr *train) holds() bool { return tr.running() && !tr.known }
 
-// repeat sends the train once more if none of it counts: the peer was not ready, the packets were too large, or the path has changed. next
-// is the number of its first packet.
+// repeat sends the train once more if none of it counts: the peer was not ready, the
+// packets were too large, or the path has changed. next is the number of its first packet.
 func (tr *train) repeat(next uint64) {
 	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
 		*tr = train{left: trainPackets, again: true, thin: tr.thin, first: next}
 	}
 }
 
-// fill sends the train once more, with full packets, if a thin one has shown that the path is not slow, but not precisely how fast it is.
-// next is the number of its first packet.
+// fill sends the train once more, with full packets, if a thin one has shown that the path
+// is not slow, but not precisely how fast it is. next is the number of its first packet.
 func (tr *train) fill(next uint64) {
 	most := thinJitter
 	if tr.shown.Even {
@@ -73,9 +79,9 @@ func (tr *train) fill(next uint64) {
 	}
 }
 
-// moved is called when the path has changed. It forgets the measurements of the previous one: only packets from the number next on count.
-// If a part of the train has yet to be sent, all of it is sent over the new path, because the rest may be too few packets for a
-// measurement.
+// moved is called when the path has changed. It forgets the measurements of the previous one:
+// only packets from the number next on count. If a part of the train has yet to be sent, all
+// of it is sent over the new path, because the rest may be too few packets for a measurement.
 func (tr *train) moved(next uint64) {
 	tr.first, tr.arrived, tr.bytes, tr.shown = next, 0, 0, pace.Train{}
 	if tr.left > 0 {
@@ -86,7 +92,8 @@ func (tr *train) moved(next uint64) {
 // lose records that a packet is lost.
 func (tr *train) lose() { tr.open-- }
 
-// ack records that packet n, whose record is r, has arrived at the time at by the peer's clock (0 = unknown). rtt is its round trip.
+// ack records that packet n, whose record is r, has arrived at the time at by
+// the peer's clock (0 = unknown). rtt is its round trip.
 func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
 	tr.open--
 	if at == 0 || n < tr.first {
@@ -102,8 +109,9 @@ func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
 	tr.arrived++
 }
 
-// measured returns the result of the train, once. ok is false while the train runs, and if too few packets arrived. If they did not arrive
-// evenly, the span includes the widest gap twice, because as much time may have passed before the first packet.
+// measured returns the result of the train, once. ok is false while the train runs,
+// and if too few packets arrived. If they did not arrive evenly, the span includes
+// the widest gap twice, because as much time may have passed before the first packet.
 func (tr *train) measured() (shown pace.Train, ok bool) {
 	if tr.running() || tr.arrived < enoughTrain {
 		return shown, false
@@ -123,9 +131,9 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 	return shown, true
 }
 
-// late adds packet n, whose record is r, which counted as lost and has arrived: the path has carried it among the others, and delayed it
-// elsewhere. If every other packet is late, those that arrive in time show half of the rate. ok is false if there is no measurement to add
-// to.
+// late adds packet n, whose record is r, which counted as lost and has arrived: the path has
+// carried it among the others, and delayed it elsewhere. If every other packet is late, those
+// that arrive in time show half of the rate. ok is false if there is no measurement to add to.
 func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
 	if tr.shown.Bytes == 0 || n < tr.first {
 		return shown, false
@@ -134,8 +142,8 @@ func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
 	return tr.shown, true
 }
 
-// widest returns the widest gap between two arrivals. With jitter, or a link layer that batches, packets arrive in a few clumps, which show
-// no rate. After a bottleneck they arrive evenly.
+// widest returns the widest gap between two arrivals. With jitter, or a link layer that batches,
+// packets arrive in a few clumps, which show no rate. After a bottleneck they arrive evenly.
 func widest(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])

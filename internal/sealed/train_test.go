@@ -33,8 +33,8 @@ func TestTrainThatCameWhole(t *testing.T) {
 	}
 }
 
-// TestTrainOfWhichHalfIsLate: packets that counted as lost and arrive show that the path has carried them, too, and the train's result is
-// reported again.
+// TestTrainOfWhichHalfIsLate: packets that counted as lost and arrive show that
+// the path has carried them, too, and the train's result is reported again.
 func TestTrainOfWhichHalfIsLate(t *testing.T) {
 	tr, r := train{open: trainPackets, sent: true}, &record{size: 1200}
 	_, ok := tr.late(r, 0)
@@ -77,8 +77,8 @@ func (s *step) arrive(packets ...[]byte) {
 	}
 }
 
-// TestTrainOfAnotherPath: what a train has shown of a path does not count for another one, even if it arrives late, and a train in flight
-// is sent again.
+// TestTrainOfAnotherPath: what a train has shown of a path does not count for
+// another one, even if it arrives late, and a train in flight is sent again.
 func TestTrainOfAnotherPath(t *testing.T) {
 	s, train := onTheWay(t)
 	s.a.Moved(s.now)
@@ -126,7 +126,8 @@ func TestTrainThatWasRepeated(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestTrainInterruptedByAMove: a train of which a part was sent when the path changes begins again, however little of it was left to send.
+// TestTrainInterruptedByAMove: a train of which a part was sent when the path
+// changes begins again, however little of it was left to send.
 func TestTrainInterruptedByAMove(t *testing.T) {
 	for left := 1; left < trainPackets; left++ {
 		tr := train{left: left, open: trainPackets - left, sent: true}
@@ -146,8 +147,9 @@ func TestTrainInterruptedByAMove(t *testing.T) {
 	}
 }
 
-// TestThinTrain: on a path that may be slow a train is of small packets, and so are pings while the carrier opens. A full one follows where the
-// path is fast or its jitter hides how fast it is, and payloads do not wait for that.
+// TestThinTrain: on a path that may be slow a train is of small packets, and so
+// are pings while the carrier opens. A full one follows where the path is fast
+// or its jitter hides how fast it is, and payloads do not wait for that.
 func TestThinTrain(t *testing.T) {
 	for _, c := range []struct {
 		rate   int64
@@ -185,7 +187,8 @@ func TestThinTrain(t *testing.T) {
 	}
 }
 
-// TestFullTrainBehindAThinOne: payloads wait for it only if the thin one arrived too fast to show a rate, or the path has changed.
+// TestFullTrainBehindAThinOne: payloads wait for it only if the thin one
+// arrived too fast to show a rate, or the path has changed.
 func TestFullTrainBehindAThinOne(t *testing.T) {
 	thin := func(gap time.Duration) *train {
 		tr := &train{open: trainPackets, sent: true, thin: true}

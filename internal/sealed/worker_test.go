@@ -19,8 +19,8 @@ func setAwake(t *testing.T, crowd int) {
 	t.Cleanup(func() { awake.Store(before) })
 }
 
-// TestWaitsOfACrowd: threads that sleep in the kernel keep processors from all other goroutines. With 200 carriers that sent, a server did
-// nothing half of the time.
+// TestWaitsOfACrowd: threads that sleep in the kernel keep processors from all other
+// goroutines. With 200 carriers that sent, a server did nothing half of the time.
 func TestWaitsOfACrowd(t *testing.T) {
 	const short = crowdWait / 4
 	procs := runtime.GOMAXPROCS(0)
@@ -60,7 +60,8 @@ func TestSeenWakesAreForgotten(t *testing.T) {
 	require.False(t, w.seen())
 }
 
-// TestPoll: a carrier with bulk finds a packet, a wake or a timer without sleep, unless others need the processors or time is virtual.
+// TestPoll: a carrier with bulk finds a packet, a wake or a timer without
+// sleep, unless others need the processors or time is virtual.
 func TestPoll(t *testing.T) {
 	setAwake(t, 1)
 	synctest.Test(t, func(t *testing.T) { // where the time of a poll does not pass while it looks
@@ -105,7 +106,8 @@ func TestSleepLingers(t *testing.T) {
 	})
 }
 
-// TestTimersThatAreOvertaken: play postpones the next work in each turn. The timer is not changed then, and looks again when it fires.
+// TestTimersThatAreOvertaken: play postpones the next work in each turn. The
+// timer is not changed then, and looks again when it fires.
 func TestTimersThatAreOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var worked []time.Duration

@@ -1,5 +1,5 @@
-// Package shape describes what both ends of a connection must declare alike, in one line for every class, method and field, and finds the
-// first line in which two ends differ. It is pure.
+// Package shape describes what both ends of a connection must declare alike, in one line for
+// every class, method and field, and finds the first line in which two ends differ. It is pure.
 package shape
 
 import (
@@ -11,21 +11,25 @@ import (
 )
 
 const (
-	// maxDifference is the most bytes of the sentence that names a difference: a close reason has at most 256 on the wire (internal/link).
+	// maxDifference is the most bytes of the sentence that names a difference:
+	// a close reason has at most 256 on the wire (internal/link).
 	maxDifference = 200
-	// declaredBy precedes, in the line of a class, the function that adds the class; see extend.DeclaredBy.
+	// declaredBy precedes, in the line of a class, the function that adds the
+	// class; see extend.DeclaredBy.
 	declaredBy = ", by "
 )
 
-// A Shape is lines of the form "path: what", in the order of declaration. Two ends with the same lines can decode each other's messages.
-// The order of classes and methods matters, because it determines their numbers on the wire. The name of a Go type matters only if the type
-// encodes itself.
+// A Shape is lines of the form "path: what", in the order of declaration. Two
+// ends with the same lines can decode each other's messages. The order of
+// classes and methods matters, because it determines their numbers on the wire.
+// The name of a Go type matters only if the type encodes itself.
 type Shape struct{ Lines []string }
 
 // Add adds a line.
 func (s *Shape) Add(path, what string) { s.Lines = append(s.Lines, path+": "+what) }
 
-// Class adds the line of a class. declarer is the function that adds the class to a world, or empty if the game binds it itself.
+// Class adds the line of a class. declarer is the function that adds the class
+// to a world, or empty if the game binds it itself.
 func (s *Shape) Class(index int, name, declarer string) {
 	what := fmt.Sprintf("class %d", index)
 	if declarer != "" {
@@ -37,7 +41,8 @@ func (s *Shape) Class(index int, name, declarer string) {
 // Hash returns a digest of all lines, which the ends compare in their Hellos.
 func (s *Shape) Hash() [32]byte { return sha256.Sum256([]byte(strings.Join(s.Lines, "\n"))) }
 
-// Mismatch returns how many classes a client and its server have, and their first difference. Its arguments are those of Difference.
+// Mismatch returns how many classes a client and its server have, and their
+// first difference. Its arguments are those of Difference.
 func Mismatch(client, server []string, cut bool) string {
 	more := ""
 	if cut {
@@ -56,8 +61,8 @@ func classes(lines []string) (n int) {
 	return n
 }
 
-// Difference returns the first difference between a client's lines and its server's, which have been received from it. cut is whether the
-// server has more lines than these.
+// Difference returns the first difference between a client's lines and its server's,
+// which have been received from it. cut is whether the server has more lines than these.
 func Difference(client, server []string, cut bool) string {
 	if cut && len(client) > len(server) {
 		client = client[:len(server)]
@@ -116,13 +121,15 @@ func missing(line, has, lacks string) string {
 	return fmt.Sprintf("%q is missing at the %s", line, lacks)
 }
 
-// isClass reports whether a line is that of a class, and not of a method or a field. Names have no colon.
+// isClass reports whether a line is that of a class, and not of a method or a
+// field. Names have no colon.
 func isClass(line string) bool {
 	_, what, _ := strings.Cut(line, ": ")
 	return strings.HasPrefix(what, "class ")
 }
 
-// isState reports whether what is from the line of a state. It has the number of the state's fields, whose lines follow.
+// isState reports whether what is from the line of a state. It has the number
+// of the state's fields, whose lines follow.
 func isState(what string) bool { return strings.HasPrefix(what, "state of ") }
 
 // below returns the lines of everything inside of the first line's path.
@@ -140,7 +147,8 @@ func names(lines []string, path string) bool {
 	return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, path+": ") })
 }
 
-// Clip shortens a sentence, which may contain text of the peer, so that it fits into a log record and a close reason.
+// Clip shortens a sentence, which may contain text of the peer, so that it fits
+// into a log record and a close reason.
 func Clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -28,7 +28,8 @@ func TestDifferenceInACutShape(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("%q is missing at the client", lines[5]), Difference(lines[:5], cut, true))
 }
 
-// TestMismatchCountsClasses: the number of classes of each end distinguishes a forgotten Bind from an end that is older.
+// TestMismatchCountsClasses: the number of classes of each end distinguishes a
+// forgotten Bind from an end that is older.
 func TestMismatchCountsClasses(t *testing.T) {
 	var client, server Shape
 	client.Class(0, "Player", "")

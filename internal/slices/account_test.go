@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAllocated compares with the allocator: the capacity of a slice that append makes is all that was allocated.
+// TestAllocated compares with the allocator: the capacity of a slice that
+// append makes is all that was allocated.
 func TestAllocated(t *testing.T) {
 	zeros := make([]byte, 100<<10)
 	for n := 1; n <= len(zeros); n++ {

@@ -6,7 +6,8 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// An ackTimer decides when a receiver's acks are sent. The receiver may be nil before the first ask, because no ack is due.
+// An ackTimer decides when a receiver's acks are sent. The receiver may be nil
+// before the first ask, because no ack is due.
 type ackTimer struct {
 	pace     ackPace
 	asking   int       // slices since the last ack
@@ -21,18 +22,19 @@ type ackPace struct {
 }
 
 var (
-	// gatedAcks is the pace on a path that reports no fates. Such acks cost little: they are small, and quic-go, which acks every
-	// second packet, sends its own acks in the same packets.
+	// gatedAcks is the pace on a path that reports no fates. Such acks cost little: they are
+	// small, and quic-go, which acks every second packet, sends its own acks in the same packets.
 	gatedAcks = ackPace{every: 8, delay: ackDelay}
-	// fatedAcks is the pace on a path that reports fates: one ack for a full part, because the carrier's feedback covers single packets.
+	// fatedAcks is the pace on a path that reports fates: one ack for a full
+	// part, because the carrier's feedback covers single packets.
 	fatedAcks = ackPace{every: PartSlices, delay: 20 * time.Millisecond}
 )
 
 // ackDelay is how long an ack is delayed at most on a path that reports no fates.
 const ackDelay = 2 * time.Millisecond
 
-// ask counts a slice that has arrived. open is the number of incomplete chunks. If there are none, an ack is due at once: as far as
-// this end knows no more slices are in flight.
+// ask counts a slice that has arrived. open is the number of incomplete chunks. If there
+// are none, an ack is due at once: as far as this end knows no more slices are in flight.
 func (t *ackTimer) ask(now time.Time, open int) {
 	t.asking++
 	switch {

@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// BenchmarkMachine sends a full part from one machine to another, over a path without fates and over one that reports them.
+// BenchmarkMachine sends a full part from one machine to another, over a path
+// without fates and over one that reports them.
 func BenchmarkMachine(b *testing.B) {
 	b.Run("gated", func(b *testing.B) { benchMachine(b, recovery.Path{}) })
 	b.Run("fated", func(b *testing.B) { benchMachine(b, recovery.Path{Fates: true}) })
@@ -52,8 +53,8 @@ func exchange(now time.Time, from, to *Machine, buf []byte) {
 	}
 }
 
-// BenchmarkScatteredAcks: what an ack costs that acks one more slice of a chunk, while many others are in flight over QUIC and none of them counts as
-// lost yet.
+// BenchmarkScatteredAcks: what an ack costs that acks one more slice of a chunk,
+// while many others are in flight over QUIC and none of them counts as lost yet.
 func BenchmarkScatteredAcks(b *testing.B) {
 	const flight = 8_000
 	var c control
@@ -79,8 +80,8 @@ type poor struct{ *room }
 
 func (poor) Hold(int64, bool) bool { return false }
 
-// BenchmarkRefused measures a repair slice and a slice of the awaited chunk for which there is no credit. The first is kept, and the
-// second makes it be dropped.
+// BenchmarkRefused measures a repair slice and a slice of the awaited chunk for
+// which there is no credit. The first is kept, and the second makes it be dropped.
 func BenchmarkRefused(b *testing.B) {
 	m, now := New(protocol, poor{newRoom(0)}), netsim.Epoch
 	m.SetPath(now, recovery.Path{Fates: true})

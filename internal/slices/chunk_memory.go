@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// chunkMemory charges a receiver's records and chunks to the connection's account. If a chunk does not fit, it is neither stored nor
-// charged.
+// chunkMemory charges a receiver's records and chunks to the connection's
+// account. If a chunk does not fit, it is neither stored nor charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
@@ -16,15 +16,16 @@ type chunkMemory struct {
 }
 
 const (
-	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records of Places chunks, and of the 1,024 chunks
-	// that were delivered last.
+	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records
+	// of Places chunks, and of the 1,024 chunks that were delivered last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is the memory of one more place in a receiver: the record of a chunk, and room in its list of
-	// memory for later chunks.
+	// placeBytes is the memory of one more place in a receiver: the record of a
+	// chunk, and room in its list of memory for later chunks.
 	placeBytes = 128
 )
 
-// equip creates the receiver unless there is one, and reports whether there was room for its records.
+// equip creates the receiver unless there is one, and reports whether there was
+// room for its records.
 func (c *chunkMemory) equip() bool {
 	if c.receiver != nil {
 		return true
@@ -40,9 +41,10 @@ func (c *chunkMemory) equip() bool {
 	return true
 }
 
-// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. ahead is the chunk's distance from the
-// next one to be delivered. awaited means that no later message can be delivered before this chunk has arrived. A chunk that takes as much
-// memory as a page, like that of a full part, is stored in one; inbox.giveBack returns the page.
+// begin inserts the first slice of a chunk, and reports whether there was room for the chunk.
+// ahead is the chunk's distance from the next one to be delivered. awaited means that no later
+// message can be delivered before this chunk has arrived. A chunk that takes as much memory as
+// a page, like that of a full part, is stored in one; inbox.giveBack returns the page.
 func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.hold(s.Count, ahead, awaited) {
 		return false
@@ -92,7 +94,8 @@ func (c *chunkMemory) narrow() {
 	}
 }
 
-// partial returns the memory of a chunk's slices, and which of them have arrived. If none has, Count is 0.
+// partial returns the memory of a chunk's slices, and which of them have
+// arrived. If none has, Count is 0.
 func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	if c.receiver != nil {
 		data, have, _ = c.receiver.Partial(id)
@@ -100,5 +103,6 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release is called when the caller no longer uses a message, or charges it elsewhere. It touches only the account.
+// release is called when the caller no longer uses a message, or charges it
+// elsewhere. It touches only the account.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

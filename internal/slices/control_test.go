@@ -113,8 +113,8 @@ func TestTimeThresholdCountsThePeersDelay(t *testing.T) {
 	require.EqualValues(t, 1, c.Lost())
 }
 
-// TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain: lost slices are sent first, so a slice has nearly always been sent again
-// when its late ack arrives.
+// TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain: lost slices are sent
+// first, so a slice has nearly always been sent again when its late ack arrives.
 func TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain(t *testing.T) {
 	c := newConversation(t)
 	c.give(9)
@@ -140,7 +140,8 @@ func TestSpuriousLossIsLearntThoughTheSliceHasLeftAgain(t *testing.T) {
 	require.NotEmpty(t, c.leave())
 }
 
-// TestLossThatIsRepairedIsNotSpurious: a round trip after a slice was sent again, its ack is for that sending.
+// TestLossThatIsRepairedIsNotSpurious: a round trip after a slice was sent
+// again, its ack is for that sending.
 func TestLossThatIsRepairedIsNotSpurious(t *testing.T) {
 	c := newConversation(t)
 	for id := range uint16(2) {
@@ -155,7 +156,8 @@ func TestLossThatIsRepairedIsNotSpurious(t *testing.T) {
 	}
 }
 
-// TestHeldSlicesWait: the rounds in which the connection's rate holds slices back do not end the start of the gate.
+// TestHeldSlicesWait: the rounds in which the connection's rate holds slices
+// back do not end the start of the gate.
 func TestHeldSlicesWait(t *testing.T) {
 	c := newConversation(t)
 	const window = 1 << 20
@@ -195,8 +197,9 @@ func TestProbesGoOnThroughAnOutage(t *testing.T) {
 	require.Zero(t, c.Lost(), "silence is not a lost slice")
 }
 
-// TestOutageEndsWithAnAckOfWhatWasGivenUp: an ack arrives after the slices were declared lost and before a probe was sent. The next
-// slice is sent although none is in flight whose timer would allow it.
+// TestOutageEndsWithAnAckOfWhatWasGivenUp: an ack arrives after the slices were
+// declared lost and before a probe was sent. The next slice is sent although
+// none is in flight whose timer would allow it.
 func TestOutageEndsWithAnAckOfWhatWasGivenUp(t *testing.T) {
 	c := newConversation(t)
 	c.give(1)
@@ -223,7 +226,8 @@ func TestProbesThatNeverLeft(t *testing.T) {
 	require.True(t, ok || len(c.leave()) > 0)
 }
 
-// TestLongOutage: probes continue however long nothing is received, because the path is dark or the peer has no room.
+// TestLongOutage: probes continue however long nothing is received, because the
+// path is dark or the peer has no room.
 func TestLongOutage(t *testing.T) {
 	c := newConversation(t)
 	c.give(12)
@@ -236,9 +240,10 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
-// TestResendsTellOfAQueue: over a slow, short path round trips with a queue are a hundred times as long as those without. So all slices
-// are sent again before they are acked, and no ack shows which sending has arrived. When such acks measured nothing, no round trip with
-// the queue was ever measured: of seven slices six were copies, and of up to ninety all but one.
+// TestResendsTellOfAQueue: over a slow, short path round trips with a queue are a hundred
+// times as long as those without. So all slices are sent again before they are acked, and no
+// ack shows which sending has arrived. When such acks measured nothing, no round trip with the
+// queue was ever measured: of seven slices six were copies, and of up to ninety all but one.
 func TestResendsTellOfAQueue(t *testing.T) {
 	const needed = 280
 	for _, rate := range []int64{200e3, 1e6} {
@@ -259,8 +264,9 @@ func TestResendsTellOfAQueue(t *testing.T) {
 	}
 }
 
-// TestLossesEndAtTheFirstThatIsNotLost: each ack of a slice had all slices in flight looked at, 104 µs for 8,000 of them and one of 40 bytes. Behind
-// the first that is not lost by time only those of the chunk are, which others of it have overtaken.
+// TestLossesEndAtTheFirstThatIsNotLost: each ack of a slice had all slices in flight
+// looked at, 104 µs for 8,000 of them and one of 40 bytes. Behind the first that is
+// not lost by time only those of the chunk are, which others of it have overtaken.
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	var c control
 	var o outbox
@@ -296,9 +302,10 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	require.Equal(t, []uint64{4}, lost(350*time.Millisecond, 0, 0))
 }
 
-// TestAWholeWindowIsLostOnAPathThatBecameFast: two hundred transfers that began at once measured round trips of half a second, and lost
-// what was in flight when most had ended. By then a round trip took a millisecond, and an ack so early might be that of a slice's first
-// sending. So nothing else counted as lost, and each probe timeout sent two slices of a window, for nine seconds.
+// TestAWholeWindowIsLostOnAPathThatBecameFast: two hundred transfers that began at once measured
+// round trips of half a second, and lost what was in flight when most had ended. By then a round
+// trip took a millisecond, and an ack so early might be that of a slice's first sending. So nothing
+// else counted as lost, and each probe timeout sent two slices of a window, for nine seconds.
 func TestAWholeWindowIsLostOnAPathThatBecameFast(t *testing.T) {
 	const lost = 20
 	c := newConversation(t)
@@ -322,8 +329,8 @@ func TestAWholeWindowIsLostOnAPathThatBecameFast(t *testing.T) {
 	require.LessOrEqual(t, timeouts, 2)
 }
 
-// TestAStandstillLosesNothing: after a path that was stopped for a probe timeout, the acks of earlier sendings arrive in order, the
-// first ones of slices that were sent again.
+// TestAStandstillLosesNothing: after a path that was stopped for a probe timeout, the acks
+// of earlier sendings arrive in order, the first ones of slices that were sent again.
 func TestAStandstillLosesNothing(t *testing.T) {
 	const slices = 20
 	c := newConversation(t)
@@ -342,8 +349,8 @@ func TestAStandstillLosesNothing(t *testing.T) {
 	require.True(t, c.out.idle())
 }
 
-// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds acks that have waited in its socket. Their age is no round trip,
-// whether it handles the acks or the timers first.
+// TestOwnPauseIsNoRoundTrip: a process that was stopped for 12 s finds acks that have waited
+// in its socket. Their age is no round trip, whether it handles the acks or the timers first.
 func TestOwnPauseIsNoRoundTrip(t *testing.T) {
 	const slices = 20
 	for _, timerFirst := range []bool{false, true} {

@@ -25,7 +25,8 @@ func newFatedEnd() fatedEnd {
 	return fatedEnd{m}
 }
 
-// pass sends all that from has to send, and reports the fates to it. Datagrams for which drop returns true do not arrive.
+// pass sends all that from has to send, and reports the fates to it. Datagrams
+// for which drop returns true do not arrive.
 func (e fatedEnd) pass(now time.Time, to fatedEnd, drop func(packet []byte) bool) (sent int) {
 	for ; ; sent++ {
 		packet, number, ok := e.AppendPacket(now, nil, Datagram)
@@ -83,8 +84,9 @@ func TestLostAcksAreNoStorm(t *testing.T) {
 	require.Less(t, acks, 4*Pipeline)
 }
 
-// TestFarAhead: after a chunk that has lost a slice, more than Places chunks may be in flight, if they are full. The receiver borrows
-// the memory of their records, and returns it when no chunk is incomplete.
+// TestFarAhead: after a chunk that has lost a slice, more than Places chunks
+// may be in flight, if they are full. The receiver borrows the memory of their
+// records, and returns it when no chunk is incomplete.
 func TestFarAhead(t *testing.T) {
 	const flight = 3 * Places
 	a, b := newFatedEnd(), newFatedEnd()
@@ -127,7 +129,8 @@ func TestFarAhead(t *testing.T) {
 	require.True(t, a.out.full(), "small ones are refused beside large ones that are under way no more")
 }
 
-// TestOutageEndsWithItsPath: probe timeouts from before the carrier changed hold nothing back when it changes back.
+// TestOutageEndsWithItsPath: probe timeouts from before the carrier changed
+// hold nothing back when it changes back.
 func TestOutageEndsWithItsPath(t *testing.T) {
 	c := newConversation(t)
 	c.give(3)
@@ -152,7 +155,8 @@ func TestOutageEndsWithItsPath(t *testing.T) {
 	require.Len(t, c.leave(), 3)
 }
 
-// TestCarrierAloneTellsLosses: an ack with a hole decides nothing about a slice whose fate the carrier will report.
+// TestCarrierAloneTellsLosses: an ack with a hole decides nothing about a slice
+// whose fate the carrier will report.
 func TestCarrierAloneTellsLosses(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	require.NoError(t, a.Send(content(10*Size), memory{}))
@@ -198,7 +202,8 @@ func TestSealedPayloadsThatAreNone(t *testing.T) {
 	require.EqualValues(t, 8<<20, e.in.memory.account.(*room).left)
 }
 
-// TestWhatIsNotKeptComesAgain: the carrier says that slices arrived, but the peer had no room for them.
+// TestWhatIsNotKeptComesAgain: the carrier says that slices arrived, but the
+// peer had no room for them.
 func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	b.in.memory.account = newRoom(ChunkBytes(PartSlices))
@@ -230,8 +235,8 @@ func TestWhatIsNotKeptComesAgain(t *testing.T) {
 	require.Equal(t, sent, got)
 }
 
-// TestPeerWithoutMemoryIsAskedLessAndLess: otherwise everything that it refuses would be sent again each second while others hold its
-// memory.
+// TestPeerWithoutMemoryIsAskedLessAndLess: otherwise everything that it refuses
+// would be sent again each second while others hold its memory.
 func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	b.in.memory.account = &purse{}
@@ -257,7 +262,8 @@ func TestPeerWithoutMemoryIsAskedLessAndLess(t *testing.T) {
 	require.True(t, a.out.idle())
 }
 
-// TestWhatIsNotKeptComesAgainOverQUIC: the same, when the sealed carrier falls silent before anybody has noticed.
+// TestWhatIsNotKeptComesAgainOverQUIC: the same, when the sealed carrier falls
+// silent before anybody has noticed.
 func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	b.in.memory.account = newRoom(0)
@@ -291,7 +297,8 @@ func TestWhatIsNotKeptComesAgainOverQUIC(t *testing.T) {
 	require.Equal(t, sent, append(got, b.in.drain()...))
 }
 
-// TestRepairWaitsForOneSlice: two repair slices and one of three lost ones make a chunk, and nothing is kept of them.
+// TestRepairWaitsForOneSlice: two repair slices and one of three lost ones make
+// a chunk, and nothing is kept of them.
 func TestRepairWaitsForOneSlice(t *testing.T) {
 	a, b := newFatedEnd(), newFatedEnd()
 	message := content(partBytes)
@@ -317,8 +324,8 @@ func TestRepairWaitsForOneSlice(t *testing.T) {
 	require.Zero(t, b.in.restorer.held)
 }
 
-// FuzzFates passes arbitrary payloads to both ends of a path that reports fates, and loses any of theirs: nothing panics, and memory
-// stays within its account.
+// FuzzFates passes arbitrary payloads to both ends of a path that reports fates,
+// and loses any of theirs: nothing panics, and memory stays within its account.
 func FuzzFates(f *testing.F) {
 	f.Add(uint64(1), []byte{protocol, 1, 2, 3})
 	f.Add(uint64(2), repair{id: 0, count: 5, total: 3, index: 1, last: 9, shard: make([]byte, Size)}.append(nil))
@@ -349,8 +356,9 @@ func FuzzFates(f *testing.F) {
 	})
 }
 
-// TestFarChunkWithoutRoom: when a chunk far ahead finds no memory, records are freed for it, and then there is none for its own record.
-// It is refused, and not charged, however often its slices arrive.
+// TestFarChunkWithoutRoom: when a chunk far ahead finds no memory, records are
+// freed for it, and then there is none for its own record. It is refused, and
+// not charged, however often its slices arrive.
 func TestFarChunkWithoutRoom(t *testing.T) {
 	for room := int64(0); room < 64<<10; room += 1 << 10 {
 		pool := budget.NewPool(ReceiverBytes + room)
@@ -366,7 +374,8 @@ func TestFarChunkWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestRefusedRepairHoldsNothing: a repair slice for which there is no room is not kept, and makes no set.
+// TestRefusedRepairHoldsNothing: a repair slice for which there is no room is
+// not kept, and makes no set.
 func TestRefusedRepairHoldsNothing(t *testing.T) {
 	account := budget.NewAccount(budget.NewPool(repairCost-1), budget.Terms{Floor: 1 << 30, Early: 1 << 30})
 	m := new(restorer)

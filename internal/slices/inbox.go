@@ -9,9 +9,9 @@ import (
 
 // An inbox assembles messages from slices, and restores missing slices from repair slices.
 //
-// Everything that it holds is charged to the connection's account: content, for which there is credit, and what chunks
-// take beyond that. A peer that keeps to its credit is refused a chunk only if the world's budget has no memory left,
-// and never the awaited one.
+// Everything that it holds is charged to the connection's account: content, for which there
+// is credit, and what chunks take beyond that. A peer that keeps to its credit is refused a
+// chunk only if the world's budget has no memory left, and never the awaited one.
 type inbox struct {
 	memory   chunkMemory
 	acks     ackTimer
@@ -49,8 +49,9 @@ func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	return false
 }
 
-// restore restores the missing slices of a chunk if enough slices and repair slices have arrived. It is also called after each
-// slice, which may be the last one needed, or may complete the chunk, whose repair slices are then dropped.
+// restore restores the missing slices of a chunk if enough slices and repair
+// slices have arrived. It is also called after each slice, which may be the last
+// one needed, or may complete the chunk, whose repair slices are then dropped.
 func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	set := in.restorer.set(id)
 	if set == nil {
@@ -107,8 +108,9 @@ func (in *inbox) equip() bool {
 	return in.memory.equip()
 }
 
-// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. The account reserves room for the
-// awaited chunk, because without it no later message could be delivered.
+// begin inserts the first slice of a chunk, and reports whether there was room
+// for the chunk. The account reserves room for the awaited chunk, because
+// without it no later message could be delivered.
 func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
 	ahead, awaited := int(s.ChunkID-in.read), s.ChunkID == in.read && len(in.messages) == 0
 	begun := in.memory.begin(now, s, ahead, awaited)
@@ -136,7 +138,8 @@ func (in *inbox) collect() (whole bool) {
 	}
 }
 
-// makeRoom frees all repair slices, to make room for an awaited chunk: the chunks that they would restore come after it.
+// makeRoom frees all repair slices, to make room for an awaited chunk: the
+// chunks that they would restore come after it.
 func (in *inbox) makeRoom() { in.restorer.dropAll(in.memory.account) }
 
 // misses reports whether a chunk was not delivered yet.
@@ -163,7 +166,8 @@ func (in *inbox) ackAllAgain() {
 	}
 }
 
-// take returns the complete messages. The caller owns them until giveBack, and must release each before that.
+// take returns the complete messages. The caller owns them until giveBack, and
+// must release each before that.
 func (in *inbox) take() [][]byte {
 	whole := in.messages
 	in.messages = nil

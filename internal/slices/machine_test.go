@@ -18,7 +18,8 @@ import (
 
 const protocol = 7
 
-// room is an account with so many bytes left for content, one more chunk for awaited content, and no limit for the rest.
+// room is an account with so many bytes left for content, one more chunk for
+// awaited content, and no limit for the rest.
 type room struct{ left, borrowed int64 }
 
 func newRoom(bytes int64) *room { return &room{left: bytes} }
@@ -239,7 +240,8 @@ func TestMalformedSlicesAreDroppedAndCounted(t *testing.T) {
 	require.Equal(t, [][]byte{[]byte("whole")}, m.in.drain())
 }
 
-// TestSliceInboxIsBounded begins as many chunks as can be, as large as they can be, and never finishes one.
+// TestSliceInboxIsBounded begins as many chunks as can be, as large as they can
+// be, and never finishes one.
 func TestSliceInboxIsBounded(t *testing.T) {
 	const allowance = 1 << 20
 	m, now := New(protocol, newRoom(allowance)), netsim.Epoch
@@ -280,8 +282,8 @@ func (p *purse) Drop(n int64)                      { p.left += n }
 func (p *purse) Borrow(n int64, awaited bool) bool { return p.Hold(n, awaited) }
 func (p *purse) Repay(n int64)                     { p.Drop(n) }
 
-// TestRepairSlicesGiveWay: a peer whose chunk is refused sends it again and again. Repair slices that are held for chunks
-// after it are dropped at once.
+// TestRepairSlicesGiveWay: a peer whose chunk is refused sends it again and
+// again. Repair slices that are held for chunks after it are dropped at once.
 func TestRepairSlicesGiveWay(t *testing.T) {
 	whole := func(m *Machine, id uint16) (came int) {
 		for i := range PartSlices {
@@ -438,7 +440,8 @@ func TestReleaseWhileAllIsDiscarded(t *testing.T) {
 	require.NotNil(t, m.in.memory.account)
 }
 
-// TestAcksLeaveAgain: the ack of a received slice is sent again if it was lost, and on another path without fates.
+// TestAcksLeaveAgain: the ack of a received slice is sent again if it was lost,
+// and on another path without fates.
 func TestAcksLeaveAgain(t *testing.T) {
 	m := New(protocol, newRoom(1<<20))
 	now := netsim.Epoch
@@ -478,8 +481,8 @@ func TestFatedPathHasNoTimersOfControl(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestMovedAcksAndRoundTrips: a path without fates has its own pace of acks, and its round trip is unknown until a slice
-// measures it or Assume sets it.
+// TestMovedAcksAndRoundTrips: a path without fates has its own pace of acks,
+// and its round trip is unknown until a slice measures it or Assume sets it.
 func TestMovedAcksAndRoundTrips(t *testing.T) {
 	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
 	require.True(t, m.Unmeasured())
@@ -498,7 +501,8 @@ func TestMovedAcksAndRoundTrips(t *testing.T) {
 	require.False(t, m.Unmeasured())
 }
 
-// TestWatchWakesOnce: the owner of a machine that takes messages is woken once; how much may wait on a path with fates is what it carries in time.
+// TestWatchWakesOnce: the owner of a machine that takes messages is woken once;
+// how much may wait on a path with fates is what it carries in time.
 func TestWatchWakesOnce(t *testing.T) {
 	m := New(protocol, newRoom(1<<20))
 	m.SetPath(netsim.Epoch, recovery.Path{Epoch: 1, Fates: true, Rate: 1e6})

@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// TestStaleThoughThePathMovesAgain: slices of a path without fates are given up in time, even if the next path changes before that.
+// TestStaleThoughThePathMovesAgain: slices of a path without fates are given up
+// in time, even if the next path changes before that.
 func TestStaleThoughThePathMovesAgain(t *testing.T) {
 	m, now := New(protocol, newRoom(1<<20)), netsim.Epoch
 	require.NoError(t, m.Send(content(3*Size), memory{}))

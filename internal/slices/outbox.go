@@ -9,16 +9,18 @@ import (
 )
 
 const (
-	// Datagram is the size in bytes of the smallest datagram to which QUIC falls back: a slice, once cut, must fit every later path.
+	// Datagram is the size in bytes of the smallest datagram to which QUIC
+	// falls back: a slice, once cut, must fit every later path.
 	Datagram = 1163
-	// Size is how many bytes of a datagram are content. It is the same on all carriers, because chunks move between them.
+	// Size is how many bytes of a datagram are content. It is the same on all
+	// carriers, because chunks move between them.
 	Size = Datagram - 1 - chunk.Overhead
-	// Pipeline is how many chunks may be in flight: 32 MiB, because a chunk is a part of about 32 KiB. A chunk that has lost a
-	// slice stays in flight until that has arrived: at 100 Mbit/s, 200 ms and 5 % loss, this is so for the chunks of three round
-	// trips. Credit usually allows less.
+	// Pipeline is how many chunks may be in flight: 32 MiB, because a chunk is a part of about 32
+	// KiB. A chunk that has lost a slice stays in flight until that has arrived: at 100 Mbit/s, 200
+	// ms and 5 % loss, this is so for the chunks of three round trips. Credit usually allows less.
 	Pipeline = 1024
-	// Places is how many chunks a receiver has records for at first. It reserves memory for what this many chunks take beyond their
-	// content, but not for more.
+	// Places is how many chunks a receiver has records for at first. It reserves
+	// memory for what this many chunks take beyond their content, but not for more.
 	Places = 256
 	// PartSlices is the number of slices of a full part of a transfer, including its header.
 	PartSlices = 28
@@ -26,7 +28,8 @@ const (
 	// leastChunks is how many chunks an outbox has records for at first.
 	leastChunks = 16
 
-	// ownResend is the sender's own resend delay. It is so long that control, or the carrier, detects losses first.
+	// ownResend is the sender's own resend delay. It is so long that control,
+	// or the carrier, detects losses first.
 	ownResend = 10 * time.Second
 )
 
@@ -39,8 +42,8 @@ var config = chunk.Config{
 // A Block is the memory of a message.
 type Block interface{ Free() }
 
-// An outbox cuts messages into slices and holds the state of each. The machine calls next when the path can take a slice, lose when
-// a slice is lost, and news and acknowledge when an ack arrives.
+// An outbox cuts messages into slices and holds the state of each. The machine calls next when the
+// path can take a slice, lose when a slice is lost, and news and acknowledge when an ack arrives.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
 	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
@@ -78,8 +81,9 @@ func (c *sentChunk) end() {
 // sliceCount returns the number of slices of a message.
 func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
-// full reports whether another message must wait until chunks in flight are acked. Beyond Places, chunks in flight must on average
-// be at least half a full part, because the receiver reserves no memory for what more small chunks take beyond their content.
+// full reports whether another message must wait until chunks in flight are acked.
+// Beyond Places, chunks in flight must on average be at least half a full part, because
+// the receiver reserves no memory for what more small chunks take beyond their content.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
 	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
@@ -99,8 +103,8 @@ func (o *outbox) since(now time.Time) time.Duration {
 // time converts a time of the flight's clock to the caller's.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// chunk returns the record of the chunk with a number, or with an id, which is the low bits of the number. If there is no such
-// chunk, the record belongs to another one.
+// chunk returns the record of the chunk with a number, or with an id, which is the low
+// bits of the number. If there is no such chunk, the record belongs to another one.
 func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
 // send queues a message. Its block is freed once it is acked completely.
@@ -123,8 +127,8 @@ func (o *outbox) send(message []byte, b Block) error {
 	return nil
 }
 
-// next returns the next slice to send, lost ones first, and the number of its sending. An earlier sending of the slice that is
-// still in flight counts as lost.
+// next returns the next slice to send, lost ones first, and the number of its
+// sending. An earlier sending of the slice that is still in flight counts as lost.
 func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {
 		return chunk.Slice{}, 0, false
@@ -148,7 +152,8 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// settle decides the fate of a sending in flight, and returns the sending. It returns nil if the sending is not in flight.
+// settle decides the fate of a sending in flight, and returns the sending. It
+// returns nil if the sending is not in flight.
 func (o *outbox) settle(number uint64, f fate) *sending {
 	s := o.flight.get(number)
 	if s == nil || s.fate != flying {
@@ -174,8 +179,8 @@ func (o *outbox) resendAll() {
 	o.sender.SetRTT(ownResend)
 }
 
-// news returns an ack's chunk, or nil if there is none, and the slices that it acks for the first time. It ignores acks of
-// slices that were never sent.
+// news returns an ack's chunk, or nil if there is none, and the slices that it
+// acks for the first time. It ignores acks of slices that were never sent.
 func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	if o.idle() {
 		return nil, fresh
@@ -192,7 +197,8 @@ func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	return c, fresh
 }
 
-// acknowledge records that the slices in fresh are acked, and frees messages that are acked completely, in order.
+// acknowledge records that the slices in fresh are acked, and frees messages
+// that are acked completely, in order.
 func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	for i, newest := range c.newest {
 		if !fresh.Has(i) {

@@ -15,8 +15,9 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// program is two machines under everything that a driver may do to them: it switches paths, takes packets back, reports fates late, and
-// runs out of rate; its path loses, reorders, duplicates and invents packets.
+// program is two machines under everything that a driver may do to them: it
+// switches paths, takes packets back, reports fates late, and runs out of rate;
+// its path loses, reorders, duplicates and invents packets.
 type program struct {
 	t      *testing.T
 	random *rand.Rand
@@ -69,7 +70,8 @@ func (p *program) later(most time.Duration) time.Time {
 	return p.now.Add(time.Millisecond + time.Duration(p.random.Int64N(int64(most))))
 }
 
-// drive runs the timers of an end that are due, sends everything that may be sent, and checks that its driver would not spin.
+// drive runs the timers of an end that are due, sends everything that may be
+// sent, and checks that its driver would not spin.
 func (p *program) drive(i int) {
 	for turn := 0; ; turn++ {
 		require.Less(p.t, turn, 10, "it spins")
@@ -224,7 +226,8 @@ func (p *program) move(e *programEnd, fates bool) {
 	}
 }
 
-// TestRandomPrograms: whatever drivers do, nothing spins, waits for ever or is lost, and all memory is given back.
+// TestRandomPrograms: whatever drivers do, nothing spins, waits for ever or is
+// lost, and all memory is given back.
 func TestRandomPrograms(t *testing.T) {
 	random := testkit.Rand(t)
 	for range 10 {

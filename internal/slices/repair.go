@@ -6,9 +6,9 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices can be restored from any count of its
-// slices and repair slices. Repair slices are sent over the sealed carrier only. A peer that does not know them loses nothing,
-// because lost slices are sent again.
+// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices can be
+// restored from any count of its slices and repair slices. Repair slices are sent over the sealed
+// carrier only. A peer that does not know them loses nothing, because lost slices are sent again.
 //
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
@@ -28,8 +28,8 @@ type repair struct {
 	shard []byte
 }
 
-// maxRepaired is the most slices of a chunk that gets repair slices, because the work of restoring grows with that number times
-// the number of lost slices.
+// maxRepaired is the most slices of a chunk that gets repair slices, because
+// the work of restoring grows with that number times the number of lost slices.
 const maxRepaired = 64
 
 const (

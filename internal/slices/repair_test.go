@@ -107,7 +107,8 @@ func TestRepairsLeaveOnce(t *testing.T) {
 	require.Empty(t, repairsOf(t, &r, &o, 0.05), "nothing of it has left")
 }
 
-// TestNoRepairsOfWideChunks: a peer takes no repair slice of a chunk of more than maxRepaired slices.
+// TestNoRepairsOfWideChunks: a peer takes no repair slice of a chunk of more
+// than maxRepaired slices.
 func TestNoRepairsOfWideChunks(t *testing.T) {
 	var o outbox
 	var r repairs

@@ -6,8 +6,9 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// repairs makes repair slices for chunks in flight, once all slices were sent and no more messages follow: otherwise a loss at the
-// end of a transfer would cost a round trip in which nothing else is left to send.
+// repairs makes repair slices for chunks in flight, once all slices were sent
+// and no more messages follow: otherwise a loss at the end of a transfer would
+// cost a round trip in which nothing else is left to send.
 type repairs struct {
 	next uint64 // number of the next chunk to make repair slices for
 	loss parity.Loss
@@ -19,7 +20,8 @@ type repairs struct {
 	memory  []byte   // for the repair slices
 }
 
-// take returns the next repair slice for the chunks that o has in flight. Its shard is valid until the next call.
+// take returns the next repair slice for the chunks that o has in flight. Its
+// shard is valid until the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
 	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total { // the current chunk is acked, or all its repair slices were sent
 		if r.next = max(r.next, o.chunks.Oldest); r.next >= o.chunks.Next {

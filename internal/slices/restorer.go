@@ -9,10 +9,12 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// maxHeldRepairs is how many repair slices may be held. More are dropped, and the peer sends lost slices again.
+// maxHeldRepairs is how many repair slices may be held. More are dropped, and
+// the peer sends lost slices again.
 const maxHeldRepairs = 1024
 
-// repairCost is the memory of a held repair slice: its shard's size class, and a repairSet, of which it may be the first.
+// repairCost is the memory of a held repair slice: its shard's size class, and
+// a repairSet, of which it may be the first.
 const repairCost = 1152 + 640
 
 // A page must have room for the missing slices of a chunk, and for the last one.
@@ -41,8 +43,8 @@ const (
 	noRoom
 )
 
-// keep keeps a repair slice of a chunk that was not delivered. If its place is taken by the set of an earlier chunk, that is
-// dropped: the chunk was delivered.
+// keep keeps a repair slice of a chunk that was not delivered. If its place is
+// taken by the set of an earlier chunk, that is dropped: the chunk was delivered.
 func (r *restorer) keep(rep repair, account Account) outcome {
 	set := r.set(rep.id)
 	if set == nil {
@@ -85,8 +87,8 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// restore returns all slices of a chunk. have says which of them are in data; the others, and the last one, are put into page.
-// There must be enough repair slices, which restore overwrites.
+// restore returns all slices of a chunk. have says which of them are in data; the others, and
+// the last one, are put into page. There must be enough repair slices, which restore overwrites.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
@@ -115,8 +117,8 @@ func (r *restorer) drop(id uint16, account Account) {
 	}
 }
 
-// dropAll removes all sets. Its cost depends on the number of sets: a peer whose awaited chunk finds no room causes a call for
-// each slice of that chunk.
+// dropAll removes all sets. Its cost depends on the number of sets: a peer
+// whose awaited chunk finds no room causes a call for each slice of that chunk.
 func (r *restorer) dropAll(account Account) {
 	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
 		r.drop(id, account)

@@ -19,8 +19,9 @@ func weather(t *testing.T, before, after netsim.Config) (p *netsim.Pair, a, b *s
 	return p, a, b
 }
 
-// TestQueueOfAPathThatBecameSlowDrains: the minimum RTT expired while what fitted the faster path still stood in the queue, and the drain let three
-// quarters of that be in flight. So the queue was taken for the path, and more was let into it, up to all that it holds: 42 s.
+// TestQueueOfAPathThatBecameSlowDrains: the minimum RTT expired while what fitted the faster
+// path still stood in the queue, and the drain let three quarters of that be in flight. So
+// the queue was taken for the path, and more was let into it, up to all that it holds: 42 s.
 func TestQueueOfAPathThatBecameSlowDrains(t *testing.T) {
 	for _, c := range []struct {
 		rtt          time.Duration
@@ -44,8 +45,9 @@ func TestQueueOfAPathThatBecameSlowDrains(t *testing.T) {
 	}
 }
 
-// TestPathThatBecameLongIsFilledSoon: while its round trips looked like a queue the window closed to four packets, until the minimum RTT expired
-// after 10 s, and then grew by two packets in each round trip. When a path of 6 ms became one of 600, a minute later a tenth of it was used.
+// TestPathThatBecameLongIsFilledSoon: while its round trips looked like a queue the window closed
+// to four packets, until the minimum RTT expired after 10 s, and then grew by two packets in each
+// round trip. When a path of 6 ms became one of 600, a minute later a tenth of it was used.
 func TestPathThatBecameLongIsFilledSoon(t *testing.T) {
 	for _, c := range []struct {
 		before, after time.Duration // round trips
@@ -67,8 +69,9 @@ func TestPathThatBecameLongIsFilledSoon(t *testing.T) {
 	}
 }
 
-// TestWeatherThatBeginsIsLearnt: jitter that keeps the order makes all round trips longer by about as much, and clumps do. The gate counted with the
-// least ones for 10 s, each window carried less than the one before it, and no queue showed: transfers took twice as long.
+// TestWeatherThatBeginsIsLearnt: jitter that keeps the order makes all round trips longer by
+// about as much, and clumps do. The gate counted with the least ones for 10 s, each window
+// carried less than the one before it, and no queue showed: transfers took twice as long.
 func TestWeatherThatBeginsIsLearnt(t *testing.T) {
 	for _, after := range []netsim.Config{{Jitter: 25 * time.Millisecond}, {Clump: 20 * time.Millisecond}} {
 		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 20e6, Queue: 250e3}
@@ -80,8 +83,8 @@ func TestWeatherThatBeginsIsLearnt(t *testing.T) {
 	}
 }
 
-// TestStandstillIsNoRoundTrip: everything is stopped on the path for a while and then arrives. After that a lost slice was once sent
-// again only after as long as the standstill had lasted.
+// TestStandstillIsNoRoundTrip: everything is stopped on the path for a while and then arrives.
+// After that a lost slice was once sent again only after as long as the standstill had lasted.
 func TestStandstillIsNoRoundTrip(t *testing.T) {
 	for _, hold := range []time.Duration{5 * time.Second, 20 * time.Second} {
 		path := netsim.Config{Delay: 25 * time.Millisecond, Rate: 10e6}

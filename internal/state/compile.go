@@ -30,7 +30,8 @@ var (
 	emptyType = reflect.TypeFor[struct{}]()
 )
 
-// field makes the form of f; path names it in errors, and outer is the scale of the field around it.
+// field makes the form of f; path names it in errors, and outer is the scale of
+// the field around it.
 func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form, tag, error) {
 	t, err := parseTag(f)
 	if err != nil {
@@ -119,7 +120,8 @@ func floatForm(t reflect.Type, s *scale) (form, error) {
 	return float{bits: t.Bits()}, nil
 }
 
-// unitForm makes the form of a direction. ok is false if t is not three floats of one type. Tags of floats in a struct are ignored.
+// unitForm makes the form of a direction. ok is false if t is not three floats
+// of one type. Tags of floats in a struct are ignored.
 func unitForm(t reflect.Type) (form, bool) {
 	var fields []int
 	switch {

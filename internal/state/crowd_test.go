@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCrowd checks which paces count in a crowd, and what the crowd concludes about the queue that they meet.
+// TestCrowd checks which paces count in a crowd, and what the crowd concludes
+// about the queue that they meet.
 func TestCrowd(t *testing.T) {
 	const now = time.Minute
 	none := Pace{rate: leastRate, called: now}
@@ -46,7 +47,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestLost: a pace follows the share that is lost of so many packets that few losses by chance do not move it much.
+// TestLost: a pace follows the share that is lost of so many packets that few
+// losses by chance do not move it much.
 func TestLost(t *testing.T) {
 	var p Pace
 	p.Lost(1, fewPackets-1)
@@ -61,13 +63,16 @@ func TestLost(t *testing.T) {
 	require.LessOrEqual(t, p.lost, 1.0)
 }
 
-// shared is a link on which the updates of many connections meet, beside calls, and which drops what its queue does not hold.
+// shared is a link on which the updates of many connections meet, beside calls,
+// and which drops what its queue does not hold.
 type shared struct {
 	bottleneck
 	holds float64 // bytes
 	paces []Pace
-	lie   int // how many of paces, the first ones, are of clients that tell of round trips of 5 s, and acknowledge a packet in a hundred
-	ours  int // bytes that left for the others
+	// How many of paces, the first ones, are of clients that tell of round
+	// trips of 5 s, and acknowledge a packet in a hundred.
+	lie  int
+	ours int // bytes that left for the others
 
 	given  []int
 	held   []bool
@@ -81,8 +86,9 @@ func newShared(b bottleneck, holds float64, paces int) *shared {
 	return &shared{bottleneck: b, holds: holds, paces: make([]Pace, paces), given: make([]int, paces), held: make([]bool, paces), lost: make([]float64, paces)}
 }
 
-// run has bytes of updates wait on each connection at each tick. It returns the bytes sent a second over all connections, the share of
-// these and of the calls that was dropped, and the longest round trip.
+// run has bytes of updates wait on each connection at each tick. It returns the
+// bytes sent a second over all connections, the share of these and of the calls
+// that was dropped, and the longest round trip.
 func (s *shared) run(from, to time.Duration, wants int) (rate, dropped float64, longest time.Duration) {
 	const tick = time.Second / 30
 	left := 0
@@ -131,9 +137,9 @@ func (s *shared) flush(i int, now, rtt time.Duration, wants int, crowd Crowd) in
 	return s.given[i]
 }
 
-// TestCrowdEmptiesItsQueue: connections on one link, of which calls take more than half, find out that the queue is theirs. Before, each
-// cut its rate by three quarters, which did not empty the queue, and took it for that of others: from then on eight in ten packets were
-// dropped.
+// TestCrowdEmptiesItsQueue: connections on one link, of which calls take more than half, find
+// out that the queue is theirs. Before, each cut its rate by three quarters, which did not empty
+// the queue, and took it for that of others: from then on eight in ten packets were dropped.
 func TestCrowdEmptiesItsQueue(t *testing.T) {
 	for _, holds := range []float64{16_000, 64_000, 1e6} {
 		s := newShared(bottleneck{rate: 250_000, others: 140_000, delay: 40 * time.Millisecond}, holds, 32)
@@ -146,8 +152,9 @@ func TestCrowdEmptiesItsQueue(t *testing.T) {
 	}
 }
 
-// TestCrowdInSomebodysQueue: if all connections meet a queue that they do not cause, such as that of a TCP upload on the return path, it
-// takes some seconds longer than with one connection until all their updates are sent again.
+// TestCrowdInSomebodysQueue: if all connections meet a queue that they do not
+// cause, such as that of a TCP upload on the return path, it takes some seconds
+// longer than with one connection until all their updates are sent again.
 func TestCrowdInSomebodysQueue(t *testing.T) {
 	for _, sway := range []time.Duration{0, 50 * time.Millisecond, 100 * time.Millisecond} {
 		const step = 300 * time.Millisecond
@@ -170,8 +177,9 @@ func TestCrowdInSomebodysQueue(t *testing.T) {
 	}
 }
 
-// TestLiarsInACrowd: a few clients that acknowledge next to nothing, or whose paths lose much, do not keep the others from recognising a
-// queue that they do not cause. While only the mean counted, one of nine was enough to make the others' updates continue at the least rate.
+// TestLiarsInACrowd: a few clients that acknowledge next to nothing, or whose paths lose much,
+// do not keep the others from recognising a queue that they do not cause. While only the mean
+// counted, one of nine was enough to make the others' updates continue at the least rate.
 func TestLiarsInACrowd(t *testing.T) {
 	for _, row := range []struct{ paces, lie int }{{2, 1}, {4, 1}, {9, 2}, {16, 4}} {
 		s := newShared(bottleneck{rate: 10e6, delay: 50 * time.Millisecond}, 1e9, row.paces)
@@ -191,8 +199,9 @@ func TestLiarsInACrowd(t *testing.T) {
 	}
 }
 
-// TestOthersWithQueuesOfTheirOwn: beside two on narrow links, whose updates keep meeting queues there, a connection whose path has become
-// longer sends all its updates again. Before, it waited forever, at the least rate, for the others to slow down.
+// TestOthersWithQueuesOfTheirOwn: beside two on narrow links, whose updates keep
+// meeting queues there, a connection whose path has become longer sends all its updates
+// again. Before, it waited forever, at the least rate, for the others to slow down.
 func TestOthersWithQueuesOfTheirOwn(t *testing.T) {
 	const tick = time.Second / 30
 	narrow := bottleneck{rate: 9000, others: 5000, delay: 80 * time.Millisecond}

@@ -24,9 +24,10 @@ var (
 	errMaskLength = errors.New("a mask is cut off")
 )
 
-// AppendMask appends m, which must not be empty, for a plan with n fields. Up to 8 fields take 1 byte, and up to 16 take 2, lowest fields
-// first. For more fields, a byte says which of the mask's 8 bytes are not 0, and these follow, lowest first: a few neighbouring fields take
-// 2 bytes, all 64 take 9.
+// AppendMask appends m, which must not be empty, for a plan with n fields. Up
+// to 8 fields take 1 byte, and up to 16 take 2, lowest fields first. For more
+// fields, a byte says which of the mask's 8 bytes are not 0, and these follow,
+// lowest first: a few neighbouring fields take 2 bytes, all 64 take 9.
 func AppendMask(b []byte, m Mask, n int) []byte {
 	switch {
 	case n <= 8:
@@ -45,7 +46,8 @@ func AppendMask(b []byte, m Mask, n int) []byte {
 	return b
 }
 
-// ReadMask reads a mask of a plan with n fields from the start of b, and refuses encodings that AppendMask would not produce.
+// ReadMask reads a mask of a plan with n fields from the start of b, and
+// refuses encodings that AppendMask would not produce.
 func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	switch {
 	case n <= 8:

@@ -3,25 +3,31 @@ package state
 import "time"
 
 const (
-	// standing is the queueing time that updates may cause; on a path with a longer round trip it is that round trip. The least of a few round
-	// trips varies with jitter by more than this on UE's profile Bad, and updates that yielded to jitter would be seconds old.
+	// standing is the queueing time that updates may cause; on a path with a longer round
+	// trip it is that round trip. The least of a few round trips varies with jitter by more
+	// than this on UE's profile Bad, and updates that yielded to jitter would be seconds old.
 	standing = 50 * time.Millisecond
-	// long is a queueing time beyond standing from which on the rate is halved once more: such a queue grows by what is sent before its end is
-	// seen.
+	// long is a queueing time beyond standing from which on the rate is halved
+	// once more: such a queue grows by what is sent before its end is seen.
 	long = 250 * time.Millisecond
-	// bulkShare is by how much updates that fill the path may exceed bulk: they slow down while less than one byte of bulk is sent for every
-	// bulkShare bytes of theirs. Otherwise a client whose path they fill would never receive its transfer.
+	// bulkShare is by how much updates that fill the path may exceed bulk: they slow
+	// down while less than one byte of bulk is sent for every bulkShare bytes of
+	// theirs. Otherwise a client whose path they fill would never receive its transfer.
 	bulkShare = 7
-	// leastRate is the least rate in bytes a second, whatever the queue: twenty small updates, or half a packet.
+	// leastRate is the least rate in bytes a second, whatever the queue: twenty
+	// small updates, or half a packet.
 	leastRate = 600
-	// If a queue still has its length, within alike, after trials rounds at ever lower rates, it is not caused by updates: the path has become
-	// longer, or others fill the queue. A queue of ours is half a second shorter by then, or still grows. One that others fill varies, as that
-	// of a TCP upload on the return path does: with an alike of 25 ms such an upload reduced updates to the least rate while it lasted.
+	// If a queue still has its length, within alike, after trials rounds at ever lower
+	// rates, it is not caused by updates: the path has become longer, or others fill
+	// the queue. A queue of ours is half a second shorter by then, or still grows. One
+	// that others fill varies, as that of a TCP upload on the return path does: with an
+	// alike of 25 ms such an upload reduced updates to the least rate while it lasted.
 	trials, alike = 4, 100 * time.Millisecond
-	// growth: in each round of 8 measured round trips, a third of a second at 30 Hz, the rate grows by 1/growth.
+	// growth: in each round of 8 measured round trips, a third of a second at
+	// 30 Hz, the rate grows by 1/growth.
 	growth = 10
-	// firstRate is the initial rate in bytes a second, Unreal's ConfiguredInternetSpeed. A game that needs ten times as much gets it after
-	// about two seconds.
+	// firstRate is the initial rate in bytes a second, Unreal's ConfiguredInternetSpeed.
+	// A game that needs ten times as much gets it after about two seconds.
 	firstRate = 10_000
 	mostRate  = 1 << 30 // bytes a second; keeps sums finite
 	// calm is the time without a queue after which the rate grows as fast as initially.
@@ -34,10 +40,11 @@ const (
 	longTick = 250 * time.Millisecond
 )
 
-// A Pace limits the rate of updates while a queue stands on the path, because there they would delay calls and become old. In each round
-// the rate grows by 0.4 of itself until a queue stands for the first time. Then it becomes 0.7 of what was sent, and grows by a tenth a
-// round. A rate that is not used does not grow. Times count from any epoch. The zero Pace is ready to use; it is not safe for concurrent
-// use.
+// A Pace limits the rate of updates while a queue stands on the path, because there
+// they would delay calls and become old. In each round the rate grows by 0.4 of itself
+// until a queue stands for the first time. Then it becomes 0.7 of what was sent, and
+// grows by a tenth a round. A rate that is not used does not grow. Times count from
+// any epoch. The zero Pace is ready to use; it is not safe for concurrent use.
 type Pace struct {
 	rate   float64       // bytes a second; 0 before the first Room
 	saved  float64       // bytes that may be sent now
@@ -63,7 +70,8 @@ type Pace struct {
 	usedBefore float64 // used when bulk first did not get its share; 0 = it does
 }
 
-// Beside records how many bytes of the connection's bulk were sent since the last call, and whether more bulk waits behind unsent updates.
+// Beside records how many bytes of the connection's bulk were sent since the
+// last call, and whether more bulk waits behind unsent updates.
 func (p *Pace) Beside(left int, waits bool) {
 	p.bulkLeft += left
 	p.bulkWaited = p.bulkWaited || waits
@@ -81,9 +89,10 @@ func (p *Pace) Lost(lost, of uint64) {
 	p.losses, p.told = lost, of
 }
 
-// Look adapts the rate to the path. recent is the least of the latest round trips, least the least ever, and rounds how often recent was
-// measured, as bunch.Conn.RecentRTT returns them. The rate changes only if rounds has changed. left is how many bytes were sent since the
-// last call. short is whether some bytes were not sent or were held back.
+// Look adapts the rate to the path. recent is the least of the latest round trips, least
+// the least ever, and rounds how often recent was measured, as bunch.Conn.RecentRTT
+// returns them. The rate changes only if rounds has changed. left is how many bytes were
+// sent since the last call. short is whether some bytes were not sent or were held back.
 func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
 	if now-p.called > idle { // what was measured before the pause does not apply any more
 		p.looked, p.left, p.bulkLeft, p.bulkWaited, p.rounds = now, 0, 0, false, rounds
@@ -122,8 +131,8 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 	}
 }
 
-// leaveBulk lowers the rate below used, to leave bulk a share. In total it takes at most half: bulk that gets no more then waits for
-// something else.
+// leaveBulk lowers the rate below used, to leave bulk a share. In total it
+// takes at most half: bulk that gets no more then waits for something else.
 func (p *Pace) leaveBulk(used float64) {
 	if p.usedBefore == 0 {
 		p.usedBefore = used
@@ -134,9 +143,10 @@ func (p *Pace) leaveBulk(used float64) {
 // limit returns the round trip above which a queue stands.
 func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 
-// shrink cuts the rate below used, the rate at which bytes were sent. After trials rounds without an effect it restores the rate instead.
-// Rounds in which the crowd is undecided do not count. 32 connections cut their rates in vain, because calls and resends filled the path as
-// well; then each took the queue for that of others and restored its rate, and the queue stayed full.
+// shrink cuts the rate below used, the rate at which bytes were sent. After trials rounds without
+// an effect it restores the rate instead. Rounds in which the crowd is undecided do not count. 32
+// connections cut their rates in vain, because calls and resends filled the path as well; then
+// each took the queue for that of others and restored its rate, and the queue stayed full.
 func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	if p.stood == 0 {
 		p.stood = now
@@ -186,5 +196,6 @@ func (p *Pace) Room(now time.Duration, most int) int {
 	return min(most, max(0, int(p.saved)))
 }
 
-// Sent subtracts n bytes that were passed on for sending. A negative n adds bytes that were not sent after all.
+// Sent subtracts n bytes that were passed on for sending. A negative n adds
+// bytes that were not sent after all.
 func (p *Pace) Sent(n int) { p.saved -= float64(n) }

@@ -23,8 +23,8 @@ func (b *bottleneck) tick(sent int, tick time.Duration) (rtt time.Duration) {
 	return b.delay + time.Duration(b.queue/b.rate*float64(time.Second))
 }
 
-// run has bytes of updates wait at each tick for a time. It returns the bytes sent a second and the longest round trip, both of the second
-// half.
+// run has bytes of updates wait at each tick for a time. It returns the bytes
+// sent a second and the longest round trip, both of the second half.
 func (b *bottleneck) run(p *Pace, from, to time.Duration, wants int) (rate float64, longest time.Duration) {
 	const tick = time.Second / 30
 	bytes, given, held := 0, 0, false
@@ -75,8 +75,9 @@ func TestPaceGivesUpInVain(t *testing.T) {
 	require.InDelta(t, 90_000, rate, 9000)
 }
 
-// A queue on the return path that varies, as that of a TCP upload does, is not caused by updates. Before, they had the least rate for as
-// long as it varied, and sixteen players saw each other half a second late although the path to them was idle.
+// A queue on the return path that varies, as that of a TCP upload does, is not caused
+// by updates. Before, they had the least rate for as long as it varied, and sixteen
+// players saw each other half a second late although the path to them was idle.
 func TestPaceBesideAQueueThatSways(t *testing.T) {
 	const step, steps = 300 * time.Millisecond, 200
 	for _, sway := range []time.Duration{50 * time.Millisecond, 75 * time.Millisecond, 100 * time.Millisecond} {
@@ -107,9 +108,9 @@ func TestPaceOfLongTicks(t *testing.T) {
 	require.InDelta(t, 10*firstRate, left, firstRate/2)
 }
 
-// TestPaceLeavesBulkAPart: updates that never pause leave some of the path to bulk that waits behind them, and take all of it if none
-// waits. Before, bulk had nothing for as long as they filled the path. Bulk that does not use its part costs updates little, or half at
-// worst.
+// TestPaceLeavesBulkAPart: updates that never pause leave some of the path to bulk that waits
+// behind them, and take all of it if none waits. Before, bulk had nothing for as long as they
+// filled the path. Bulk that does not use its part costs updates little, or half at worst.
 func TestPaceLeavesBulkAPart(t *testing.T) {
 	const tick, perTick = time.Second / 30, 100_000 / 30
 	for _, row := range []struct {

@@ -9,10 +9,12 @@ import (
 // MaxFields is the most fields of a state: the number of bits of a [Mask].
 const MaxFields = 64
 
-// MaxField is the most bytes of an encoded field. A message with one such field fits into the smallest datagram.
+// MaxField is the most bytes of an encoded field. A message with one such field
+// fits into the smallest datagram.
 const MaxField = 1000
 
-// A Plan encodes and decodes the values of one struct type, field by field. It is immutable and safe for concurrent use.
+// A Plan encodes and decodes the values of one struct type, field by field. It
+// is immutable and safe for concurrent use.
 type Plan struct {
 	typ        reflect.Type
 	fields     []field
@@ -36,8 +38,9 @@ type field struct {
 	form  form
 }
 
-// Compile makes the plan of the struct type t, or returns an error that names a field that cannot be replicated and says what to do.
-// reference is the type of references to actors, a uint64; nil = there are none.
+// Compile makes the plan of the struct type t, or returns an error that names a
+// field that cannot be replicated and says what to do. reference is the type of
+// references to actors, a uint64; nil = there are none.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: a state is a struct, by value", t)
@@ -108,7 +111,8 @@ func (p *Plan) Most() (n int) {
 // All returns the set of all fields.
 func (p *Plan) All() Mask { return 1<<len(p.fields) - 1 }
 
-// Lines returns a line for each field with everything on which both ends must agree: ends with equal lines can decode each other's values.
+// Lines returns a line for each field with everything on which both ends must
+// agree: ends with equal lines can decode each other's values.
 func (p *Plan) Lines() []string {
 	lines := make([]string, len(p.fields))
 	for i, f := range p.fields {
@@ -124,13 +128,14 @@ func (p *Plan) Lines() []string {
 	return lines
 }
 
-// Comparable reports whether two values of the type that are equal in Go, or byte by byte in memory, have the same encoding; it is false if
-// the type has slices. By == a change between 0 and -0 of a float without a quant is no change.
+// Comparable reports whether two values of the type that are equal in Go, or byte
+// by byte in memory, have the same encoding; it is false if the type has slices.
+// By == a change between 0 and -0 of a float without a quant is no change.
 func (p *Plan) Comparable() bool { return p.comparable }
 
-// Append appends field i of the struct v. If the field cannot be encoded, because a string or slice is longer than its bound or a string is
-// not UTF-8, Append returns b unchanged and an error that names the field. Numbers can always be encoded: those outside of a range or quant
-// are clamped.
+// Append appends field i of the struct v. If the field cannot be encoded, because a string or slice
+// is longer than its bound or a string is not UTF-8, Append returns b unchanged and an error that
+// names the field. Numbers can always be encoded: those outside of a range or quant are clamped.
 func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	f := &p.fields[i]
 	longer, err := f.form.append(b, v.Field(f.index))
@@ -140,9 +145,9 @@ func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	return longer, nil
 }
 
-// Read decodes field i into the settable struct v from the start of b, and returns the rest. It accepts only what Append produces, and
-// allocates no memory before the bytes for it are there. Strings and slices get memory of their own. After an error the field may be partly
-// filled in.
+// Read decodes field i into the settable struct v from the start of b, and returns the rest. It
+// accepts only what Append produces, and allocates no memory before the bytes for it are there.
+// Strings and slices get memory of their own. After an error the field may be partly filled in.
 func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 	f := &p.fields[i]
 	return f.read(b, v.Field(f.index))

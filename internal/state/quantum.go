@@ -8,12 +8,13 @@ import (
 	"strconv"
 )
 
-// mostQuanta is the largest multiple of a quantum that is encoded: up to it n*quantum/quantum rounds to n, whatever the rounding of a
-// float64.
+// mostQuanta is the largest multiple of a quantum that is encoded: up to it
+// n*quantum/quantum rounds to n, whatever the rounding of a float64.
 const mostQuanta = 1 << 50
 
-// quantised is the form of a float that is encoded as a multiple of a quantum, from lowest to highest. Values outside are clamped. NaN
-// becomes 0, or the value of the range nearest to 0, because an error at every tick would not help.
+// quantised is the form of a float that is encoded as a multiple of a quantum,
+// from lowest to highest. Values outside are clamped. NaN becomes 0, or the value
+// of the range nearest to 0, because an error at every tick would not help.
 type quantised struct {
 	leaf
 	offset  // width 0 = no range, and encoded as a varint
@@ -42,8 +43,8 @@ func newQuantised(t reflect.Type, s *scale) (form, error) {
 	return f.between(low, high)
 }
 
-// furthest returns the largest number of quanta whose value, when it is encoded again, has the same number. Large values of a float32 are
-// further apart than the quantum.
+// furthest returns the largest number of quanta whose value, when it is encoded again,
+// has the same number. Large values of a float32 are further apart than the quantum.
 func (f *quantised) furthest() int64 {
 	top, largest := float64(mostQuanta), math.MaxFloat64
 	if f.single {

@@ -25,8 +25,8 @@ func floats(t *testing.T, tag string) (*state.Plan, reflect.Value) {
 	return p, reflect.New(typ).Elem()
 }
 
-// TestQuantaComeBack sends values through random quanta: each is read, lies within half a quantum of what was sent unless
-// the type itself is coarser or it was clamped, and is sent again alike.
+// TestQuantaComeBack sends values through random quanta: each is read, lies within half a quantum
+// of what was sent unless the type itself is coarser or it was clamped, and is sent again alike.
 func TestQuantaComeBack(t *testing.T) {
 	r := filler{testkit.Rand(t)}
 	for k := range 400 {
@@ -68,7 +68,8 @@ func TestQuantaComeBack(t *testing.T) {
 	}
 }
 
-// TestFurthestQuanta sends the largest values of both types through the largest quanta: they do not become infinite.
+// TestFurthestQuanta sends the largest values of both types through the largest
+// quanta: they do not become infinite.
 func TestFurthestQuanta(t *testing.T) {
 	for _, quantum := range []string{"2.2e38", "3e38", "1e37", "3.4e38", "5.3e36"} {
 		p, v := floats(t, "quant="+quantum)
@@ -89,7 +90,8 @@ func TestFurthestQuanta(t *testing.T) {
 	}
 }
 
-// TestRangesOfFloats encodes values in and around ranges; values outside are decoded as an end of the range.
+// TestRangesOfFloats encodes values in and around ranges; values outside are
+// decoded as an end of the range.
 func TestRangesOfFloats(t *testing.T) {
 	p, v := floats(t, "quant=0.01,range=-1000:999.99")
 	for _, c := range []struct{ sent, got float64 }{
@@ -163,7 +165,8 @@ func TestUnitPoints(t *testing.T) {
 	}
 }
 
-// TestMostIsWhatTheLargestTakes: with a smaller result the caller would build messages that fit nowhere.
+// TestMostIsWhatTheLargestTakes: with a smaller result the caller would build
+// messages that fit nowhere.
 func TestMostIsWhatTheLargestTakes(t *testing.T) {
 	type large struct {
 		Double float64

@@ -36,7 +36,8 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 	return n, rest, err
 }
 
-// ranged is the form of an int or uint that is clamped to lowest..topmost. The distance from lowest is encoded.
+// ranged is the form of an int or uint that is clamped to lowest..topmost. The
+// distance from lowest is encoded.
 type ranged struct {
 	integer
 	offset

@@ -88,8 +88,8 @@ func TestClaimsTakeNoMemory(t *testing.T) {
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1000*160*32/2))
 }
 
-// FuzzRead reads the input as fields of a state with every kind and tag. What Read accepts, Skip does, too, and Append
-// writes again.
+// FuzzRead reads the input as fields of a state with every kind and tag. What
+// Read accepts, Skip does, too, and Append writes again.
 func FuzzRead(f *testing.F) {
 	p := compile[rich](f)
 	for i := range p.Fields() {

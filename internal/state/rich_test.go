@@ -97,7 +97,8 @@ func (r filler) float() float64 {
 	return r.NormFloat64() * math.Pow(10, float64(r.IntN(10)-3))
 }
 
-// TestRoundTrip reads what random values were written as, and expects that the values read are written alike.
+// TestRoundTrip reads what random values were written as, and expects that the
+// values read are written alike.
 func TestRoundTrip(t *testing.T) {
 	p := compile[rich](t)
 	r := filler{testkit.Rand(t)}

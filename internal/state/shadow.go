@@ -7,19 +7,20 @@ import (
 	"slices"
 )
 
-// A Shadow holds the last encoding of each field of a value. It is used with the plan of its first Update only. The zero Shadow is empty
-// and ready to use. It is not safe for concurrent use.
+// A Shadow holds the last encoding of each field of a value. It is used with the plan of its first
+// Update only. The zero Shadow is empty and ready to use. It is not safe for concurrent use.
 //
-// An update appends the new encoding of a field to all the others, compares it with the last one, and moves it there only if the two
-// differ. So a value that has not changed, as is the case at most ticks, is encoded and compared, but nothing is copied or allocated.
+// An update appends the new encoding of a field to all the others, compares it with the
+// last one, and moves it there only if the two differ. So a value that has not changed, as
+// is the case at most ticks, is encoded and compared, but nothing is copied or allocated.
 type Shadow struct {
 	encoded []byte   // the encoded fields, one after another; the capacity has room for one more
 	ends    []uint16 // offset of the end of each field in encoded
 }
 
-// Update encodes the struct v and returns the fields whose encoding has changed since the last Update; the first one returns all. The error
-// names fields that cannot be encoded. These keep their last encoding, initially that of the zero value. In steady state Update does not
-// allocate.
+// Update encodes the struct v and returns the fields whose encoding has changed since the last
+// Update; the first one returns all. The error names fields that cannot be encoded. These keep
+// their last encoding, initially that of the zero value. In steady state Update does not allocate.
 func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	if s.ends == nil {
 		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.All()
@@ -57,8 +58,8 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	return false
 }
 
-// keep replaces the encoding of field i by the one after the first length bytes of encoded, and removes that one. It reports whether the
-// encoding has changed.
+// keep replaces the encoding of field i by the one after the first length bytes
+// of encoded, and removes that one. It reports whether the encoding has changed.
 func (s *Shadow) keep(i, length int) (changed bool) {
 	start, end := s.span(i)
 	fresh := s.encoded[length:]
@@ -88,7 +89,8 @@ func (s *Shadow) span(i int) (start, end int) {
 	return start, int(s.ends[i])
 }
 
-// Append appends the last encodings of fields, in the order of their index. Update must have been called.
+// Append appends the last encodings of fields, in the order of their index.
+// Update must have been called.
 func (s *Shadow) Append(b []byte, fields Mask) []byte {
 	for i := range fields.Each {
 		start, end := s.span(i)

@@ -88,7 +88,8 @@ func (t *tag) conditional(c Condition, nameless bool) error {
 	return nil
 }
 
-// bound adds a bound, as in the tags of arguments: max is that of the field, and each "each" that of the next level inside of it.
+// bound adds a bound, as in the tags of arguments: max is that of the field,
+// and each "each" that of the next level inside of it.
 func (t *tag) bound(word, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	switch {
@@ -137,8 +138,8 @@ func (t *tag) scaled() *scale {
 	return t.scale
 }
 
-// unused returns an error that names an item of the tag that the type of the field does not need. left is the part of the tag that was not
-// used.
+// unused returns an error that names an item of the tag that the type of the
+// field does not need. left is the part of the tag that was not used.
 func (t *tag) unused(left *wants, typ reflect.Type) error {
 	switch {
 	case len(left.bounds) > 0:

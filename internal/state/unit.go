@@ -7,18 +7,19 @@ import (
 	"reflect"
 )
 
-// unit is a direction: three floats, of which only the direction is encoded. The octahedron |x|+|y|+|z| = 1 is unfolded to a square
-// (Cigolle and others, "A Survey of Efficient Representations for Independent Unit Vectors", 2014), and a point of it is encoded as two
-// int16. The decoded vector has length 1, and its direction is off by at most 0.004 degrees. UE: FVector_NetQuantizeNormal, which takes 6
-// bytes.
+// unit is a direction: three floats, of which only the direction is encoded. The
+// octahedron |x|+|y|+|z| = 1 is unfolded to a square (Cigolle and others, "A Survey
+// of Efficient Representations for Independent Unit Vectors", 2014), and a point of
+// it is encoded as two int16. The decoded vector has length 1, and its direction is
+// off by at most 0.004 degrees. UE: FVector_NetQuantizeNormal, which takes 6 bytes.
 type unit struct {
 	leaf
 	fields []int  // indexes of x, y, z in a struct; nil for an array
 	name   string // of the float type, for String
 }
 
-// steps is the number of steps from the middle of the square to a side. The value one step further encodes, on both axes, a vector without
-// a direction.
+// steps is the number of steps from the middle of the square to a side. The
+// value one step further encodes, on both axes, a vector without a direction.
 const steps = 1<<15 - 1
 
 // nowhere encodes the zero vector, and those with a NaN or an infinity.

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// maxHolders is how many methods the text of [Holders] names, so that it fits into the reason of a close.
+// maxHolders is how many methods the text of [Holders] names, so that it fits
+// into the reason of a close.
 const maxHolders = 5
 
-// Holders lists the methods whose calls fill a reliable buffer, in the order of their first calls, as UE prints on ReliableBufferOverflow.
-// The zero Holders is empty.
+// Holders lists the methods whose calls fill a reliable buffer, in the order of their
+// first calls, as UE prints on ReliableBufferOverflow. The zero Holders is empty.
 type Holders struct{ list []holder }
 
 // holder is one method's share of a reliable buffer.
@@ -30,7 +31,8 @@ func (h *Holders) Add(name string, entries int) {
 	h.list[i].entries += entries
 }
 
-// String returns the first maxHolders methods with their calls and entries, as in "3 × Fire (4 entries)", and the number of other methods.
+// String returns the first maxHolders methods with their calls and entries, as
+// in "3 × Fire (4 entries)", and the number of other methods.
 func (h *Holders) String() string {
 	var named []string
 	for _, one := range h.list[:min(len(h.list), maxHolders)] {

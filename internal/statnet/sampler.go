@@ -27,7 +27,8 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 	}
 }
 
-// A Sampler computes rates from counters, without allocating. Of may be called concurrently; Start may not.
+// A Sampler computes rates from counters, without allocating. Of may be called
+// concurrently; Start may not.
 type Sampler struct {
 	mu    sync.Mutex
 	at    time.Time // when last was taken
@@ -39,7 +40,8 @@ type Sampler struct {
 // Start sets the time at which the counters were zero. It must be called before the first Of.
 func (s *Sampler) Start(at time.Time) { s.at = at }
 
-// Of takes the counters at now. It returns the rates of the last whole window or, during the first window, those since Start.
+// Of takes the counters at now. It returns the rates of the last whole window
+// or, during the first window, those since Start.
 func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

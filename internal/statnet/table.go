@@ -64,7 +64,8 @@ func (t *Table) Columns(columns []Column, cells ...string) {
 // String returns the lines, each with a newline.
 func (t *Table) String() string { return t.text.String() }
 
-// line adds a line. It may contain a peer's text, so characters that a terminal would not print are replaced.
+// line adds a line. It may contain a peer's text, so characters that a terminal
+// would not print are replaced.
 func (t *Table) line(s string) {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -1,11 +1,13 @@
 package tasks
 
-// A Runner runs functions of a game one at a time. Each runs for a connection C, or for none, the zero C. A Runner removes a
-// function from its queue before it calls it, so that a panic loses only that function. It must not be used concurrently.
+// A Runner runs functions of a game one at a time. Each runs for a connection C, or
+// for none, the zero C. A Runner removes a function from its queue before it calls
+// it, so that a panic loses only that function. It must not be used concurrently.
 type Runner[C any] struct {
 	// Doing names the function that is running, for errors if it panics or takes long.
 	Doing Doing
-	// Panicked is called when a function panics, while the stack of the panic can still be read; nil = the panic continues.
+	// Panicked is called when a function panics, while the stack of the panic
+	// can still be read; nil = the panic continues.
 	Panicked func(conn C, doing Doing, recovered any)
 
 	tasks Queue[task[C]]
@@ -19,8 +21,8 @@ type task[C any] struct {
 	run   func()
 }
 
-// Later queues a task. Joining and leaving consist of tasks, so that each of the game's functions in them runs exactly once,
-// even if another one panics.
+// Later queues a task. Joining and leaving consist of tasks, so that each of
+// the game's functions in them runs exactly once, even if another one panics.
 func (r *Runner[C]) Later(conn C, doing Doing, run func()) { r.tasks.Add(task[C]{conn, doing, run}) }
 
 // Owed returns the number of queued tasks.
@@ -55,8 +57,8 @@ func (r *Runner[C]) RunPosts() {
 	})
 }
 
-// All calls next until that returns false. Each call runs one function of the game, for no connection. If that panics, All
-// continues with the next.
+// All calls next until that returns false. Each call runs one function of the
+// game, for no connection. If that panics, All continues with the next.
 func (r *Runner[C]) All(next func() bool) {
 	for r.untilPanic(next) {
 	}
@@ -72,7 +74,8 @@ func (r *Runner[C]) untilPanic(next func() bool) (panicked bool) {
 	return false
 }
 
-// During calls fn, a part of the running function, with Doing set to doing. If fn panics, Doing keeps that value.
+// During calls fn, a part of the running function, with Doing set to doing. If
+// fn panics, Doing keeps that value.
 func (r *Runner[C]) During(doing Doing, fn func()) {
 	outer := r.Doing
 	r.Doing = doing
@@ -80,8 +83,8 @@ func (r *Runner[C]) During(doing Doing, fn func()) {
 	r.Doing = outer
 }
 
-// Catch is deferred around calls of the game's functions. It recovers from a panic and calls Panicked, unless that is nil. It does
-// not affect runtime.Goexit.
+// Catch is deferred around calls of the game's functions. It recovers from a panic
+// and calls Panicked, unless that is nil. It does not affect runtime.Goexit.
 func (r *Runner[C]) Catch(conn C) {
 	if r.Panicked == nil {
 		return

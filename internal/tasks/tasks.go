@@ -1,5 +1,5 @@
-// Package tasks queues the functions of a game that wait to run, so that each of them runs once even if another panics, and names
-// the one that is running. It is pure.
+// Package tasks queues the functions of a game that wait to run, so that each of them
+// runs once even if another panics, and names the one that is running. It is pure.
 package tasks
 
 import (
@@ -11,8 +11,8 @@ import (
 // leastPlaces is the initial capacity of a queue.
 const leastPlaces = 8
 
-// A Queue holds what must run, in order. The caller removes each item before it runs, so that a panic loses nothing else.
-// The zero Queue is empty.
+// A Queue holds what must run, in order. The caller removes each item before it
+// runs, so that a panic loses nothing else. The zero Queue is empty.
 type Queue[T any] struct{ waiting recovery.Ring[T] }
 
 // Add appends t.
@@ -38,8 +38,9 @@ func (q *Queue[T]) Take() (t T, ok bool) {
 	return q.waiting.Take(), true
 }
 
-// Doing names the function of the game that is running: what it is and, unless Of is nil, of which method or class. The two parts
-// are separate because Doing is set before every call and must not allocate; String joins them after an error.
+// Doing names the function of the game that is running: what it is and, unless Of
+// is nil, of which method or class. The two parts are separate because Doing is
+// set before every call and must not allocate; String joins them after an error.
 type Doing struct {
 	What string
 	Of   fmt.Stringer

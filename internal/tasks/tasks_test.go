@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// TestQueueLosesNothing: a function that panics was removed before; functions that are added meanwhile run as well.
+// TestQueueLosesNothing: a function that panics was removed before; functions
+// that are added meanwhile run as well.
 func TestQueueLosesNothing(t *testing.T) {
 	var q Queue[int]
 	var ran []int
@@ -44,7 +45,8 @@ func TestQueueLosesNothing(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestQueueThatIsNeverEmpty: it needs memory for what is left, and not for all that has passed through.
+// TestQueueThatIsNeverEmpty: it needs memory for what is left, and not for all
+// that has passed through.
 func TestQueueThatIsNeverEmpty(t *testing.T) {
 	const left = 10
 	var q Queue[int]
@@ -83,8 +85,8 @@ func TestQueueOfBatchesThatIsNeverEmpty(t *testing.T) {
 	}
 }
 
-// TestQueueInOrder: however items are added, and wherever a panic stops, all of them are taken once, in order, and taken ones are not
-// retained.
+// TestQueueInOrder: however items are added, and wherever a panic stops, all of
+// them are taken once, in order, and taken ones are not retained.
 func TestQueueInOrder(t *testing.T) {
 	random := testkit.Rand(t)
 	var q Queue[*int]
@@ -157,7 +159,8 @@ func TestDoing(t *testing.T) {
 	require.NoError(t, errors.Unwrap(Panic{1}))
 }
 
-// TestRunner: each task runs once, even those after one that panics, which is named and reported with its connection.
+// TestRunner: each task runs once, even those after one that panics, which is
+// named and reported with its connection.
 func TestRunner(t *testing.T) {
 	var r Runner[string]
 	var ran, told []string

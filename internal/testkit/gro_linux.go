@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GRO returns the control message with which the kernel reports that it has joined packets of size bytes.
+// GRO returns the control message with which the kernel reports that it has
+// joined packets of size bytes.
 func GRO(size int) []byte {
 	oob := make([]byte, unix.CmsgSpace(4))
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[0]))

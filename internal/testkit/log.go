@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// A Log is an io.Writer of log lines that a test can read while others write. Its methods may be called concurrently.
+// A Log is an io.Writer of log lines that a test can read while others write.
+// Its methods may be called concurrently.
 type Log struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -11,8 +11,8 @@ import (
 // Nobody is the id of a user that owns nothing.
 const Nobody = 65534
 
-// AsNobody runs do, on one thread, with the file access rights of Nobody if the test runs as root, who may read any file. Files that do may
-// read must be readable by others, or belong to Nobody.
+// AsNobody runs do, on one thread, with the file access rights of Nobody if the test runs as root,
+// who may read any file. Files that do may read must be readable by others, or belong to Nobody.
 func AsNobody(t testing.TB, do func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -2,15 +2,15 @@ package timers
 
 import "time"
 
-// entry is the time to which a timer is set. To find the first of a thousand timers, only entries are compared, which are adjacent in
-// memory.
+// entry is the time to which a timer is set. To find the first of a thousand
+// timers, only entries are compared, which are adjacent in memory.
 type entry struct {
 	at    time.Duration
 	timer *Timer
 }
 
-// heap is a binary heap with the earliest entry first: the children of n, at 2n+1 and 2n+2, are not earlier than n. Each timer knows the
-// index of its entry.
+// heap is a binary heap with the earliest entry first: the children of n, at 2n+1
+// and 2n+2, are not earlier than n. Each timer knows the index of its entry.
 type heap []entry
 
 // put puts e at index n.

@@ -1,5 +1,6 @@
-// Package timers calls many functions at their times on few goroutines. The runtime starts a goroutine for each time.AfterFunc that fires.
-// That costs more than a function which in most cases finds that its time was postponed.
+// Package timers calls many functions at their times on few goroutines. The
+// runtime starts a goroutine for each time.AfterFunc that fires. That costs
+// more than a function which in most cases finds that its time was postponed.
 package timers
 
 import (
@@ -7,11 +8,12 @@ import (
 	"time"
 )
 
-// gap is the least time between two runs of a queue. Timers that become due in between wait for the next run, so that with many timers one
-// run fires several.
+// gap is the least time between two runs of a queue. Timers that become due in
+// between wait for the next run, so that with many timers one run fires several.
 const gap = time.Millisecond
 
-// A Queue fires timers. It has a goroutine only while it does so. Its methods may be called concurrently, and by Timer.Fire.
+// A Queue fires timers. It has a goroutine only while it does so. Its methods
+// may be called concurrently, and by Timer.Fire.
 type Queue struct {
 	mu      sync.Mutex
 	epoch   time.Time // all times of the queue count from it
@@ -32,11 +34,12 @@ type Timer struct {
 // New returns an empty queue.
 func New() *Queue { return &Queue{epoch: time.Now()} }
 
-// Shares reports whether now is of the queue's time. The time of a testing/synctest bubble, which begins in the year 2000, is not. The
-// runtime ends a process in which one timer is set in both.
+// Shares reports whether now is of the queue's time. The time of a testing/synctest bubble, which
+// begins in the year 2000, is not. The runtime ends a process in which one timer is set in both.
 func (q *Queue) Shares(now time.Time) bool { return !now.Before(q.epoch) }
 
-// Set makes t fire at the time at, or up to a millisecond later. It replaces the time to which t was set before.
+// Set makes t fire at the time at, or up to a millisecond later. It replaces
+// the time to which t was set before.
 func (q *Queue) Set(t *Timer, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

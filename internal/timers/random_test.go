@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRandomTimers: many goroutines set and stop timers, also from Fire, and each timer that was set last fires.
+// TestRandomTimers: many goroutines set and stop timers, also from Fire, and
+// each timer that was set last fires.
 func TestRandomTimers(t *testing.T) {
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// conn is what an encoder knows of one connection: its tracks, and the calls and packets whose fate is open.
+// conn is what an encoder knows of one connection: its tracks, and the calls
+// and packets whose fate is open.
 type conn struct {
 	track                      uint64 // the connection's track; the others are below it
 	received, acks, losses     uint64
@@ -114,8 +115,8 @@ func (c *conn) channel(number uint64) *channel {
 	return ch
 }
 
-// queued begins the slice of a call that waits for its packet. If maxPending calls are followed already, it writes an instant instead, and
-// does not follow the call.
+// queued begins the slice of a call that waits for its packet. If maxPending calls
+// are followed already, it writes an instant instead, and does not follow the call.
 func (e *encoder) queued(c *conn, ev *Event) {
 	a := e.actor(c, ev)
 	call := &call{flow: e.id(), name: ev.Name, actor: a, channel: ev.Channel, first: ev.Sequence + 1 - uint64(ev.Entries), last: ev.Sequence}
@@ -144,7 +145,8 @@ func (e *encoder) queued(c *conn, ev *Event) {
 	}
 }
 
-// settle ends the slice of a call. how is its fate: "acked", "lost", "dropped", or why the fate is unknown.
+// settle ends the slice of a call. how is its fate: "acked", "lost", "dropped",
+// or why the fate is unknown.
 func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	c.pending--
 	e.close(&call.actor.out, call.lane, at, how)
@@ -234,7 +236,8 @@ func (c *conn) newPacket() *packet {
 	return new(packet)
 }
 
-// endPacket ends the slice of a packet, and those of the unreliable calls whose last bytes it carried. It recycles p.
+// endPacket ends the slice of a packet, and those of the unreliable calls whose
+// last bytes it carried. It recycles p.
 func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 	for _, call := range p.calls {
 		if call.left {
@@ -310,7 +313,8 @@ func (e *encoder) dropped(c *conn, ev *Event) {
 	}
 }
 
-// handled writes the slice of a call that arrived, from its arrival until its handler returned, and within it a slice for the handler.
+// handled writes the slice of a call that arrived, from its arrival until its
+// handler returned, and within it a slice for the handler.
 func (e *encoder) handled(c *conn, ev *Event) {
 	in := &e.actor(c, ev).in
 	ran := max(ev.Ran, ev.Arrived)

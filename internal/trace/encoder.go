@@ -10,15 +10,17 @@ import (
 )
 
 const (
-	// maxPending is how many calls of a connection, and how many packets, the encoder follows at once: as many packets as a connection's
-	// history holds, and twice as many calls as a reliable buffer. Of further ones the trace has only the beginning.
+	// maxPending is how many calls of a connection, and how many packets, the encoder
+	// follows at once: as many packets as a connection's history holds, and twice as
+	// many calls as a reliable buffer. Of further ones the trace has only the beginning.
 	maxPending = 4096
-	// maxActors is how many actors of a connection the encoder keeps. If there are more, it removes those without an open slice, and declares
-	// their tracks again at their next event.
+	// maxActors is how many actors of a connection the encoder keeps. If there are more, it
+	// removes those without an open slice, and declares their tracks again at their next event.
 	maxActors = 4096
-	// maxConns is how many connections the encoder keeps, as many as a world has by default. If there are more, it removes those without an
-	// event since events were lost, because their end may be among those. If such a connection has another event, it is declared again,
-	// without its name.
+	// maxConns is how many connections the encoder keeps, as many as a world
+	// has by default. If there are more, it removes those without an event
+	// since events were lost, because their end may be among those. If such a
+	// connection has another event, it is declared again, without its name.
 	maxConns = 1024
 	// maxText is the most bytes of a name or text.
 	maxText = 256
@@ -87,7 +89,8 @@ func (e *encoder) finish() []byte {
 	return e.flush()
 }
 
-// gap records that lost events are missing, and ends all open slices, because their ends may be among those.
+// gap records that lost events are missing, and ends all open slices, because
+// their ends may be among those.
 func (e *encoder) gap(lost uint64) {
 	e.forgetAll("unknown")
 	e.gaps++
@@ -160,7 +163,8 @@ func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.end()
 }
 
-// begin begins a TrackEvent at a time in ns; end completes it. name is empty for the end of a slice.
+// begin begins a TrackEvent at a time in ns; end completes it. name is empty
+// for the end of a slice.
 func (e *encoder) begin(kind uint64, track uint64, at int64, name string) {
 	e.packet = appendUint(e.packet[:0], packetTimestamp, uint64(at))
 	e.packet = appendUint(e.packet, packetSequence, e.sequence)
@@ -182,7 +186,8 @@ func (e *encoder) end() {
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// interned returns the number of a name. When a name is used for the first time, it adds the name to the packet.
+// interned returns the number of a name. When a name is used for the first
+// time, it adds the name to the packet.
 func (e *encoder) interned(known map[string]uint64, field int, name string) uint64 {
 	id, ok := known[name]
 	if !ok {
@@ -245,8 +250,8 @@ func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) 
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// cut makes a text valid UTF-8, which protobuf requires and peers need not send, and shortens it to maxText bytes without splitting a
-// character.
+// cut makes a text valid UTF-8, which protobuf requires and peers need not
+// send, and shortens it to maxText bytes without splitting a character.
 func cut(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText+utf8.UTFMax)], "\uFFFD")
 	return strings.ToValidUTF8(s[:min(len(s), maxText)], "")

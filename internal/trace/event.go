@@ -5,23 +5,28 @@ type Kind uint8
 
 // The kinds, with the fields that are set in addition to At and Conn.
 const (
-	Begun    Kind = iota // a connection has begun: Name
-	Joined               // the connection has joined: Name is its identity
-	Ended                // the connection has ended: Name is the reason
-	Queued               // a call was queued: Channel, Sequence of its last entry, Entries, Bytes, Reliable, Name, Class, Actor
-	Bunch                // a part of a message was put into the packet that is being built: Channel, Sequence, Bytes, Reliable, Again
-	Sent                 // a packet was sent: Number, Bytes, Asks, and the states in it, by SetStates
-	Unsent               // the last packet was not sent after all: Number
-	Acked                // a packet was acknowledged: Number; Again if it had counted as lost
-	Lost                 // a packet was lost: Number, Bytes
-	Freed                // the entries of Channel below Sequence were acknowledged
-	Dropped              // the oldest unreliable message of Channel was dropped
-	Received             // a packet was received: Number, Bytes
-	Handled              // a call ran until At: Name, Class, Actor, Number of its packet, Bytes, Arrived, Ran
-	Sampled              // counters of the connection, set by SetSample
+	Begun  Kind = iota // a connection has begun: Name
+	Joined             // the connection has joined: Name is its identity
+	Ended              // the connection has ended: Name is the reason
+	// A call was queued: Channel, Sequence of its last entry, Entries, Bytes,
+	// Reliable, Name, Class, Actor.
+	Queued
+	// A part of a message was put into the packet that is being built: Channel,
+	// Sequence, Bytes, Reliable, Again.
+	Bunch
+	Sent     // a packet was sent: Number, Bytes, Asks, and the states in it, by SetStates
+	Unsent   // the last packet was not sent after all: Number
+	Acked    // a packet was acknowledged: Number; Again if it had counted as lost
+	Lost     // a packet was lost: Number, Bytes
+	Freed    // the entries of Channel below Sequence were acknowledged
+	Dropped  // the oldest unreliable message of Channel was dropped
+	Received // a packet was received: Number, Bytes
+	Handled  // a call ran until At: Name, Class, Actor, Number of its packet, Bytes, Arrived, Ran
+	Sampled  // counters of the connection, set by SetSample
 )
 
-// An Event is one thing that happened on a connection. Its strings are retained until they are written.
+// An Event is one thing that happened on a connection. Its strings are retained
+// until they are written.
 type Event struct {
 	At       int64 // ns, of the trace's clock
 	Number   uint64
@@ -44,8 +49,8 @@ type Event struct {
 // SetStates sets, in a Sent event, how many updates of states the packet holds, and their bytes.
 func (e *Event) SetStates(updates, bytes int) { e.Sequence, e.Actor = uint64(updates), uint64(bytes) }
 
-// SetSample sets the counters of a Sampled event: queue is the bytes not sent yet, inFlight the bytes in flight, rate the bytes sent a
-// second, and rtt is in ns.
+// SetSample sets the counters of a Sampled event: queue is the bytes not sent yet,
+// inFlight the bytes in flight, rate the bytes sent a second, and rtt is in ns.
 func (e *Event) SetSample(queue, inFlight, rate int, rtt int64) {
 	e.Number, e.Channel, e.Sequence, e.Ran = uint64(queue), uint64(inFlight), uint64(rate), rtt
 }

@@ -24,8 +24,8 @@ func (l *lanes) idle() bool {
 	return !slices.ContainsFunc(l.all, func(one lane) bool { return one.open })
 }
 
-// open begins a slice on a free lane and returns the lane's index. If no lane is free and there are maxLanes, it begins an instant and
-// returns -1. The caller adds annotations and calls end.
+// open begins a slice on a free lane and returns the lane's index. If no lane is free and there
+// are maxLanes, it begins an instant and returns -1. The caller adds annotations and calls end.
 func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	place = slices.IndexFunc(l.all, func(one lane) bool { return !one.open && one.until <= at })
 	switch {
@@ -42,7 +42,8 @@ func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	return place
 }
 
-// close ends the slice on a lane, with its fate unless how is empty. It writes nothing if place is -1.
+// close ends the slice on a lane, with its fate unless how is empty. It writes
+// nothing if place is -1.
 func (e *encoder) close(l *lanes, place int, at int64, how string) {
 	if place < 0 {
 		return

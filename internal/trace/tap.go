@@ -7,10 +7,12 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// samplePeriod is the time between two samples of a connection's counters. A viewer hardly shows more.
+// samplePeriod is the time between two samples of a connection's counters. A
+// viewer hardly shows more.
 const samplePeriod = 100 * time.Millisecond
 
-// A Tap converts the events of one connection to events of a [Writer]. The methods of a nil Tap do nothing.
+// A Tap converts the events of one connection to events of a [Writer]. The
+// methods of a nil Tap do nothing.
 type Tap struct {
 	id     uint32
 	out    *Writer
@@ -36,8 +38,8 @@ type arrival struct {
 	packet uint64
 }
 
-// Tap returns a Tap for a connection whose machine begins at now. It replaces config.Trace, which the Tap calls from then on. It returns
-// nil if w is nil.
+// Tap returns a Tap for a connection whose machine begins at now. It replaces
+// config.Trace, which the Tap calls from then on. It returns nil if w is nil.
 func (w *Writer) Tap(id uint64, name string, now time.Time, config *bunch.Config) *Tap {
 	if w == nil {
 		return nil
@@ -54,7 +56,8 @@ func (t *Tap) add(e *Event) {
 	t.out.Add(e)
 }
 
-// Joined records that the connection has joined, with its identity, and Ended that it has ended, with the reason.
+// Joined records that the connection has joined, with its identity, and Ended
+// that it has ended, with the reason.
 func (t *Tap) Joined(identity string) { t.note(Joined, identity) }
 func (t *Tap) Ended(why string)       { t.note(Ended, why) }
 
@@ -65,7 +68,8 @@ func (t *Tap) note(kind Kind, name string) {
 	}
 }
 
-// About sets the call that is passed to the machine next; without it the next message is not a call. The caller holds the machine's lock.
+// About sets the call that is passed to the machine next; without it the next
+// message is not a call. The caller holds the machine's lock.
 func (t *Tap) About(name, class string, actor uint64) {
 	if t != nil {
 		t.calling = Event{Name: name, Class: class, Actor: actor}
@@ -136,8 +140,8 @@ func (t *Tap) Begin() (at time.Time) {
 	return at
 }
 
-// Handled is called when the handler of a call has returned. The call is of the message that is delivered, and takes bytes bytes; its
-// handler began at began.
+// Handled is called when the handler of a call has returned. The call is of the
+// message that is delivered, and takes bytes bytes; its handler began at began.
 func (t *Tap) Handled(name, class string, actor uint64, bytes int, began time.Time) {
 	if t == nil {
 		return

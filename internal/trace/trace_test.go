@@ -83,7 +83,8 @@ func TestFates(t *testing.T) {
 	}
 }
 
-// TestSlicesThatOverlap are on tracks of the same name; further ones are instants, with their flows.
+// TestSlicesThatOverlap are on tracks of the same name; further ones are
+// instants, with their flows.
 func TestSlicesThatOverlap(t *testing.T) {
 	events := []Event{{Kind: Begun, Name: "conn"}}
 	for i := range maxLanes + 10 {
@@ -124,8 +125,8 @@ func TestTheEncoderIsBounded(t *testing.T) {
 	require.LessOrEqual(t, len(c.channels), 2*maxPending)
 }
 
-// TestEndsThatAreLost: connections that begin and end while the writer cannot keep up are not remembered forever, and those that continue
-// keep their tracks.
+// TestEndsThatAreLost: connections that begin and end while the writer cannot
+// keep up are not remembered forever, and those that continue keep their tracks.
 func TestEndsThatAreLost(t *testing.T) {
 	e := newEncoder("server")
 	file := bytes.Clone(e.header())
@@ -154,7 +155,8 @@ func TestEndsThatAreLost(t *testing.T) {
 	}
 }
 
-// TestUndecidedPackets: the calls in packets beyond those that are followed end with them, so that others can be followed.
+// TestUndecidedPackets: the calls in packets beyond those that are followed end
+// with them, so that others can be followed.
 func TestUndecidedPackets(t *testing.T) {
 	e := newEncoder("server")
 	e.header()

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// bufferEvents is how many events may wait to be written: 3 MB. A busy server with a hundred clients has 30,000 events a second, so a disk
-	// may stall for a second.
+	// bufferEvents is how many events may wait to be written: 3 MB. A busy server with
+	// a hundred clients has 30,000 events a second, so a disk may stall for a second.
 	bufferEvents = 32_768
-	// gatherTime is how long the writer waits for more events before it writes, because a write for each event would cost more than everything
-	// else.
+	// gatherTime is how long the writer waits for more events before it writes,
+	// because a write for each event would cost more than everything else.
 	gatherTime = 100 * time.Millisecond
 	// writeBytes is the approximate size of one write.
 	writeBytes = 64 << 10
 )
 
-// A Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods may be called concurrently. A nil Writer
-// returns nil Taps, and its Close returns nil.
+// A Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods
+// may be called concurrently. A nil Writer returns nil Taps, and its Close returns nil.
 type Writer struct {
 	out    io.Writer
 	name   func() string
@@ -39,8 +39,8 @@ type Writer struct {
 	err     error         // of a failed Write; not changed after done is closed
 }
 
-// NewWriter returns a Writer to out. Its goroutine starts with the first event, and then calls name for the title of the trace. NewWriter
-// returns nil if out is nil.
+// NewWriter returns a Writer to out. Its goroutine starts with the first event, and
+// then calls name for the title of the trace. NewWriter returns nil if out is nil.
 func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	if out == nil {
 		return nil
@@ -73,8 +73,9 @@ func (w *Writer) Add(e *Event) {
 	}
 }
 
-// Close writes the queued events, ends the goroutine and returns the error of a failed Write. If ctx ends first, it returns the cause of
-// ctx; the goroutine still writes the rest, as soon as out accepts it.
+// Close writes the queued events, ends the goroutine and returns the error of a
+// failed Write. If ctx ends first, it returns the cause of ctx; the goroutine
+// still writes the rest, as soon as out accepts it.
 func (w *Writer) Close(ctx context.Context) error {
 	if w == nil {
 		return nil

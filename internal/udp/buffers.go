@@ -6,15 +6,15 @@ import (
 	"net"
 )
 
-// BufferBytes is the default size of a socket buffer: it holds what arrives in half a second at 100 Mbit/s, and more than two
-// chunks of 256 KiB.
+// BufferBytes is the default size of a socket buffer: it holds what arrives in
+// half a second at 100 Mbit/s, and more than two chunks of 256 KiB.
 const BufferBytes = 7 << 20
 
 // ErrBuffers means that the kernel's limit on socket buffers is below the size that was asked for.
 var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
 
-// AskBuffers asks the kernel for socket buffers of at least bytes each. It returns ErrBuffers if the kernel gives less; the socket then
-// works, but drops bursts. It never makes a buffer smaller.
+// AskBuffers asks the kernel for socket buffers of at least bytes each. It returns ErrBuffers if
+// the kernel gives less; the socket then works, but drops bursts. It never makes a buffer smaller.
 func AskBuffers(conn net.PacketConn, bytes int) error {
 	system, ok := conn.(SystemConn)
 	if !ok {

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasGSO reports whether the kernel can split what is sent into packets (Linux 4.18). A device may still refuse it later.
+// hasGSO reports whether the kernel can split what is sent into packets (Linux
+// 4.18). A device may still refuse it later.
 func hasGSO(raw syscall.RawConn) bool {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
@@ -22,7 +23,8 @@ func enableGRO(raw syscall.RawConn) {
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1) })
 }
 
-// appendSegmentSize appends the control message that makes the kernel split what is sent into packets of size bytes.
+// appendSegmentSize appends the control message that makes the kernel split
+// what is sent into packets of size bytes.
 func appendSegmentSize(oob []byte, size int) []byte {
 	start := len(oob)
 	oob = append(oob, make([]byte, unix.CmsgSpace(2))...)
@@ -33,7 +35,8 @@ func appendSegmentSize(oob []byte, size int) []byte {
 	return oob
 }
 
-// SegmentSize returns the size of the packets that the kernel has joined, or 0 if it has joined none.
+// SegmentSize returns the size of the packets that the kernel has joined, or 0
+// if it has joined none.
 func SegmentSize(oob []byte) int {
 	for len(oob) > 0 {
 		h, body, rest, err := unix.ParseOneSocketControlMessage(oob)
@@ -48,8 +51,9 @@ func SegmentSize(oob []byte) int {
 	return 0
 }
 
-// isOffloadError reports whether a batch was refused because it is one, and not for a reason that holds for its packets: by a device
-// without checksums (EIO), for which forGood is true, or by one whose MTU is below the packets (EINVAL, EMSGSIZE).
+// isOffloadError reports whether a batch was refused because it is one, and not for a
+// reason that holds for its packets: by a device without checksums (EIO), for which
+// forGood is true, or by one whose MTU is below the packets (EINVAL, EMSGSIZE).
 func isOffloadError(err error) (refused, forGood bool) {
 	switch err {
 	case unix.EIO:

@@ -10,13 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Reader reads from a socket whose packets the kernel may join (udp(7), UDP_GRO). Only one goroutine may use it. It calls recvmmsg itself
-// in order to allocate nothing: golang.org/x/net allocates two addresses for each message.
+// A Reader reads from a socket whose packets the kernel may join (udp(7),
+// UDP_GRO). Only one goroutine may use it. It calls recvmmsg itself in order to
+// allocate nothing: golang.org/x/net allocates two addresses for each message.
 type Reader struct {
 	socket *Socket
-	held   *readBatch            // the messages that the last Read returned; nil while Read waits
-	read   func(fd uintptr) bool // readable, for RawConn.Read; bound once in NewReader, so that Read allocates no closure
-	zone   zoneNames
+	held   *readBatch // the messages that the last Read returned; nil while Read waits
+	// Readable, for RawConn.Read; bound once in NewReader, so that Read allocates no closure.
+	read func(fd uintptr) bool
+	zone zoneNames
 
 	// Results of the last call of readable, for Read.
 	n      int  // number of messages
@@ -24,8 +26,8 @@ type Reader struct {
 	err    error
 }
 
-// readBatch is the memory for one call of recvmmsg: 256 KiB. A Reader gets one from the pool only when there is something to read, so
-// hundreds of waiting sockets hold none.
+// readBatch is the memory for one call of recvmmsg: 256 KiB. A Reader gets one from the
+// pool only when there is something to read, so hundreds of waiting sockets hold none.
 type readBatch struct {
 	headers [readMessages]messageHeader // point at the fields below; set once
 	names   [readMessages]unix.RawSockaddrInet6
@@ -61,7 +63,8 @@ func NewReader(s *Socket) *Reader {
 	return r
 }
 
-// Read waits for messages, reads at least one, and reports whether it had to wait. The messages are valid until the next Read.
+// Read waits for messages, reads at least one, and reports whether it had to
+// wait. The messages are valid until the next Read.
 func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	r.free()
 	r.n, r.waited, r.err = 0, false, nil
@@ -82,7 +85,8 @@ func (r *Reader) free() {
 	}
 }
 
-// readable reads what has arrived. If that is nothing it returns false; RawConn.Read then waits, and calls it again.
+// readable reads what has arrived. If that is nothing it returns false;
+// RawConn.Read then waits, and calls it again.
 func (r *Reader) readable(fd uintptr) (done bool) {
 	b := readBatches.Get().(*readBatch)
 	n, errno := b.receive(fd)
@@ -99,7 +103,8 @@ func (r *Reader) readable(fd uintptr) (done bool) {
 	return r.err != nil
 }
 
-// receive sets the lengths in the headers, which the kernel overwrites, and calls recvmmsg, again if a signal interrupts it.
+// receive sets the lengths in the headers, which the kernel overwrites, and
+// calls recvmmsg, again if a signal interrupts it.
 func (b *readBatch) receive(fd uintptr) (n int, errno unix.Errno) {
 	for i := range b.headers {
 		h := &b.headers[i]
@@ -124,13 +129,15 @@ func (r *Reader) messages() []Message {
 	return b.list[:r.n]
 }
 
-// zoneNames caches the name of the interface of the last address that had a zone, because asking the system for each packet would be slow.
+// zoneNames caches the name of the interface of the last address that had a
+// zone, because asking the system for each packet would be slow.
 type zoneNames struct {
 	index uint32
 	name  string
 }
 
-// addrPort converts an address that the kernel has written to the form of [AddrPort]. Addresses of IPv4 and IPv6 both begin with family and port.
+// addrPort converts an address that the kernel has written to the form of
+// [AddrPort]. Addresses of IPv4 and IPv6 both begin with family and port.
 func (z *zoneNames) addrPort(name *unix.RawSockaddrInet6) netip.AddrPort {
 	digits := (*[2]byte)(unsafe.Pointer(&name.Port))
 	port := uint16(digits[0])<<8 | uint16(digits[1])

@@ -20,7 +20,8 @@ func reading(t *testing.T, addr string) (r *Reader, from *net.UDPConn, to *Socke
 	return NewReader(to), sender.(*net.UDPConn), to
 }
 
-// TestReaderReads packets that arrived while it did not wait and while it did, from addresses of either family, in the form of AddrPort.
+// TestReaderReads packets that arrived while it did not wait and while it did,
+// from addresses of either family, in the form of AddrPort.
 func TestReaderReads(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0", ":0"} {
 		r, sender, _ := reading(t, addr)
@@ -48,7 +49,8 @@ func TestReaderReads(t *testing.T) {
 	}
 }
 
-// TestReaderTellsSizes: a batch arrives as one message with the size of its packets or, if the kernel joins nothing, as packets.
+// TestReaderTellsSizes: a batch arrives as one message with the size of its
+// packets or, if the kernel joins nothing, as packets.
 func TestReaderTellsSizes(t *testing.T) {
 	r, sender, s := reading(t, "127.0.0.1:0")
 	w := NewWriter(New(sender, true))
@@ -74,7 +76,8 @@ func TestReaderTellsSizes(t *testing.T) {
 	require.Equal(t, []int{1000, 1000, 500}, sizes)
 }
 
-// TestReaderEnds when its socket is closed, or its deadline passes: quic-go has its reader end by that.
+// TestReaderEnds when its socket is closed, or its deadline passes: quic-go has
+// its reader end by that.
 func TestReaderEnds(t *testing.T) {
 	r, _, s := reading(t, "127.0.0.1:0")
 	require.NoError(t, s.UDP.SetReadDeadline(time.Now().Add(time.Millisecond)))

@@ -1,5 +1,6 @@
-// Package udp provides what sealed packets need of the system and package net lacks: writes that report that they would block, batches that
-// the kernel splits and joins (GSO, GRO), large buffers, and sleeps that are shorter than the runtime's timers allow.
+// Package udp provides what sealed packets need of the system and package net lacks:
+// writes that report that they would block, batches that the kernel splits and joins
+// (GSO, GRO), large buffers, and sleeps that are shorter than the runtime's timers allow.
 package udp
 
 import (
@@ -21,7 +22,8 @@ type Socket struct {
 	v6 bool // of family AF_INET6
 }
 
-// New returns the Socket of conn. If offload is true, it uses GSO and GRO where the system has them.
+// New returns the Socket of conn. If offload is true, it uses GSO and GRO where
+// the system has them.
 func New(conn net.PacketConn, offload bool) *Socket {
 	s := &Socket{Conn: conn}
 	udp, ok := conn.(*net.UDPConn)
@@ -53,11 +55,12 @@ const (
 	oobBytes     = 128 // control messages for ECN and segment size; the size that quic-go uses
 )
 
-// LongRead is the least time of a read that counts as having waited for a packet; others take a few microseconds.
+// LongRead is the least time of a read that counts as having waited for a
+// packet; others take a few microseconds.
 const LongRead = 20 * time.Microsecond
 
-// A Message is what a [Reader] reads: packets of one flow and one size that arrived in a row and were joined by the kernel. Only the last
-// may be shorter.
+// A Message is what a [Reader] reads: packets of one flow and one size that
+// arrived in a row and were joined by the kernel. Only the last may be shorter.
 type Message struct {
 	From netip.AddrPort // as AddrPort returns it
 	Data []byte
@@ -85,7 +88,8 @@ func inOneForm(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(named(a.Addr().Unmap()), a.Port())
 }
 
-// named replaces a zone that is the number of an interface by the interface's name, as in the source of received packets.
+// named replaces a zone that is the number of an interface by the interface's
+// name, as in the source of received packets.
 func named(a netip.Addr) netip.Addr {
 	zone := a.Zone()
 	if zone == "" || zone[0] < '0' || zone[0] > '9' {

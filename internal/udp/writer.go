@@ -14,8 +14,9 @@ var ErrBlocked = errors.New("udp: the socket's send buffer is full")
 
 // A Writer sends the packets of one carrier. It is not safe for concurrent use.
 type Writer struct {
-	// MayWait makes Write wait until earlier writes to the socket are done. It is set for bulk: if the carriers of a crowd wrote at the same
-	// time, the processors would have no time for play, whose calls took three times as long. A caller that must not wait leaves it false.
+	// MayWait makes Write wait until earlier writes to the socket are done. It is set for bulk:
+	// if the carriers of a crowd wrote at the same time, the processors would have no time for
+	// play, whose calls took three times as long. A caller that must not wait leaves it false.
 	MayWait bool
 
 	socket *Socket
@@ -26,14 +27,15 @@ type Writer struct {
 // NewWriter returns a Writer without an address.
 func NewWriter(s *Socket) Writer { return Writer{socket: s} }
 
-// Aim sets the destination, and the address of this machine from which to send if the socket has several.
+// Aim sets the destination, and the address of this machine from which to send
+// if the socket has several.
 func (w *Writer) Aim(to, from net.Addr) {
 	w.to = to
 	w.system.aim(w.socket, AddrPort(to), source(w.socket, from))
 }
 
-// source returns the source address that packets must name, or zero. It is QUIC's if the socket listens on all addresses, because the
-// system may choose another.
+// source returns the source address that packets must name, or zero. It is QUIC's
+// if the socket listens on all addresses, because the system may choose another.
 func source(s *Socket, from net.Addr) netip.Addr {
 	bound, ours := AddrPort(s.Conn.LocalAddr()).Addr(), AddrPort(from).Addr()
 	if !bound.IsUnspecified() || !ours.IsValid() || ours.IsUnspecified() {
@@ -42,8 +44,9 @@ func source(s *Socket, from net.Addr) netip.Addr {
 	return ours
 }
 
-// Write sends a batch of packets of size bytes each; only the last may be shorter. sent counts bytes. With ErrBlocked the caller must send
-// the rest again; with other errors the rest counts as lost on the path.
+// Write sends a batch of packets of size bytes each; only the last may be
+// shorter. sent counts bytes. With ErrBlocked the caller must send the rest
+// again; with other errors the rest counts as lost on the path.
 func (w *Writer) Write(batch []byte, size int) (sent int, err error) {
 	if w.system.ready() {
 		return w.system.write(w.socket, batch, size, w.MayWait)

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWriterWaitsForNobody: QUIC's write, which package net makes wait while the send buffer is full, keeps other writes of package net from
-// the socket. A carrier's write does not wait for it: it may be on the game's goroutine, or on that of QUIC's reader.
+// TestWriterWaitsForNobody: QUIC's write, which package net makes wait while the send
+// buffer is full, keeps other writes of package net from the socket. A carrier's write
+// does not wait for it: it may be on the game's goroutine, or on that of QUIC's reader.
 func TestWriterWaitsForNobody(t *testing.T) {
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	require.NoError(t, err)

@@ -16,13 +16,15 @@ import (
 // writes is true where systemWriter can write to kernel sockets.
 const writes = true
 
-// systemWriter calls sendmsg itself, because package net does not report that a call would block, and cannot send segments.
+// systemWriter calls sendmsg itself, because package net does not report that a
+// call would block, and cannot send segments.
 type systemWriter struct {
 	to   unix.Sockaddr // nil = the writer cannot be used
 	oob  []byte        // control message with the source address; may be empty
 	more []byte        // oob and a segment size
 
-	// Arguments and results of sendAll, which RawConn calls. The functions are bound once, so that a write allocates no closure.
+	// Arguments and results of sendAll, which RawConn calls. The functions are
+	// bound once, so that a write allocates no closure.
 	socket *Socket
 	batch  []byte
 	size   int
@@ -88,8 +90,8 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (s
 	return w.sent, w.err
 }
 
-// sendAll sends the batch. RawConn.Write waits for other writes to the socket first. RawConn.Control does not, because a write of QUIC may
-// be waiting for room in the send buffer.
+// sendAll sends the batch. RawConn.Write waits for other writes to the socket first.
+// RawConn.Control does not, because a write of QUIC may be waiting for room in the send buffer.
 func (w *systemWriter) sendAll(fd uintptr) {
 	if len(w.batch) > w.size && w.socket.GSO.Load() {
 		w.more = appendSegmentSize(append(w.more[:0], w.oob...), w.size)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestZonesThatAreNumbers: package net accepts "fe80::1%1" for interface 1, and reports packets from there with the interface's name. So
-// does package udp.
+// TestZonesThatAreNumbers: package net accepts "fe80::1%1" for interface 1, and
+// reports packets from there with the interface's name. So does package udp.
 func TestZonesThatAreNumbers(t *testing.T) {
 	loopback, err := net.InterfaceByIndex(1)
 	require.NoError(t, err)

@@ -1,4 +1,5 @@
-// Package wire reads and appends the fields of messages: numbers are varints, and strings follow their length.
+// Package wire reads and appends the fields of messages: numbers are varints,
+// and strings follow their length.
 package wire
 
 import (
@@ -16,14 +17,16 @@ var (
 	errLong  = errors.New("bytes are left over")
 )
 
-// A Reader reads the fields of a message, one after the other. After the first failure all fields are zero, so a parser need not check each:
-// it reads the last field and then calls End. The slices that a Reader returns alias the message.
+// A Reader reads the fields of a message, one after the other. After the first
+// failure all fields are zero, so a parser need not check each: it reads the last
+// field and then calls End. The slices that a Reader returns alias the message.
 type Reader struct {
 	Left []byte // the bytes not read yet: first the whole message, and nil after a failure
 	Err  error  // the first failure
 }
 
-// Fail records err as the first failure, unless there was one before. A parser calls it if a field has a value that it must not have.
+// Fail records err as the first failure, unless there was one before. A parser
+// calls it if a field has a value that it must not have.
 func (r *Reader) Fail(err error) {
 	if r.Err == nil {
 		r.Left, r.Err = nil, err
@@ -60,8 +63,9 @@ func (r *Reader) Varint() int64 {
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// Count reads the number, at most limit, of items that follow it and have at least size bytes each. It fails if the rest of the message is too
-// short for them, so a parser may allocate as many items as it returns.
+// Count reads the number, at most limit, of items that follow it and have at
+// least size bytes each. It fails if the rest of the message is too short for
+// them, so a parser may allocate as many items as it returns.
 func (r *Reader) Count(limit uint64, size int) int {
 	n := r.Uvarint(limit)
 	if n > uint64(len(r.Left)/size) {

@@ -1,4 +1,5 @@
-// Package cert makes a server's certificate without an authority, stores it, and lets clients pin it.
+// Package cert makes a server's certificate without an authority, stores it,
+// and lets clients pin it.
 package cert
 
 import (
@@ -25,11 +26,13 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// certificateFile holds both the certificate and its key, so that neither can exist without the other.
+// certificateFile holds both the certificate and its key, so that neither can
+// exist without the other.
 const certificateFile = "certificate.pem"
 
-// Development makes a self-signed certificate for localhost and hosts (names or addresses). It is valid for ten years from yesterday, because
-// clocks may differ. Clients trust it by its [Fingerprint] with [Pinned].
+// Development makes a self-signed certificate for localhost and hosts (names or
+// addresses). It is valid for ten years from yesterday, because clocks may
+// differ. Clients trust it by its [Fingerprint] with [Pinned].
 func Development(hosts ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -68,8 +71,9 @@ func Development(hosts ...string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Load returns the certificate that is stored in the folder dir. The first time it makes a [Development] certificate there, readable by its owner
-// only. If the file is damaged, Load returns an error and leaves it as it is, because clients may have pinned it.
+// Load returns the certificate that is stored in the folder dir. The first time it makes
+// a [Development] certificate there, readable by its owner only. If the file is damaged,
+// Load returns an error and leaves it as it is, because clients may have pinned it.
 func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	path := filepath.Join(dir, certificateFile)
 	cert, err := readCertificate(path)
@@ -99,7 +103,8 @@ func readCertificate(path string) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// writeCertificate creates the file at path with its whole content. It keeps a file that exists already, except in a file system without links.
+// writeCertificate creates the file at path with its whole content. It keeps a
+// file that exists already, except in a file system without links.
 func writeCertificate(path string, cert tls.Certificate) error {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -122,8 +127,9 @@ func writeCertificate(path string, cert tls.Certificate) error {
 	return os.Rename(made, path) // a file system without links
 }
 
-// syncFolders makes the system store the names in a folder, and the folder's own name, on disk if it can. Clients pin the certificate at once, and
-// if a power failure lost it, another would replace it.
+// syncFolders makes the system store the names in a folder, and the folder's
+// own name, on disk if it can. Clients pin the certificate at once, and if a
+// power failure lost it, another would replace it.
 func syncFolders(folder string) {
 	for _, path := range []string{folder, filepath.Dir(folder)} {
 		_ = files.SyncFolder(path) // the process may not be allowed to read it
@@ -143,11 +149,13 @@ func fingerprintOf(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ErrPinned is the error of a [Pinned] client's dial to a server with another certificate: it is another server, or its certificate is new.
+// ErrPinned is the error of a [Pinned] client's dial to a server with another
+// certificate: it is another server, or its certificate is new.
 var ErrPinned = errors.New("cert: the server's certificate is not the pinned one")
 
-// Pinned returns the config of a client that trusts the certificate with this [Fingerprint] (case and colons do not matter) and no other, whatever
-// its names and dates. Dialing another server fails with [ErrPinned]. Pinned returns an error if fingerprint is not valid.
+// Pinned returns the config of a client that trusts the certificate with this [Fingerprint]
+// (case and colons do not matter) and no other, whatever its names and dates. Dialing another
+// server fails with [ErrPinned]. Pinned returns an error if fingerprint is not valid.
 func Pinned(fingerprint string) (*tls.Config, error) {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {

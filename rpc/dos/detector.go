@@ -7,10 +7,13 @@ import (
 	"time"
 )
 
-// A Detector watches the clients of one world. Only one goroutine may use it and its peers. It reads no clock: the time is an argument of Frame.
+// A Detector watches the clients of one world. Only one goroutine may use it
+// and its peers. It reads no clock: the time is an argument of Frame.
 type Detector struct {
-	profile   Profile
-	sustained int  // the lowest state with an AutoEscalate and a Period, see State.AutoEscalate; if there is none, 0, which has no quotas
+	profile Profile
+	// The lowest state with an AutoEscalate and a Period, see
+	// State.AutoEscalate; if there is none, 0, which has no quotas.
+	sustained int
 	share     Load // a second's part of that state's quotas
 
 	epoch time.Time // when second 0 begins; zero = there was no frame yet
@@ -57,7 +60,8 @@ func (d *Detector) Frame(now time.Time) {
 	d.frame++
 }
 
-// Idle is called when the world begins to wait for events. The wait until the next Frame then does not count as a hitch.
+// Idle is called when the world begins to wait for events. The wait until the
+// next Frame then does not count as a hitch.
 func (d *Detector) Idle(now time.Time) {
 	if !d.epoch.IsZero() {
 		d.look(now)
@@ -80,7 +84,8 @@ func (d *Detector) look(now time.Time) {
 	d.suspended = now.Before(d.until)
 }
 
-// Join returns the peer of a new connection. All connections of an identity share a peer, unless the identity is empty.
+// Join returns the peer of a new connection. All connections of an identity
+// share a peer, unless the identity is empty.
 func (d *Detector) Join(identity string) *Peer {
 	d.forget()
 	p := d.identities[identity]
@@ -109,7 +114,8 @@ func (d *Detector) Leave(p *Peer) {
 	d.forget()
 }
 
-// forget removes the peers that left too long ago, and, if there are still too many, those that left first.
+// forget removes the peers that left too long ago, and, if there are still too
+// many, those that left first.
 func (d *Detector) forget() {
 	n := 0
 	for n < len(d.left) && (d.now.Sub(d.left[n].at) >= d.profile.Remember || len(d.left)-n > d.profile.Identities) {

@@ -184,7 +184,8 @@ func TestAutoEscalation(t *testing.T) {
 	require.Equal(t, "Burst Kick", s.log[len(s.log)-1])
 }
 
-// TestAutoEscalationByFrames: a client also goes on when one frame of each second reaches the quota of a frame.
+// TestAutoEscalationByFrames: a client also goes on when one frame of each
+// second reaches the quota of a frame.
 func TestAutoEscalationByFrames(t *testing.T) {
 	profile := plain()
 	profile.States[1].AutoEscalate = 3 * time.Second
@@ -200,7 +201,8 @@ func TestAutoEscalationByFrames(t *testing.T) {
 	require.Equal(t, "Burst", p.State())
 }
 
-// TestLongRestIsNoLongState: a pause longer than the history does not count as time in which the client earned its state.
+// TestLongRestIsNoLongState: a pause longer than the history does not count as
+// time in which the client earned its state.
 func TestLongRestIsNoLongState(t *testing.T) {
 	profile := plain()
 	profile.States[2].Cooloff = time.Hour
@@ -246,7 +248,8 @@ func TestIdentitiesAreRemembered(t *testing.T) {
 	require.NotSame(t, again, s.d.Join("ann"), "Remember is over")
 }
 
-// TestMemoryOfIdentitiesIsBounded: the identity that left first is dropped first, and one that comes and goes displaces no other.
+// TestMemoryOfIdentitiesIsBounded: the identity that left first is dropped
+// first, and one that comes and goes displaces no other.
 func TestMemoryOfIdentitiesIsBounded(t *testing.T) {
 	s := newScene(t, plain())
 	ann := s.d.Join("ann")
@@ -283,8 +286,8 @@ func TestHitchOfTheServer(t *testing.T) {
 	require.Equal(t, []string{"Normal Burst", "Burst Normal", "Normal Burst", "Burst Kick"}, s.log, "and periods always")
 }
 
-// TestHitchesOnPurpose: a client that makes the server hitch every 2 s, outside of its own calls, for example by the joins of
-// accomplices, gains nothing.
+// TestHitchesOnPurpose: a client that makes the server hitch every 2 s, outside
+// of its own calls, for example by the joins of accomplices, gains nothing.
 func TestHitchesOnPurpose(t *testing.T) {
 	s := newScene(t, Default())
 	p := s.d.Join("eve")
@@ -312,7 +315,8 @@ func TestHitchesOnPurpose(t *testing.T) {
 	require.Greater(t, kicked, 10)
 }
 
-// TestBurstAfterAHitch: the calls that honest clients made in the 2 s of a hitch arrive at once, and the clients continue to call.
+// TestBurstAfterAHitch: the calls that honest clients made in the 2 s of a
+// hitch arrive at once, and the clients continue to call.
 func TestBurstAfterAHitch(t *testing.T) {
 	s := newScene(t, Default())
 	p := s.d.Join("ann")
@@ -370,7 +374,8 @@ func TestJoinersMayTakeTime(t *testing.T) {
 	require.Equal(t, "Burst", p.State(), "who comes back in a state is not tolerated anew")
 }
 
-// TestJoiningAgainIsNotTolerated: a client that joins again before the time of its handlers counts is not tolerated again and again.
+// TestJoiningAgainIsNotTolerated: a client that joins again before the time of
+// its handlers counts is not tolerated again and again.
 func TestJoiningAgainIsNotTolerated(t *testing.T) {
 	profile := plain()
 	profile.JoinTolerance = 2 * time.Second
@@ -428,7 +433,8 @@ func TestProfilesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestClocksThatJump: a clock that goes back counts as standing still, and long gaps end all states.
+// TestClocksThatJump: a clock that goes back counts as standing still, and long
+// gaps end all states.
 func TestClocksThatJump(t *testing.T) {
 	s := newScene(t, plain())
 	p := s.d.Join("")
@@ -499,8 +505,9 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// TestEscalationNamesTheMethods: the report of an escalation names the method that went on and the one that led into the state, even if the
-// calls of that have ended, or began before blameTime, or the client has left meanwhile.
+// TestEscalationNamesTheMethods: the report of an escalation names the method
+// that went on and the one that led into the state, even if the calls of that
+// have ended, or began before blameTime, or the client has left meanwhile.
 func TestEscalationNamesTheMethods(t *testing.T) {
 	profile := plain()
 	profile.States[2].Period, profile.States[2].Window = Load{Calls: 30}, 8*time.Second

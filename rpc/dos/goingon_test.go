@@ -41,7 +41,8 @@ func (p *player) calls(method string, took time.Duration) {
 	}
 }
 
-// honest makes the calls of a client that calls 60 times a second, which wait while the server is in a handler.
+// honest makes the calls of a client that calls 60 times a second, which wait
+// while the server is in a handler.
 func (p *player) honest(d time.Duration) {
 	const tick = time.Second / 30
 	for end := p.now.Add(d); p.now.Before(end); p.frame(tick) {
@@ -67,8 +68,9 @@ func (p *player) slow(took time.Duration) {
 	}
 }
 
-// TestOneEventIsNoFlood: an honest client continues to call after one slow handler, and after others from time to time. None of its calls is
-// blocked, and the state into which such a handler leads does not escalate.
+// TestOneEventIsNoFlood: an honest client continues to call after one slow
+// handler, and after others from time to time. None of its calls is blocked,
+// and the state into which such a handler leads does not escalate.
 func TestOneEventIsNoFlood(t *testing.T) {
 	for took, most := range map[time.Duration]string{
 		130 * time.Millisecond: "PersistentBurst", 210 * time.Millisecond: "DoS", 340 * time.Millisecond: "DoS",
@@ -91,8 +93,9 @@ func TestOneEventIsNoFlood(t *testing.T) {
 	}
 }
 
-// TestNobodyIsKickedForOneCall: one call whose handler waits for a disk or a debugger does not get its client kicked, though some of the calls that
-// waited may be blocked. A client that makes such calls repeatedly is kicked.
+// TestNobodyIsKickedForOneCall: one call whose handler waits for a disk or a
+// debugger does not get its client kicked, though some of the calls that waited
+// may be blocked. A client that makes such calls repeatedly is kicked.
 func TestNobodyIsKickedForOneCall(t *testing.T) {
 	for _, took := range []time.Duration{time.Second, 1400 * time.Millisecond, 3 * time.Second, 3900 * time.Millisecond} {
 		t.Run(took.String(), func(t *testing.T) {
@@ -112,7 +115,8 @@ func TestNobodyIsKickedForOneCall(t *testing.T) {
 	}
 }
 
-// TestOutageAfterASlowHandler: calls that wait while a path is dark for up to 1.4 s run, even in the states into which a slow handler has led.
+// TestOutageAfterASlowHandler: calls that wait while a path is dark for up to
+// 1.4 s run, even in the states into which a slow handler has led.
 func TestOutageAfterASlowHandler(t *testing.T) {
 	const tick = time.Second / 30
 	for _, took := range []time.Duration{130 * time.Millisecond, 210 * time.Millisecond, 410 * time.Millisecond} {
@@ -142,8 +146,8 @@ func TestOutageAfterASlowHandler(t *testing.T) {
 	}
 }
 
-// TestNobodyIsKickedForOneOutage: of the calls that wait during an outage after a slow handler, those in two seconds of the detector's clock may be
-// blocked, and no more.
+// TestNobodyIsKickedForOneOutage: of the calls that wait during an outage after a slow
+// handler, those in two seconds of the detector's clock may be blocked, and no more.
 func TestNobodyIsKickedForOneOutage(t *testing.T) {
 	const tick = time.Second / 30
 	for _, dark := range []time.Duration{2 * time.Second, 4 * time.Second} {
@@ -167,8 +171,9 @@ func TestNobodyIsKickedForOneOutage(t *testing.T) {
 	}
 }
 
-// TestFloodsThatGoOn: a client that goes on is kicked as fast as Default promises: within 2 + 3 s if calls are blocked, within a second more if no
-// limit of a method blocks any, and within twice that time if it rests in every other second.
+// TestFloodsThatGoOn: a client that goes on is kicked as fast as Default promises:
+// within 2 + 3 s if calls are blocked, within a second more if no limit of a
+// method blocks any, and within twice that time if it rests in every other second.
 func TestFloodsThatGoOn(t *testing.T) {
 	const frame = 100 * time.Millisecond // which the end of a second waits for
 	many := func(n int, took time.Duration) func(p *player) {
@@ -220,9 +225,10 @@ func TestFloodsThatGoOn(t *testing.T) {
 	}
 }
 
-// TestFloodsThatRest: the load of a client in the long run is what Default promises, whichever state it stays in. Before, a client with 490 calls a
-// second went from PersistentBurst to DoS and back forever, and one that made 7,990 calls at once and rested for five seconds stayed in
-// ExpensiveDoS, and had 1,554 a second run.
+// TestFloodsThatRest: the load of a client in the long run is what Default promises,
+// whichever state it stays in. Before, a client with 490 calls a second went from
+// PersistentBurst to DoS and back forever, and one that made 7,990 calls at once and
+// rested for five seconds stayed in ExpensiveDoS, and had 1,554 a second run.
 func TestFloodsThatRest(t *testing.T) {
 	const frames = 10
 	for _, row := range []struct {
@@ -261,9 +267,10 @@ func TestFloodsThatRest(t *testing.T) {
 	}
 }
 
-// TestCalmTimeSavesNothing: bursts of 800 calls every eight seconds keep a client in PersistentBurst forever. Before, one that after an hour of
-// them made 7,980 calls at once every five seconds, 1,596 a second, had 440,000 run before it was kicked, because its mean over that hour was
-// small.
+// TestCalmTimeSavesNothing: bursts of 800 calls every eight seconds keep a
+// client in PersistentBurst forever. Before, one that after an hour of them
+// made 7,980 calls at once every five seconds, 1,596 a second, had 440,000 run
+// before it was kicked, because its mean over that hour was small.
 func TestCalmTimeSavesNothing(t *testing.T) {
 	p := newPlayer(t, Default())
 	burst := func(calls, seconds int) {
@@ -284,8 +291,8 @@ func TestCalmTimeSavesNothing(t *testing.T) {
 	require.NotEmpty(t, p.reason, "it is %s", p.peer.State())
 }
 
-// TestSustainedRate: a client that sends in bursts is judged by the quotas of the sustained state, by a bucket from which each second takes its
-// share of them.
+// TestSustainedRate: a client that sends in bursts is judged by the quotas of the
+// sustained state, by a bucket from which each second takes its share of them.
 func TestSustainedRate(t *testing.T) {
 	calls, bytes := Load{Calls: 100}, Load{Bytes: 2000} // each call has 20 bytes
 	for _, row := range []struct {
@@ -318,7 +325,8 @@ func TestSustainedRate(t *testing.T) {
 	}
 }
 
-// TestBurstsBelowTheSustainedState: bursts in lower states are not summed up: the state cools off although one burst equals a minute of its quota.
+// TestBurstsBelowTheSustainedState: bursts in lower states are not summed up:
+// the state cools off although one burst equals a minute of its quota.
 func TestBurstsBelowTheSustainedState(t *testing.T) {
 	p := newPlayer(t, &Profile{States: []State{
 		{Name: "Normal"},

@@ -24,11 +24,13 @@ type Method struct {
 	state int       // the state whose RepeatWindow it is
 }
 
-// blameTime is the number of seconds over which methods are compared to find the one to blame: as long as the longest window.
+// blameTime is the number of seconds over which methods are compared to find
+// the one to blame: as long as the longest window.
 const blameTime = maxWindow
 
-// Method returns the peer's record of a method, "Class.Method", and makes it at the first call. Names must be those that the program declares, so
-// that a client cannot increase their number. Keep the record, because Method searches for it.
+// Method returns the peer's record of a method, "Class.Method", and makes it at
+// the first call. Names must be those that the program declares, so that a client
+// cannot increase their number. Keep the record, because Method searches for it.
 func (p *Peer) Method(name string) *Method {
 	for _, m := range p.methods {
 		if m.name == name {
@@ -79,7 +81,8 @@ func (p *Peer) most(kind string) (top *Method) {
 	return top
 }
 
-// recently returns, for a reason, the name of a method that most has returned, and its load until a second.
+// recently returns, for a reason, the name of a method that most has returned,
+// and its load until a second.
 func (m *Method) recently(kind string, second int64) string {
 	if m == nil {
 		return ""
@@ -87,9 +90,9 @@ func (m *Method) recently(kind string, second int64) string {
 	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.of(kind), second-m.from+1)
 }
 
-// blamed returns the method of which the state has blocked the most calls or, if it has blocked none, that with the greatest load of the
-// kind that was reached last, both counted since the state began or, without any load since, in the state before. It returns nil if no
-// load was counted.
+// blamed returns the method of which the state has blocked the most calls or, if it has blocked
+// none, that with the greatest load of the kind that was reached last, both counted since the state
+// began or, without any load since, in the state before. It returns nil if no load was counted.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
 		if m.exempt || top != nil && m.visit < top.visit {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhoIsBlamed: blamed and most compare methods as documented, in whatever order these were called first.
+// TestWhoIsBlamed: blamed and most compare methods as documented, in whatever
+// order these were called first.
 func TestWhoIsBlamed(t *testing.T) {
 	const second = 100
 	little, much := Load{Calls: 1, Bytes: 1, Time: 1}, Load{Calls: 2, Bytes: 2, Time: 2}
@@ -52,7 +53,8 @@ func TestWhoIsBlamed(t *testing.T) {
 	require.Equal(t, " with A.B: 2 calls, 1 of them blocked", p.mostInState())
 }
 
-// TestBlockedCallsOfAnEarlierState: calls that were blocked in an earlier state blame no method, because the counts restart with each state.
+// TestBlockedCallsOfAnEarlierState: calls that were blocked in an earlier state
+// blame no method, because the counts restart with each state.
 func TestBlockedCallsOfAnEarlierState(t *testing.T) {
 	m := &Method{blocked: 3, inState: Load{Calls: 9}, visit: 1}
 	m.add(0, 1, Load{Calls: 1})
@@ -61,7 +63,8 @@ func TestBlockedCallsOfAnEarlierState(t *testing.T) {
 	require.Equal(t, []int{0, 1}, []int{m.blocked, m.inState.Calls})
 }
 
-// TestRepeatOfBytes: a method runs until the bytes that ran reach the limit, and again in a higher state.
+// TestRepeatOfBytes: a method runs until the bytes that ran reach the limit,
+// and again in a higher state.
 func TestRepeatOfBytes(t *testing.T) {
 	profile := plain()
 	profile.States[2].Repeat, profile.States[3].Repeat = Load{Bytes: 50}, Load{Bytes: 30}

@@ -7,19 +7,24 @@ import (
 	"time"
 )
 
-// A Peer is one client: one connection, or all connections of one identity. It is used by the goroutine of its detector only.
+// A Peer is one client: one connection, or all connections of one identity. It
+// is used by the goroutine of its detector only.
 type Peer struct {
 	detector *Detector
 	identity string
 	conns    int // open connections of the client; see Detector
 
 	// The state, an index into Profile.States.
-	state     int
-	earned    [maxStates]int64 // by state: the last second in which one of its quotas was reached, or its limits blocked a call
-	visit     uint64           // how many states the peer was in before this one
-	kind      string           // kind of the quota that was reached last
-	cause     string           // the quota that led into the state, or into the one from which it escalated; see reach.cause
-	tolerated int64            // the time of handlers does not count before this second, because the peer has just joined
+	state int
+	// By state: the last second in which one of its quotas was reached, or its
+	// limits blocked a call.
+	earned [maxStates]int64
+	visit  uint64 // how many states the peer was in before this one
+	kind   string // kind of the quota that was reached last
+	// The quota that led into the state, or into the one from which it escalated; see reach.cause.
+	cause string
+	// The time of handlers does not count before this second, because the peer has just joined.
+	tolerated int64
 
 	// The load.
 	frame   uint64            // number of the frame that inFrame counts
@@ -27,7 +32,8 @@ type Peer struct {
 	second  int64             // the current second
 	history [maxWindow]record // of the last seconds, by second modulo maxWindow
 
-	// The smallest load with which a higher state is entered: in the current frame, and in the current second. Set by bound.
+	// The smallest load with which a higher state is entered: in the current
+	// frame, and in the current second. Set by bound.
 	frameBound, secondBound Load
 
 	// The load since the state began, for AutoEscalate.
@@ -37,8 +43,9 @@ type Peer struct {
 	blocked    bool   // a call was blocked in the current second
 	busy       int64  // seconds in which the peer went on; see goOn
 
-	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate: each second that is over adds its load, and takes out its share of the
-	// Period of the sustained state. So it holds what exceeds that Period in the long run. A kick empties it.
+	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate: each second
+	// that is over adds its load, and takes out its share of the Period of the sustained
+	// state. So it holds what exceeds that Period in the long run. A kick empties it.
 	bucket Load
 
 	methods []*Method // made by Method
@@ -91,11 +98,12 @@ func (p *Peer) Count(m *Method, bytes int) {
 	}
 }
 
-// Serve counts the time of a handler for a message that answers the server's own. Such time is neither load of the client nor a hitch of
-// the server.
+// Serve counts the time of a handler for a message that answers the server's
+// own. Such time is neither load of the client nor a hitch of the server.
 func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 
-// Done counts the time that the handler of a call took. It is called after the handler has returned.
+// Done counts the time that the handler of a call took. It is called after the
+// handler has returned.
 func (p *Peer) Done(m *Method, took time.Duration) {
 	p.detector.spent += took
 	if m.exempt {
@@ -160,7 +168,8 @@ func (p *Peer) catchUp() {
 	p.bound()
 }
 
-// endSecond is called when p.second is over. It records which states have not begun to cool off in it, and begins the next second.
+// endSecond is called when p.second is over. It records which states have not
+// begun to cool off in it, and begins the next second.
 func (p *Peer) endSecond() {
 	p.leak(1)
 	p.bucket.Calls += p.history[p.second%maxWindow].Calls
@@ -179,8 +188,9 @@ func (p *Peer) endSecond() {
 // sustained returns the state whose Period is the load that a peer may keep up.
 func (p *Peer) sustained() *State { return &p.detector.profile.States[p.detector.sustained] }
 
-// goOn is called when a second is over. It counts the second in busy if the peer went on in it: if a call was blocked, or a quota of a frame was
-// reached, or a second's share of the sustained state's Period. If the peer did not go on, and rests, it resets busy.
+// goOn is called when a second is over. It counts the second in busy if the peer went on
+// in it: if a call was blocked, or a quota of a frame was reached, or a second's share
+// of the sustained state's Period. If the peer did not go on, and rests, it resets busy.
 func (p *Peer) goOn() {
 	s := &p.detector.profile.States[p.state]
 	kind := cmp.Or(s.Frame.reached(p.fresh.frame), p.detector.share.reached(p.fresh.Load))
@@ -193,8 +203,8 @@ func (p *Peer) goOn() {
 	p.fresh, p.blocked = record{}, false
 }
 
-// rests reports whether the load of the last seconds, since the state began, is below every quota of the sustained state's Period, and the bucket
-// is, too.
+// rests reports whether the load of the last seconds, since the state began, is
+// below every quota of the sustained state's Period, and the bucket is, too.
 func (p *Peer) rests() bool {
 	sustained := p.sustained()
 	window := min(sustained.Window, time.Duration(p.second-p.began)*time.Second)
@@ -208,14 +218,16 @@ func (p *Peer) leak(seconds int64) {
 	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
 }
 
-// exceeds reports whether the bucket has reached a quota of the sustained state's Period. So a peer does not escape by resting for a window
-// between bursts, and calm seconds are no credit for later ones. The bucket does not sum the time of handlers, because a slow disk or a busy
-// machine makes it long for honest clients, too.
+// exceeds reports whether the bucket has reached a quota of the sustained state's
+// Period. So a peer does not escape by resting for a window between bursts, and calm
+// seconds are no credit for later ones. The bucket does not sum the time of handlers,
+// because a slow disk or a busy machine makes it long for honest clients, too.
 func (p *Peer) exceeds() bool {
 	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
 }
 
-// cool leaves the states that have cooled off. If there are none, and the peer went on for AutoEscalate, cool enters the next higher state.
+// cool leaves the states that have cooled off. If there are none, and the peer
+// went on for AutoEscalate, cool enters the next higher state.
 func (p *Peer) cool() {
 	states := p.detector.profile.States
 	was := p.state
@@ -246,7 +258,8 @@ func (p *Peer) escalate() {
 	}
 }
 
-// enter enters a higher state. A state that kicks ends at once, so a client that reconnects is in the state below it.
+// enter enters a higher state. A state that kicks ends at once, so a client
+// that reconnects is in the state below it.
 func (p *Peer) enter(state int, reason string) {
 	was := p.state
 	for i := 1; i <= state; i++ {
@@ -268,7 +281,8 @@ func (p *Peer) begin() {
 	p.fresh, p.blocked, p.busy = record{}, false, 0
 }
 
-// tell makes the report of a change. It keeps the report of a kick that Report has not returned yet.
+// tell makes the report of a change. It keeps the report of a kick that Report
+// has not returned yet.
 func (p *Peer) tell(was int, reason string) {
 	if p.report != nil && p.report.Kick {
 		return
@@ -299,7 +313,8 @@ func (r *reach) load() string {
 	return r.used.of(r.kind) + " in one frame"
 }
 
-// cause is a shorter String, for the reason of a later escalation: a close reason has room for only 256 bytes.
+// cause is a shorter String, for the reason of a later escalation: a close
+// reason has room for only 256 bytes.
 func (r *reach) cause(top *Method) string {
 	s := fmt.Sprintf("%s (States[%d].%s.%s)", r.load(), r.state, r.field, r.kind)
 	if top != nil {
@@ -308,8 +323,8 @@ func (r *reach) cause(top *Method) string {
 	return s
 }
 
-// hit returns a quota of a state that is reached, by the largest frame of the current second or by the window that ends with that second. Its
-// kind is empty if none is reached.
+// hit returns a quota of a state that is reached, by the largest frame of the current
+// second or by the window that ends with that second. Its kind is empty if none is reached.
 func (p *Peer) hit(state int) reach {
 	s := &p.detector.profile.States[state]
 	frame := p.history[p.second%maxWindow].frame
@@ -332,7 +347,8 @@ func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	return used
 }
 
-// bound computes frameBound and secondBound, so that use need compare the load only with these and not with every quota.
+// bound computes frameBound and secondBound, so that use need compare the load
+// only with these and not with every quota.
 func (p *Peer) bound() {
 	const none = math.MaxInt
 	p.frameBound = Load{none, none, none}

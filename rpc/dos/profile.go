@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Load is a number of calls, the bytes of their arguments, and the time of their handlers, including decoding and checks. It is what was used, or
-// a quota; in a quota 0 = no quota.
+// A Load is a number of calls, the bytes of their arguments, and the time of their handlers,
+// including decoding and checks. It is what was used, or a quota; in a quota 0 = no quota.
 type Load struct {
 	Calls int
 	Bytes int
@@ -22,22 +22,29 @@ type State struct {
 	Period Load          // within Window. UE: EscalateQuotaRPCsPerPeriod, EscalateTimeQuotaMSPerPeriod
 	Window time.Duration // whole seconds, 1 to 16. UE: EscalateQuotaTimePeriod
 
-	// Repeat is how much of one method runs within RepeatWindow in this state. Further calls are blocked: they are dropped and counted, and the
-	// connection continues; the question of an rpc.Request is answered with an error. UE: RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod,
-	// RPCRepeatLimitTimePeriod.
+	// Repeat is how much of one method runs within RepeatWindow in this state.
+	// Further calls are blocked: they are dropped and counted, and the connection
+	// continues; the question of an rpc.Request is answered with an error. UE:
+	// RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod.
 	Repeat       Load
 	RepeatWindow time.Duration // 1 to 16 s
 
-	Cooloff time.Duration // how long no quota may be reached and no call blocked before the client leaves the state; rounded up to seconds
-	// AutoEscalate is the number of seconds in which a client goes on before it enters the next state, rounded up; 0 = never. UE: AutoEscalateTime.
+	// How long no quota may be reached and no call blocked before the client
+	// leaves the state; rounded up to seconds.
+	Cooloff time.Duration
+	// AutoEscalate is the number of seconds in which a client goes on before it
+	// enters the next state, rounded up; 0 = never. UE: AutoEscalateTime.
 	//
-	// The client goes on in a second in which a call is blocked, a frame reaches a quota of Frame, or the load reaches the sustained rate: a second's
-	// share of a quota of the sustained state's Period. The sustained state is the lowest with an AutoEscalate and a Period. The load that led into
-	// the present state does not count.
+	// The client goes on in a second in which a call is blocked, a frame reaches a quota
+	// of Frame, or the load reaches the sustained rate: a second's share of a quota of
+	// the sustained state's Period. The sustained state is the lowest with an
+	// AutoEscalate and a Period. The load that led into the present state does not count.
 	//
-	// The count of these seconds restarts after a second in which the client does not go on, with two exceptions: the last seconds since the present
-	// state began still reach a quota of that Period, or the client sends in bursts. For the latter, its calls and bytes fill a bucket, from which
-	// each second takes the sustained rate. As long as the bucket holds a quota of the Period, the count does not restart, and no state cools off.
+	// The count of these seconds restarts after a second in which the client does not go on,
+	// with two exceptions: the last seconds since the present state began still reach a quota
+	// of that Period, or the client sends in bursts. For the latter, its calls and bytes fill
+	// a bucket, from which each second takes the sustained rate. As long as the bucket holds
+	// a quota of the Period, the count does not restart, and no state cools off.
 	AutoEscalate time.Duration
 	Log          bool // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
 	Kick         bool // close the connections when the state begins. UE: bKickPlayer
@@ -45,25 +52,31 @@ type State struct {
 
 // A Profile sets the load that a server allows. It must not change while a world uses it.
 type Profile struct {
-	// States are ordered from calm to severe, at most 16. Every client begins in the first, which has no quotas.
+	// States are ordered from calm to severe, at most 16. Every client begins
+	// in the first, which has no quotas.
 	States []State
 
-	// A frame that begins HitchTime after the one before it, without the time of handlers, follows a hitch of the server. Calls that arrive within
-	// HitchSuspend after it may have waited during the hitch, and count towards no quota of a frame. They count towards those of periods, which a
-	// flood still reaches, because clients can make a server hitch, for example if all join at once. After a suspension no other begins for the same
-	// time. HitchTime 0 = never. UE: HitchTimeQuotaMS, HitchSuspendDetectionTimeMS, which suspend all detection.
+	// A frame that begins HitchTime after the one before it, without the time of handlers,
+	// follows a hitch of the server. Calls that arrive within HitchSuspend after it may have
+	// waited during the hitch, and count towards no quota of a frame. They count towards those of
+	// periods, which a flood still reaches, because clients can make a server hitch, for example
+	// if all join at once. After a suspension no other begins for the same time. HitchTime 0 =
+	// never. UE: HitchTimeQuotaMS, HitchSuspendDetectionTimeMS, which suspend all detection.
 	HitchTime, HitchSuspend time.Duration
-	// JoinTolerance is how long after a client's join the time of its handlers does not count, because they load and spawn then. It does count if the
-	// identity has earned a state above the first, or was tolerated within Remember, so that a client gains nothing by joining repeatedly. UE:
-	// InitialConnectToleranceMS.
+	// JoinTolerance is how long after a client's join the time of its handlers does
+	// not count, because they load and spawn then. It does count if the identity
+	// has earned a state above the first, or was tolerated within Remember, so that
+	// a client gains nothing by joining repeatedly. UE: InitialConnectToleranceMS.
 	JoinTolerance time.Duration
 
-	// Methods, as "Class.Method", or "Class" for all methods of a class. String of a method's handle returns its name.
+	// Methods, as "Class.Method", or "Class" for all methods of a class. String
+	// of a method's handle returns its name.
 	Unblocked []string // never blocked, but counted: methods that the game needs, such as movement. UE: RPCBlockAllowlist
 	Exempt    []string // neither blocked nor counted towards quotas: methods that have limits of their own
 
-	// Remember is how long the state of an identity is kept after its last connection has ended. Identities is how many of those are kept, about 1 KB
-	// each; the one that left first is dropped first.
+	// Remember is how long the state of an identity is kept after its last
+	// connection has ended. Identities is how many of those are kept, about 1
+	// KB each; the one that left first is dropped first.
 	Remember   time.Duration
 	Identities int
 }

@@ -1,4 +1,5 @@
-// Package emulation describes what a bad network does to packets, in the terms of UE's packet emulation.
+// Package emulation describes what a bad network does to packets, in the terms
+// of UE's packet emulation.
 package emulation
 
 import (
@@ -6,33 +7,42 @@ import (
 	"time"
 )
 
-// Settings make a good network a bad one: packets that a socket sends and receives are lost, delayed, duplicated or reordered. The fields beginning
-// with Pkt are those of UE's packet emulation (FPacketSimulationSettings) and have the same meaning, except that a share is in percent and may be a
-// fraction, times are durations, and delays are not rounded to ticks. They apply to outgoing packets unless the name says Incoming. The zero value
-// changes nothing.
+// Settings make a good network a bad one: packets that a socket sends and receives are lost,
+// delayed, duplicated or reordered. The fields beginning with Pkt are those of UE's packet
+// emulation (FPacketSimulationSettings) and have the same meaning, except that a share is in
+// percent and may be a fraction, times are durations, and delays are not rounded to ticks. They
+// apply to outgoing packets unless the name says Incoming. The zero value changes nothing.
 //
-// For 5 % loss and 100 ms of round trip both ends have Settings{PktLoss: 5, PktLag: 50 * time.Millisecond}.
+// For 5 % loss and 100 ms of round trip both ends have Settings{PktLoss: 5,
+// PktLag: 50 * time.Millisecond}.
 //
-// rpc.Config.Emulation applies them to sockets, in real time; package rpctest applies them in virtual time.
+// rpc.Config.Emulation applies them to sockets, in real time; package rpctest
+// applies them in virtual time.
 type Settings struct {
-	PktLoss                        float64       // percent of the packets that are lost
-	PktLossMinSize, PktLossMaxSize int           // sizes in bytes of the packets that PktLoss loses; 0 = any
-	PktOrder                       bool          // half of the packets are held back until later ones have passed, for 33 ms
-	PktDup                         float64       // percent of the packets that arrive twice; as in UE, none with PktOrder or PktLag
-	PktLag, PktLagVariance         time.Duration // delay, and by how much it varies up and down; the order is kept
-	PktLagMin, PktLagMax           time.Duration // delay drawn between the two, if PktLag is 0; the order is kept
-	PktJitter                      time.Duration // by how much every other packet is delayed more, and overtaken
+	PktLoss                        float64 // percent of the packets that are lost
+	PktLossMinSize, PktLossMaxSize int     // sizes in bytes of the packets that PktLoss loses; 0 = any
+	// Half of the packets are held back until later ones have passed, for 33 ms.
+	PktOrder bool
+	// Percent of the packets that arrive twice; as in UE, none with PktOrder or PktLag.
+	PktDup                 float64
+	PktLag, PktLagVariance time.Duration // delay, and by how much it varies up and down; the order is kept
+	PktLagMin, PktLagMax   time.Duration // delay drawn between the two, if PktLag is 0; the order is kept
+	PktJitter              time.Duration // by how much every other packet is delayed more, and overtaken
 
-	PktIncomingLoss                      float64       // percent of the received packets that are lost
-	PktIncomingLagMin, PktIncomingLagMax time.Duration // delay of received packets, drawn between the two; the order is kept
+	PktIncomingLoss float64 // percent of the received packets that are lost
+	// Delay of received packets, drawn between the two; the order is kept.
+	PktIncomingLagMin, PktIncomingLagMax time.Duration
 
 	// Fields that Unreal does not have.
 	LossBurst float64 // mean length of a run of losses; up to 1, each packet is lost independently
 	Rate      int64   // bit/s that the socket may send, to all peers together; 0 = no bottleneck
-	// IncomingRate is how much the socket may receive, as over a slow downlink, in bit/s from all peers together; 0 = no bottleneck. On a client it
-	// slows down what the server sends to that client. Each of a socket's bottlenecks has a queue, which drops packets that do not fit.
+	// IncomingRate is how much the socket may receive, as over a slow downlink, in bit/s from all
+	// peers together; 0 = no bottleneck. On a client it slows down what the server sends to that
+	// client. Each of a socket's bottlenecks has a queue, which drops packets that do not fit.
 	IncomingRate int64
-	Queue        int // bytes, including headers, that wait for either bottleneck; 0 = as many as pass in a round trip of the delays emulated there, at least 64 KiB
+	// Bytes, including headers, that wait for either bottleneck; 0 = as many as
+	// pass in a round trip of the delays emulated there, at least 64 KiB.
+	Queue int
 
 	Seed uint64 // decides the fates of packets: with the same seed the nth packet of a socket has the same fate
 }
@@ -45,8 +55,9 @@ var profiles = map[string]Settings{
 	"BufferBloat": {PktLagMin: 30 * time.Millisecond, PktLagMax: 60 * time.Millisecond, Rate: 5e6, Queue: 1 << 20},
 }
 
-// Profile returns the settings of one of UE's profiles: Off, Average (1 % loss, 30 to 60 ms each way), Bad (5 %, 100 to 200 ms) or BufferBloat (5
-// Mbit/s, with a queue of 1.7 s). They apply to what a socket sends: to affect both ways use one at both ends. UE: -PktEmulationProfile=.
+// Profile returns the settings of one of UE's profiles: Off, Average (1 % loss, 30 to 60 ms each
+// way), Bad (5 %, 100 to 200 ms) or BufferBloat (5 Mbit/s, with a queue of 1.7 s). They apply to
+// what a socket sends: to affect both ways use one at both ends. UE: -PktEmulationProfile=.
 func Profile(name string) (Settings, error) {
 	e, ok := profiles[name]
 	if !ok {
@@ -55,7 +66,8 @@ func Profile(name string) (Settings, error) {
 	return e, nil
 }
 
-// Validate returns an error if a share is no percentage, a range of delays is not valid, or a value is out of range.
+// Validate returns an error if a share is no percentage, a range of delays is
+// not valid, or a value is out of range.
 func (e Settings) Validate() error {
 	for _, share := range []struct {
 		name    string

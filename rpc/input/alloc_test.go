@@ -13,8 +13,9 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// TestAllocationsOfATick: an input's whole way, both ends and the emulated network together, takes no more allocations than a pair of RPCs
-// without this package, one each way, and the slice that the message is decoded into.
+// TestAllocationsOfATick: an input's whole way, both ends and the emulated
+// network together, takes no more allocations than a pair of RPCs without this
+// package, one each way, and the slice that the message is decoded into.
 func TestAllocationsOfATick(t *testing.T) {
 	boxes(t, 1, func(net *rpctest.Network, _ *rpc.Binding[*box], _ []*rpc.Conn, own []*box) {
 		p, doing := own[0].pushes, func(time.Time) {}

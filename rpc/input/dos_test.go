@@ -36,7 +36,8 @@ func bears240() *dos.Profile {
 	return profile
 }
 
-// TestInputsAreNoFlood: honest inputs are Normal to a server with dos.Default up to 120 Hz, and at 240 Hz with twice its quotas.
+// TestInputsAreNoFlood: honest inputs are Normal to a server with dos.Default
+// up to 120 Hz, and at 240 Hz with twice its quotas.
 func TestInputsAreNoFlood(t *testing.T) {
 	for _, row := range []struct {
 		class   *rpc.Class

@@ -35,7 +35,8 @@ type cart struct {
 
 func (c *cart) roll(w wants) { c.x += int32(w.Direction) }
 
-// corrected is OnRep. It sets the cart to the server's state after a tick, and applies the player's inputs since then.
+// corrected is OnRep. It sets the cart to the server's state after a tick, and
+// applies the player's inputs since then.
 func (c *cart) corrected(rolled) {
 	c.x = c.at.X
 	c.wants.Saw(c.at.Tick)
@@ -55,7 +56,8 @@ func carts(config rpc.Config) (*rpc.World, *rpc.Binding[*cart]) {
 	return world, carts
 }
 
-// drive drives a server and its client. It returns after so many ticks in a row in which the cart was where its player had seen it.
+// drive drives a server and its client. It returns after so many ticks in a row
+// in which the cart was where its player had seen it.
 func drive(server, client *rpc.World, served, mine *rpc.Binding[*cart], inARow int) {
 	seen := make(map[uint64]int32) // by tick, when the player made its input
 	for tick, right := uint64(1), 0; right < inARow; tick++ {

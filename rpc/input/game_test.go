@@ -16,7 +16,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// step is a walker's input. It knows its tick, so that the server can tell that it was applied then.
+// step is a walker's input. It knows its tick, so that the server can tell that
+// it was applied then.
 type step struct {
 	Tick uint64
 	X, Y int8
@@ -51,8 +52,8 @@ type walker struct {
 	begins time.Time
 }
 
-// game is a server and its clients. Worlds are driven at the network's rate; the server simulates what is due, and each client every so
-// many frames.
+// game is a server and its clients. Worlds are driven at the network's rate;
+// the server simulates what is due, and each client every so many frames.
 type game struct {
 	t       *testing.T
 	net     *rpctest.Network

@@ -46,7 +46,8 @@ func filled() (*Queue[push], *rpc.Call, time.Time) {
 	return q, call, now
 }
 
-// TestHostileInputs: copies, replays, other inputs for the same tick, and ticks from all over the numbers change nothing but counters.
+// TestHostileInputs: copies, replays, other inputs for the same tick, and ticks
+// from all over the numbers change nothing but counters.
 func TestHostileInputs(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}, {3}}})
@@ -87,8 +88,8 @@ func TestHostileInputs(t *testing.T) {
 	require.Equal(t, push{}, in)
 }
 
-// TestTicksGoBack: if ticks go back, the inputs of a tick are available again, including those that were too late the first time, and a copy
-// changes nothing.
+// TestTicksGoBack: if ticks go back, the inputs of a tick are available again,
+// including those that were too late the first time, and a copy changes nothing.
 func TestTicksGoBack(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}}})
@@ -113,7 +114,8 @@ func TestTicksGoBack(t *testing.T) {
 	require.Equal(t, push{2}, in, "the newest before that tick")
 }
 
-// TestInputsOfTicksLeftOut: an input for a tick that the server did not take is counted, once, and is there if ticks go back.
+// TestInputsOfTicksLeftOut: an input for a tick that the server did not take is
+// counted, once, and is there if ticks go back.
 func TestInputsOfTicksLeftOut(t *testing.T) {
 	q, call, now := filled()
 	q.Take(now, 105)
@@ -127,7 +129,8 @@ func TestInputsOfTicksLeftOut(t *testing.T) {
 	require.Equal(t, push{3}, in)
 }
 
-// TestAnotherOwner: with another owner the queue resets, and inputs of the previous one are not applied.
+// TestAnotherOwner: with another owner the queue resets, and inputs of the
+// previous one are not applied.
 func TestAnotherOwner(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{1}, {2}}})
@@ -157,8 +160,8 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-// FuzzPredictor: no answer causes harm. The ticks that Tick passes to read only increase, except when predicted time restarts, and a frame never
-// has more than half a second of them.
+// FuzzPredictor: no answer causes harm. The ticks that Tick passes to read only increase,
+// except when predicted time restarts, and a frame never has more than half a second of them.
 func FuzzPredictor(f *testing.F) {
 	f.Add(uint64(10), uint64(11), uint64(12), int32(5000), uint64(20))
 	f.Add(uint64(math.MaxUint64), uint64(math.MaxUint64), uint64(math.MaxUint64), int32(math.MinInt32), uint64(0))
@@ -194,7 +197,8 @@ func FuzzPredictor(f *testing.F) {
 	})
 }
 
-// TestLyingAnswers: a server that says at random how early inputs came moves the lead by seconds at most, and never fast.
+// TestLyingAnswers: a server that says at random how early inputs came moves
+// the lead by seconds at most, and never fast.
 func TestLyingAnswers(t *testing.T) {
 	random := testkit.Rand(t)
 	p := pushes.Predictor(nil)
@@ -249,7 +253,8 @@ func boxes(t *testing.T, clients int, fn func(net *rpctest.Network, server *rpc.
 	})
 }
 
-// TestFloodOfInputs: a client that sends hundreds of messages a tick is limited to its tick rate, which is counted, and the world continues.
+// TestFloodOfInputs: a client that sends hundreds of messages a tick is limited
+// to its tick rate, which is counted, and the world continues.
 func TestFloodOfInputs(t *testing.T) {
 	boxes(t, 2, func(net *rpctest.Network, server *rpc.Binding[*box], conns []*rpc.Conn, own []*box) {
 		flood := batch[push]{First: 40, Inputs: make([]push, maxBatch)}
@@ -289,7 +294,8 @@ func TestNewRefuses(t *testing.T) {
 	require.Panics(t, func() { New[chan int](class, "Push", 60) })
 }
 
-// TestQueueAllocatesNothing: a queue allocates nothing once it has its memory, nor does predicted time.
+// TestQueueAllocatesNothing: a queue allocates nothing once it has its memory,
+// nor does predicted time.
 func TestQueueAllocatesNothing(t *testing.T) {
 	q, call, now := filled()
 	message, tick := batch[push]{First: 101, Inputs: make([]push, 8)}, uint64(101)
@@ -302,7 +308,8 @@ func TestQueueAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// TestSeenIsNotFarBack: a client that claims to have seen nothing for ten minutes makes the server rewind a second at most.
+// TestSeenIsNotFarBack: a client that claims to have seen nothing for ten
+// minutes makes the server rewind a second at most.
 func TestSeenIsNotFarBack(t *testing.T) {
 	q, call, now := filled()
 	for tick := uint64(101); tick < 101+60*60*10; tick++ {

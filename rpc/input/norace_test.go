@@ -4,7 +4,8 @@ package input_test
 
 import "time"
 
-// stretch is how long a weather lasts, and lenient how many times as few as a long stretch has may miss their tick.
+// stretch is how long a weather lasts, and lenient how many times as few as a
+// long stretch has may miss their tick.
 const (
 	stretch = 2 * time.Minute
 	lenient = 1

@@ -9,16 +9,19 @@ import (
 )
 
 const (
-	// probeTime is after how long a client that does not know the server's tick requests it again, because the packet may have been lost.
+	// probeTime is after how long a client that does not know the server's tick
+	// requests it again, because the packet may have been lost.
 	probeTime = 100 * time.Millisecond
-	// frameTicks is how many ticks a frame predicts at most, or half a second's if that is less. Inputs for older ticks would be too late.
+	// frameTicks is how many ticks a frame predicts at most, or half a second's
+	// if that is less. Inputs for older ticks would be too late.
 	frameTicks = 48
-	// catchUpTime is for how long a server whose ticks are a second behind may catch up before the lead is guessed again. In that time it has the
-	// inputs of that second.
+	// catchUpTime is for how long a server whose ticks are a second behind may catch up
+	// before the lead is guessed again. In that time it has the inputs of that second.
 	catchUpTime = 500 * time.Millisecond
 )
 
-// A Predictor makes the inputs of a client's own actor. It must be used only on the world's goroutine.
+// A Predictor makes the inputs of a client's own actor. It must be used only on
+// the world's goroutine.
 type Predictor[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
@@ -32,9 +35,11 @@ type Predictor[I any] struct {
 	seen   uint64        // the newest tick whose outcome is known here: by Saw, or else by answers
 	saw    bool          // the game has called Saw
 	probed time.Duration // when the last probe was sent; before the first one so long ago that one is due
-	lags   time.Duration // since when answers show that the server is more than a second behind; 0 = the last one did not
-	send   []I           // scratch
-	stats  PredictorStats
+	// Since when answers show that the server is more than a second behind; 0 =
+	// the last one did not.
+	lags  time.Duration
+	send  []I // scratch
+	stats PredictorStats
 }
 
 // made is the input of one tick.
@@ -48,25 +53,30 @@ type made[I any] struct {
 
 // PredictorStats describes how a predictor's inputs reach the server.
 type PredictorStats struct {
-	Tick    uint64        // the newest tick that was predicted; 0 = none yet
-	Margin  time.Duration // how early inputs arrive at the server, smoothed; each answer reports the one that was least early
+	Tick uint64 // the newest tick that was predicted; 0 = none yet
+	// How early inputs arrive at the server, smoothed; each answer reports the
+	// one that was least early.
+	Margin  time.Duration
 	Latency time.Duration // from the making of an input to the server's answer that it was applied, smoothed
 	Missed  uint64        // ticks that the server simulated without their input
 	Skipped uint64        // ticks that were never predicted, because a frame took too long or the server's ticks jumped
 	Begun   uint64        // how often the predictor had to learn the server's tick
 }
 
-// Predictor returns a predictor for an actor that this client owns. See the package comment for when to make it.
+// Predictor returns a predictor for an actor that this client owns. See the
+// package comment for when to make it.
 func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half()), probed: -probeTime}
 }
 
-// Tick calls read for each new tick that has begun by now, in order: for none, one, or several after a long frame. In read a game reads its keys,
-// and at once simulates the tick with them, which is the prediction. Then Tick sends all inputs that the server may still need, in one message with
-// the next Flush. now is the time of the running Dispatch. Until the server's tick is known, which takes a round trip, read is not called.
+// Tick calls read for each new tick that has begun by now, in order: for none, one, or
+// several after a long frame. In read a game reads its keys, and at once simulates the
+// tick with them, which is the prediction. Then Tick sends all inputs that the server may
+// still need, in one message with the next Flush. now is the time of the running Dispatch.
+// Until the server's tick is known, which takes a round trip, read is not called.
 //
-// If Tick returns an error, nothing was sent, because the connection or the actor has ended, or an input is refused. The next Tick sends the inputs
-// again.
+// If Tick returns an error, nothing was sent, because the connection or the
+// actor has ended, or an input is refused. The next Tick sends the inputs again.
 func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if p.began.IsZero() {
 		p.began = now
@@ -111,7 +121,8 @@ func (p *Predictor[I]) probe(at time.Duration) error {
 	return p.handle.inputs.Call(p.actor, batch[I]{})
 }
 
-// flush sends the inputs that the server lacks and may still use: the newest ones, at most maxBatch.
+// flush sends the inputs that the server lacks and may still use: the newest
+// ones, at most maxBatch.
 func (p *Predictor[I]) flush(at time.Duration) error {
 	first := p.newest
 	for n := 1; n < maxBatch && first-1 > p.have && p.kept(first-1) != nil && !p.lead.useless(first-1, at); n++ {
@@ -132,8 +143,9 @@ func (p *Predictor[I]) kept(tick uint64) *made[I] {
 	return nil
 }
 
-// After yields the inputs of all ticks after one, oldest first. Inputs are kept for two seconds. A game simulates again with them, from the
-// server's outcome of that tick. UE: the saved moves that are replayed.
+// After yields the inputs of all ticks after one, oldest first. Inputs are kept
+// for two seconds. A game simulates again with them, from the server's outcome
+// of that tick. UE: the saved moves that are replayed.
 func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	return func(yield func(uint64, I) bool) {
 		oldest := p.newest - min(p.newest, uint64(len(p.made))-1)
@@ -145,8 +157,9 @@ func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	}
 }
 
-// Saw is called by the game when it has seen the outcome of a server tick, in replicated states. The server learns it with the next input. A lower
-// tick than before has no effect. If a game never calls Saw, the newest tick of an answer counts, which arrives sooner than states do.
+// Saw is called by the game when it has seen the outcome of a server tick, in replicated states.
+// The server learns it with the next input. A lower tick than before has no effect. If a game
+// never calls Saw, the newest tick of an answer counts, which arrives sooner than states do.
 func (p *Predictor[I]) Saw(tick uint64) {
 	if !p.saw {
 		p.saw, p.seen = true, 0
@@ -168,8 +181,8 @@ func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
 	}
 }
 
-// hear handles an answer that arrived at a time. A server that lies can change which ticks its own client predicts, but cannot make it predict more
-// than frameTicks a frame.
+// hear handles an answer that arrived at a time. A server that lies can change which
+// ticks its own client predicts, but cannot make it predict more than frameTicks a frame.
 func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duration) {
 	half, tick := p.handle.half(), p.lead.predicted(at)
 	behind := tick > a.Taken+half || p.taken > a.Taken+half
@@ -190,7 +203,8 @@ func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duratio
 	p.learn(at, a)
 }
 
-// begin guesses the lead from the server's tick: an input that is sent now arrives a round trip after that tick was taken.
+// begin guesses the lead from the server's tick: an input that is sent now
+// arrives a round trip after that tick was taken.
 func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
 	ahead := time.Duration(a.Taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
@@ -204,8 +218,9 @@ func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
 	}
 }
 
-// goBack removes the inputs that the server does not have. Inputs that it has, such as those that arrived while it stood still, stay, because it
-// accepts no others for their ticks, and prediction continues after them.
+// goBack removes the inputs that the server does not have. Inputs that it has,
+// such as those that arrived while it stood still, stay, because it accepts no
+// others for their ticks, and prediction continues after them.
 func (p *Predictor[I]) goBack(a answer) {
 	if a.Have <= a.Taken || a.Have-a.Taken > p.handle.half() || p.kept(a.Have) == nil {
 		clear(p.made)
@@ -220,8 +235,9 @@ func (p *Predictor[I]) goBack(a answer) {
 	p.newest, p.have = a.Have, a.Have
 }
 
-// learn records the need of the input that had the least time left, and the latency of the newest that was taken. It ignores the need of an input
-// that was made before the server's tick was last learned, which says nothing about what inputs need now.
+// learn records the need of the input that had the least time left, and the latency
+// of the newest that was taken. It ignores the need of an input that was made before
+// the server's tick was last learned, which says nothing about what inputs need now.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	if m := p.kept(a.Tick); m != nil && m.at >= p.begun {
 		most := time.Duration(p.handle.half()) * p.handle.tick // the server drops inputs outside of that

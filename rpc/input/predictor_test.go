@@ -29,7 +29,8 @@ func TestFirstTick(t *testing.T) {
 	require.Zero(t, p.stats.Skipped)
 }
 
-// TestSawCounts: a tick passed to Saw counts, even if an answer, which is no state, has arrived for a later one.
+// TestSawCounts: a tick passed to Saw counts, even if an answer, which is no
+// state, has arrived for a later one.
 func TestSawCounts(t *testing.T) {
 	p, now := knowing()
 	read := func(uint64) push { return push{} }
@@ -50,7 +51,8 @@ func TestSawCounts(t *testing.T) {
 	require.EqualValues(t, 1006, p.seen)
 }
 
-// TestSameTickOfAnotherOwner: after a change of the owner neither the previous owner's inputs nor the fact that there was one remain.
+// TestSameTickOfAnotherOwner: after a change of the owner neither the previous
+// owner's inputs nor the fact that there was one remain.
 func TestSameTickOfAnotherOwner(t *testing.T) {
 	q, call, now := filled()
 	q.receive(pushes, call, batch[push]{First: 101, Inputs: []push{{Force: 5}}})

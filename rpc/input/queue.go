@@ -7,8 +7,8 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A Queue holds, on the server, the inputs of one actor's owner until their ticks. The zero Queue is empty and ready to use. It must be used only
-// on the world's goroutine.
+// A Queue holds, on the server, the inputs of one actor's owner until their ticks. The
+// zero Queue is empty and ready to use. It must be used only on the world's goroutine.
 type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
@@ -38,25 +38,32 @@ type slot[I any] struct {
 
 // QueueStats counts what became of the inputs of one actor's owner.
 type QueueStats struct {
-	Taken    uint64        // ticks that had their input
-	Missed   uint64        // ticks that were taken without their input, since the owner's first message
-	Late     uint64        // inputs that arrived after their tick was taken or left out
-	Outside  uint64        // inputs dropped because their tick was too far from the newest taken: a second or 32 ticks, whichever is longer
+	Taken  uint64 // ticks that had their input
+	Missed uint64 // ticks that were taken without their input, since the owner's first message
+	Late   uint64 // inputs that arrived after their tick was taken or left out
+	// Inputs dropped because their tick was too far from the newest taken: a
+	// second or 32 ticks, whichever is longer.
+	Outside  uint64
 	Repeated int           // ticks without input since the last one that had its input
 	Margin   time.Duration // how early inputs arrive before their tick, smoothed
 }
 
-// Take returns the input for a tick, which the server simulates now. ok reports whether that input arrived in time. If not, Take returns the newest
-// input before it, at first the zero I: a game may repeat it, and stop after some ticks; see [QueueStats].Repeated. now is the time of the running
-// Dispatch.
+// Take returns the input for a tick, which the server simulates now. ok reports
+// whether that input arrived in time. If not, Take returns the newest input
+// before it, at first the zero I: a game may repeat it, and stop after some
+// ticks; see [QueueStats].Repeated. now is the time of the running Dispatch.
 //
-// Call Take for every tick that is simulated, in order, beginning with 1 or more; ticks may be left out. Taking a tick again returns the same
-// result. Taking a lower tick rewinds the queue; rewinding it by a second (at least 32 ticks) or more resets it. A client learns the server's tick
-// from Take. Before the first call it predicts nothing, and [Predictor.Tick] does not call its function.
+// Call Take for every tick that is simulated, in order, beginning with 1 or more;
+// ticks may be left out. Taking a tick again returns the same result. Taking a
+// lower tick rewinds the queue; rewinding it by a second (at least 32 ticks) or
+// more resets it. A client learns the server's tick from Take. Before the first
+// call it predicts nothing, and [Predictor.Tick] does not call its function.
 //
-// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1. After a late frame, simulate all ticks that are due. Leave ticks out
-// only after a stall of a second or more, because clients must undo what they predicted for them. Do not just add 1 per frame: every late frame then
-// delays all later inputs, by up to a third of a second in total if two frames a second are late.
+// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1.
+// After a late frame, simulate all ticks that are due. Leave ticks out only after
+// a stall of a second or more, because clients must undo what they predicted for
+// them. Do not just add 1 per frame: every late frame then delays all later
+// inputs, by up to a third of a second in total if two frames a second are late.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
@@ -89,9 +96,10 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	return q.last, ok
 }
 
-// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by answers: the owner saw the others as they
-// were then when it aimed. The client reports it, so it may be false, but it is limited to the ticks for which inputs are kept: the last second, or
-// the last 32 if that is more. Seen returns 0 before the owner has sent a message.
+// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by
+// answers: the owner saw the others as they were then when it aimed. The client reports it,
+// so it may be false, but it is limited to the ticks for which inputs are kept: the last
+// second, or the last 32 if that is more. Seen returns 0 before the owner has sent a message.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0
@@ -178,7 +186,8 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	}
 }
 
-// keeps reports whether the queue keeps inputs for a tick: whether it is near enough to the newest tick that was taken.
+// keeps reports whether the queue keeps inputs for a tick: whether it is near
+// enough to the newest tick that was taken.
 func (q *Queue[I]) keeps(tick uint64) bool {
 	half := q.handle.half()
 	switch {

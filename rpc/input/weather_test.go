@@ -12,8 +12,9 @@ import (
 
 const ms = time.Millisecond
 
-// few is how many ticks of a thousand may miss their input once the margin has settled: of the inputs of six seconds, which are
-// remembered at least, one may be the slowest. Half as many again are for weather that comes in spells.
+// few is how many ticks of a thousand may miss their input once the margin has
+// settled: of the inputs of six seconds, which are remembered at least, one may
+// be the slowest. Half as many again are for weather that comes in spells.
 func (k kind) few() float64 { return lenient * 1.5 * 1000 / float64(6*k.rate) }
 
 func (k kind) ticks(n int) time.Duration {
@@ -25,10 +26,12 @@ func (f figures) log(t *testing.T, k kind, what string) {
 		k.rate, what, f.settled.Seconds(), f.missed, f.margin.Round(ms), f.latency.Round(ms))
 }
 
-// TestMargin plays for two minutes on each path, at 30 and 60 Hz. The margin consists of the variation of the way, a tick for late frames and for
-// the wait of the server's tick, and a tick for each copy in a row that is lost: at 20 % seven are lost once in 80,000. If many are lost, one that
-// is very late is not alone. At 20 % QUIC's window is down to two packets, and if both are lost nothing is sent before a probe arrives: about once
-// in an hour eight ticks in a row at 30 Hz have no input, whatever the margin.
+// TestMargin plays for two minutes on each path, at 30 and 60 Hz. The margin consists of
+// the variation of the way, a tick for late frames and for the wait of the server's tick,
+// and a tick for each copy in a row that is lost: at 20 % seven are lost once in 80,000.
+// If many are lost, one that is very late is not alone. At 20 % QUIC's window is down to
+// two packets, and if both are lost nothing is sent before a probe arrives: about once in
+// an hour eight ticks in a row at 30 Hz have no input, whatever the margin.
 func TestMargin(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -85,8 +88,9 @@ func TestClumps(t *testing.T) {
 	}
 }
 
-// TestStep: the round trip rises from 40 to 200 ms, and falls again. The rise is made up for within a second: a round trip until the client learns
-// of it, and as long again as inputs were too late. The fall is accepted after 12 s at most, and then takes 80 ms × 16.
+// TestStep: the round trip rises from 40 to 200 ms, and falls again. The rise is made up
+// for within a second: a round trip until the client learns of it, and as long again as
+// inputs were too late. The fall is accepted after 12 s at most, and then takes 80 ms × 16.
 func TestStep(t *testing.T) {
 	for _, k := range []kind{walkers30, walkers60} {
 		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
@@ -130,7 +134,8 @@ func TestTwoClients(t *testing.T) {
 	})
 }
 
-// TestFrames: a client that draws 20 or 30 frames a second makes the inputs of 60 ticks, several a frame.
+// TestFrames: a client that draws 20 or 30 frames a second makes the inputs of
+// 60 ticks, several a frame.
 func TestFrames(t *testing.T) {
 	for _, frames := range []int{2, 3} {
 		rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
@@ -145,7 +150,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestFrameThatTakesLong: the ticks of 300 ms are made up for. Of two seconds all but the last ones are skipped.
+// TestFrameThatTakesLong: the ticks of 300 ms are made up for. Of two seconds
+// all but the last ones are skipped.
 func TestFrameThatTakesLong(t *testing.T) {
 	rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
 		g := newGame(t, net, walkers60)
@@ -167,7 +173,8 @@ func TestFrameThatTakesLong(t *testing.T) {
 	})
 }
 
-// TestLongTicks: the server simulates nothing for 150 ms, every second, and then all that is due at once.
+// TestLongTicks: the server simulates nothing for 150 ms, every second, and
+// then all that is due at once.
 func TestLongTicks(t *testing.T) {
 	for _, k := range []kind{walkers30, walkers60} {
 		rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
@@ -182,8 +189,8 @@ func TestLongTicks(t *testing.T) {
 	}
 }
 
-// TestServerStandsStill: a world is not driven for two seconds, and then catches up, or does not, or restarts its ticks. Inputs more than a second
-// ahead of its last tick are dropped in that time.
+// TestServerStandsStill: a world is not driven for two seconds, and then catches up, or does not,
+// or restarts its ticks. Inputs more than a second ahead of its last tick are dropped in that time.
 func TestServerStandsStill(t *testing.T) {
 	for name, after := range map[string]func(g *game){
 		"it catches up":   func(*game) {},
@@ -211,8 +218,9 @@ func TestServerStandsStill(t *testing.T) {
 	}
 }
 
-// TestInputsOfAStandstill: a server that counts its ticks applies the inputs that arrived while it stood still afterwards, because the first copy
-// of an input counts. So the client keeps these inputs, and neither predicts their ticks again nor learns the server's tick again.
+// TestInputsOfAStandstill: a server that counts its ticks applies the inputs that arrived while
+// it stood still afterwards, because the first copy of an input counts. So the client keeps
+// these inputs, and neither predicts their ticks again nor learns the server's tick again.
 func TestInputsOfAStandstill(t *testing.T) {
 	for _, k := range []kind{walkers30, walkers60} {
 		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {
@@ -238,8 +246,9 @@ func TestInputsOfAStandstill(t *testing.T) {
 	}
 }
 
-// TestServerCatchesUpByAndBy: a server that stood still for two seconds takes more than one tick a frame until it has caught up. Its first answers
-// are of old ticks. The client continues as before; otherwise it would go back, and jump again once the server has caught up.
+// TestServerCatchesUpByAndBy: a server that stood still for two seconds takes more than one
+// tick a frame until it has caught up. Its first answers are of old ticks. The client continues
+// as before; otherwise it would go back, and jump again once the server has caught up.
 func TestServerCatchesUpByAndBy(t *testing.T) {
 	for _, most := range []uint64{0, 10, 5, 4} {
 		rpctest.Run(t, lag(2*ms), func(t *testing.T, net *rpctest.Network) {
@@ -259,8 +268,8 @@ func TestServerCatchesUpByAndBy(t *testing.T) {
 	}
 }
 
-// TestServerRunsAhead: if a server's ticks are a little earlier than the client assumed, as on a busy machine, the client predicts more, and keeps
-// what it has learned about the path.
+// TestServerRunsAhead: if a server's ticks are a little earlier than the client assumed, as
+// on a busy machine, the client predicts more, and keeps what it has learned about the path.
 func TestServerRunsAhead(t *testing.T) {
 	for _, ticks := range []int{1, 2, 3, 6, 20} {
 		rpctest.Run(t, lag(2*ms), func(t *testing.T, net *rpctest.Network) {
@@ -281,7 +290,8 @@ func TestServerRunsAhead(t *testing.T) {
 	}
 }
 
-// TestServerGoesBack: a server whose ticks go back by less than a second, as those of a clock that is set may, still has their inputs.
+// TestServerGoesBack: a server whose ticks go back by less than a second, as
+// those of a clock that is set may, still has their inputs.
 func TestServerGoesBack(t *testing.T) {
 	for _, ticks := range []uint64{1, 6, 30} {
 		rpctest.Run(t, lag(40*ms), func(t *testing.T, net *rpctest.Network) {

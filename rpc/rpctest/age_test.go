@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// TestAgeOfState samples, at each tick of a client, how old the state is that the client has: half a round trip and the time between ticks, even if
-// one packet of twenty is lost.
+// TestAgeOfState samples, at each tick of a client, how old the state is that the client
+// has: half a round trip and the time between ticks, even if one packet of twenty is lost.
 func TestAgeOfState(t *testing.T) {
 	const rtt, tick = 100 * time.Millisecond, time.Second / 30
 	rpctest.Run(t, emulation.Settings{PktLag: rtt / 2, PktLoss: 5}, func(t *testing.T, net *rpctest.Network) {
@@ -67,7 +67,8 @@ func TestBytesOfAnUpdate(t *testing.T) {
 	})
 }
 
-// TestAgeOfANewcomer: an actor that has just opened moves at once, not only when the server knows that the client has it.
+// TestAgeOfANewcomer: an actor that has just opened moves at once, not only
+// when the server knows that the client has it.
 func TestAgeOfANewcomer(t *testing.T) {
 	const rtt, tick = 300 * time.Millisecond, time.Second / 30
 	rpctest.Run(t, emulation.Settings{PktLag: rtt / 2}, func(t *testing.T, net *rpctest.Network) {

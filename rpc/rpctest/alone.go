@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// alone makes the program run on one processor while any network runs. With more processors, two goroutines of a connection that wake at the same
-// virtual instant could send in either order.
+// alone makes the program run on one processor while any network runs. With more processors, two
+// goroutines of a connection that wake at the same virtual instant could send in either order.
 var alone struct {
 	sync.Mutex
 	networks   int // that run

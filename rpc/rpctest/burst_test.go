@@ -10,8 +10,9 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// TestJoinsThroughBursts: a client joins even if packets are lost in runs. A run that is long enough loses all that a client can send within
-// Config.HelloTimeout: that happens to one of some ten thousand, so one of these 150 may fail.
+// TestJoinsThroughBursts: a client joins even if packets are lost in runs. A run
+// that is long enough loses all that a client can send within Config.HelloTimeout:
+// that happens to one of some ten thousand, so one of these 150 may fail.
 func TestJoinsThroughBursts(t *testing.T) {
 	bursts, refused := rpctest.Bad, 0
 	bursts.LossBurst, bursts.Rate, bursts.PktJitter = 3, 200_000, 10*time.Millisecond

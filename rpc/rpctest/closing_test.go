@@ -24,7 +24,8 @@ func (c *camp) sleep(s *trooper) {
 	}
 }
 
-// 12.3d: the channel of a dormant actor closes, the client keeps the actor, with its last state; when it wakes the same object goes on.
+// 12.3d: the channel of a dormant actor closes, the client keeps the actor,
+// with its last state; when it wakes the same object goes on.
 func TestDormantCopiesLiveOnAndWake(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 2, rpc.Config{})
@@ -213,7 +214,8 @@ func TestLevelUnloadedEndsTheCopy(t *testing.T) {
 	})
 }
 
-// What its own set tears off opens for nobody afterwards: not for its owner, and not for who joins later.
+// What its own set tears off opens for nobody afterwards: not for its owner,
+// and not for who joins later.
 func TestTornOffBeforeItOpens(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -228,7 +230,8 @@ func TestTornOffBeforeItOpens(t *testing.T) {
 	})
 }
 
-// 12.3e: after the last update the channel closes; the client's copy lives on, becomes its own authority, and TornOff runs.
+// 12.3e: after the last update the channel closes; the client's copy lives on,
+// becomes its own authority, and TornOff runs.
 func TestTornOffCopiesAreTheClientsOwn(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 2, rpc.Config{})
@@ -274,7 +277,8 @@ func TestTornOffCopiesAreTheClientsOwn(t *testing.T) {
 	})
 }
 
-// A copy that ended with its connection hears nothing more, also when a body that it named is destroyed later: that outlives the connection.
+// A copy that ended with its connection hears nothing more, also when a body
+// that it named is destroyed later: that outlives the connection.
 func TestNothingFollowsTheEndOfAConnection(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -310,7 +314,8 @@ func TestTearOffReachesDormantCopies(t *testing.T) {
 	})
 }
 
-// 12.3d: a dormant actor is not considered, and wakes with whatever it has, on a bad network, however fast it falls asleep and wakes.
+// 12.3d: a dormant actor is not considered, and wakes with whatever it has, on
+// a bad network, however fast it falls asleep and wakes.
 func TestDormancyOnABadNetwork(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		random := rand.New(rand.NewPCG(net.Seed(), 1))
@@ -366,8 +371,8 @@ var (
 
 type fuel struct{ Left int32 }
 
-// TestConstructorsThatCallWhatCloses: if the close has arrived with the open, a call in the constructor returns the error that it would return
-// after the close.
+// TestConstructorsThatCallWhatCloses: if the close has arrived with the open, a
+// call in the constructor returns the error that it would return after the close.
 func TestConstructorsThatCallWhatCloses(t *testing.T) {
 	for name, row := range map[string]struct {
 		end  func(server *rpc.World, a *rpc.Actor, c *rpc.Conn) error
@@ -410,8 +415,9 @@ func TestConstructorsThatCallWhatCloses(t *testing.T) {
 	}
 }
 
-// TestOnRepThatCallsWhatCloses: a call in an OnRep that runs because of the close, or only when the close arrives, returns the error that it would
-// return after the close. Before, that was ErrClosed even for an actor that falls asleep.
+// TestOnRepThatCallsWhatCloses: a call in an OnRep that runs because of the close,
+// or only when the close arrives, returns the error that it would return after the
+// close. Before, that was ErrClosed even for an actor that falls asleep.
 func TestOnRepThatCallsWhatCloses(t *testing.T) {
 	for want, end := range map[error]func(*rpc.Actor) error{
 		rpc.ErrDormant: func(a *rpc.Actor) error { return a.SetDormant(true) },

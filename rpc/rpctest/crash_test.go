@@ -26,8 +26,8 @@ type uploading struct {
 	gone [2][]error // what OnDisconnect of the server and of the clients heard
 }
 
-// inCrash has a client upload half of a blob to a server that keeps uploads in a store. again has a new client come, to a new server when the old one
-// is gone, and uploads the rest.
+// inCrash has a client upload half of a blob to a server that keeps uploads in a store. again
+// has a new client come, to a new server when the old one is gone, and uploads the rest.
 func inCrash(t *testing.T, fn func(t *testing.T, net *rpctest.Network, u *uploading, again func())) {
 	const size = 2 << 20
 	rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 8e6}, func(t *testing.T, net *rpctest.Network) {
@@ -63,7 +63,8 @@ func inCrash(t *testing.T, fn func(t *testing.T, net *rpctest.Network, u *upload
 	})
 }
 
-// TestCrashOfAClient: none of its functions runs, calls that wait for its world return, and the server learns of the crash by silence alone.
+// TestCrashOfAClient: none of its functions runs, calls that wait for its world
+// return, and the server learns of the crash by silence alone.
 func TestCrashOfAClient(t *testing.T) {
 	inCrash(t, func(t *testing.T, net *rpctest.Network, u *uploading, again func()) {
 		lost := u.upload
@@ -85,7 +86,8 @@ func TestCrashOfAClient(t *testing.T) {
 	})
 }
 
-// TestCrashOfTheServer: its clients learn of it by silence alone, and another server may take its place.
+// TestCrashOfTheServer: its clients learn of it by silence alone, and another
+// server may take its place.
 func TestCrashOfTheServer(t *testing.T) {
 	inCrash(t, func(t *testing.T, net *rpctest.Network, u *uploading, again func()) {
 		net.Crash(u.server)

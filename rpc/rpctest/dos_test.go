@@ -109,7 +109,8 @@ func (g *guardhouse) step(i *intruder, n int) {
 	}
 }
 
-// room reports whether half of the reliable buffer is free, as a flooder takes care of, so that it is not closed for that.
+// room reports whether half of the reliable buffer is free, as a flooder takes
+// care of, so that it is not closed for that.
 func (i *intruder) room() bool {
 	out, slots := i.mine.Channel(i.conn).Reliable()
 	return out < slots/2 && i.conn.Err() == nil
@@ -150,7 +151,8 @@ func (g *guardhouse) play(d time.Duration, each func(tick int)) {
 	}
 }
 
-// TestFloodersAreGone: whatever a client floods, the others' p99 grows by a tick at most, and it is gone within 10 s.
+// TestFloodersAreGone: whatever a client floods, the others' p99 grows by a
+// tick at most, and it is gone within 10 s.
 func TestFloodersAreGone(t *testing.T) {
 	for name, attack := range map[string]func(i *intruder){
 		"Bailey.Knock":   func(i *intruder) { flood(i, knock, 1, 1000) },
@@ -218,7 +220,8 @@ func blockedOf(counts []dos.Count) (blocked uint64) {
 	return blocked
 }
 
-// TestHonestBurstsAreNotPunished: after hitches of 2 s nothing is blocked, and nobody is above Burst.
+// TestHonestBurstsAreNotPunished: after hitches of 2 s nothing is blocked, and
+// nobody is above Burst.
 func TestHonestBurstsAreNotPunished(t *testing.T) {
 	for name, hitch := range map[string]func(g *guardhouse, i *intruder){
 		"network": func(g *guardhouse, i *intruder) { g.net.Dark(i.conn, 2*time.Second) },
@@ -249,7 +252,8 @@ func TestHonestBurstsAreNotPunished(t *testing.T) {
 	}
 }
 
-// TestJoinersAreTolerated: the handlers of a client's first seconds may take their time, and those after them may not.
+// TestJoinersAreTolerated: the handlers of a client's first seconds may take
+// their time, and those after them may not.
 func TestJoinersAreTolerated(t *testing.T) {
 	rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
 		g := newGuardhouse(t, net, dos.Default(), rpc.Config{})
@@ -288,7 +292,8 @@ func TestManyConnectionsOfOneIdentity(t *testing.T) {
 	})
 }
 
-// TestReconnectingResetsNothing: a client that reconnects after a kick, or before one, is in the state in which it left.
+// TestReconnectingResetsNothing: a client that reconnects after a kick, or
+// before one, is in the state in which it left.
 func TestReconnectingResetsNothing(t *testing.T) {
 	rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
 		g := newGuardhouse(t, net, dos.Default(), rpc.Config{})
@@ -312,7 +317,8 @@ func TestReconnectingResetsNothing(t *testing.T) {
 	})
 }
 
-// TestFloodsBelowTheQuotas measures the cost of a client that stays just below each of them, which is what dos.Default promises.
+// TestFloodsBelowTheQuotas measures the cost of a client that stays just below
+// each of them, which is what dos.Default promises.
 func TestFloodsBelowTheQuotas(t *testing.T) {
 	for name, row := range map[string]struct {
 		attack func(i *intruder, n int)

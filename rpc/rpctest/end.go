@@ -14,7 +14,8 @@ import (
 const (
 	// maxDatagram is the largest datagram that QUIC accepts on a path that it has not probed yet.
 	maxDatagram = 1163
-	// maxArrived is how many datagrams may wait at an end that does not read them. Further ones are lost, as in a socket.
+	// maxArrived is how many datagrams may wait at an end that does not read
+	// them. Further ones are lost, as in a socket.
 	maxArrived = 4096
 )
 
@@ -34,9 +35,11 @@ type end struct {
 	ended context.Context         // done when the end has ended; its cause is the error
 	end   context.CancelCauseFunc // cancels ended
 
-	mu      sync.Mutex // guards arrived
-	arrived [][]byte   // at most maxArrived; a channel of that size would take 96 KiB for each end, even if it has ended
-	more    bell.Bell  // something has arrived
+	mu sync.Mutex // guards arrived
+	// At most maxArrived; a channel of that size would take 96 KiB for each
+	// end, even if it has ended.
+	arrived [][]byte
+	more    bell.Bell // something has arrived
 }
 
 func newEnd(h *hub) *end {
@@ -57,10 +60,12 @@ func (e *end) SendDatagram(p []byte) error {
 	return nil
 }
 
-// SendQueue returns how many datagrams the end accepts before SendDatagram blocks, so that calls are sent without a goroutine.
+// SendQueue returns how many datagrams the end accepts before SendDatagram
+// blocks, so that calls are sent without a goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
-// ReceiveDatagram implements [rpc.Carrier]. It first returns the datagrams that arrived before the end ended. It is called by one goroutine.
+// ReceiveDatagram implements [rpc.Carrier]. It first returns the datagrams that
+// arrived before the end ended. It is called by one goroutine.
 func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	for {
 		if p, ok := e.take(); ok {
@@ -110,8 +115,9 @@ func (e *end) Path() rpc.Path {
 // RemoteAddr returns the peer's address, or nil at a client's end.
 func (e *end) RemoteAddr() net.Addr { return e.addr }
 
-// CloseWithError closes the end at once. The peer is told after all packets in flight have arrived, even if the path loses packets: UE, too,
-// flushes when it disconnects. If the world has crashed, the peer is not told.
+// CloseWithError closes the end at once. The peer is told after all packets in
+// flight have arrived, even if the path loses packets: UE, too, flushes when it
+// disconnects. If the world has crashed, the peer is not told.
 func (e *end) CloseWithError(code uint64, reason string) error {
 	if context.Cause(e.ended) == errCrashed {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatArrivedComesBeforeTheEnd: an end returns the datagrams that arrived before it ended, at most as many as a socket holds, and uses no
-// memory for more.
+// TestWhatArrivedComesBeforeTheEnd: an end returns the datagrams that arrived
+// before it ended, at most as many as a socket holds, and uses no memory for more.
 func TestWhatArrivedComesBeforeTheEnd(t *testing.T) {
 	e := newEnd(newHub())
 	require.Zero(t, cap(e.arrived))

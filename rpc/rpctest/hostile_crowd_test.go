@@ -20,8 +20,9 @@ type antBody struct{ N uint16 }
 
 type antObject struct{ body antBody }
 
-// Many small actors that all change at each tick, on a good path: updates cost 73 bytes where they wait, so that 3,590 fill what may wait
-// between two ticks of the client. How stale does a client's world become?
+// Many small actors that all change at each tick, on a good path: updates cost
+// 73 bytes where they wait, so that 3,590 fill what may wait between two ticks
+// of the client. How stale does a client's world become?
 func TestCrowdOfSmallActors(t *testing.T) {
 	for _, count := range []int{3000, 6000} {
 		rpctest.Run(t, emulation.Settings{PktLag: 5 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
@@ -78,7 +79,8 @@ func TestCrowdOfSmallActors(t *testing.T) {
 	}
 }
 
-// An actor that shall sleep and whose list the game goes on changing never does where the path takes longer than a tick.
+// An actor that shall sleep and whose list the game goes on changing never does
+// where the path takes longer than a tick.
 func TestListThatChangesAllTheTimeSleeps(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -93,7 +95,8 @@ func TestListThatChangesAllTheTimeSleeps(t *testing.T) {
 	})
 }
 
-// A client of small actors that are torn off, dormant or closed in the tick in which they were spawned.
+// A client of small actors that are torn off, dormant or closed in the tick in
+// which they were spawned.
 func TestLivesOfOneTick(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})

@@ -35,8 +35,8 @@ func (g *guardhouse) litter(n int) (all []*rpc.Actor) {
 	return all
 }
 
-// TestOneGunnerPunishesNobody: one client fires 60 times a second, and each shot is three projectiles that exist for half a second: the other
-// clients answer 180 closes a second.
+// TestOneGunnerPunishesNobody: one client fires 60 times a second, and each shot is three
+// projectiles that exist for half a second: the other clients answer 180 closes a second.
 func TestOneGunnerPunishesNobody(t *testing.T) {
 	rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
 		t.Logf("seed %d", net.Seed())
@@ -68,7 +68,8 @@ func TestOneGunnerPunishesNobody(t *testing.T) {
 	})
 }
 
-// TestClosesOfTheServerPunishNobody: at the end of a level, and with frequent dormancy, a client answers each close.
+// TestClosesOfTheServerPunishNobody: at the end of a level, and with frequent
+// dormancy, a client answers each close.
 func TestClosesOfTheServerPunishNobody(t *testing.T) {
 	for name, shut := range map[string]func(g *guardhouse, all []*rpc.Actor){
 		"level": func(g *guardhouse, all []*rpc.Actor) {
@@ -110,7 +111,8 @@ func TestClosesOfTheServerPunishNobody(t *testing.T) {
 	}
 }
 
-// TestMessagesOfTheServerPunishNobody: a client calls 140 times a second, and also reports to the server that its messages have run.
+// TestMessagesOfTheServerPunishNobody: a client calls 140 times a second, and
+// also reports to the server that its messages have run.
 func TestMessagesOfTheServerPunishNobody(t *testing.T) {
 	rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
 		net.SetTickRate(60)
@@ -136,7 +138,8 @@ var (
 	survey = rpc.ClientRequest[int, int](office, "Survey")
 )
 
-// TestQuestionsOfTheServerPunishNobody: a server that asks 240 questions a second causes the answers.
+// TestQuestionsOfTheServerPunishNobody: a server that asks 240 questions a
+// second causes the answers.
 func TestQuestionsOfTheServerPunishNobody(t *testing.T) {
 	rpctest.Run(t, rpctest.Off, func(t *testing.T, net *rpctest.Network) {
 		var far *rpc.Conn
@@ -171,9 +174,10 @@ func TestQuestionsOfTheServerPunishNobody(t *testing.T) {
 	})
 }
 
-// TestTransfersOfTheServerPunishNobody: a server that sends 290 small blobs a second causes the 580 messages by which the client receives them. One
-// that receives 160 blobs a second from a client accepts them in 160 messages, which the client answers with as many ends. Before, both clients
-// were kicked.
+// TestTransfersOfTheServerPunishNobody: a server that sends 290 small blobs a
+// second causes the 580 messages by which the client receives them. One that
+// receives 160 blobs a second from a client accepts them in 160 messages, which
+// the client answers with as many ends. Before, both clients were kicked.
 func TestTransfersOfTheServerPunishNobody(t *testing.T) {
 	const atOnce = 16
 	topic := stream.NewBlob("crumbs")
@@ -215,9 +219,10 @@ func TestTransfersOfTheServerPunishNobody(t *testing.T) {
 	}
 }
 
-// TestOneSlowHandlerPunishesNobody: a disk or a busy machine makes one handler of a client slow. The client, which calls 60 times a second over a
-// path with jitter, continues as before, and none of its calls is blocked. The path loses nothing, because some calls that losses hold back for
-// longer than 1.4 s may be blocked then: see TestOutageAfterASlowHandler of package dos.
+// TestOneSlowHandlerPunishesNobody: a disk or a busy machine makes one handler of a client slow.
+// The client, which calls 60 times a second over a path with jitter, continues as before, and
+// none of its calls is blocked. The path loses nothing, because some calls that losses hold back
+// for longer than 1.4 s may be blocked then: see TestOutageAfterASlowHandler of package dos.
 func TestOneSlowHandlerPunishesNobody(t *testing.T) {
 	for _, slow := range []time.Duration{130, 210, 410, 700} {
 		slow *= time.Millisecond

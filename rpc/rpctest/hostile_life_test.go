@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// What attackers found: what a client dropped of a list for want of memory, and asks for anew, it never gets of an actor that fell asleep meanwhile.
+// What attackers found: what a client dropped of a list for want of memory, and
+// asks for anew, it never gets of an actor that fell asleep meanwhile.
 func TestSleepsWithAListThatWasDropped(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -53,7 +54,8 @@ type earlyBody struct {
 
 type earlyObject struct{ body earlyBody }
 
-// What attackers found: fields that go with the open only never reach a client for which the constructor itself opened the actor, by a call.
+// What attackers found: fields that go with the open only never reach a client
+// for which the constructor itself opened the actor, by a call.
 func TestInitialFieldsOfAConstructorThatCalls(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		var made *earlyObject
@@ -93,7 +95,8 @@ type rollKey struct {
 
 type rollObject struct{ names rpc.List[rollKey, int] }
 
-// What attackers found: an item whose key cannot be encoded goes to clients under the zero key, and takes the place of the item that has it.
+// What attackers found: an item whose key cannot be encoded goes to clients
+// under the zero key, and takes the place of the item that has it.
 func TestKeysThatCanNotBeEncoded(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		var made *rollObject

@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// What attackers found: a full list whose items are replaced kicks honest clients when a packet with removals is lost: additions come first and
-// the client counts more than 2,048 items.
+// What attackers found: a full list whose items are replaced kicks honest clients when a packet
+// with removals is lost: additions come first and the client counts more than 2,048 items.
 func TestFullListThatChurnsUnderLoss(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -40,7 +40,8 @@ func TestFullListThatChurnsUnderLoss(t *testing.T) {
 	})
 }
 
-// What attackers found: the same without any loss, when a copy with a full list wakes: the census of what is gone comes behind what is new.
+// What attackers found: the same without any loss, when a copy with a full list
+// wakes: the census of what is gone comes behind what is new.
 func TestFullListThatWakes(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -63,7 +64,8 @@ func TestFullListThatWakes(t *testing.T) {
 	})
 }
 
-// What attackers found: a client that sets a new key in its own copy, as Set allows, is kicked when the server gives the next item the same number.
+// What attackers found: a client that sets a new key in its own copy, as Set
+// allows, is kicked when the server gives the next item the same number.
 func TestClientPredictsAnItem(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -80,7 +82,8 @@ func TestClientPredictsAnItem(t *testing.T) {
 	})
 }
 
-// What attackers found: TearOff of an actor whose lists take more than the reliable buffer kicks all of its clients.
+// What attackers found: TearOff of an actor whose lists take more than the
+// reliable buffer kicks all of its clients.
 func TestTearOffOfALongList(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		var b *rpc.Binding[*hoarder]
@@ -136,8 +139,8 @@ func pairOf(t *testing.T, net *rpctest.Network, server, client func(*rpc.World),
 	return here, there, at, from
 }
 
-// What attackers found: TearOff of an actor whose list the server has not bound (a component's, say) sends empty messages until the buffer is full,
-// and kicks all clients.
+// What attackers found: TearOff of an actor whose list the server has not bound (a
+// component's, say) sends empty messages until the buffer is full, and kicks all clients.
 func TestTearOffOfAnUnboundList(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		bind := func(w *rpc.World) {

@@ -12,11 +12,12 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// settleTime is how long the hub waits for packets that are sent at the same instant. It then sends them in the order of the clients, whichever
-// goroutine was first.
+// settleTime is how long the hub waits for packets that are sent at the same instant.
+// It then sends them in the order of the clients, whichever goroutine was first.
 const settleTime = time.Nanosecond
 
-// hub moves the packets of all paths. A single timer drives it, so that the order of all events follows from the seed.
+// hub moves the packets of all paths. A single timer drives it, so that the
+// order of all events follows from the seed.
 type hub struct {
 	mu    sync.Mutex // guards the fields below, and the links of all paths
 	paths []*path    // in the order of joining, without those that have ended
@@ -85,8 +86,9 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 // queueTime is the queue at a bottleneck that a congestion control that knows the rate would allow.
 const queueTime = 20 * time.Millisecond
 
-// share sets how many bytes each end may have in flight: the bandwidth-delay product of its path. For the server's ends it is that of an equal
-// share of the server's uplink, or of the client's own downlink if that is less. The caller holds the lock.
+// share sets how many bytes each end may have in flight: the bandwidth-delay product
+// of its path. For the server's ends it is that of an equal share of the server's
+// uplink, or of the client's own downlink if that is less. The caller holds the lock.
 func (h *hub) share() {
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
@@ -99,7 +101,8 @@ func (h *hub) share() {
 	}
 }
 
-// joined returns the Config of one link that has the effect of the links out and in one after the other.
+// joined returns the Config of one link that has the effect of the links out
+// and in one after the other.
 func joined(out, in netsim.Config) netsim.Config {
 	out.Loss, out.LossBeyond = 1-(1-out.Loss)*(1-in.Loss), in.Loss
 	out.Delay += in.Delay
@@ -107,7 +110,8 @@ func joined(out, in netsim.Config) netsim.Config {
 	return out
 }
 
-// downlink returns the Config of the bottleneck for incoming packets, without the other effects of in.
+// downlink returns the Config of the bottleneck for incoming packets, without
+// the other effects of in.
 func downlink(in netsim.Config) netsim.Config { return netsim.Config{Rate: in.Rate, Queue: in.Queue} }
 
 // longest returns the longest time that a packet is in flight if it waits in no queue.
@@ -115,8 +119,8 @@ func longest(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// set changes both directions. If one is true, it changes only this client's path: the server's uplink, which all clients share, stays as it is,
-// and a Rate limits the downlink after it.
+// set changes both directions. If one is true, it changes only this client's path: the server's
+// uplink, which all clients share, stays as it is, and a Rate limits the downlink after it.
 func (p *path) set(profile emulation.Settings, one bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
@@ -158,7 +162,8 @@ func (h *hub) send(l *link, packet []byte) {
 	h.timer.Reset(settleTime)
 }
 
-// carry moves the packets of all links, and sets the timer for the next one. It also removes paths that have ended.
+// carry moves the packets of all links, and sets the timer for the next one. It
+// also removes paths that have ended.
 func (h *hub) carry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,7 +195,8 @@ func (l *link) narrow(cfg netsim.Config) {
 	}
 }
 
-// carry delivers the packets that have arrived, and returns when the next one does. ok is false if no packet is in flight.
+// carry delivers the packets that have arrived, and returns when the next one
+// does. ok is false if no packet is in flight.
 func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	for _, packet := range l.waiting {
 		l.Send(now, packet)
@@ -207,7 +213,8 @@ func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// drain passes the packets that have arrived over a link to take, and returns when the next one does.
+// drain passes the packets that have arrived over a link to take, and returns
+// when the next one does.
 func drain(l *netsim.Link, now time.Time, take func(packet []byte)) (next time.Time, ok bool) {
 	for {
 		packet, ok := l.Deliver(now)

@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// TestEmulateOneLeavesTheUplink: the path of one client may become better or worse, and the rate of what the server sends to all is limited as
-// before.
+// TestEmulateOneLeavesTheUplink: the path of one client may become better or
+// worse, and the rate of what the server sends to all is limited as before.
 func TestEmulateOneLeavesTheUplink(t *testing.T) {
 	h, bounded := newHub(), emulation.Settings{Rate: 1_000_000}
 	alice, err := h.join(bounded, 1)
@@ -39,7 +39,8 @@ func TestEmulateOneLeavesTheUplink(t *testing.T) {
 	require.False(t, waits(alice.down), "all paths are changed")
 }
 
-// TestIncomingLossHasNoSizes: the size limits of PktLoss do not apply to PktIncomingLoss, as in a socket's emulation.
+// TestIncomingLossHasNoSizes: the size limits of PktLoss do not apply to
+// PktIncomingLoss, as in a socket's emulation.
 func TestIncomingLossHasNoSizes(t *testing.T) {
 	const packets = 2000
 	seed := testkit.Seed(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// TestAgeOfStateInJitter is TestAgeOfState on UE's profile Bad: jitter is no queue, so updates are not slowed down by it.
+// TestAgeOfStateInJitter is TestAgeOfState on UE's profile Bad: jitter is no
+// queue, so updates are not slowed down by it.
 func TestAgeOfStateInJitter(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -34,8 +35,8 @@ func TestAgeOfStateInJitter(t *testing.T) {
 	})
 }
 
-// TestAgeOfStateOnALongerPath: the longer round trip after a change of the path, as when a player moves from Wi-Fi to a mobile network, is no queue
-// either.
+// TestAgeOfStateOnALongerPath: the longer round trip after a change of the path,
+// as when a player moves from Wi-Fi to a mobile network, is no queue either.
 func TestAgeOfStateOnALongerPath(t *testing.T) {
 	for _, actors := range []int{50, 300} {
 		longerPath(t, actors)

@@ -31,7 +31,8 @@ func refs(b *barracks) (refs []rpc.Ref) {
 	return refs
 }
 
-// Bindings list the objects that live here, and know them by actor and by number. UE: TActorIterator.
+// Bindings list the objects that live here, and know them by actor and by
+// number. UE: TActorIterator.
 func TestBindingsKnowTheirObjects(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 2, rpc.Config{})
@@ -100,7 +101,8 @@ func TestListingsWhileActorsComeAndGo(t *testing.T) {
 	})
 }
 
-// The server hears, once for each open, that a client has an actor, and the client has it a tick later at the latest.
+// The server hears, once for each open, that a client has an actor, and the
+// client has it a tick later at the latest.
 func TestOnOpenAcked(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 2, rpc.Config{})

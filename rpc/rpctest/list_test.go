@@ -87,7 +87,8 @@ func TestListsWithoutAChannel(t *testing.T) {
 	})
 }
 
-// TestListsAfterFlushDormancy: as with states, changes between FlushDormancy and the next Flush are sent, and changes before it.
+// TestListsAfterFlushDormancy: as with states, changes between FlushDormancy
+// and the next Flush are sent, and changes before it.
 func TestListsAfterFlushDormancy(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -115,8 +116,8 @@ func TestListsAfterFlushDormancy(t *testing.T) {
 	})
 }
 
-// TestListsWhileFallingAsleep: changes before a client has acknowledged what puts its copy to sleep are sent, too, with the open that wakes the
-// actor.
+// TestListsWhileFallingAsleep: changes before a client has acknowledged what
+// puts its copy to sleep are sent, too, with the open that wakes the actor.
 func TestListsWhileFallingAsleep(t *testing.T) {
 	for name, wake := range map[string]func(s *trooper) error{
 		"FlushDormancy": func(s *trooper) error { return s.actor.FlushDormancy() },

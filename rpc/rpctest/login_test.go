@@ -27,8 +27,8 @@ func newLobby(t testing.TB, net *rpctest.Network, order *[]string, login func(c 
 	return c
 }
 
-// 12.4a: PreLogin may refuse, Login makes the controller, PostLogin is the first place where its RPCs may be called, Logout when it
-// goes.
+// 12.4a: PreLogin may refuse, Login makes the controller, PostLogin is the
+// first place where its RPCs may be called, Logout when it goes.
 func TestLoginMakesThePlayerBeforeTheClientIsIn(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		var order []string
@@ -117,8 +117,8 @@ func TestLoginIsBoundedByTheHandshake(t *testing.T) {
 	})
 }
 
-// 12.4a: nothing replicates to a client before PostLogin is over, unless PostLogin itself shows it. So what PostLogin gives back, such as a player
-// state, is its owner's from the beginning.
+// 12.4a: nothing replicates to a client before PostLogin is over, unless PostLogin itself shows
+// it. So what PostLogin gives back, such as a player state, is its owner's from the beginning.
 func TestWhatPostLoginGivesIsTheOwnersFromTheBeginning(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		var kept, other *trooper
@@ -206,7 +206,8 @@ func TestPostLoginTellsAllAndMayClose(t *testing.T) {
 	})
 }
 
-// What a constructor tells all reaches nobody, also when PostLogin spawns: the open carries the states that Spawn leaves.
+// What a constructor tells all reaches nobody, also when PostLogin spawns: the
+// open carries the states that Spawn leaves.
 func TestPostLoginSpawns(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		var made *trooper

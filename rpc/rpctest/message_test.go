@@ -21,7 +21,8 @@ type letter struct {
 	text string
 }
 
-// TestMessagesOfTheGame: in both directions, before there is any actor, in order, each once, on any network.
+// TestMessagesOfTheGame: in both directions, before there is any actor, in
+// order, each once, on any network.
 func TestMessagesOfTheGame(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		var here, there []letter
@@ -88,7 +89,8 @@ func TestMessagesOfTheGame(t *testing.T) {
 	})
 }
 
-// TestMessagesWaitForTheirReader: to a world that does not tick 16 messages are sent and no more, and none is lost. The sender gets an error.
+// TestMessagesWaitForTheirReader: to a world that does not tick 16 messages are
+// sent and no more, and none is lost. The sender gets an error.
 func TestMessagesWaitForTheirReader(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		heard := 0
@@ -129,7 +131,8 @@ func TestMessageRate(t *testing.T) {
 	})
 }
 
-// TestMessagesThatAreRefused: a server closes the connection, and a client drops and counts them. Without OnMessage all are dropped and counted.
+// TestMessagesThatAreRefused: a server closes the connection, and a client
+// drops and counts them. Without OnMessage all are dropped and counted.
 func TestMessagesThatAreRefused(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		config := rpc.Config{OnMessage: func(_ *rpc.World, _ *rpc.Conn, id uint8, _ []byte) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// TestUpdatesOnNarrowPaths: 400 soldiers that all change at each tick need 1 Mbit/s. If the path carries less, updates use what it carries, without
-// a standing queue.
+// TestUpdatesOnNarrowPaths: 400 soldiers that all change at each tick need 1 Mbit/s.
+// If the path carries less, updates use what it carries, without a standing queue.
 func TestUpdatesOnNarrowPaths(t *testing.T) {
 	for _, rate := range []int64{100e3, 200e3, 400e3, 600e3} {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
@@ -50,8 +50,9 @@ func TestUpdatesOnNarrowPaths(t *testing.T) {
 	}
 }
 
-// TestSlowDownlinkOfOneClient: EmulateOne's Rate also limits what that client receives, and no other, without a standing queue, until Emulate
-// removes it. Before, it limited only what the client sends.
+// TestSlowDownlinkOfOneClient: EmulateOne's Rate also limits what that client
+// receives, and no other, without a standing queue, until Emulate removes it.
+// Before, it limited only what the client sends.
 func TestSlowDownlinkOfOneClient(t *testing.T) {
 	const size = 125_000 // a second at 1 Mbit/s
 	topic, slow := stream.NewBlob("map"), emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 1e6}
@@ -90,7 +91,8 @@ func TestSlowDownlinkOfOneClient(t *testing.T) {
 	})
 }
 
-// TestOverflowOfAWorldThatStands: if the buffer is full because the other side takes nothing, the error says so, and otherwise how to call.
+// TestOverflowOfAWorldThatStands: if the buffer is full because the other side
+// takes nothing, the error says so, and otherwise how to call.
 func TestOverflowOfAWorldThatStands(t *testing.T) {
 	for _, stands := range []bool{true, false} {
 		off(t, func(t *testing.T, net *rpctest.Network) {

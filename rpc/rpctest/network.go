@@ -43,14 +43,16 @@ const (
 	defaultTickRate = 30
 	// joinTime is how long a client may take to join.
 	joinTime = 30 * time.Second
-	// mostIdle is how long a network may not tick. A test that waits for something that only a tick does would wait forever, and in real time for
+	// mostIdle is how long a network may not tick. A test that waits for
+	// something that only a tick does would wait forever, and in real time for
 	// minutes until go test ends it, because timers keep virtual time going.
 	mostIdle = time.Hour
 	// forever is longer than any test.
 	forever = math.MaxInt64 * time.Nanosecond
 )
 
-// A Network is a server and its clients, connected by emulated paths. Its methods must be called on the goroutine of the test.
+// A Network is a server and its clients, connected by emulated paths. Its
+// methods must be called on the goroutine of the test.
 type Network struct {
 	t        testing.TB
 	seed     uint64
@@ -77,12 +79,14 @@ type client struct {
 	path  *path
 }
 
-// Run calls fn in the virtual time of a synctest bubble, and then ends all connections. In fn use the t that fn is passed: the Context of a test
-// around it does not belong to the bubble, and ends the program with "close of synctest channel from outside bubble". A test that leaves a
-// goroutine behind panics at its end, because a bubble cannot end in another way.
+// Run calls fn in the virtual time of a synctest bubble, and then ends all connections. In fn
+// use the t that fn is passed: the Context of a test around it does not belong to the bubble,
+// and ends the program with "close of synctest channel from outside bubble". A test that
+// leaves a goroutine behind panics at its end, because a bubble cannot end in another way.
 //
-// Run draws a new seed each time, and logs it if the test fails. The environment variable QUIVER_SEED sets the seed instead. Go's test cache does
-// not know of seeds: go test runs a test that has passed again only with -count, such as -count=20.
+// Run draws a new seed each time, and logs it if the test fails. The environment
+// variable QUIVER_SEED sets the seed instead. Go's test cache does not know of seeds:
+// go test runs a test that has passed again only with -count, such as -count=20.
 func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
@@ -110,7 +114,8 @@ func (n *Network) stuck() {
 		"Wait with Network.Until, or on a goroutine of its own while the test advances", n.t.Name(), mostIdle))
 }
 
-// tellSeed is deferred. It prints the seed of a test that panics, because the panic ends the program before the test's log is printed.
+// tellSeed is deferred. It prints the seed of a test that panics, because the
+// panic ends the program before the test's log is printed.
 func tellSeed(test string, seed uint64) {
 	if recovered := recover(); recovered != nil {
 		fmt.Fprintf(os.Stderr, "%s: repeat with QUIVER_SEED=%d\n", test, seed)
@@ -131,18 +136,21 @@ func drawSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// Seed returns the seed that decides the fates of packets. A game that draws random numbers should draw them from it, too.
+// Seed returns the seed that decides the fates of packets. A game that draws
+// random numbers should draw them from it, too.
 func (n *Network) Seed() uint64 { return n.seed }
 
 // SetTickRate sets how many times a second the worlds tick, at least once.
 func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
 
-// OnTick adds a simulation: fn is called in each tick after the Dispatch and before the Flush of all worlds.
+// OnTick adds a simulation: fn is called in each tick after the Dispatch and
+// before the Flush of all worlds.
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
-// Server makes w the server and returns it. A network has one server, which it needs before the first client. After [rpc.World.Close] another one
-// may take its place, as if the server had restarted: clients join it by Client or Join, with their worlds or with new ones. The closed world is
-// still driven, so that its last functions run. Between the two servers a Join fails.
+// Server makes w the server and returns it. A network has one server, which it needs before the
+// first client. After [rpc.World.Close] another one may take its place, as if the server had
+// restarted: clients join it by Client or Join, with their worlds or with new ones. The closed
+// world is still driven, so that its last functions run. Between the two servers a Join fails.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
@@ -156,8 +164,9 @@ func (n *Network) Server(w *rpc.World) *rpc.World {
 	return w
 }
 
-// Client connects w to the server, ticks until it has joined and the server's OnConnect has run, and returns its connection. It fails the
-// test if the server refuses w, or if joining takes longer than 30 s.
+// Client connects w to the server, ticks until it has joined and the server's
+// OnConnect has run, and returns its connection. It fails the test if the
+// server refuses w, or if joining takes longer than 30 s.
 func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	n.t.Helper()
 	conn, err := n.Join(w)
@@ -216,7 +225,8 @@ func (n *Network) knows(addr net.Addr) bool {
 	return slices.ContainsFunc(n.server.Conns(), func(c *rpc.Conn) bool { return c.RemoteAddr() == addr })
 }
 
-// seedOf returns the seed of a client's path, which depends only on the network's seed and the number of the client.
+// seedOf returns the seed of a client's path, which depends only on the
+// network's seed and the number of the client.
 func (n *Network) seedOf(client int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, n.seed, client)
@@ -240,8 +250,9 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// UntilDone is Until for a channel that is closed when something is done: that of stream.Transfer.Done, of [rpc.Conn.Done], or one that a goroutine
-// of the test closes after a call that blocks.
+// UntilDone is Until for a channel that is closed when something is done: that
+// of stream.Transfer.Done, of [rpc.Conn.Done], or one that a goroutine of the
+// test closes after a call that blocks.
 func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 	n.t.Helper()
 	return n.Until(limit, func() bool { return bell.Closed(done) })
@@ -250,8 +261,9 @@ func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 // Elapsed returns the virtual time since Run began.
 func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
 
-// tick waits for the next tick and drives all worlds once, the server first. Before each world is driven, all other goroutines have become idle, so
-// that the outcome does not depend on their scheduling.
+// tick waits for the next tick and drives all worlds once, the server first.
+// Before each world is driven, all other goroutines have become idle, so that
+// the outcome does not depend on their scheduling.
 func (n *Network) tick() {
 	n.t.Helper()
 	if n.driving {
@@ -294,12 +306,15 @@ func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	synctest.Wait()
 }
 
-// Pause stops driving a world for d from now, as if it were loading a level. Its packets are still sent and received.
+// Pause stops driving a world for d from now, as if it were loading a level.
+// Its packets are still sent and received.
 func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
 
-// Crash ends a world as if its process had been killed. Nothing is sent from it any more, not even a close, and it is not driven again, so none of
-// its functions runs, not even OnDisconnect. Calls that wait for it on goroutines of the game return with an error. The other ends learn of the
-// crash by silence, as in [Network.Dark]. A new world may take its place: by Client, with the same Token, or by Server.
+// Crash ends a world as if its process had been killed. Nothing is sent from it any
+// more, not even a close, and it is not driven again, so none of its functions runs,
+// not even OnDisconnect. Calls that wait for it on goroutines of the game return
+// with an error. The other ends learn of the crash by silence, as in [Network.Dark].
+// A new world may take its place: by Client, with the same Token, or by Server.
 func (n *Network) Crash(w *rpc.World) {
 	n.t.Helper()
 	if w == nil || w != n.server && !slices.Contains(n.worlds, w) {
@@ -325,9 +340,10 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	}
 }
 
-// EmulateOne changes the emulation of one client's path, except the server's uplink, which other clients share. A Rate limits the client's uplink,
-// and its downlink after the server's uplink. An IncomingRate limits that downlink alone; if both are set, the lower one does. The settings hold
-// until the next Emulate or EmulateOne.
+// EmulateOne changes the emulation of one client's path, except the server's uplink,
+// which other clients share. A Rate limits the client's uplink, and its downlink
+// after the server's uplink. An IncomingRate limits that downlink alone; if both are
+// set, the lower one does. The settings hold until the next Emulate or EmulateOne.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	n.emulate(n.find(conn), profile, true)
@@ -362,7 +378,8 @@ func (n *Network) find(conn *rpc.Conn) *client {
 	return nil
 }
 
-// close ends all connections, over paths without emulation, and ticks once so that the worlds learn of it.
+// close ends all connections, over paths without emulation, and ticks once so
+// that the worlds learn of it.
 func (n *Network) close() {
 	n.onTick = nil // the simulation has ended
 	for _, c := range n.clients {

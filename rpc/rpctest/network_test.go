@@ -210,7 +210,8 @@ var mistakes = map[string]struct {
 	"waits": {func(*rpctest.Network) { <-make(chan bool) }, "TestMistakes: no tick for 1h0m0s of virtual time"},
 }
 
-// A client that comes again in the world that it has ticks as often as before: what it simulates in OnTick would run faster each time.
+// A client that comes again in the world that it has ticks as often as before:
+// what it simulates in OnTick would run faster each time.
 func TestWorldThatComesAgainTicksOnce(t *testing.T) {
 	rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
 		server, _ := newWorld(t, net, rpc.Config{}, nil)
@@ -286,8 +287,9 @@ func TestUplinkIsShared(t *testing.T) {
 	}
 }
 
-// TestBlobsInJitter: for a blob that is sent a second after a client has joined, when almost nothing is known about the path, jitter does not count
-// as a queue. Before, one of eight took 7 to 11 s.
+// TestBlobsInJitter: for a blob that is sent a second after a client has
+// joined, when almost nothing is known about the path, jitter does not count as
+// a queue. Before, one of eight took 7 to 11 s.
 func TestBlobsInJitter(t *testing.T) {
 	topic, slow := stream.NewBlob("map"), 0
 	for range 30 {
@@ -315,8 +317,9 @@ func TestBlobsInJitter(t *testing.T) {
 	}
 }
 
-// TestUploadBehindADownloadInJitter: the least round trip had expired while the peer sent, and a drain to measure it began together with the
-// upload. It allowed few packets in flight, which showed a tenth of the path's rate. Two of three uploads took three times as long and more.
+// TestUploadBehindADownloadInJitter: the least round trip had expired while the peer sent, and
+// a drain to measure it began together with the upload. It allowed few packets in flight, which
+// showed a tenth of the path's rate. Two of three uploads took three times as long and more.
 func TestUploadBehindADownloadInJitter(t *testing.T) {
 	const size = 10 << 20 // 4.4 s at 20 Mbit/s and 5 % loss
 	topic, slow := stream.NewBlob("map"), 0
@@ -338,8 +341,9 @@ func TestUploadBehindADownloadInJitter(t *testing.T) {
 	}
 }
 
-// TestDownloadBehindAnUpload: the reports of a peer that receives a transfer wait in the queue of the transfer. Before, they ended the startup of
-// the peer's own transfer, which then began with four packets and took three times as long.
+// TestDownloadBehindAnUpload: the reports of a peer that receives a transfer wait
+// in the queue of the transfer. Before, they ended the startup of the peer's own
+// transfer, which then began with four packets and took three times as long.
 func TestDownloadBehindAnUpload(t *testing.T) {
 	const size = 2 << 20 // 0.84 s at 20 Mbit/s
 	topic := stream.NewBlob("map")

@@ -53,7 +53,8 @@ func TestTheOwnerChainDecidesTheConnection(t *testing.T) {
 	})
 }
 
-// The open for a new owner is made in SetOwner: it has what is set before, and what is set after follows.
+// The open for a new owner is made in SetOwner: it has what is set before, and
+// what is set after follows.
 func TestTheOpenForANewOwnerHasWhatIsThere(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 2, rpc.Config{})
@@ -114,7 +115,8 @@ func TestCyclesOfOwnersAreRefused(t *testing.T) {
 	})
 }
 
-// A connection that has begun to close takes no more actors and no message, although what it owns lives until OnDisconnect has run.
+// A connection that has begun to close takes no more actors and no message,
+// although what it owns lives until OnDisconnect has run.
 func TestNothingIsGivenToAConnectionThatCloses(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})

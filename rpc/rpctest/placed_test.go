@@ -38,7 +38,8 @@ func (c *camp) joinLevel(names ...string) []*trooper {
 	return placed
 }
 
-// 12.3g: actors of a level have stable names on both ends and need no spawn: the server's open uses the client's object.
+// 12.3g: actors of a level have stable names on both ends and need no spawn:
+// the server's open uses the client's object.
 func TestPlacedActorsAreTheSameOnBothEnds(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 0, rpc.Config{})
@@ -84,7 +85,8 @@ func TestPlacedActorsThatOpenFirst(t *testing.T) {
 	})
 }
 
-// 12.3g: their destruction is told to all, also to late joiners, whether or not the actor was ever open there.
+// 12.3g: their destruction is told to all, also to late joiners, whether or not
+// the actor was ever open there.
 func TestTheEndOfPlacedActorsIsTold(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 0, rpc.Config{})
@@ -117,7 +119,8 @@ func TestTheEndOfPlacedActorsIsTold(t *testing.T) {
 	})
 }
 
-// 5.3: a placed actor is kept when its level is unloaded, or when it is relevant no more, and used again.
+// 5.3: a placed actor is kept when its level is unloaded, or when it is
+// relevant no more, and used again.
 func TestPlacedCopiesOutliveTheirChannels(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 0, rpc.Config{})
@@ -188,8 +191,8 @@ func TestPlacedCopiesAndTheirConnection(t *testing.T) {
 	})
 }
 
-// A client that comes again before its old connection has ended is connected twice for a moment. The end of the first copy of a name
-// leaves the next one to Place.
+// A client that comes again before its old connection has ended is connected twice
+// for a moment. The end of the first copy of a name leaves the next one to Place.
 func TestPlacedCopiesOfSomeConnections(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -225,7 +228,8 @@ func TestNamesOfPlacedActors(t *testing.T) {
 	})
 }
 
-// A server that places and destroys for weeks keeps each name for those who join later. That must neither make Place slow nor keep everybody out.
+// A server that places and destroys for weeks keeps each name for those who
+// join later. That must neither make Place slow nor keep everybody out.
 func TestNamesForWeeks(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 0, rpc.Config{})

@@ -21,8 +21,8 @@ var (
 
 type marker struct{ Count uint32 }
 
-// 12.3c: where the rate does not take all, an actor of three times the priority is updated two to three times as often: claims
-// count in whole ticks.
+// 12.3c: where the rate does not take all, an actor of three times the priority
+// is updated two to three times as often: claims count in whole ticks.
 func TestUpdatePriority(t *testing.T) {
 	rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		server, err := rpc.NewWorld(rpc.Config{Rate: 20_000})

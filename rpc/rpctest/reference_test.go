@@ -95,7 +95,8 @@ func TestQuantisedFields(t *testing.T) {
 	})
 }
 
-// 12.2a, 12.2c: an object travels as its number; what is not here arrives as none, and is counted. A call may wait for it instead.
+// 12.2a, 12.2c: an object travels as its number; what is not here arrives as
+// none, and is counted. A call may wait for it instead.
 func TestReferencesInArguments(t *testing.T) {
 	inPosts(t, func(net *rpctest.Network, server *rpc.Binding[*poster], conns []*rpc.Conn, a, copyOf *rpc.Actor, mine, copied *poster) {
 		hidden, _, err := rpc.Spawn(server, nil, nil)

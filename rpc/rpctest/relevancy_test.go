@@ -17,7 +17,8 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// The classes of the tests of relevancy: scouts stand somewhere, ghosts decide themselves who sees them, medals do neither.
+// The classes of the tests of relevancy: scouts stand somewhere, ghosts decide
+// themselves who sees them, medals do neither.
 var (
 	scoutClass = rpc.NewClass("Scout", rpc.CullDistance(100))
 	scoutSpot  = rpc.NewState[spot](scoutClass)
@@ -146,8 +147,8 @@ func (r *terrain) copied(client int, s *scout) *scout { return r.clients[client]
 // soon is when what has become relevant is open at the latest, on a good path.
 const soon = 300 * time.Millisecond
 
-// 12.3a: always relevant; owned by the viewer, is the view target; use owner's relevancy; only relevant to owner; else distance² <
-// NetCullDistanceSquared.
+// 12.3a: always relevant; owned by the viewer, is the view target; use owner's
+// relevancy; only relevant to owner; else distance² < NetCullDistanceSquared.
 func TestRelevancyOrder(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		r := newTerrain(t, net, 2, rpc.Config{})
@@ -189,7 +190,8 @@ func TestRelevancyOrder(t *testing.T) {
 	})
 }
 
-// 12.3a: the view: of the first actor that the connection owns, of one that the game names, or a point.
+// 12.3a: the view: of the first actor that the connection owns, of one that the
+// game names, or a point.
 func TestViews(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		r := newTerrain(t, net, 1, rpc.Config{})
@@ -294,8 +296,8 @@ func TestOwnRelevant(t *testing.T) {
 	})
 }
 
-// 12.3b: an actor that stops being relevant keeps its channel for 5 s, then it closes with reason Relevancy and the client destroys its
-// copy.
+// 12.3b: an actor that stops being relevant keeps its channel for 5 s, then it
+// closes with reason Relevancy and the client destroys its copy.
 func TestRelevantTimeout(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		r := newTerrain(t, net, 1, rpc.Config{})
@@ -321,8 +323,8 @@ func TestRelevantTimeout(t *testing.T) {
 	})
 }
 
-// 12.3d: what a dormant actor tells reaches all who have a copy, also who sees it no more; whom the game closes it to learns nothing, keeps
-// nothing, and has it again when it is seen.
+// 12.3d: what a dormant actor tells reaches all who have a copy, also who sees it no more;
+// whom the game closes it to learns nothing, keeps nothing, and has it again when it is seen.
 func TestDormantCopiesLearnWhatTheyDoNotSee(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		r := newTerrain(t, net, 1, rpc.Config{})
@@ -366,7 +368,8 @@ func TestFlappingKeepsTheChannel(t *testing.T) {
 	})
 }
 
-// 12.3b, with Quiver's own words: what the game opens by hand stays for the same time; what it closes opens again when it is near.
+// 12.3b, with Quiver's own words: what the game opens by hand stays for the
+// same time; what it closes opens again when it is near.
 func TestRelevancyAndByHand(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		r := newTerrain(t, net, 1, rpc.Config{})
@@ -400,8 +403,9 @@ func TestOnlyRelevantToOwner(t *testing.T) {
 	})
 }
 
-// 12.3a and b: as its owner. Those to whom the new owner is not relevant keep the actor for the 5 s, the last owner's client too; where nobody but
-// the owner had it, the last one's copy closes at once. While nobody owns it, it is where it lies, if its class has At.
+// 12.3a and b: as its owner. Those to whom the new owner is not relevant keep the actor for
+// the 5 s, the last owner's client too; where nobody but the owner had it, the last one's
+// copy closes at once. While nobody owns it, it is where it lies, if its class has At.
 func TestRelevantAsOwner(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		r := newTerrain(t, net, 4, rpc.Config{})
@@ -432,8 +436,9 @@ func TestRelevantAsOwner(t *testing.T) {
 	})
 }
 
-// TestLastOwnerWhoSeesIt: an actor leaves its owner before the client has acknowledged the open, and is relevant to that client all the same. The
-// client keeps the copy that is in flight. Before, it closed, and opened again two round trips later.
+// TestLastOwnerWhoSeesIt: an actor leaves its owner before the client has acknowledged
+// the open, and is relevant to that client all the same. The client keeps the copy
+// that is in flight. Before, it closed, and opened again two round trips later.
 func TestLastOwnerWhoSeesIt(t *testing.T) {
 	for name, options := range map[string]rpc.SpawnOption{"near its new owner": rpc.RelevantAsOwner(), "the view of the client": rpc.OnlyRelevantToOwner()} {
 		t.Run(name, func(t *testing.T) {
@@ -484,8 +489,8 @@ func TestLateJoinerSeesWhatIsNear(t *testing.T) {
 	})
 }
 
-// 12.3c: priority = time since the last update × NetPriority, changed by distance; under saturation the highest go first and the others
-// gather time.
+// 12.3c: priority = time since the last update × NetPriority, changed by
+// distance; under saturation the highest go first and the others gather time.
 func TestNearOnesGoFirst(t *testing.T) {
 	for name, test := range map[string]struct {
 		weather emulation.Settings
@@ -511,7 +516,8 @@ func TestNearOnesGoFirst(t *testing.T) {
 	}
 }
 
-// countUpdates returns how many updates a client has in 30 s of 400 scouts, the nearest first, of which a packet takes some 90.
+// countUpdates returns how many updates a client has in 30 s of 400 scouts, the
+// nearest first, of which a packet takes some 90.
 func countUpdates(t testing.TB, net *rpctest.Network, config rpc.Config) []int {
 	r := newTerrain(t, net, 1, config)
 	r.scout(0, 0)
@@ -536,7 +542,8 @@ func countUpdates(t testing.TB, net *rpctest.Network, config rpc.Config) []int {
 	return updates
 }
 
-// Relevancy that flaps each second, and slower, on bad paths: afterwards every field at every client is the newest.
+// Relevancy that flaps each second, and slower, on bad paths: afterwards every
+// field at every client is the newest.
 func TestFlappingOnBadNetworks(t *testing.T) {
 	for name, weather := range map[string]emulation.Settings{
 		"bad": rpctest.Bad, "loss": {PktLag: 50 * time.Millisecond, PktLoss: 20},
@@ -625,7 +632,8 @@ func TestRelevancyPanics(t *testing.T) {
 	})
 }
 
-// A function of the game that panics while a Multicast opens what has just been spawned is told, ends no call, and leaves others theirs.
+// A function of the game that panics while a Multicast opens what has just been
+// spawned is told, ends no call, and leaves others theirs.
 func TestMulticastWhereRelevantPanics(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		var panics []string
@@ -666,8 +674,8 @@ func TestMulticastWhereRelevantPanics(t *testing.T) {
 	})
 }
 
-// 6.1g: the first Multicast after a Spawn opens the actor for those to whom it is relevant, by the distance or by the game's function, and for nobody
-// else.
+// 6.1g: the first Multicast after a Spawn opens the actor for those to whom it
+// is relevant, by the distance or by the game's function, and for nobody else.
 func TestMulticastOfWhatHasJustSpawned(t *testing.T) {
 	for _, byGame := range []bool{false, true} {
 		off(t, func(t *testing.T, net *rpctest.Network) {

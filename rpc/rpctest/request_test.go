@@ -163,7 +163,8 @@ func requestError(t *testing.T, err error) *rpc.RequestError {
 	return e
 }
 
-// later makes the server keep its customers waiting. It returns what answers, and the contexts of those that wait.
+// later makes the server keep its customers waiting. It returns what answers,
+// and the contexts of those that wait.
 func (s *street) later() (answers *[]func(receipt, error), waiting *[]context.Context) {
 	answers, waiting = new([]func(receipt, error)), new([]context.Context)
 	s.here.buyer = func(call *rpc.Call, _ offer) (receipt, error) {
@@ -174,7 +175,8 @@ func (s *street) later() (answers *[]func(receipt, error), waiting *[]context.Co
 	return answers, waiting
 }
 
-// TestRequestsBothWays: to the server and to the owner, waiting and not, on a good network and on a bad one.
+// TestRequestsBothWays: to the server and to the owner, waiting and not, on a
+// good network and on a bad one.
 func TestRequestsBothWays(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -260,7 +262,8 @@ var (
 	withdraw  = rpc.ServerRequest[int, int](bank, "Withdraw")
 )
 
-// TestDeclaredErrors: an error that a class declares is the same for the asker and the handler, even in one world.
+// TestDeclaredErrors: an error that a class declares is the same for the asker
+// and the handler, even in one world.
 func TestDeclaredErrors(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		var fails error
@@ -342,7 +345,8 @@ func TestRequestsThatCanNotBeAsked(t *testing.T) {
 	})
 }
 
-// TestRequestsThatAreNotRun: a question is answered with an error if an RPC would be silently dropped.
+// TestRequestsThatAreNotRun: a question is answered with an error if an RPC
+// would be silently dropped.
 func TestRequestsThatAreNotRun(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{MaxRequests: 3}, rpc.Config{})
@@ -419,8 +423,8 @@ func TestAnswersThatCanNotTravel(t *testing.T) {
 	})
 }
 
-// TestRequestsInTheDark: 20 s without a packet. A request with enough time gets its answer. Another one gets an error in time, and the server's
-// late answer is dropped and counted.
+// TestRequestsInTheDark: 20 s without a packet. A request with enough time gets its answer.
+// Another one gets an error in time, and the server's late answer is dropped and counted.
 func TestRequestsInTheDark(t *testing.T) {
 	rpctest.Run(t, rpctest.Average, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -454,7 +458,8 @@ func TestRequestsInTheDark(t *testing.T) {
 	})
 }
 
-// TestRequestsWithLimitsOfTheirOwn: each ends at its own limit, earlier or later than Config.RequestTime, and the other end is told.
+// TestRequestsWithLimitsOfTheirOwn: each ends at its own limit, earlier or
+// later than Config.RequestTime, and the other end is told.
 func TestRequestsWithLimitsOfTheirOwn(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{RequestTime: 2 * time.Second})
@@ -708,7 +713,8 @@ func TestLaterFromAnotherGoroutine(t *testing.T) {
 	})
 }
 
-// TestErrorsAfterLater: the asker gets the error at once, and a later answer is dropped and counted. An earlier answer counts.
+// TestErrorsAfterLater: the asker gets the error at once, and a later answer is
+// dropped and counted. An earlier answer counts.
 func TestErrorsAfterLater(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -740,7 +746,8 @@ func TestErrorsAfterLater(t *testing.T) {
 	})
 }
 
-// TestHandlersThatPanic: the asker learns of the connection's end, or in one world of the handler's.
+// TestHandlersThatPanic: the asker learns of the connection's end, or in one
+// world of the handler's.
 func TestHandlersThatPanic(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		panics := 0
@@ -782,7 +789,8 @@ func TestChecksOfRequests(t *testing.T) {
 	})
 }
 
-// TestRequestsAreOrderedWithCalls: calls that the server made before its answer run before the answer.
+// TestRequestsAreOrderedWithCalls: calls that the server made before its answer
+// run before the answer.
 func TestRequestsAreOrderedWithCalls(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		s := newStreet(t, net, rpc.Config{}, rpc.Config{})
@@ -806,7 +814,8 @@ func TestRequestsAreOrderedWithCalls(t *testing.T) {
 	})
 }
 
-// TestRequestsAtRandom: in any case each request ends once, with its handler's answer or an error that fits, and in the end none is open.
+// TestRequestsAtRandom: in any case each request ends once, with its handler's
+// answer or an error that fits, and in the end none is open.
 func TestRequestsAtRandom(t *testing.T) {
 	for range 3 {
 		rpctest.Run(t, rpctest.Bad, randomRequests)

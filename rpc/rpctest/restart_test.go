@@ -16,7 +16,8 @@ import (
 	"github.com/quivernet/quiver/stream/disk"
 )
 
-// keepingServer returns a server that keeps what clients upload to a topic in a store, and where whole ones come.
+// keepingServer returns a server that keeps what clients upload to a topic in a
+// store, and where whole ones come.
 func keepingServer(t *testing.T, topic *stream.Blob, store stream.Store, gone *[]error) (w *rpc.World, whole chan []byte) {
 	t.Helper()
 	w, err := rpc.NewWorld(rpc.Config{
@@ -37,8 +38,9 @@ func keepingServer(t *testing.T, topic *stream.Blob, store stream.Store, gone *[
 	return w, whole
 }
 
-// TestRestartOfTheServer: a server is closed in the middle of an upload with a key, another one with the same store takes its place, and the client
-// returns: the upload continues from what the store has.
+// TestRestartOfTheServer: a server is closed in the middle of an upload with a
+// key, another one with the same store takes its place, and the client returns:
+// the upload continues from what the store has.
 func TestRestartOfTheServer(t *testing.T) {
 	const size = 2 << 20
 	slow := emulation.Settings{PktLag: 20 * time.Millisecond, Rate: 8e6}

@@ -172,7 +172,8 @@ func TestRule_6_1_b(t *testing.T) {
 	})
 }
 
-// 6.1c: Server RPC, called by another client, or on nobody's actor: Unreal drops it silently. Here the caller is told, unless AnyCaller lets it.
+// 6.1c: Server RPC, called by another client, or on nobody's actor: Unreal
+// drops it silently. Here the caller is told, unless AnyCaller lets it.
 func TestRule_6_1_c(t *testing.T) {
 	inBattery(t, func(b *battery, own, _, nobodys *gun) {
 		for _, g := range []*gun{own, nobodys} {
@@ -206,7 +207,8 @@ func TestRule_6_1_f_h(t *testing.T) {
 	})
 }
 
-// 6.1g: NetMulticast, called on the server: runs on the server and on every client for which the actor is relevant.
+// 6.1g: NetMulticast, called on the server: runs on the server and on every
+// client for which the actor is relevant.
 func TestRule_6_1_g(t *testing.T) {
 	inBattery(t, func(b *battery, own, other, nobodys *gun) {
 		for _, g := range []*gun{own, other, nobodys} {
@@ -267,7 +269,8 @@ func TestRule_6_2_h(t *testing.T) {
 	})
 }
 
-// 6.2, step 4: unreliable, not multicast, connection not ready: dropped. Multicasts are not, and reliable calls neither.
+// 6.2, step 4: unreliable, not multicast, connection not ready: dropped.
+// Multicasts are not, and reliable calls neither.
 func TestRule_6_2_saturated(t *testing.T) {
 	rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		b := newBattery(t, net, 1, rpc.Config{Rate: 20_000})
@@ -298,7 +301,8 @@ func TestRule_6_2_saturated(t *testing.T) {
 	})
 }
 
-// 6.2k, ForceSend: it leaves at once, even from a handler, and not with the Flush. What was called before it leaves with it.
+// 6.2k, ForceSend: it leaves at once, even from a handler, and not with the
+// Flush. What was called before it leaves with it.
 func TestRule_6_2_k_ForceSend(t *testing.T) {
 	inBattery(t, func(b *battery, own, other, _ *gun) {
 		left := func() uint64 { return b.conns[0].Stats().PacketsOut }
@@ -333,7 +337,8 @@ func TestRule_6_2_k_ForceSend(t *testing.T) {
 	})
 }
 
-// 6.2k, ForceQueue: it leaves behind the state of its actor, as of the Flush, and OnRep has run before the handler.
+// 6.2k, ForceQueue: it leaves behind the state of its actor, as of the Flush,
+// and OnRep has run before the handler.
 func TestRule_6_2_k_ForceQueue(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		b := newBattery(t, net, 2, rpc.Config{})
@@ -382,7 +387,8 @@ func TestRule_6_2_k_ForceQueueWaitsForTheUpdate(t *testing.T) {
 	})
 }
 
-// 6.2k: queued calls are bounded, and none is lost without a count: not beyond the bound, not with the channel, not when the path is full.
+// 6.2k: queued calls are bounded, and none is lost without a count: not beyond
+// the bound, not with the channel, not when the path is full.
 func TestRule_6_2_k_ForceQueueIsBounded(t *testing.T) {
 	rpctest.Run(t, emulation.Settings{PktLag: 20 * time.Millisecond}, func(t *testing.T, net *rpctest.Network) {
 		b := newBattery(t, net, 1, rpc.Config{Rate: 20_000})
@@ -434,8 +440,9 @@ func TestRule_6_2_k_Declarations(t *testing.T) {
 	})
 }
 
-// 6.3a: the 3rd and later unreliable multicast of one function on one object between two updates of that is dropped, and counted here.
-// Others are not: reliable ones, other functions, other objects. The server runs them all.
+// 6.3a: the 3rd and later unreliable multicast of one function on one object
+// between two updates of that is dropped, and counted here. Others are not:
+// reliable ones, other functions, other objects. The server runs them all.
 func TestRule_6_3_a(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		b := newBattery(t, net, 2, rpc.Config{MaxRPCPerNetUpdate: 2})
@@ -492,8 +499,8 @@ func TestRule_6_3_b(t *testing.T) {
 	})
 }
 
-// 6.4a: reliable RPCs are ordered within one actor.
-// 6.4c: reliable, unreliable and property notifications: no order; but immediate RPCs precede properties, and queued ones follow them.
+// 6.4a: reliable RPCs are ordered within one actor. 6.4c: reliable, unreliable and property
+// notifications: no order; but immediate RPCs precede properties, and queued ones follow them.
 func TestRule_6_4_a_c(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		b := newBattery(t, net, 1, rpc.Config{})
@@ -520,7 +527,8 @@ func TestRule_6_4_a_c(t *testing.T) {
 	})
 }
 
-// 4.5b: Unreal drops a packet that comes late, and so never runs an older unreliable RPC after a newer one. Here it runs.
+// 4.5b: Unreal drops a packet that comes late, and so never runs an older
+// unreliable RPC after a newer one. Here it runs.
 func TestRule_4_5_b(t *testing.T) {
 	weather := emulation.Settings{PktLag: 10 * time.Millisecond, PktOrder: true}
 	rpctest.Run(t, weather, func(t *testing.T, net *rpctest.Network) {
@@ -541,7 +549,8 @@ func TestRule_4_5_b(t *testing.T) {
 	})
 }
 
-// 6.2h: the open has what Spawn's set left, and a call that follows runs before the client has what was changed since.
+// 6.2h: the open has what Spawn's set left, and a call that follows runs before
+// the client has what was changed since.
 func TestRule_6_2_h_since(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		b := newBattery(t, net, 1, rpc.Config{})
@@ -561,7 +570,8 @@ func TestRule_6_2_h_since(t *testing.T) {
 	})
 }
 
-// What a client's constructor posts is BeginPlay: it runs when the copy has the states and lists of its open.
+// What a client's constructor posts is BeginPlay: it runs when the copy has the
+// states and lists of its open.
 func TestConstructorsPostTheirBeginPlay(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		newWorld := func(construct func(*rpc.World, *gun)) (*rpc.World, *rpc.Binding[*gun]) {

@@ -163,7 +163,8 @@ func (c *camp) at(client int, s *trooper) *trooper {
 	return c.clients[client].troopers[s.actor.Ref()]
 }
 
-// requireSame asserts that each client has each soldier that is open for it as the server has it, but for what it may not see.
+// requireSame asserts that each client has each soldier that is open for it as
+// the server has it, but for what it may not see.
 func (c *camp) requireSame() {
 	c.t.Helper()
 	for ref, s := range c.server.troopers {
@@ -236,7 +237,8 @@ func TestStateGoesFromServerToClientOnly(t *testing.T) {
 	})
 }
 
-// 12.1b: eventually the newest value arrives; values between may be skipped. Nothing waits in a reliable buffer.
+// 12.1b: eventually the newest value arrives; values between may be skipped.
+// Nothing waits in a reliable buffer.
 func TestTheNewestStateArrives(t *testing.T) {
 	for name, weather := range map[string]emulation.Settings{
 		"bad": rpctest.Bad, "loss": {PktLag: 50 * time.Millisecond, PktLoss: 20},
@@ -374,7 +376,8 @@ func TestTheOpenCarriesTheState(t *testing.T) {
 	})
 }
 
-// 12.1f: OnRep runs on clients, after all properties of that bunch have been read, with the old value, when it differs.
+// 12.1f: OnRep runs on clients, after all properties of that bunch have been
+// read, with the old value, when it differs.
 func TestOnRep(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -395,7 +398,8 @@ func TestOnRep(t *testing.T) {
 	})
 }
 
-// 12.2b: a reference to something the client does not have yet is set, and OnRep called again, when it appears.
+// 12.2b: a reference to something the client does not have yet is set, and
+// OnRep called again, when it appears.
 func TestOnRepWhenTheTargetComesAndGoes(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 1, rpc.Config{})
@@ -426,7 +430,8 @@ type walk struct {
 	At struct{ Tick, Steps uint64 }
 }
 
-// TestNestedStructsTravelWhole: fields travel by themselves, and a nested struct is one field, whatever the network loses.
+// TestNestedStructsTravelWhole: fields travel by themselves, and a nested
+// struct is one field, whatever the network loses.
 func TestNestedStructsTravelWhole(t *testing.T) {
 	everywhere(t, func(t *testing.T, net *rpctest.Network) {
 		heard := 0

@@ -21,7 +21,8 @@ var saves = stream.NewBlob("saves")
 // together is what a client felt: the 99th percentile of its calls' way, and the mean age of state.
 type together struct{ call, age time.Duration }
 
-// feel plays a minute: calls at each tick, states of 50 actors when they change, and saves of 1 MiB in a row when they come.
+// feel plays a minute: calls at each tick, states of 50 actors when they
+// change, and saves of 1 MiB in a row when they come.
 func feel(t *testing.T, seed string, states, bulk bool) (felt together) {
 	t.Setenv("QUIVER_SEED", seed)
 	path := emulation.Settings{PktLag: 25 * time.Millisecond, PktLoss: 1, Rate: 10e6}
@@ -82,7 +83,8 @@ func feel(t *testing.T, seed string, states, bulk bool) (felt together) {
 	return felt
 }
 
-// TestStateBesideCallsAndBulk: states make calls no slower, and bulk makes states no older than a tick.
+// TestStateBesideCallsAndBulk: states make calls no slower, and bulk makes
+// states no older than a tick.
 func TestStateBesideCallsAndBulk(t *testing.T) {
 	const tick = time.Second / 30
 	for _, seed := range []string{"1", "2", "3"} {

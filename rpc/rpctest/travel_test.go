@@ -193,7 +193,8 @@ func (r *travelScene) act() {
 	}
 }
 
-// have has a client act, or the server send to those of its name. Clients leave only when six are there, for act has others join before.
+// have has a client act, or the server send to those of its name. Clients leave
+// only when six are there, for act has others join before.
 func (r *travelScene) have(client *travelClient, n int) {
 	switch n {
 	case 3:
@@ -226,8 +227,9 @@ func (r *travelScene) send(to *stream.Peer, name string, options ...stream.Optio
 	}
 }
 
-// TestTravel: a server changes levels while players call, ask and send, leave in the middle, crash and join twice under one name. Then every player
-// has the level as it is, every question has an answer, and every transfer an end.
+// TestTravel: a server changes levels while players call, ask and send, leave
+// in the middle, crash and join twice under one name. Then every player has the
+// level as it is, every question has an answer, and every transfer an end.
 func TestTravel(t *testing.T) {
 	rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
 		t.Logf("seed %d", net.Seed())

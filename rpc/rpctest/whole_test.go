@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/rpc/rpctest"
 )
 
-// TestPacketsAreWhole: a client whose OnRep takes longer than its Dispatch may never sees half of a packet, however many wait.
+// TestPacketsAreWhole: a client whose OnRep takes longer than its Dispatch may
+// never sees half of a packet, however many wait.
 func TestPacketsAreWhole(t *testing.T) {
 	off(t, func(t *testing.T, net *rpctest.Network) {
 		c := newCamp(t, net, 0, rpc.Config{})

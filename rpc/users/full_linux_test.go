@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk that was full while a token was added left a piece of its line, and nobody could log in any more.
+// A disk that was full while a token was added left a piece of its line, and
+// nobody could log in any more.
 func TestAFullDiskSpoilsNoTokenFile(t *testing.T) {
 	path := fileOf(t, "ann:"+alpha+"\n")
 	before, err := os.ReadFile(path)

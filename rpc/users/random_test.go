@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRandomLogins plays users, thieves and owners at random: exactly those clients are let in that a simple model lets in.
+// TestRandomLogins plays users, thieves and owners at random: exactly those
+// clients are let in that a simple model lets in.
 func TestRandomLogins(t *testing.T) {
 	type known struct {
 		identity string

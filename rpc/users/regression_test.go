@@ -28,7 +28,8 @@ func TestEveryUserCanOwnVersions(t *testing.T) {
 	}
 }
 
-// A login whose answer was lost left a token that nobody had, and was refused when it was tried again.
+// A login whose answer was lost left a token that nobody had, and was refused
+// when it was tried again.
 func TestALoginIsTriedAgain(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	u, _ := inviting(t)
@@ -50,7 +51,8 @@ func TestALoginIsTriedAgain(t *testing.T) {
 	require.ErrorIs(t, err, ErrCode)
 }
 
-// A machine whose answer was lost logged in again, and was refused because its user had asked for one more code meanwhile.
+// A machine whose answer was lost logged in again, and was refused because its
+// user had asked for one more code meanwhile.
 func TestALoginIsTriedAgainAfterTheNextInvite(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	u, ann, first := invited(t, now)
@@ -90,7 +92,8 @@ func TestCodesGoWithTheToken(t *testing.T) {
 	require.ErrorIs(t, err, ErrCode)
 }
 
-// A user who asked for codes and redeemed them made the token file, which each login reads, grow without end.
+// A user who asked for codes and redeemed them made the token file, which each
+// login reads, grow without end.
 func TestTokensOfAUserAreBounded(t *testing.T) {
 	var text strings.Builder
 	for i := range maxTokens {
@@ -107,7 +110,8 @@ func TestTokensOfAUserAreBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A token file that somebody was just writing, and that ended within a line, kept everybody out for that moment.
+// A token file that somebody was just writing, and that ended within a line,
+// kept everybody out for that moment.
 func TestAFileThatIsJustWrittenIsReadAgain(t *testing.T) {
 	u, _ := inviting(t)
 	whole, err := os.ReadFile(u.path)
@@ -140,8 +144,8 @@ func TestRevokeMakesNoFile(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-// A note of two lines, as of a machine's name that came from outside, made a line of its own: a token of whoever chose it, or a file that kept
-// everybody out.
+// A note of two lines, as of a machine's name that came from outside, made a line
+// of its own: a token of whoever chose it, or a file that kept everybody out.
 func TestNotesStayInTheirLine(t *testing.T) {
 	path := fileOf(t, "ann:"+alpha+"\n")
 	for _, note := range []string{"pc\nbob:" + beta, "pc\r", "pc\x00", "pc\nwhat is this", "\xff"} {
@@ -153,7 +157,8 @@ func TestNotesStayInTheirLine(t *testing.T) {
 	require.Len(t, tokens, 1)
 }
 
-// A token that was added while an editor put another file in the place of the token file was in neither.
+// A token that was added while an editor put another file in the place of the
+// token file was in neither.
 func TestAFileThatIsReplacedMeanwhile(t *testing.T) {
 	path := fileOf(t, "ann:"+alpha+"\n")
 	before, err := files.Lock(path, time.Second)
@@ -173,8 +178,8 @@ func TestAFileThatIsReplacedMeanwhile(t *testing.T) {
 	require.Len(t, tokens, 2)
 }
 
-// A machine that had made too short a token of its own, or one that is too long, was told that the server cannot check tokens, and tried again
-// and again.
+// A machine that had made too short a token of its own, or one that is too long,
+// was told that the server cannot check tokens, and tried again and again.
 func TestTokensOfMachinesAreBounded(t *testing.T) {
 	u, _, code := invited(t, time.Now())
 	authenticate := u.Authenticator(nil)
@@ -220,7 +225,8 @@ func TestShownIsNoToken(t *testing.T) {
 	}
 }
 
-// A machine's own token could have its first characters clear the terminal of whoever listed the tokens, or turn the line around.
+// A machine's own token could have its first characters clear the terminal of
+// whoever listed the tokens, or turn the line around.
 func TestTokensArePrintable(t *testing.T) {
 	u, _, code := invited(t, time.Now())
 	for _, bad := range []string{"\x1b[2J" + beta, beta + "\x00", "\u202e" + beta, beta + "\x7f", "\ufeff" + beta, beta + "\u2028x"} {
@@ -285,8 +291,8 @@ func TestACrashKeepsNobodyOut(t *testing.T) {
 	}
 }
 
-// TestLoginsCostNoTokens: before, each login computed a MAC of every token in the file, which took longer than the handshake with some thousand
-// tokens.
+// TestLoginsCostNoTokens: before, each login computed a MAC of every token in
+// the file, which took longer than the handshake with some thousand tokens.
 func TestLoginsCostNoTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.txt")
 	token, err := Add(path, "ann")
@@ -315,7 +321,8 @@ func TestLoginsCostNoTokens(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist, "what it held lets nobody in")
 }
 
-// A user with a colon in the name, which a line takes for the begin of a token, was told of an unknown token.
+// A user with a colon in the name, which a line takes for the begin of a token,
+// was told of an unknown token.
 func TestAddOfABadName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	for _, name := range []string{"ann:x", " ann", "", "a #b", "a\nb"} {

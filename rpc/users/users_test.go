@@ -300,7 +300,8 @@ func TestCodes(t *testing.T) {
 	require.ErrorIs(t, err, ErrName)
 }
 
-// TestOneCodeAtATime: a user who requests another code has only that one, and does not affect other users.
+// TestOneCodeAtATime: a user who requests another code has only that one, and
+// does not affect other users.
 func TestOneCodeAtATime(t *testing.T) {
 	u, ann := inviting(t)
 	now := time.Unix(1e9, 0)
@@ -322,7 +323,8 @@ func TestOneCodeAtATime(t *testing.T) {
 	require.Len(t, u.codes, 1, "what is too old is forgotten")
 }
 
-// TestWatchSaysThatItCannotRead: it logs once when the file cannot be read, and once when it can be read again.
+// TestWatchSaysThatItCannotRead: it logs once when the file cannot be read, and
+// once when it can be read again.
 func TestWatchSaysThatItCannotRead(t *testing.T) {
 	path := fileOf(t, "ann:"+alpha+"\n")
 	u, err := Open(path)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each content lost one buffer, so 3,000 small files, at which a get looks three times, cost more than 4 GiB of them. The race detector makes
-// pools forget at random.
+// Each content lost one buffer, so 3,000 small files, at which a get looks three
+// times, cost more than 4 GiB of them. The race detector makes pools forget at random.
 func TestCutsOfSmallContentsShareTheirBuffers(t *testing.T) {
 	const cuts = 400
 	var before, after runtime.MemStats

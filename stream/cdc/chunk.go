@@ -22,7 +22,8 @@ func Sum(data []byte) Digest { return blake3.Sum256(data) }
 // String returns the digest as 64 hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// MaxEncodedSize returns the size of a digest as an argument of package rpc, which encodes its text.
+// MaxEncodedSize returns the size of a digest as an argument of package rpc,
+// which encodes its text.
 func (Digest) MaxEncodedSize() int { return hex.EncodedLen(len(Digest{})) }
 
 // MarshalText implements [encoding.TextMarshaler].

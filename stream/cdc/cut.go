@@ -9,34 +9,39 @@ import (
 	"github.com/PlakarKorp/go-cdc-chunkers/chunkers/jc"
 )
 
-// Sizes of chunks, in bytes. A change costs all chunks that it touches, so smaller chunks make a better delta. Each takes 35 bytes
-// of manifest, so larger chunks make a shorter one: 1 GiB has about 6,700 chunks, and a manifest of a quarter of a megabyte.
+// Sizes of chunks, in bytes. A change costs all chunks that it touches, so smaller
+// chunks make a better delta. Each takes 35 bytes of manifest, so larger chunks make a
+// shorter one: 1 GiB has about 6,700 chunks, and a manifest of a quarter of a megabyte.
 const (
 	MinChunk     = 32 << 10 // except for the last chunk of a file
 	AverageChunk = 128 << 10
 	MaxChunk     = 512 << 10
 )
 
-// The cuts are those of JC, which package jc calls jc-v1.0.0: a FastCDC that skips half of an average chunk when a weaker mask
-// matches. After an insertion it finds its old cuts again within 0.2 MiB, 1.1 MiB at worst of 1,200 insertions (fastcdc-v1.0.0: 1.4
-// MiB), and it examines two fifths of the bytes. jc-v1.1.0 is not a later version of it: it uses the masks of 8 KiB chunks for
-// every size, skips nearly all of larger chunks and hardly ever finds its old cuts. Different cuts would not be an error: they
-// would only cost one full put of everything.
+// The cuts are those of JC, which package jc calls jc-v1.0.0: a FastCDC that skips half of an
+// average chunk when a weaker mask matches. After an insertion it finds its old cuts again
+// within 0.2 MiB, 1.1 MiB at worst of 1,200 insertions (fastcdc-v1.0.0: 1.4 MiB), and it
+// examines two fifths of the bytes. jc-v1.1.0 is not a later version of it: it uses the masks of
+// 8 KiB chunks for every size, skips nearly all of larger chunks and hardly ever finds its old
+// cuts. Different cuts would not be an error: they would only cost one full put of everything.
 const (
 	strongMask = 0x8888888888888888 // a chunk ends where the sum of the bytes before has none of these bits
 	weakMask   = strongMask - 8     // where the sum has none of these bits, jump bytes are skipped
 	jump       = AverageChunk / 2
 )
 
-// readStep is how much is read at once beyond an average chunk. Bytes after the end of a chunk are copied into the buffer of the next.
+// readStep is how much is read at once beyond an average chunk. Bytes after the
+// end of a chunk are copied into the buffer of the next.
 const readStep = 64 << 10
 
-// cutAhead is how many chunks may wait to be hashed. It is small because cutting and hashing take about the same time.
+// cutAhead is how many chunks may wait to be hashed. It is small because
+// cutting and hashing take about the same time.
 const cutAhead = 4
 
-// Cut cuts the content of r, until io.EOF, into chunks. It calls each for every chunk in order, on the caller's goroutine, with the
-// chunk's bytes, which are valid only during that call. If r is empty there are no chunks. Meanwhile another goroutine reads r; it
-// has ended when Cut returns. Cut stops at the first error of each or of r, and returns it. It is safe for concurrent use.
+// Cut cuts the content of r, until io.EOF, into chunks. It calls each for every chunk in order, on
+// the caller's goroutine, with the chunk's bytes, which are valid only during that call. If r is
+// empty there are no chunks. Meanwhile another goroutine reads r; it has ended when Cut returns.
+// Cut stops at the first error of each or of r, and returns it. It is safe for concurrent use.
 func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	cut, read := make(chan *[]byte, cutAhead), make(chan error, 1)
 	ctx, stop := context.WithCancel(context.Background())
@@ -83,7 +88,8 @@ func chunkBuffer(begin []byte) *[]byte {
 	return b
 }
 
-// fill reads from r into data until it knows where the first chunk in data ends. end is 0 if nothing is left.
+// fill reads from r into data until it knows where the first chunk in data
+// ends. end is 0 if nothing is left.
 func fill(r io.Reader, data *[]byte) (end int, err error) {
 	s := seeker{at: MinChunk}
 	for {
@@ -111,7 +117,8 @@ type seeker struct {
 	sum uint64 // of the bytes before, since the beginning or the last jump; only the last 64 count
 }
 
-// seek examines the bytes of a chunk that it has not examined yet, and reports whether the chunk ends before index at.
+// seek examines the bytes of a chunk that it has not examined yet, and reports
+// whether the chunk ends before index at.
 func (s *seeker) seek(chunk []byte) (ends bool) {
 	for s.at < len(chunk) {
 		sum, n := roll(s.sum, chunk[s.at:])
@@ -127,8 +134,8 @@ func (s *seeker) seek(chunk []byte) (ends bool) {
 	return false
 }
 
-// roll adds bytes of data to sum until the sum matches weakMask. It returns the sum and how many bytes precede the one that made it
-// match, or len(data) if none did.
+// roll adds bytes of data to sum until the sum matches weakMask. It returns the sum
+// and how many bytes precede the one that made it match, or len(data) if none did.
 func roll(sum uint64, data []byte) (uint64, int) {
 	gear, n := &jc.G, 0
 	for ; len(data) >= n+4; n += 4 {

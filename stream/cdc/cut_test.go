@@ -86,8 +86,8 @@ func delta(base, changed []Chunk) (size int64) {
 	return size
 }
 
-// most is what a change of 1 MiB of a large content, or an insertion in front of it, may cost in chunks: 3 MiB on the wire
-// less the manifest of 1 GiB, a quarter of one.
+// most is what a change of 1 MiB of a large content, or an insertion in front of it,
+// may cost in chunks: 3 MiB on the wire less the manifest of 1 GiB, a quarter of one.
 const most = 2816 << 10
 
 func TestAChangeCostsItsChunks(t *testing.T) {
@@ -155,7 +155,8 @@ func BenchmarkSum(b *testing.B) {
 	}
 }
 
-// A panic of each ended the process, where the caller could not recover it, and a test that failed in each never ended: runtime.Goexit.
+// A panic of each ended the process, where the caller could not recover it, and
+// a test that failed in each never ended: runtime.Goexit.
 func TestEachIsOnTheCallersGoroutine(t *testing.T) {
 	r := bytes.NewReader(make([]byte, 20*MaxChunk))
 	require.PanicsWithValue(t, "each fails", func() { _ = Cut(r, func(Chunk, []byte) error { panic("each fails") }) })

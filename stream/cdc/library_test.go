@@ -14,8 +14,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// The cuts are those of the library whose algorithm it is, of noise and of bytes in which the masks match often or never. On 32 bits the
-// library overflows an int.
+// The cuts are those of the library whose algorithm it is, of noise and of bytes in
+// which the masks match often or never. On 32 bits the library overflows an int.
 func TestCutsAreTheLibrarys(t *testing.T) {
 	r := testkit.Rand(t)
 	library, err := chunkers.NewChunker("jc-v1.0.0", nil, &chunkers.ChunkerOpts{MinSize: MinChunk, NormalSize: AverageChunk, MaxSize: MaxChunk})

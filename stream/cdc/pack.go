@@ -18,21 +18,23 @@ const (
 	packedZstd  = 1
 )
 
-// leastSaving is the part of a chunk, 1/16, that compressing must save. A smaller saving is not worth the unpacking.
+// leastSaving is the part of a chunk, 1/16, that compressing must save. A
+// smaller saving is not worth the unpacking.
 const leastSaving = 16
 
-// For a large chunk, triedBytes at triedPlaces places are compressed first. If these do not shrink, the chunk is not compressed.
-// This costs a twentieth of compressing the whole chunk.
+// For a large chunk, triedBytes at triedPlaces places are compressed first. If these do not
+// shrink, the chunk is not compressed. This costs a twentieth of compressing the whole chunk.
 const (
 	triedPlaces = 4
 	triedBytes  = 2 << 10 // at each place
 )
 
-// ErrChunk means that bytes are not those of the chunk: their size or digest differs, or they cannot be unpacked.
+// ErrChunk means that bytes are not those of the chunk: their size or digest
+// differs, or they cannot be unpacked.
 var ErrChunk = errors.New("damaged chunk")
 
-// encoder and decoder are safe for concurrent use, by as many goroutines at once as there are cores. Their options are
-// valid, so there is no error.
+// encoder and decoder are safe for concurrent use, by as many goroutines at
+// once as there are cores. Their options are valid, so there is no error.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
 		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
@@ -40,8 +42,9 @@ var (
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0))
 )
 
-// Pack appends the packed form of chunk to b. chunk has at most [MaxChunk] bytes. It is compressed if that pays. If it is not
-// compressed, and chunk is in b's own memory, one byte after its end, nothing is copied. Pack is safe for concurrent use.
+// Pack appends the packed form of chunk to b. chunk has at most [MaxChunk] bytes. It
+// is compressed if that pays. If it is not compressed, and chunk is in b's own
+// memory, one byte after its end, nothing is copied. Pack is safe for concurrent use.
 func Pack(b, chunk []byte) []byte {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -73,10 +76,11 @@ func mayPay(buffer *[]byte, chunk []byte) bool {
 	return pays(len(*buffer)-len(some), len(some))
 }
 
-// Unpack returns the bytes of chunk c from their packed form. If that is not compressed, the result is a part of packed. Otherwise
-// it is in the memory of buffer, or in new memory if buffer is too small. So the caller must not change packed and buffer while it
-// uses the result. Unpack returns [ErrChunk] if the bytes do not have c's size and digest, and never unpacks more than c's size. It
-// is safe for concurrent use with different buffers.
+// Unpack returns the bytes of chunk c from their packed form. If that is not compressed,
+// the result is a part of packed. Otherwise it is in the memory of buffer, or in new memory
+// if buffer is too small. So the caller must not change packed and buffer while it uses the
+// result. Unpack returns [ErrChunk] if the bytes do not have c's size and digest, and never
+// unpacks more than c's size. It is safe for concurrent use with different buffers.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w %v: %d bytes packed, for %d", ErrChunk, c.Digest, len(packed), c.Size)

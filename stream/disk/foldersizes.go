@@ -7,16 +7,17 @@ import (
 )
 
 const (
-	// listAfter is how long a list of all folders stays valid, except for folders that this process changes. Without it, opening a
-	// part would look at the folder of every identity.
+	// listAfter is how long a list of all folders stays valid, except for folders that this
+	// process changes. Without it, opening a part would look at the folder of every identity.
 	listAfter = time.Second
-	// measureAfter is how long the size of a folder stays valid if this process has not changed the folder, and no list shows that
-	// another process has added or removed a name. Without it, each list would look at every file of every identity.
+	// measureAfter is how long the size of a folder stays valid if this process has not
+	// changed the folder, and no list shows that another process has added or removed a
+	// name. Without it, each list would look at every file of every identity.
 	measureAfter = 10 * time.Second
 )
 
-// folderSizes holds how many bytes each folder of a store contains. Store.mu guards it, so no part can be opened while a folder
-// is measured for another.
+// folderSizes holds how many bytes each folder of a store contains. Store.mu
+// guards it, so no part can be opened while a folder is measured for another.
 type folderSizes struct {
 	path string // of the store
 	walk func(folder string) ([]storedFile, error)
@@ -33,7 +34,8 @@ type folderSize struct {
 	at       time.Time // when it was measured
 }
 
-// changed records that this process changes the content of a folder, so that bytesBeside measures it again.
+// changed records that this process changes the content of a folder, so that
+// bytesBeside measures it again.
 func (s *folderSizes) changed(folder string) {
 	delete(s.known, folder)
 	s.stale[folder] = true
@@ -74,8 +76,8 @@ func (s *folderSizes) refreshStale(own string) error {
 	return nil
 }
 
-// refreshAll lists the folders and measures them all, except own, which stays stale, and folders that do not belong to the
-// store, such as lost+found.
+// refreshAll lists the folders and measures them all, except own, which stays
+// stale, and folders that do not belong to the store, such as lost+found.
 func (s *folderSizes) refreshAll(own string) error {
 	folders, err := os.ReadDir(s.path)
 	if err != nil {
@@ -99,8 +101,9 @@ func (s *folderSizes) refreshAll(own string) error {
 	return nil
 }
 
-// measure returns the size of a folder: the known one if that is still valid. Otherwise it walks the folder, which removes expired parts and a
-// folder that is empty (see Store.walkFolder). ok is false if there is no such folder.
+// measure returns the size of a folder: the known one if that is still valid.
+// Otherwise it walks the folder, which removes expired parts and a folder that
+// is empty (see Store.walkFolder). ok is false if there is no such folder.
 func (s *folderSizes) measure(folder string) (size folderSize, ok bool, err error) {
 	info, err := os.Lstat(folder)
 	if err != nil || !info.IsDir() {

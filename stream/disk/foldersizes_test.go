@@ -13,8 +13,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Each part that was opened used to look at each file of all identities, under the store's lock: an identity with a thousand files made
-// all others wait for a thousand looks.
+// Each part that was opened used to look at each file of all identities, under the store's
+// lock: an identity with a thousand files made all others wait for a thousand looks.
 func TestPartsTakeNoLooksAtOthersFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a second never passes
 		const files = 2000
@@ -34,8 +34,9 @@ func TestPartsTakeNoLooksAtOthersFiles(t *testing.T) {
 	})
 }
 
-// Each part that was opened used to look at the folder of each identity, under the store's lock: with thousands of them, one client that
-// began transfers and gave them up kept a processor busy, and all others waiting.
+// Each part that was opened used to look at the folder of each identity, under
+// the store's lock: with thousands of them, one client that began transfers and
+// gave them up kept a processor busy, and all others waiting.
 func TestPartsTakeNoLooksAtOtherFolders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a second never passes
 		const identities = 2000
@@ -58,8 +59,9 @@ func TestPartsTakeNoLooksAtOtherFolders(t *testing.T) {
 	})
 }
 
-// Each write to a part of unknown size once looked twice at all files of its identity, under the store's lock, if less than growBytes
-// was left: a byte of an identity with a thousand files took two thousand looks, for which all others waited.
+// Each write to a part of unknown size once looked twice at all files of its identity,
+// under the store's lock, if less than growBytes was left: a byte of an identity with
+// a thousand files took two thousand looks, for which all others waited.
 func TestWritesNearALimitTakeNoLooks(t *testing.T) {
 	const files, limit = 2000, 100_000
 	for _, set := range []func(s *Store){func(s *Store) { s.MaxIdentityBytes = limit }, func(s *Store) { s.MaxBytes = limit }} {
@@ -83,7 +85,8 @@ func TestWritesNearALimitTakeNoLooks(t *testing.T) {
 	}
 }
 
-// Each write waited for the store's lock, under which the parts of others look at the disk, though room for it was counted before.
+// Each write waited for the store's lock, under which the parts of others look
+// at the disk, though room for it was counted before.
 func TestWritesWaitForNoLooks(t *testing.T) {
 	s := New(t.TempDir())
 	for _, size := range []int64{10, -1} {
@@ -98,7 +101,8 @@ func TestWritesWaitForNoLooks(t *testing.T) {
 	}
 }
 
-// Files of other identities count as soon as this process changes them, or finds what another process has named.
+// Files of other identities count as soon as this process changes them, or
+// finds what another process has named.
 func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)
@@ -123,7 +127,8 @@ func TestOthersFilesCountWhenTheyChange(t *testing.T) {
 	require.ErrorIs(t, err, stream.ErrStoreFull, "as what another process stores")
 }
 
-// TestOthersFoldersStay: a store may be at the top of a disk, beside a folder lost+found, which is empty and which only root can read.
+// TestOthersFoldersStay: a store may be at the top of a disk, beside a folder
+// lost+found, which is empty and which only root can read.
 func TestOthersFoldersStay(t *testing.T) {
 	dir := t.TempDir()
 	empty, full := filepath.Join(dir, "lost+found"), filepath.Join(dir, "maps")

@@ -56,7 +56,8 @@ func TestRemoveLeavesWhatAnotherProcessWrites(t *testing.T) {
 	require.NoError(t, p.Commit(stream.BLAKE3.Of(make([]byte, 10))))
 }
 
-// storeScript does at random what transfers, crashes and disks do to a store, and remembers what must be in it.
+// storeScript does at random what transfers, crashes and disks do to a store,
+// and remembers what must be in it.
 type storeScript struct {
 	t     *testing.T
 	rnd   *rand.Rand
@@ -72,7 +73,8 @@ const (
 	scriptFiles         = 6
 )
 
-// content returns the content of a key, the same for all identities, so that a resumed part can be checked.
+// content returns the content of a key, the same for all identities, so that a
+// resumed part can be checked.
 func (s *storeScript) content(key string) []byte {
 	return bytes.Repeat([]byte(key), 150)[:10+20*int(key[0]-'a')]
 }
@@ -236,7 +238,8 @@ func TestStoreThroughCrashes(t *testing.T) {
 	s.restart()
 }
 
-// TestEvictWhatIsGone: a file that another process has removed meanwhile makes room, too; one that cannot be removed is an error.
+// TestEvictWhatIsGone: a file that another process has removed meanwhile makes
+// room, too; one that cannot be removed is an error.
 func TestEvictWhatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	for _, blob := range []bool{true, false} {

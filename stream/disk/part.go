@@ -17,7 +17,8 @@ type part struct {
 	file  *os.File // set by create; replaced by rename on systems that cannot rename open files
 	size  int64    // of the whole content; -1 = unknown
 
-	// reserved is how many bytes the store's limits count for this part. It is written only by the goroutine using the part, with store.mu held. That
+	// reserved is how many bytes the store's limits count for this part. It is
+	// written only by the goroutine using the part, with store.mu held. That
 	// goroutine may read it without the lock; others must hold it.
 	reserved int64
 
@@ -28,7 +29,8 @@ type part struct {
 
 var _ stream.Part = (*part)(nil)
 
-// openPart opens a part. It locks the file before it reads its size, so that no other process changes it in between.
+// openPart opens a part. It locks the file before it reads its size, so that no
+// other process changes it in between.
 func (s *Store) openPart(path string, size int64) (*part, error) {
 	p := &part{store: s, path: path, size: size}
 	if err := s.claim(p); err != nil {
@@ -77,7 +79,8 @@ func (s *Store) unclaim(path string) {
 	s.sizes.changed(filepath.Dir(path))
 }
 
-// load opens the file and sets offset to how much of the content it has. A file that is larger than the content is emptied.
+// load opens the file and sets offset to how much of the content it has. A file
+// that is larger than the content is emptied.
 func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
@@ -94,12 +97,14 @@ func (p *part) load() error {
 	return nil
 }
 
-// createTries is how often create tries to open the file. Each try fails if another process removes the folder at that moment.
+// createTries is how often create tries to open the file. Each try fails if
+// another process removes the folder at that moment.
 const createTries = 20
 
 // create opens the file, and makes the folders and the file if they are missing.
 //
-// A walk for another part may remove an identity's empty folder (see Store.walkFolder). Holding store.mu stops this process's walks from doing
+// A walk for another part may remove an identity's empty folder (see
+// Store.walkFolder). Holding store.mu stops this process's walks from doing
 // that here, but not another process's, so create retries.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
@@ -113,7 +118,8 @@ func (p *part) create() (err error) {
 	return err
 }
 
-// tryCreate is one try of create. It returns fs.ErrNotExist if the folder was removed before the file was made.
+// tryCreate is one try of create. It returns fs.ErrNotExist if the folder was
+// removed before the file was made.
 func (p *part) tryCreate() (err error) {
 	if err := makeFolder(filepath.Dir(p.path)); err != nil {
 		return err
@@ -122,7 +128,8 @@ func (p *part) tryCreate() (err error) {
 	return err
 }
 
-// makeFolder makes the store's folder and an identity's folder in it, if they are missing. It returns errNotFolder if folder is something else.
+// makeFolder makes the store's folder and an identity's folder in it, if they
+// are missing. It returns errNotFolder if folder is something else.
 func makeFolder(folder string) error {
 	switch info, err := os.Lstat(folder); {
 	case err == nil && info.IsDir():
@@ -166,10 +173,12 @@ func (p *part) Commit(digest stream.Digest) error {
 	return doing("committing a part", p.publish(digest))
 }
 
-// publish renames the part to its final name. It syncs the file before it renames it, and the folders before it removes older content, so a crash at
+// publish renames the part to its final name. It syncs the file before it
+// renames it, and the folders before it removes older content, so a crash at
 // any point leaves either the old content or the new content intact.
 //
-// It syncs the folders even if this process did not make them: the process that did may have been killed before it synced them.
+// It syncs the folders even if this process did not make them: the process that
+// did may have been killed before it synced them.
 func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
@@ -231,7 +240,8 @@ func (p *part) Delete() error {
 	return doing("deleting a part", removeOpen(p.file, p.path))
 }
 
-// removeOpen closes and removes f. On systems that can remove an open file, f stays locked until it is removed.
+// removeOpen closes and removes f. On systems that can remove an open file, f
+// stays locked until it is removed.
 func removeOpen(f *os.File, path string) error {
 	if renamesOpenFiles {
 		return errors.Join(os.Remove(path), f.Close())

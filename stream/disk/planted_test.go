@@ -14,7 +14,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Somebody may put a link or a pipe where a file of the store is expected: nothing is read or written through it.
+// Somebody may put a link or a pipe where a file of the store is expected:
+// nothing is read or written through it.
 func TestPlantedFilesAreNotOpened(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	require.NoError(t, os.WriteFile(outside, []byte("precious"), 0o600))

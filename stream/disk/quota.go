@@ -20,7 +20,8 @@ const (
 	defaultIdentityBytes = 1 << 30
 	defaultIdentityFiles = 1024
 	defaultPartExpiry    = 7 * 24 * time.Hour
-	// growBytes is how much is reserved at once for a part of unknown size, so that not every write has to walk the folders.
+	// growBytes is how much is reserved at once for a part of unknown size, so
+	// that not every write has to walk the folders.
 	growBytes = 4 << 20
 )
 
@@ -33,8 +34,8 @@ type storedFile struct {
 	open bool      // a part that this process is writing
 }
 
-// grow makes room for p to have size bytes. It takes no lock unless more bytes must be reserved, because others may hold the lock
-// while they read the disk.
+// grow makes room for p to have size bytes. It takes no lock unless more bytes
+// must be reserved, because others may hold the lock while they read the disk.
 func (s *Store) grow(p *part, size int64) error {
 	if p.size >= 0 && size > p.size {
 		return fmt.Errorf("%w: more than the %d bytes that were announced", stream.ErrTooLarge, p.size)
@@ -45,9 +46,9 @@ func (s *Store) grow(p *part, size int64) error {
 	return s.reserve(p, size, growBytes)
 }
 
-// reserve reserves size bytes for p, and more bytes beyond that if they fit, and removes files to make room for them. If
-// more do not fit, it reserves a quarter to a half of the room that is left beyond size; otherwise each write near a
-// limit would walk the folders.
+// reserve reserves size bytes for p, and more bytes beyond that if they fit, and removes
+// files to make room for them. If more do not fit, it reserves a quarter to a half of the
+// room that is left beyond size; otherwise each write near a limit would walk the folders.
 func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,9 +77,10 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	return nil
 }
 
-// makeRoom removes contents and parts of an identity until one more file of size bytes fits, the least recently used first. files
-// are the identity's files. others is how many bytes other identities store; makeRoom removes nothing of theirs. It removes nothing
-// at all if that would not be enough. It returns what is stored then.
+// makeRoom removes contents and parts of an identity until one more file of size
+// bytes fits, the least recently used first. files are the identity's files. others
+// is how many bytes other identities store; makeRoom removes nothing of theirs. It
+// removes nothing at all if that would not be enough. It returns what is stored then.
 func (s *Store) makeRoom(files []storedFile, others, size int64) (now usage, err error) {
 	now, least := usage{all: others}, usage{all: others} // least is what stays if everything is removed that may be
 	for _, f := range files {
@@ -107,8 +109,8 @@ func (u *usage) add(f storedFile, times int64) {
 	u.bytes += times * f.size
 }
 
-// evict removes files that are counted, the least recently used first, until enough returns true. It returns the errors of files
-// that could not be removed.
+// evict removes files that are counted, the least recently used first, until
+// enough returns true. It returns the errors of files that could not be removed.
 func (u *usage) evict(files []storedFile, enough func() bool) (failed error) {
 	slices.SortFunc(files, func(a, b storedFile) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
@@ -143,10 +145,11 @@ func (s *Store) fits(u usage, size int64) error {
 	return nil
 }
 
-// Trim removes parts and contents of an identity, the least recently used first, until neither limit is exceeded: bytes in total,
-// and files in number. A negative limit is none. Content under the keys in keep stays and does not count. Trim is for
-// applications whose quota includes files that they keep elsewhere. If parts that are being written exceed the limits alone, the
-// error Is stream.ErrPartBusy.
+// Trim removes parts and contents of an identity, the least recently used first,
+// until neither limit is exceeded: bytes in total, and files in number. A negative
+// limit is none. Content under the keys in keep stays and does not count. Trim is
+// for applications whose quota includes files that they keep elsewhere. If parts
+// that are being written exceed the limits alone, the error Is stream.ErrPartBusy.
 func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +193,8 @@ func (f storedFile) evict() error {
 	return ignoreMissing(removeUnlocked(f.path))
 }
 
-// walkFolder lists the files of one identity, and removes expired parts and an empty folder. A missing folder counts as empty.
+// walkFolder lists the files of one identity, and removes expired parts and an
+// empty folder. A missing folder counts as empty.
 func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	entries, err := readFolder(path)
 	if err != nil {
@@ -207,8 +211,8 @@ func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	return files, nil
 }
 
-// stored describes one entry of an identity's folder. It returns false for files that do not belong to the store, and for expired
-// parts, which it removes.
+// stored describes one entry of an identity's folder. It returns false for files
+// that do not belong to the store, and for expired parts, which it removes.
 func (s *Store) stored(folder string, e fs.DirEntry) (storedFile, bool) {
 	f := storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())
@@ -236,7 +240,8 @@ func removeUnlocked(path string) error {
 	return removeOpen(f, path)
 }
 
-// expired reports whether a part that was unused for so long has expired. With a negative expiry, parts do not expire.
+// expired reports whether a part that was unused for so long has expired. With
+// a negative expiry, parts do not expire.
 func expired(unused, expiry time.Duration) bool {
 	expiry = cmp.Or(expiry, defaultPartExpiry)
 	return expiry > 0 && unused > expiry

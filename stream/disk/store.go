@@ -23,23 +23,28 @@ const (
 	blobSuffix = ".blob"
 )
 
-// A Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each content a file in that, both named
-// by hashes, so that no identity and no key can reach outside. Parts are written under names of their own. A complete content
-// appears by rename, after it was flushed to the disk. Written bytes survive if the process is killed. If the disk loses some in a
-// power failure, the digest is wrong at the end of the transfer, and the part is deleted. Links, pipes and devices that somebody
-// puts into the folder are neither followed nor opened.
+// A Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each
+// content a file in that, both named by hashes, so that no identity and no key can reach outside.
+// Parts are written under names of their own. A complete content appears by rename, after it was
+// flushed to the disk. Written bytes survive if the process is killed. If the disk loses some in
+// a power failure, the digest is wrong at the end of the transfer, and the part is deleted.
+// Links, pipes and devices that somebody puts into the folder are neither followed nor opened.
 //
-// Set the limits before the first use. Several processes may share a folder: a part is locked while it is open.
+// Set the limits before the first use. Several processes may share a folder: a
+// part is locked while it is open.
 type Store struct {
-	// MaxBytes limits the bytes of all identities; default 4 GiB. MaxIdentityBytes limits those of one identity; default 1 GiB.
-	// Negative = no limit. To make room for a new part, the Store removes contents of the same identity, and parts of it that are
-	// not being written, the least recently used first, but none of other identities. A part of known size counts with its full
-	// size from the start. If another process shares the folder, its stored content is counted a second late, and its open parts by
-	// the bytes written, at most ten seconds late.
+	// MaxBytes limits the bytes of all identities; default 4 GiB. MaxIdentityBytes limits those
+	// of one identity; default 1 GiB. Negative = no limit. To make room for a new part, the Store
+	// removes contents of the same identity, and parts of it that are not being written, the
+	// least recently used first, but none of other identities. A part of known size counts with
+	// its full size from the start. If another process shares the folder, its stored content is
+	// counted a second late, and its open parts by the bytes written, at most ten seconds late.
 	MaxBytes, MaxIdentityBytes int64
-	// MaxIdentityFiles limits the parts and contents of one identity; default 1,024, negative = no limit.
+	// MaxIdentityFiles limits the parts and contents of one identity; default
+	// 1,024, negative = no limit.
 	MaxIdentityFiles int
-	// PartExpiry is how long an unused part is kept for resuming; default 7 days, negative = forever.
+	// PartExpiry is how long an unused part is kept for resuming; default 7
+	// days, negative = forever.
 	PartExpiry time.Duration
 
 	path string
@@ -71,8 +76,8 @@ func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	return p, nil
 }
 
-// Lookup implements stream.Store. The content it opens also has the methods of an [os.File]: c.(interface{ Name()
-// string }).Name() is its path.
+// Lookup implements stream.Store. The content it opens also has the methods of
+// an [os.File]: c.(interface{ Name() string }).Name() is its path.
 func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	c, err := s.lookup(s.file(identity, key))
 	if err != nil {
@@ -81,14 +86,15 @@ func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	return c, nil
 }
 
-// Publish removes a complete content from the store and renames it to path, which must be on the same file system. It replaces a
-// file there atomically, and the new one survives a power failure. The sender must have used the text of the content's digest as
-// its stream.Key. If the content was stored with a digest other than its key, Publish removes it, and the error Is
-// stream.ErrDigest. If there is no content, the error Is fs.ErrNotExist.
+// Publish removes a complete content from the store and renames it to path, which must be on
+// the same file system. It replaces a file there atomically, and the new one survives a power
+// failure. The sender must have used the text of the content's digest as its stream.Key. If
+// the content was stored with a digest other than its key, Publish removes it, and the error
+// Is stream.ErrDigest. If there is no content, the error Is fs.ErrNotExist.
 //
-// Once Read of an incoming blob has returned io.EOF, or WriteTo has returned nil, the content is in the store and Publish
-// may be called. It is not there if the transfer continued without the store, see stream.Config.Store, or if the content has
-// been removed to make room.
+// Once Read of an incoming blob has returned io.EOF, or WriteTo has returned nil, the content
+// is in the store and Publish may be called. It is not there if the transfer continued without
+// the store, see stream.Config.Store, or if the content has been removed to make room.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	return doing("publishing a content as "+path, s.publish(identity, digest, path, mode))
 }
@@ -113,14 +119,14 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	return files.SyncFolder(filepath.Dir(path))
 }
 
-// syncFolders flushes the names in an identity's folder, in the store's folder, and in the folder that contains it. Flushing an
-// unchanged folder costs nothing.
+// syncFolders flushes the names in an identity's folder, in the store's folder,
+// and in the folder that contains it. Flushing an unchanged folder costs nothing.
 func (s *Store) syncFolders(folder string) error {
 	return errors.Join(files.SyncFolder(folder), files.SyncFolder(s.path), files.SyncFolder(filepath.Dir(s.path)))
 }
 
-// Remove implements stream.Store. It deletes the part and the content of a key. If the part is being written, the
-// error Is stream.ErrPartBusy.
+// Remove implements stream.Store. It deletes the part and the content of a key.
+// If the part is being written, the error Is stream.ErrPartBusy.
 func (s *Store) Remove(identity, key string) error {
 	base := s.file(identity, key)
 	s.mu.Lock()
@@ -158,8 +164,8 @@ func isHashName(name string) bool {
 	return err == nil && len(sum) == 20
 }
 
-// blobName returns the path of a complete content. base is the path without a suffix. It has a dash for the digest's colon, which
-// some systems do not allow in names.
+// blobName returns the path of a complete content. base is the path without a suffix.
+// It has a dash for the digest's colon, which some systems do not allow in names.
 func blobName(base string, digest stream.Digest) string {
 	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
 }
@@ -172,8 +178,8 @@ func blobDigest(path string) (digest stream.Digest, ok bool) {
 	return digest, isBlob && err == nil
 }
 
-// blobs returns the paths of the complete contents under base: none, one, or two after a crash between the rename and the
-// removal of the older content.
+// blobs returns the paths of the complete contents under base: none, one, or
+// two after a crash between the rename and the removal of the older content.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
 	entries, err := readFolder(filepath.Clean(dir))
@@ -200,8 +206,8 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-// lookupTries is how often lookup tries to open a content. It may vanish after its folder was listed, because a new one has
-// replaced it or it was removed to make room.
+// lookupTries is how often lookup tries to open a content. It may vanish after its
+// folder was listed, because a new one has replaced it or it was removed to make room.
 const lookupTries = 20
 
 // lookup opens the newest complete content under base.
@@ -260,7 +266,8 @@ func openContent(path string) (*content, error) {
 	return &content{File: f, size: info.Size(), digest: digest}, nil
 }
 
-// readFolder lists a folder. A missing folder counts as empty. A link to a folder is an error, because the store never creates one.
+// readFolder lists a folder. A missing folder counts as empty. A link to a
+// folder is an error, because the store never creates one.
 func readFolder(path string) ([]fs.DirEntry, error) {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {
@@ -286,7 +293,8 @@ var (
 	errNotRegular = errors.New("it is not a regular file")
 )
 
-// requireRegular returns an error for a link, pipe or device that somebody has put in the place of one of the store's files.
+// requireRegular returns an error for a link, pipe or device that somebody has
+// put in the place of one of the store's files.
 func requireRegular(info fs.FileInfo, path string) error {
 	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "open", Path: path, Err: errNotRegular}

@@ -349,7 +349,8 @@ func TestContentsMakeRoomLeastRecentlyUsedFirst(t *testing.T) {
 	load(t, s, mine, "a")
 }
 
-// Five identities, each within its own limit, filled the store and pushed out what a sixth had stored.
+// Five identities, each within its own limit, filled the store and pushed out
+// what a sixth had stored.
 func TestNobodyMakesRoomForAnother(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)
@@ -485,7 +486,8 @@ func TestLookupWhileItIsReplaced(t *testing.T) {
 	<-stopped
 }
 
-// What a sender says has a part begun under the key of a complete content. That stays as it is until the part is committed in its place.
+// What a sender says has a part begun under the key of a complete content. That
+// stays as it is until the part is committed in its place.
 func TestContentStaysUntilAPartReplacesIt(t *testing.T) {
 	s := New(t.TempDir())
 	old, other := bytes.Repeat([]byte("old"), 100), []byte("other")
@@ -502,7 +504,8 @@ func TestContentStaysUntilAPartReplacesIt(t *testing.T) {
 	require.Equal(t, other, load(t, s, mine, "k"))
 }
 
-// TestStoreOfNoFolder: the error says what is missing, and the other end's transfer does not meet a panic.
+// TestStoreOfNoFolder: the error says what is missing, and the other end's
+// transfer does not meet a panic.
 func TestStoreOfNoFolder(t *testing.T) {
 	for _, s := range []*Store{{MaxBytes: 1 << 20}, New("")} {
 		_, err := s.Lookup(mine, "k")

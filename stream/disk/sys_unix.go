@@ -21,8 +21,9 @@ const ownFile = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 // openOwn opens one of the store's files for reading.
 func openOwn(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|ownFile, 0) }
 
-// openLocked opens the file at path and locks it for this process, or fails with stream.ErrPartBusy. With os.O_CREATE it creates a
-// missing file. The lock ends when the file is closed or the process ends.
+// openLocked opens the file at path and locks it for this process, or fails
+// with stream.ErrPartBusy. With os.O_CREATE it creates a missing file. The lock
+// ends when the file is closed or the process ends.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)
@@ -47,7 +48,8 @@ func openLocked(path string, create int) (*os.File, error) {
 	return f, nil
 }
 
-// requireSame returns an error if another process renamed or removed the file before it was locked here.
+// requireSame returns an error if another process renamed or removed the file
+// before it was locked here.
 func requireSame(f *os.File, path string) error {
 	locked, err := f.Stat()
 	if err != nil {

@@ -18,7 +18,8 @@ const errSharingViolation = syscall.Errno(32)
 // openOwn opens one of the store's files for reading. The caller has checked that it is no link.
 func openOwn(path string) (*os.File, error) { return os.Open(path) }
 
-// openLocked opens the file at path for this handle alone, or fails with stream.ErrPartBusy. With os.O_CREATE it creates a missing file.
+// openLocked opens the file at path for this handle alone, or fails with
+// stream.ErrPartBusy. With os.O_CREATE it creates a missing file.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)

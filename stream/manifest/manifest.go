@@ -21,10 +21,12 @@ import (
 // Root is the path of the first entry: the file or the folder itself.
 const Root = "."
 
-// A Manifest describes a file or a folder. [Parse] returns only manifests that keep the rules of [Manifest.Check]; a program that fills in a
-// Manifest itself should call Check.
+// A Manifest describes a file or a folder. [Parse] returns only manifests that keep the
+// rules of [Manifest.Check]; a program that fills in a Manifest itself should call Check.
 type Manifest struct {
-	Entries []Entry // in the order of fs.WalkDir: the root first, the entries of a folder by name, each folder followed by its content
+	// In the order of fs.WalkDir: the root first, the entries of a folder by
+	// name, each folder followed by its content.
+	Entries []Entry
 }
 
 // Kind says whether an entry is a file, a folder or a link.
@@ -48,7 +50,8 @@ type Entry struct {
 	Chunks []cdc.Chunk // of a file, in order
 }
 
-// Count returns the number of files and the sum of their sizes in bytes. A chunk that several files share counts for each of them.
+// Count returns the number of files and the sum of their sizes in bytes. A
+// chunk that several files share counts for each of them.
 func (m *Manifest) Count() (files int, size int64) {
 	for e := range m.files {
 		files++
@@ -57,7 +60,8 @@ func (m *Manifest) Count() (files int, size int64) {
 	return files, size
 }
 
-// Chunks returns every chunk once, in the order in which they first appear. "Chunk 7 of the manifest" is Chunks()[7].
+// Chunks returns every chunk once, in the order in which they first appear.
+// "Chunk 7 of the manifest" is Chunks()[7].
 func (m *Manifest) Chunks() []cdc.Chunk {
 	var chunks []cdc.Chunk
 	seen := make(map[cdc.Digest]struct{}, m.named())
@@ -72,8 +76,8 @@ func (m *Manifest) Chunks() []cdc.Chunk {
 	return chunks
 }
 
-// named returns how many chunks the files have, shared chunks counted for each file. It is the initial size of a map of chunks: a map that has to
-// grow takes twice as long to fill.
+// named returns how many chunks the files have, shared chunks counted for each file. It is
+// the initial size of a map of chunks: a map that has to grow takes twice as long to fill.
 func (m *Manifest) named() (n int) {
 	for e := range m.files {
 		n += len(e.Chunks)
@@ -81,7 +85,8 @@ func (m *Manifest) named() (n int) {
 	return n
 }
 
-// files yields the entries that are files. In other entries, Size and Chunks have no meaning and may have any value.
+// files yields the entries that are files. In other entries, Size and Chunks
+// have no meaning and may have any value.
 func (m *Manifest) files(yield func(*Entry) bool) {
 	for i := range m.Entries {
 		if e := &m.Entries[i]; e.Kind == File && !yield(e) {
@@ -90,11 +95,12 @@ func (m *Manifest) files(yield func(*Entry) bool) {
 	}
 }
 
-// Digest returns the digest of the manifest's encoding. Manifests with the same digest describe the same file or folder.
+// Digest returns the digest of the manifest's encoding. Manifests with the same
+// digest describe the same file or folder.
 func (m *Manifest) Digest() cdc.Digest { return cdc.Sum(m.Append(nil)) }
 
-// Data returns the digest of m without modes and times, which not every file system preserves. Two manifests with the same Data have the same
-// files, folders and links.
+// Data returns the digest of m without modes and times, which not every file system
+// preserves. Two manifests with the same Data have the same files, folders and links.
 func (m *Manifest) Data() cdc.Digest {
 	bare := Manifest{slices.Clone(m.Entries)}
 	for i := range bare.Entries {
@@ -104,25 +110,29 @@ func (m *Manifest) Data() cdc.Digest {
 }
 
 const (
-	// MaxPath is the most bytes of a path, and of a link's target: PATH_MAX of Linux, the largest limit of any system.
+	// MaxPath is the most bytes of a path, and of a link's target: PATH_MAX of
+	// Linux, the largest limit of any system.
 	MaxPath = 4096
 
-	// MaxEntries is the most entries of a manifest. It bounds the memory of one: a short entry takes up to 25 times as many bytes
-	// in memory as in a manifest's encoding.
+	// MaxEntries is the most entries of a manifest. It bounds the memory of one: a short
+	// entry takes up to 25 times as many bytes in memory as in a manifest's encoding.
 	MaxEntries = 1 << 20
 )
 
-// ErrManifest means that bytes are not the encoding of a manifest, or that a manifest breaks a rule of [Manifest.Check]. The error that wraps it
-// says which.
+// ErrManifest means that bytes are not the encoding of a manifest, or that a
+// manifest breaks a rule of [Manifest.Check]. The error that wraps it says which.
 var ErrManifest = errors.New("bad manifest")
 
 // Check returns an error that names the first of these rules that m breaks:
 //
 //   - The first entry is the root, a file or a folder. No other entry has its path.
-//   - The other paths satisfy [CheckPath], follow the order of fs.WalkDir without duplicates, and each lies in a folder that comes before it.
+//   - The other paths satisfy [CheckPath], follow the order of fs.WalkDir
+//     without duplicates, and each lies in a folder that comes before it.
 //   - A mode has only permission bits. A link has a target of at most [MaxPath] bytes.
-//   - A chunk has 1 to [cdc.MaxChunk] bytes, and the same size wherever its digest occurs. A file's Size is the sum of its chunks' sizes.
-//   - There are at most [MaxEntries] entries, and all files together have at most most bytes, unless most is 0.
+//   - A chunk has 1 to [cdc.MaxChunk] bytes, and the same size wherever its
+//     digest occurs. A file's Size is the sum of its chunks' sizes.
+//   - There are at most [MaxEntries] entries, and all files together have at
+//     most most bytes, unless most is 0.
 //
 // Check ignores fields that entries of a Kind do not have: the encoding leaves them out.
 func (m *Manifest) Check(most int64) error {
@@ -143,10 +153,12 @@ func (m *Manifest) Check(most int64) error {
 
 // A checker is the state of Check between two entries.
 type checker struct {
-	most  int64                 // most bytes of all files; 0 = no limit
-	bytes int64                 // of the files so far
-	last  string                // path of the previous entry; "" before the root
-	dirs  []string              // the folders that contain the previous entry, the root first, and that entry if it is a folder
+	most  int64  // most bytes of all files; 0 = no limit
+	bytes int64  // of the files so far
+	last  string // path of the previous entry; "" before the root
+	// The folders that contain the previous entry, the root first, and that
+	// entry if it is a folder.
+	dirs  []string
 	sizes map[cdc.Digest]uint32 // of the chunks so far
 }
 
@@ -170,7 +182,8 @@ func (c *checker) entry(e *Entry) error {
 	return fmt.Errorf("kind %d is unknown", e.Kind)
 }
 
-// place checks the path of e: it comes after the previous one, and lies in a folder that came before.
+// place checks the path of e: it comes after the previous one, and lies in a
+// folder that came before.
 func (c *checker) place(e *Entry) error {
 	if c.last == "" {
 		c.last = e.Path // the root, which Check itself has checked
@@ -215,8 +228,8 @@ func (c *checker) chunks(e *Entry) error {
 	return nil
 }
 
-// CheckPath returns an error if p cannot be the path of an entry other than the root: if it is not an [fs.ValidPath], has a NUL, or is longer than
-// [MaxPath].
+// CheckPath returns an error if p cannot be the path of an entry other than the
+// root: if it is not an [fs.ValidPath], has a NUL, or is longer than [MaxPath].
 func CheckPath(p string) error {
 	switch {
 	case len(p) > MaxPath:
@@ -231,12 +244,13 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// notWindows matches names that Windows refuses, names whose last dot or space it drops, and names that it takes for a device, whatever their
-// extension.
+// notWindows matches names that Windows refuses, names whose last dot or space
+// it drops, and names that it takes for a device, whatever their extension.
 var notWindows = regexp.MustCompile(`[\x00-\x1f<>:"|?*\\]|[. ]$|^(?i:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³]) *(\.|$)`)
 
-// NotOnWindows returns the paths whose last element cannot be a file name on Windows, which refuses it, drops its last dot or space, or takes it for
-// a device. It does not find names that are too long for Windows, or that differ only in case.
+// NotOnWindows returns the paths whose last element cannot be a file name on
+// Windows, which refuses it, drops its last dot or space, or takes it for a device.
+// It does not find names that are too long for Windows, or that differ only in case.
 func (m *Manifest) NotOnWindows() (paths []string) {
 	for i := range m.Entries {
 		if p := m.Entries[i].Path; p != Root && notWindows.MatchString(path.Base(p)) {
@@ -254,8 +268,8 @@ func checkTarget(target string) error {
 	return nil
 }
 
-// compare orders paths as fs.WalkDir does: a folder's entries by name, and its content directly after the folder, as in
-// a, a/z, a-b. So a slash sorts before all other bytes.
+// compare orders paths as fs.WalkDir does: a folder's entries by name, and its content
+// directly after the folder, as in a, a/z, a-b. So a slash sorts before all other bytes.
 func compare(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -282,11 +296,13 @@ func compare(a, b string) int {
 //	  link    target
 //	path, target: length uvarint, bytes
 //
-// The size of a file is not encoded: it is the sum of its chunks' sizes. Nothing may follow the last entry.
+// The size of a file is not encoded: it is the sum of its chunks' sizes.
+// Nothing may follow the last entry.
 const wireVersion = 1
 
-// The fewest bytes of an entry (path 2, kind 1, target 2) and of a chunk (digest 32, size 1). A count in the encoding can be no larger than
-// the rest of it divided by these, which bounds what Parse allocates for it.
+// The fewest bytes of an entry (path 2, kind 1, target 2) and of a chunk
+// (digest 32, size 1). A count in the encoding can be no larger than the rest
+// of it divided by these, which bounds what Parse allocates for it.
 const (
 	minEntry     = 5
 	minWireChunk = len(cdc.Digest{}) + 1
@@ -320,8 +336,9 @@ func appendEntry(b []byte, e *Entry) []byte {
 	return b
 }
 
-// Parse decodes a manifest. It returns [ErrManifest] if b is not the encoding of a manifest, or if the manifest breaks a rule of [Manifest.Check],
-// to which it passes most. Append of the manifest yields b again. The manifest does not refer to b.
+// Parse decodes a manifest. It returns [ErrManifest] if b is not the encoding of a
+// manifest, or if the manifest breaks a rule of [Manifest.Check], to which it passes
+// most. Append of the manifest yields b again. The manifest does not refer to b.
 func Parse(b []byte, most int64) (*Manifest, error) {
 	r := wire.Reader{Left: b}
 	if version := r.Byte(); r.Err == nil && version != wireVersion {
@@ -343,8 +360,8 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 	return m, nil
 }
 
-// parseEntry decodes an entry into e, which is invalid if r.Err is set. It does not check that numbers are in their shortest form; Parse does, by
-// encoding the manifest again.
+// parseEntry decodes an entry into e, which is invalid if r.Err is set. It does not check
+// that numbers are in their shortest form; Parse does, by encoding the manifest again.
 func parseEntry(r *wire.Reader, e *Entry) {
 	e.Path, e.Kind = string(r.Bytes(MaxPath)), Kind(r.Byte())
 	if e.Kind == Link {

@@ -91,7 +91,8 @@ func TestNotOnWindows(t *testing.T) {
 	}
 }
 
-// Fields that are not encoded, and that Check must ignore, once counted at the end that made the manifest, but not at the other end.
+// Fields that are not encoded, and that Check must ignore, once counted at the
+// end that made the manifest, but not at the other end.
 func TestFieldsOfOtherKindsDoNotCount(t *testing.T) {
 	m := sample()
 	m.Entries[1].Size, m.Entries[1].Chunks = 30, []cdc.Chunk{chunk(30)} // a folder
@@ -214,8 +215,9 @@ func TestParseOfDamaged(t *testing.T) {
 	}
 }
 
-// Each comparison cut both paths into their names, so that 32 MiB of paths of 2,000 names took 1.4 s to check and 500 MB of garbage, where other
-// manifests of that size take a third of a second: a server checks one at a time.
+// Each comparison cut both paths into their names, so that 32 MiB of paths of
+// 2,000 names took 1.4 s to check and 500 MB of garbage, where other manifests
+// of that size take a third of a second: a server checks one at a time.
 func TestPathsAreComparedAsTheyStand(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)

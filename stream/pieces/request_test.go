@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// TestWithRequest: if one function fails, the other is ended. The answer takes precedence over the error of a talk that the other side
-// has ended, whichever is first.
+// TestWithRequest: if one function fails, the other is ended. The answer takes
+// precedence over the error of a talk that the other side has ended, whichever is first.
 func TestWithRequest(t *testing.T) {
 	failed := errors.New("failed")
 	rejected := fmt.Errorf("the blob: %w", stream.ErrRejected)
@@ -47,7 +47,8 @@ func TestWithRequest(t *testing.T) {
 	}
 }
 
-// A panic of talk once ended the program, whatever rpc.Config.OnPanic says, because it was on a goroutine without a recover.
+// A panic of talk once ended the program, whatever rpc.Config.OnPanic says,
+// because it was on a goroutine without a recover.
 func TestWithRequestPanics(t *testing.T) {
 	ended := false
 	asks := func(ctx context.Context) (int, error) {
@@ -61,8 +62,8 @@ func TestWithRequestPanics(t *testing.T) {
 	require.True(t, ended, "the request goes on")
 }
 
-// A blob that a limit of the receiver refuses never reaches its handler, which waits for it. WithRequest once waited with it,
-// for as long as ctx allowed.
+// A blob that a limit of the receiver refuses never reaches its handler, which
+// waits for it. WithRequest once waited with it, for as long as ctx allowed.
 func TestWithRequestWaitsForNoAnswerWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := fmt.Errorf("full: %w", stream.ErrRejected)

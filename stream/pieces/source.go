@@ -8,24 +8,28 @@ import (
 	"sync"
 )
 
-// A source provides the content that Send sends: the pieces, each created when the stream reads that far. The stream reads
-// directly into its own memory.
+// A source provides the content that Send sends: the pieces, each created when
+// the stream reads that far. The stream reads directly into its own memory.
 type source struct {
 	*Talk
 	ctx         context.Context // its end ends the wait for a buffer
 	fail        func(err error) // called at most once
 	appendPiece func(buffer []byte, index int) ([]byte, error)
 
-	// mu guards the fields below. Read, and what it calls, run on a goroutine of the stream; end runs on that of Send.
+	// mu guards the fields below. Read, and what it calls, run on a goroutine
+	// of the stream; end runs on that of Send.
 	mu    sync.Mutex
-	lacks []int   // pieces that were not created yet
-	held  *[]byte // from the pool sent: holds the piece that is being read, or is reused for the next one in the same Read; nil = none
-	rest  []byte  // the part of held that was not read yet
-	err   error   // why the source has ended; io.EOF = everything was read, or end was called
+	lacks []int // pieces that were not created yet
+	// From the pool sent: holds the piece that is being read, or is reused for
+	// the next one in the same Read; nil = none.
+	held *[]byte
+	rest []byte // the part of held that was not read yet
+	err  error  // why the source has ended; io.EOF = everything was read, or end was called
 }
 
-// Read implements io.Reader. It fills p with as many pieces as fit, and ends early if one cannot be created. All pieces of a Read
-// use the same buffer, so that no piece that was begun waits for the memory of another.
+// Read implements io.Reader. It fills p with as many pieces as fit, and ends
+// early if one cannot be created. All pieces of a Read use the same buffer, so
+// that no piece that was begun waits for the memory of another.
 func (s *source) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +93,8 @@ func (s *source) free() {
 	}
 }
 
-// end ends the source: no more pieces are created. It waits for a Read in progress, and returns the error of
-// appendPiece if that has failed.
+// end ends the source: no more pieces are created. It waits for a Read in
+// progress, and returns the error of appendPiece if that has failed.
 func (s *source) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

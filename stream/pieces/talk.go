@@ -23,17 +23,20 @@ const (
 	header = 4
 )
 
-// ErrViolation means that the other side broke the protocol: it sent more bytes than allowed, or named pieces that do not exist.
+// ErrViolation means that the other side broke the protocol: it sent more bytes
+// than allowed, or named pieces that do not exist.
 var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 
-// A Talk is one end of an exchange of pieces. The caller sets its fields before the first method is called. Its methods must not be called
-// concurrently, nor on the world's goroutine, because they block.
+// A Talk is one end of an exchange of pieces. The caller sets its fields before
+// the first method is called. Its methods must not be called concurrently, nor
+// on the world's goroutine, because they block.
 //
-// A method fails when its context is done, or when the connection ends. While it waits for Memory, only the context ends it. The context that
-// [WithRequest] passes ends with the connection; the caller of a method with another context should end that by [rpc.Conn.Done].
+// A method fails when its context is done, or when the connection ends. While it waits for
+// Memory, only the context ends it. The context that [WithRequest] passes ends with the
+// connection; the caller of a method with another context should end that by [rpc.Conn.Done].
 //
-// A connection may have any number of talks at once, under different names. Each sends one blob at a time, and a receiver accepts
-// stream.Config.MaxTransfers blobs at once.
+// A connection may have any number of talks at once, under different names. Each sends
+// one blob at a time, and a receiver accepts stream.Config.MaxTransfers blobs at once.
 type Talk struct {
 	Blob     *stream.Blob // its handler is stream.ToInbox at both ends
 	Peer     *stream.Peer
@@ -41,14 +44,16 @@ type Talk struct {
 	MaxPiece int    // the most bytes of a piece; for chunks packed by cdc.Pack it is cdc.MaxPacked
 	Rate     int    // bytes a second at which Send reads pieces; 0 = no limit
 
-	// Memory, unless it is nil, limits how many buffers of pieces, of MaxPiece bytes each, this and other talks hold at once. A receiver
-	// holds a buffer while an announced piece arrives, and a sender while the other side reads one. So a peer that stops in the middle
-	// makes this side hold a buffer until the context is done. Memory may be a *semaphore.Weighted of golang.org/x/sync.
+	// Memory, unless it is nil, limits how many buffers of pieces, of MaxPiece bytes
+	// each, this and other talks hold at once. A receiver holds a buffer while an
+	// announced piece arrives, and a sender while the other side reads one. So a
+	// peer that stops in the middle makes this side hold a buffer until the context
+	// is done. Memory may be a *semaphore.Weighted of golang.org/x/sync.
 	Memory Limiter
 }
 
-// A Limiter limits how many buffers are in use. Acquire waits until n more are free and takes them, and Release returns n. A Talk calls
-// both with n = 1.
+// A Limiter limits how many buffers are in use. Acquire waits until n more are
+// free and takes them, and Release returns n. A Talk calls both with n = 1.
 type Limiter interface {
 	Acquire(ctx context.Context, n int64) error
 	Release(n int64)
@@ -59,13 +64,15 @@ func (t *Talk) options(blob string) []stream.Option {
 	return []stream.Option{stream.Name(t.Name + " " + blob), stream.Hash(stream.NoDigest)}
 }
 
-// SendBlob sends b as another blob of the talk, and returns when the other side has read it. blob must not be "manifest", "lacks" or "pieces".
+// SendBlob sends b as another blob of the talk, and returns when the other side
+// has read it. blob must not be "manifest", "lacks" or "pieces".
 func (t *Talk) SendBlob(ctx context.Context, blob string, b []byte) error {
 	return t.Blob.Send(ctx, t.Peer, bytes.NewReader(b), int64(len(b)), t.options(blob)...)
 }
 
-// TakeBlob waits for a blob of the other side and returns it unread, so that the caller may check its Size first. If the blob has more than most
-// bytes, TakeBlob rejects it and returns ErrViolation.
+// TakeBlob waits for a blob of the other side and returns it unread, so that
+// the caller may check its Size first. If the blob has more than most bytes,
+// TakeBlob rejects it and returns ErrViolation.
 func (t *Talk) TakeBlob(ctx context.Context, blob string, most int) (*stream.IncomingBlob, error) {
 	in, err := t.take(ctx, blob)
 	if err != nil {
@@ -84,7 +91,8 @@ func (t *Talk) take(ctx context.Context, blob string) (*stream.IncomingBlob, err
 	return t.Peer.Inbox().Take(ctx, t.Name+" "+blob)
 }
 
-// ReadBlob takes a blob as TakeBlob does, and reads it. It allocates memory only for bytes that have arrived, whatever size the header claims.
+// ReadBlob takes a blob as TakeBlob does, and reads it. It allocates memory
+// only for bytes that have arrived, whatever size the header claims.
 func (t *Talk) ReadBlob(ctx context.Context, blob string, most int) ([]byte, error) {
 	in, err := t.TakeBlob(ctx, blob, most)
 	if err != nil {
@@ -93,8 +101,8 @@ func (t *Talk) ReadBlob(ctx context.Context, blob string, most int) ([]byte, err
 	return io.ReadAll(in)
 }
 
-// Offer sends a manifest that describes count pieces, waits for the other side's Fetch, and returns the indices of the pieces that
-// the other side lacks, in ascending order.
+// Offer sends a manifest that describes count pieces, waits for the other side's Fetch,
+// and returns the indices of the pieces that the other side lacks, in ascending order.
 func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []int, err error) {
 	if err := t.SendBlob(ctx, Manifest, manifest); err != nil {
 		return nil, err
@@ -109,13 +117,14 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 	return fromBitmap(b, count)
 }
 
-// Send sends the pieces that Offer returned, and returns when the other side has consumed them all. It calls appendPiece for one
-// piece after another, on a goroutine of the stream, and keeps nothing of the result. Before Send returns, it waits for a call in
-// progress, and makes no more calls. A piece is sent once the pieces after it have filled a part, or there are no more, so
-// appendPiece must not wait for the other side to receive a piece.
+// Send sends the pieces that Offer returned, and returns when the other side has consumed
+// them all. It calls appendPiece for one piece after another, on a goroutine of the stream,
+// and keeps nothing of the result. Before Send returns, it waits for a call in progress,
+// and makes no more calls. A piece is sent once the pieces after it have filled a part, or
+// there are no more, so appendPiece must not wait for the other side to receive a piece.
 //
-// If appendPiece fails, Send fails at once and the stream ends there: the other side's Fetch fails with io.ErrUnexpectedEOF, and is
-// not told why. When ctx is done, Send cancels the stream.
+// If appendPiece fails, Send fails at once and the stream ends there: the other side's Fetch
+// fails with io.ErrUnexpectedEOF, and is not told why. When ctx is done, Send cancels the stream.
 func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
 	if len(lacks) == 0 {
 		return nil
@@ -127,18 +136,20 @@ func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []
 		err = out.Wait(sending)
 	}
 	if ctx.Err() != nil && out != nil {
-		// Only then: after an error of appendPiece, what was sent before it is still delivered. A stream that is canceled before
-		// its header was sent never arrives, and Fetch would wait for it.
+		// Only then: after an error of appendPiece, what was sent before it is
+		// still delivered. A stream that is canceled before its header was sent
+		// never arrives, and Fetch would wait for it.
 		out.Cancel(context.Cause(ctx))
 	}
 	stop(err) // the stream's goroutine may be waiting for a buffer
 	return cmp.Or(s.end(), err)
 }
 
-// Fetch tells the other side which pieces to send, by ascending indices. It calls each for every piece as it arrives, in that
-// order, on the caller's goroutine. each may use the piece until it calls free, on any goroutine. It must call free even if it
-// fails; otherwise the piece's memory is never freed. each must also verify the piece. If each fails or panics, the other side's
-// Send fails, too, but is not told the text of the error.
+// Fetch tells the other side which pieces to send, by ascending indices. It calls each for
+// every piece as it arrives, in that order, on the caller's goroutine. each may use the
+// piece until it calls free, on any goroutine. It must call free even if it fails;
+// otherwise the piece's memory is never freed. each must also verify the piece. If each
+// fails or panics, the other side's Send fails, too, but is not told the text of the error.
 func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piece []byte, free func()) error) error {
 	if err := checkAscending(lacks); err != nil {
 		return err
@@ -174,11 +185,12 @@ func checkAscending(indices []int) error {
 	return nil
 }
 
-// errUntaken is sent to the sender if the receiver fails, because the receiver's own errors may contain file names that
-// the sender must not see.
+// errUntaken is sent to the sender if the receiver fails, because the
+// receiver's own errors may contain file names that the sender must not see.
 var errUntaken = errors.New("the receiver could not take a piece")
 
-// receiveAll receives the pieces in lacks, and reads to the end of the stream, which tells the sender that everything has arrived.
+// receiveAll receives the pieces in lacks, and reads to the end of the stream,
+// which tells the sender that everything has arrived.
 func (t *Talk) receiveAll(ctx context.Context, in io.Reader, lacks []int, each func(index int, piece []byte, free func()) error) error {
 	for _, index := range lacks {
 		piece, free, err := t.receive(ctx, in)
@@ -271,7 +283,8 @@ func toBitmap(indices []int) (b []byte) {
 	return b
 }
 
-// fromBitmap returns the indices of the bits that are set, in ascending order. It returns ErrViolation if one is not below count.
+// fromBitmap returns the indices of the bits that are set, in ascending order.
+// It returns ErrViolation if one is not below count.
 func fromBitmap(b []byte, count int) (indices []int, err error) {
 	for i := range 8 * len(b) {
 		if b[i/8]>>(i%8)&1 == 0 {

@@ -60,7 +60,8 @@ func newEnd(t *testing.T, config stream.Config) *end {
 	return e
 }
 
-// between has a sender, which is a client, and a receiver talk on a bad network, and returns how both ended.
+// between has a sender, which is a client, and a receiver talk on a bad
+// network, and returns how both ended.
 func between(t *testing.T, sending, receiving func(ctx context.Context, talk *Talk) error) (sent, received error) {
 	return betweenWith(t, stream.Config{}, sending, receiving)
 }
@@ -246,7 +247,8 @@ func TestAFailedFetchEndsTheSend(t *testing.T) {
 	require.NotContains(t, sent.Error(), full.Error(), "it is the receiver's business")
 }
 
-// Fetch kept the stream when each panicked, so where the caller recovers the sender waited as long as the connection lived.
+// Fetch kept the stream when each panicked, so where the caller recovers the
+// sender waited as long as the connection lived.
 func TestAPanicOfEachEndsTheSend(t *testing.T) {
 	sent, received := between(t, offer, func(ctx context.Context, talk *Talk) (err error) {
 		if _, err := talk.ReadBlob(ctx, Manifest, 100); err != nil {
@@ -277,8 +279,8 @@ func TestAFailedSendEndsTheFetch(t *testing.T) {
 	}
 }
 
-// The context of a request ends when its function has returned. That once canceled the stream of a failed Send before its header was
-// sent, so that the receiver waited.
+// The context of a request ends when its function has returned. That once canceled the
+// stream of a failed Send before its header was sent, so that the receiver waited.
 func TestAFailedSendEndsTheFetchThoughItsContextEnds(t *testing.T) {
 	gone := errors.New("the file is gone")
 	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
@@ -314,7 +316,8 @@ func TestAnEndlessSendIsRefused(t *testing.T) {
 	require.ErrorIs(t, received, ErrViolation)
 }
 
-// A piece larger than MaxPiece, which no receiver accepts, was once sent, and the receiver was blamed for breaking the protocol.
+// A piece larger than MaxPiece, which no receiver accepts, was once sent, and
+// the receiver was blamed for breaking the protocol.
 func TestPiecesBeyondMaxPieceAreNotSent(t *testing.T) {
 	sent, received := between(t, func(ctx context.Context, talk *Talk) error {
 		lacks, err := talk.Offer(ctx, nil, 100)
@@ -443,7 +446,8 @@ func TestSendBeyondMaxBytes(t *testing.T) {
 	}
 }
 
-// Pieces that were ready once waited, unsent, for memory that a receiver in the same program held until it had the rest of one of them.
+// Pieces that were ready once waited, unsent, for memory that a receiver in the
+// same program held until it had the rest of one of them.
 func TestWhatIsMadeDoesNotWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := make(slots, 1)

@@ -12,7 +12,8 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// A folder goes to a store, which here is a map, and from there to another place. Only those chunks move that the store, or that place, lacks.
+// A folder goes to a store, which here is a map, and from there to another
+// place. Only those chunks move that the store, or that place, lacks.
 func Example() {
 	ctx, dir := context.Background(), mustTemp()
 	defer os.RemoveAll(dir)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A work folder that somebody else has made, in /tmp, is not taken. Only root can make one of somebody else's.
+// A work folder that somebody else has made, in /tmp, is not taken. Only root
+// can make one of somebody else's.
 func TestTheWorkFolderIsOnesOwn(t *testing.T) {
 	target := filepath.Join(folder(t), "target")
 	work, err := openWork(target)

@@ -26,8 +26,8 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// A restore that ends removes the lock of its folder. A restore that had opened the lock file before, and locked it then, held nothing,
-// and another one could lock a new file.
+// A restore that ends removes the lock of its folder. A restore that had opened the lock
+// file before, and locked it then, held nothing, and another one could lock a new file.
 func TestOneAtATimeHasTheWorkFolder(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "world")
 	end := time.Now().Add(time.Second)
@@ -64,7 +64,8 @@ func unchanged(t *testing.T, path string, before cdc.Digest) error {
 	return nil
 }
 
-// gameSaves has a game write to a file of the target right before that is replaced, in one step or not, until stop.
+// gameSaves has a game write to a file of the target right before that is
+// replaced, in one step or not, until stop.
 func gameSaves(t *testing.T, file string, exchanges bool) (stop func()) {
 	real := exchange
 	stop = func() { exchange = real }
@@ -79,7 +80,8 @@ func gameSaves(t *testing.T, file string, exchanges bool) (stop func()) {
 	return stop
 }
 
-// killed returns a restore that was killed in its commit, by a panic. It has the work folder until that is released.
+// killed returns a restore that was killed in its commit, by a panic. It has
+// the work folder until that is released.
 func killed(t *testing.T, from *Source, target string, mayReplace func(context.Context, string) error) *Restore {
 	r := begun(t, from.Manifest, target, RestoreOptions{Local: from, MayReplace: mayReplace})
 	require.Panics(t, func() { _ = r.Commit(t.Context()) })
@@ -115,7 +117,8 @@ func TestWhatIsWrittenAtTheLastMomentIsKept(t *testing.T) {
 	}
 }
 
-// What was replaced could not be moved to a name of its own, and the error did not say that the target is as it should be, nor what else was kept.
+// What was replaced could not be moved to a name of its own, and the error did
+// not say that the target is as it should be, nor what else was kept.
 func TestWhatCannotBeKept(t *testing.T) {
 	dir := folder(t)
 	target := filepath.Join(dir, "target")
@@ -135,8 +138,8 @@ func TestWhatCannotBeKept(t *testing.T) {
 	requireSame(t, from, target)
 }
 
-// What a game wrote at the last moment was deleted by the next restore when the one that replaced it was killed, or when the name of what was
-// to be kept became too long.
+// What a game wrote at the last moment was deleted by the next restore when the one
+// that replaced it was killed, or when the name of what was to be kept became too long.
 func TestWhatIsWrittenAtTheLastMomentOutlivesACrash(t *testing.T) {
 	dir := folder(t)
 	target := filepath.Join(dir, strings.Repeat("n", 240))
@@ -183,7 +186,8 @@ func TestWhatWasReplacedOutlivesACanceledRestore(t *testing.T) {
 	require.FileExists(t, filepath.Join(work.path, workReady))
 }
 
-// What the restore before had replaced was kept, and nobody heard of it, unless the restore that kept it was committed.
+// What the restore before had replaced was kept, and nobody heard of it, unless
+// the restore that kept it was committed.
 func TestWhatIsKeptIsTold(t *testing.T) {
 	dir := folder(t)
 	target := filepath.Join(dir, "target")
@@ -208,8 +212,8 @@ func TestWhatIsKeptIsTold(t *testing.T) {
 	}
 }
 
-// A restore that was killed while it removed what it had replaced once left a part of that, which the next one took for
-// what a game had written.
+// A restore that was killed while it removed what it had replaced once left a
+// part of that, which the next one took for what a game had written.
 func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 	dir := folder(t)
 	target := filepath.Join(dir, "target")
@@ -238,8 +242,9 @@ func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 	requireTidy(t, target)
 }
 
-// A restore that was killed after the save was in its place had left what it replaced. A program that found the save in its place had
-// nothing to restore, and a later restore, which could no longer know that, kept it.
+// A restore that was killed after the save was in its place had left what it
+// replaced. A program that found the save in its place had nothing to restore,
+// and a later restore, which could no longer know that, kept it.
 func TestTidy(t *testing.T) {
 	dir := folder(t)
 	target := filepath.Join(dir, "target")
@@ -299,8 +304,8 @@ func TestWhereThereAreNoLocks(t *testing.T) {
 	require.NotErrorIs(t, err, ErrBusy)
 }
 
-// What was replaced and what was moved aside were kept under one name, where both were found in one millisecond: the second took the place of
-// the first.
+// What was replaced and what was moved aside were kept under one name, where
+// both were found in one millisecond: the second took the place of the first.
 func TestBothThatAreKeptHaveNames(t *testing.T) {
 	for range 20 {
 		dir := folder(t)
@@ -360,7 +365,8 @@ func TestRestoreAsksForRoom(t *testing.T) {
 	restored(t, from, target, RestoreOptions{})
 }
 
-// Of a folder of small files a restore counted the bytes, and filled a disk that had room for these and not for the blocks.
+// Of a folder of small files a restore counted the bytes, and filled a disk
+// that had room for these and not for the blocks.
 func TestRestoreAsksForRoomInBlocks(t *testing.T) {
 	dir := folder(t)
 	write(t, dir, map[string]string{"from/a": "small", "from/b": "small", "from/c": "another", "from/empty": ""})
@@ -386,8 +392,8 @@ func TestAPathThatCannotBeIsNamed(t *testing.T) {
 	}
 }
 
-// A folder that was replaced while it was read, as a restore does it and some games do, lost what had not been read yet without a word: its files
-// had gone with the old one.
+// A folder that was replaced while it was read, as a restore does it and some games do,
+// lost what had not been read yet without a word: its files had gone with the old one.
 func TestAFolderThatIsReplacedMeanwhile(t *testing.T) {
 	dir := folder(t)
 	write(t, dir, map[string]string{"world/a": "1", "world/b": "1", "new/a": "2", "new/b": "2"})
@@ -405,7 +411,8 @@ func TestAFolderThatIsReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-// Of a game that saves all the time nothing could be sent: what a scan had read was not there any more when it was asked for.
+// Of a game that saves all the time nothing could be sent: what a scan had read
+// was not there any more when it was asked for.
 func TestWhatIsWrittenAllTheTime(t *testing.T) {
 	dir := folder(t)
 	hot, cold := filepath.Join(dir, "hot"), filepath.Join(dir, "cold")
@@ -437,8 +444,8 @@ func TestWhatIsWrittenAllTheTime(t *testing.T) {
 	require.ErrorIs(t, err, ErrChanged, "what is not written to needs no memory")
 }
 
-// Nobody compares the held bytes with the file's again, so they are not to be of two saves: within a tick of the file system's clock the time of a
-// file that is written to may stay.
+// Nobody compares the held bytes with the file's again, so they are not to be of two saves:
+// within a tick of the file system's clock the time of a file that is written to may stay.
 func TestWhatIsHeldIsOfOneMoment(t *testing.T) {
 	p := filepath.Join(folder(t), "hot")
 	random := rand.New(rand.NewPCG(1, 2))
@@ -458,8 +465,8 @@ func TestWhatIsHeldIsOfOneMoment(t *testing.T) {
 	require.Equal(t, content, read(t, s, 0))
 }
 
-// A file that was renamed while its folder was read was once left out silently, by either name: for example a save that a game deletes
-// before it renames the new one to that name.
+// A file that was renamed while its folder was read was once left out silently, by either
+// name: for example a save that a game deletes before it renames the new one to that name.
 func TestWhatGetsAnotherNameMeanwhile(t *testing.T) {
 	for _, in := range []string{"", "deep"} {
 		dir := folder(t)
@@ -504,8 +511,8 @@ func TestAFolderWhoseNamesChangeAllTheTime(t *testing.T) {
 	require.NotContains(t, pathsOf(s), "z")
 }
 
-// A folder below the path that another one replaced while it was read was scanned as a mixture of both, without a word, and one that went was there
-// with what had been read.
+// A folder below the path that another one replaced while it was read was scanned as a
+// mixture of both, without a word, and one that went was there with what had been read.
 func TestAFolderBelowThatIsReplacedMeanwhile(t *testing.T) {
 	for _, name := range []string{"world/region", "world/region/deep", "world"} {
 		dir := folder(t)

@@ -20,19 +20,24 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// RestoreOptions are the options of [NewRestore]. With the zero value, Restore fetches everything and replaces whatever is at the target.
+// RestoreOptions are the options of [NewRestore]. With the zero value, Restore
+// fetches everything and replaces whatever is at the target.
 type RestoreOptions struct {
-	// Local has chunks that need not be fetched; usually it is a scan of the target. It is not used after NewRestore has returned. nil = none.
+	// Local has chunks that need not be fetched; usually it is a scan of the
+	// target. It is not used after NewRestore has returned. nil = none.
 	Local *Source
 
-	// MayReplace, unless it is nil, is called with the path of the target right before Commit replaces it, when everything else is done, even if
-	// nothing is there yet. If it returns an error, Commit fails. It is called again with the path to which the replaced content was moved, because
-	// somebody may have written to that in between. If it returns an error then, that of Commit is a [*KeptError].
+	// MayReplace, unless it is nil, is called with the path of the target right before
+	// Commit replaces it, when everything else is done, even if nothing is there yet.
+	// If it returns an error, Commit fails. It is called again with the path to which
+	// the replaced content was moved, because somebody may have written to that in
+	// between. If it returns an error then, that of Commit is a [*KeptError].
 	MayReplace func(ctx context.Context, p string) error
 }
 
-// A Restore writes what a manifest describes to a target. Until Commit, the content that has arrived is in a work folder beside the
-// target, where it stays if the restore is closed or the process is killed. A Restore must not be used concurrently.
+// A Restore writes what a manifest describes to a target. Until Commit, the content
+// that has arrived is in a work folder beside the target, where it stays if the
+// restore is closed or the process is killed. A Restore must not be used concurrently.
 type Restore struct {
 	manifest   *manifest.Manifest
 	target     string // absolute, with links resolved
@@ -42,7 +47,9 @@ type Restore struct {
 	buffer     []byte                 // for one chunk
 	growing    int                    // index of the entry that was written to last
 	unflushed  int                    // bytes written to that entry since the last startFlush
-	kept       error                  // a [*KeptError] for what an earlier commit has replaced; nil = none, or already returned to the caller
+	// A [*KeptError] for what an earlier commit has replaced; nil = none, or
+	// already returned to the caller.
+	kept error
 }
 
 // A place is where a chunk belongs.
@@ -54,19 +61,22 @@ type place struct {
 // ErrBusy means that another restore of the same target is open, in this process or in another.
 var ErrBusy = errors.New("another restore to there is under way")
 
-// NewRestore prepares to replace target with what m describes. It examines what an earlier restore of the same target has staged,
-// and copies the chunks that RestoreOptions.Local has. The caller must close the restore.
+// NewRestore prepares to replace target with what m describes. It examines what
+// an earlier restore of the same target has staged, and copies the chunks that
+// RestoreOptions.Local has. The caller must close the restore.
 //
-// Whatever is at target, a file, a folder or anything else, stays until Commit replaces it. The folder that contains target must
-// exist. If target is a link, it stays, and what it leads to is replaced; a link that leads nowhere is replaced itself. A mount
-// point cannot be replaced: the restore fails, on Linux in NewRestore and elsewhere in Commit.
+// Whatever is at target, a file, a folder or anything else, stays until Commit replaces
+// it. The folder that contains target must exist. If target is a link, it stays, and what
+// it leads to is replaced; a link that leads nowhere is replaced itself. A mount point
+// cannot be replaced: the restore fails, on Linux in NewRestore and elsewhere in Commit.
 //
-// NewRestore returns [manifest.ErrManifest] if m breaks a rule, [ErrNames], [ErrBusy], or the error of a full disk if there is no
-// room for everything. If it has kept what an earlier restore had replaced and then fails, the error also is a [*KeptError].
+// NewRestore returns [manifest.ErrManifest] if m breaks a rule, [ErrNames], [ErrBusy],
+// or the error of a full disk if there is no room for everything. If it has kept what
+// an earlier restore had replaced and then fails, the error also is a [*KeptError].
 //
-// Commit writes and replaces everything, even if the target already is what m describes. So a program that keeps a folder
-// up to date should scan it, for Local, and compare the Digest of its manifest with that of m. If they are equal, it
-// should call [Tidy] instead.
+// Commit writes and replaces everything, even if the target already is what m describes.
+// So a program that keeps a folder up to date should scan it, for Local, and compare the
+// Digest of its manifest with that of m. If they are equal, it should call [Tidy] instead.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
 	if err != nil {
@@ -97,10 +107,11 @@ func orAnything(mayReplace func(context.Context, string) error) func(context.Con
 	return mayReplace
 }
 
-// Tidy removes what a restore had replaced if it was killed just then. A program that finds that the target already is what it
-// should be, and so restores nothing, should call it; NewRestore does the same. mayReplace is called as in Commit, unless it is
-// nil. If what was replaced is kept, the error is a [*KeptError]. Staged content stays. Tidy does nothing while another process
-// restores the target, or if the work folder's name belongs to somebody else's folder.
+// Tidy removes what a restore had replaced if it was killed just then. A program that finds that
+// the target already is what it should be, and so restores nothing, should call it; NewRestore
+// does the same. mayReplace is called as in Commit, unless it is nil. If what was replaced is
+// kept, the error is a [*KeptError]. Staged content stays. Tidy does nothing while another
+// process restores the target, or if the work folder's name belongs to somebody else's folder.
 func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Context, p string) error) error {
 	target, err := resolve(target)
 	if err != nil {
@@ -129,7 +140,8 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 	if r.kept, err = r.work.cleanUp(ctx, r.target, r.mayReplace); err != nil {
 		return err
 	}
-	// Names that are too long, or that the file system takes for other names in the manifest, fail when they are staged.
+	// Names that are too long, or that the file system takes for other names in
+	// the manifest, fail when they are staged.
 	if runtime.GOOS == "windows" {
 		if bad := r.manifest.NotOnWindows(); len(bad) > 0 {
 			return fmt.Errorf("%s: %w, %d of them: %q", r.target, ErrNames, len(bad), bad[:min(len(bad), 3)])
@@ -156,11 +168,13 @@ func (r *Restore) begin(ctx context.Context, local *Source) error {
 // free is replaced by tests.
 var free = files.Free
 
-// blockBytes is the unit in which files grow on almost every disk. What a system reports is no better: on NFS that may be a megabyte.
+// blockBytes is the unit in which files grow on almost every disk. What a
+// system reports is no better: on NFS that may be a megabyte.
 const blockBytes = 4096
 
-// checkRoom returns an error if the disk has no room for the chunks that are missing, counted for each file in blocks. Some file
-// systems cannot report their free space, and some report 0; then it returns nil.
+// checkRoom returns an error if the disk has no room for the chunks that are
+// missing, counted for each file in blocks. Some file systems cannot report
+// their free space, and some report 0; then it returns nil.
 func (r *Restore) checkRoom() error { // of each entry, and in total
 	lacking, needs := make(map[int]int64), int64(0) // of each entry, and of all
 	for _, c := range r.manifest.Chunks() {
@@ -178,8 +192,8 @@ func (r *Restore) checkRoom() error { // of each entry, and in total
 	return nil
 }
 
-// failed adds to err which entry it is about. If it says that a new name already exists, the file system takes two names for one:
-// because it ignores case, or because of two encodings of an ä.
+// failed adds to err which entry it is about. If it says that a new name already exists, the file
+// system takes two names for one: because it ignores case, or because of two encodings of an ä.
 func (r *Restore) failed(i int, err error) error {
 	if err == nil {
 		return nil
@@ -196,8 +210,9 @@ func (r *Restore) failed(i int, err error) error {
 // staged returns the path in the work folder at which an entry is staged.
 func (r *Restore) staged(i int) string { return path.Join(workNew, r.manifest.Entries[i].Path) }
 
-// unseal prepares the staged entries for writing. It removes those that do not belong there, and links, which are made last. It
-// makes the others writable, because an earlier commit may have set their modes. It returns the names that are left.
+// unseal prepares the staged entries for writing. It removes those that do not belong
+// there, and links, which are made last. It makes the others writable, because an
+// earlier commit may have set their modes. It returns the names that are left.
 func (r *Restore) unseal() (kept map[string]bool, err error) {
 	kept, kinds := make(map[string]bool), make(map[string]manifest.Kind)
 	for i := range r.manifest.Entries {
@@ -257,7 +272,8 @@ func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
 	return f.Truncate(e.Size)
 }
 
-// take copies lacking chunks from local. A chunk that has changed there is skipped, and will be fetched.
+// take copies lacking chunks from local. A chunk that has changed there is
+// skipped, and will be fetched.
 func (r *Restore) take(ctx context.Context, local *Source) error {
 	if local == nil {
 		return nil
@@ -278,7 +294,8 @@ func (r *Restore) take(ctx context.Context, local *Source) error {
 	return nil
 }
 
-// Lacks returns the indices in the manifest's Chunks() of the chunks that must be fetched, in order.
+// Lacks returns the indices in the manifest's Chunks() of the chunks that must
+// be fetched, in order.
 func (r *Restore) Lacks() (lacks []int) {
 	for i, c := range r.manifest.Chunks() {
 		if _, lacking := r.lacks[c.Digest]; lacking {
@@ -288,8 +305,9 @@ func (r *Restore) Lacks() (lacks []int) {
 	return lacks
 }
 
-// Put writes a chunk, in the packed form of [cdc.Pack], wherever it belongs. It does not retain packed. It returns [cdc.ErrChunk]
-// if packed is not that chunk. A chunk that was already written, or that the manifest does not contain, is ignored.
+// Put writes a chunk, in the packed form of [cdc.Pack], wherever it belongs. It does
+// not retain packed. It returns [cdc.ErrChunk] if packed is not that chunk. A chunk
+// that was already written, or that the manifest does not contain, is ignored.
 func (r *Restore) Put(c cdc.Chunk, packed []byte) error {
 	if err := r.over(); err != nil {
 		return err
@@ -318,14 +336,16 @@ func (r *Restore) fill(c cdc.Chunk, data []byte) error {
 	return nil
 }
 
-// flushEach is how many bytes are written to a file before the system is told to start flushing them. Small files are flushed by seal.
+// flushEach is how many bytes are written to a file before the system is told
+// to start flushing them. Small files are flushed by seal.
 const flushEach = 8 << 20
 
 // startFlush is replaced by tests.
 var startFlush = files.StartFlush
 
-// flush makes the system flush a large file while it grows, so that seal need not wait for all of it. That took 0.64 of the time
-// for 1 GiB. If it bypassed the system's cache it took 0.81, and a program that needs the file will soon read it from that cache.
+// flush makes the system flush a large file while it grows, so that seal need not wait
+// for all of it. That took 0.64 of the time for 1 GiB. If it bypassed the system's cache
+// it took 0.81, and a program that needs the file will soon read it from that cache.
 func (r *Restore) flush(f *os.File, entry, bytes int) {
 	if entry != r.growing {
 		r.growing, r.unflushed = entry, 0
@@ -336,8 +356,9 @@ func (r *Restore) flush(f *os.File, entry, bytes int) {
 	}
 }
 
-// Close ends the restore. What has arrived stays for the next one. Close returns a [*KeptError] if NewRestore had to keep what an
-// earlier restore had replaced, unless Commit has returned it. It does nothing after a commit.
+// Close ends the restore. What has arrived stays for the next one. Close
+// returns a [*KeptError] if NewRestore had to keep what an earlier restore had
+// replaced, unless Commit has returned it. It does nothing after a commit.
 func (r *Restore) Close() error { return errors.Join(r.takeKept(), r.work.close()) }
 
 // takeKept returns kept, and then clears it, so that the caller gets it only once.
@@ -354,13 +375,14 @@ func (r *Restore) over() error {
 	return nil
 }
 
-// Commit makes the target what the manifest describes. No chunk may be lacking. It sets the modes and times of files and folders,
-// flushes them to disk, and puts everything in place in one step. Until that step the target is unchanged, and the end of ctx ends
-// the commit. After an error the restore can only be closed; a new one continues where it was.
+// Commit makes the target what the manifest describes. No chunk may be lacking. It sets
+// the modes and times of files and folders, flushes them to disk, and puts everything in
+// place in one step. Until that step the target is unchanged, and the end of ctx ends the
+// commit. After an error the restore can only be closed; a new one continues where it was.
 //
-// On Linux a folder is replaced in one step. Elsewhere the old folder is moved aside first; after a crash at that moment there is
-// no folder until the next NewRestore of the target puts it back. If the error is a [*KeptError], the target is as it should be,
-// and what it replaced was kept.
+// On Linux a folder is replaced in one step. Elsewhere the old folder is moved aside first; after
+// a crash at that moment there is no folder until the next NewRestore of the target puts it back.
+// If the error is a [*KeptError], the target is as it should be, and what it replaced was kept.
 func (r *Restore) Commit(ctx context.Context) error {
 	if err := r.over(); err != nil {
 		return err
@@ -388,8 +410,9 @@ func (r *Restore) Commit(ctx context.Context) error {
 	return nil
 }
 
-// seal finishes the files, then links and folders, each folder after its content. 16 files are flushed at once, so that the file
-// system writes its journal once for all of them. On ext4, 1,000 small files took 1.3 s, and 2.3 s one after another.
+// seal finishes the files, then links and folders, each folder after its content.
+// 16 files are flushed at once, so that the file system writes its journal once for
+// all of them. On ext4, 1,000 small files took 1.3 s, and 2.3 s one after another.
 func (r *Restore) seal(ctx context.Context) error {
 	group, flushing := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -427,8 +450,8 @@ func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
 	return errors.Join(tolerate(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time))), r.work.chmod(name, mode), tolerate(f.Sync()), f.Close())
 }
 
-// tolerate returns nil if err only says that the file system does not support the operation: FAT has neither modes nor owners, and
-// Windows does not flush folders.
+// tolerate returns nil if err only says that the file system does not support the
+// operation: FAT has neither modes nor owners, and Windows does not flush folders.
 func tolerate(err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -436,10 +459,10 @@ func tolerate(err error) error {
 	return err
 }
 
-// flushFolder flushes the names in a folder. A folder that may be written but not read cannot be flushed; the system will write its
-// names some seconds later.
+// flushFolder flushes the names in a folder. A folder that may be written but not
+// read cannot be flushed; the system will write its names some seconds later.
 func flushFolder(dir string) error { return tolerate(files.SyncFolder(dir)) }
 
-// ErrNames means that this system cannot hold some names of a manifest, or takes two of them for one, or that two paths of a
-// scan have the same name.
+// ErrNames means that this system cannot hold some names of a manifest, or
+// takes two of them for one, or that two paths of a scan have the same name.
 var ErrNames = errors.New("this system cannot hold some names")

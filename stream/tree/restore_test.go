@@ -229,7 +229,8 @@ func TestACrashLeavesAllOrNothing(t *testing.T) {
 	requireTidy(t, target)
 }
 
-// Between its two renames a folder is not there, where the system cannot exchange: the next restore puts it back.
+// Between its two renames a folder is not there, where the system cannot
+// exchange: the next restore puts it back.
 func TestWhatWasMovedAsideComesBack(t *testing.T) {
 	from, dir := scanned(t, ScanOptions{}, game(t)), folder(t)
 	target := filepath.Join(dir, "target")
@@ -304,7 +305,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	restored(t, versions[1], target, RestoreOptions{})
 }
 
-// Nothing is written through a link, neither one of the manifest nor one that somebody put into the work folder.
+// Nothing is written through a link, neither one of the manifest nor one that
+// somebody put into the work folder.
 func TestNothingLeavesTheFolder(t *testing.T) {
 	dir := folder(t)
 	outside, target := filepath.Join(dir, "outside"), filepath.Join(dir, "target")

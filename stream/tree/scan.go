@@ -23,11 +23,14 @@ import (
 
 // ScanOptions are the options of [Scan]. With the zero value it reads everything.
 type ScanOptions struct {
-	Exclude []string        // patterns of [path.Match]; if one matches a path or its last element, the file or the whole folder is left out
+	// Patterns of [path.Match]; if one matches a path or its last element, the
+	// file or the whole folder is left out.
+	Exclude []string
 	Read    func(bytes int) // unless nil, called after each chunk that was read, on Scan's goroutine: to show progress
 
-	// Hold is how many bytes the source may hold in memory of files that were written to in the last ten seconds; 0 = none. A file
-	// that is written to all the time would have changed whenever its chunks are asked for.
+	// Hold is how many bytes the source may hold in memory of files that were
+	// written to in the last ten seconds; 0 = none. A file that is written to
+	// all the time would have changed whenever its chunks are asked for.
 	Hold int64
 
 	SkipUnreadable bool // leave out what is below the paths and cannot be read, with a Note
@@ -42,20 +45,25 @@ type Note struct {
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
 
-// ErrChanged means that a file was written to, or a folder was replaced, while it was read or after it was scanned.
+// ErrChanged means that a file was written to, or a folder was replaced, while
+// it was read or after it was scanned.
 var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes to it")
 
-// Scan reads what is at the paths. A single path becomes the manifest's root, a file or a folder. Each of several paths is in the
-// root, under its own name. A path may be a link and is followed; links below it are not. The caller must close the source.
+// Scan reads what is at the paths. A single path becomes the manifest's root, a file
+// or a folder. Each of several paths is in the root, under its own name. A path may be
+// a link and is followed; links below it are not. The caller must close the source.
 //
-// A file that changes while it is read is read again, and so is a folder that is replaced by another. If that does not help, and at
-// once if the folder is one of the paths, Scan returns [ErrChanged]. A folder that no longer has everything it listed is listed
-// again, because some of it may have been renamed. Different files are read at different times.
+// A file that changes while it is read is read again, and so is a folder that is replaced
+// by another. If that does not help, and at once if the folder is one of the paths, Scan
+// returns [ErrChanged]. A folder that no longer has everything it listed is listed again,
+// because some of it may have been renamed. Different files are read at different times.
 //
-// Notes report pipes, sockets, devices and names that no manifest can contain, all of which are left out, and links that lead out
-// of the folder. The work folders of unfinished restores are left out without a note. If something cannot be read, the scan fails
-// with an error that names it: a manifest is complete, unless [ScanOptions.SkipUnreadable] is set. Scan returns
-// [manifest.ErrManifest] if there is more than a manifest can contain, and [ErrNames] if two paths have the same name.
+// Notes report pipes, sockets, devices and names that no manifest can contain, all of
+// which are left out, and links that lead out of the folder. The work folders of
+// unfinished restores are left out without a note. If something cannot be read, the
+// scan fails with an error that names it: a manifest is complete, unless
+// [ScanOptions.SkipUnreadable] is set. Scan returns [manifest.ErrManifest] if there is
+// more than a manifest can contain, and [ErrNames] if two paths have the same name.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
 	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece), held: make(map[cdc.Digest][]byte)}
 	s := &scan{o, source, ctx}
@@ -93,10 +101,12 @@ func (s *scan) run(paths []string) error {
 	return nil
 }
 
-// tries is how often a changing file or folder is read. Hardly anything changes that often in a row.
+// tries is how often a changing file or folder is read. Hardly anything changes
+// that often in a row.
 const tries = 3
 
-// walk adds what is at a place, and below it. If a folder is replaced by another while it is read, walk reads it again.
+// walk adds what is at a place, and below it. If a folder is replaced by
+// another while it is read, walk reads it again.
 func (s *scan) walk(at located) error {
 	entries, notes := len(s.Manifest.Entries), len(s.Notes)
 	for range tries {
@@ -118,7 +128,8 @@ func (s *scan) walk(at located) error {
 // errGone means that something in the list of a folder no longer exists.
 var errGone = errors.New("gone")
 
-// below adds the content of a folder. If some of it is gone, it may have been renamed, so the folder is listed again.
+// below adds the content of a folder. If some of it is gone, it may have been
+// renamed, so the folder is listed again.
 func (s *scan) below(at located) error {
 	all, err := fs.ReadDir(at.root.FS(), at.name)
 	if err != nil {
@@ -140,7 +151,8 @@ func (s *scan) below(at located) error {
 	return err
 }
 
-// these adds what is in the list of a folder and not in read. It reports whether some of it was gone.
+// these adds what is in the list of a folder and not in read. It reports
+// whether some of it was gone.
 func (s *scan) these(at located, all []fs.DirEntry, read map[string]bool) (gone bool, err error) {
 	for _, d := range all {
 		if read[d.Name()] {
@@ -157,8 +169,8 @@ func (s *scan) these(at located, all []fs.DirEntry, read map[string]bool) (gone 
 	return gone, nil
 }
 
-// tolerate returns nil if the scan may skip a place below the paths after err, errGone if the place was removed since its folder
-// was listed, and otherwise an error that names the place.
+// tolerate returns nil if the scan may skip a place below the paths after err, errGone if the
+// place was removed since its folder was listed, and otherwise an error that names the place.
 func (s *scan) tolerate(at located, err error) error {
 	switch {
 	case slices.Contains(s.roots, at):
@@ -170,8 +182,8 @@ func (s *scan) tolerate(at located, err error) error {
 	return fmt.Errorf("%s: %w", at, reason(err))
 }
 
-// skip leaves out a place that cannot be read, and reports whether it may: err must be one of the file system, and
-// SkipUnreadable must be set.
+// skip leaves out a place that cannot be read, and reports whether it may: err
+// must be one of the file system, and SkipUnreadable must be set.
 func (s *scan) skip(at located, err error) bool {
 	failed, is := errors.AsType[*fs.PathError](err)
 	if !is || !s.SkipUnreadable || isShort(err) {
@@ -185,12 +197,14 @@ func (s *scan) skip(at located, err error) bool {
 	return true
 }
 
-// isShort reports whether an error says only that this machine is out of open files or memory, and nothing about a file.
+// isShort reports whether an error says only that this machine is out of open
+// files or memory, and nothing about a file.
 func isShort(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// entry adds what is at a place to the manifest. If that is a folder whose content must be added, entry returns it.
+// entry adds what is at a place to the manifest. If that is a folder whose
+// content must be added, entry returns it.
 func (s *scan) entry(at located) (folder fs.FileInfo, err error) {
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
@@ -301,7 +315,8 @@ func (s *scan) file(at located) error {
 // hotTime is for how long after a write another write to the file is likely.
 const hotTime = 10 * time.Second
 
-// has reports whether a file still contains data. Its time does not show a write within one tick of the file system's clock.
+// has reports whether a file still contains data. Its time does not show a
+// write within one tick of the file system's clock.
 func has(f io.ReaderAt, data []byte) bool {
 	again, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(data))))
 	return err == nil && string(again) == string(data)
@@ -323,8 +338,8 @@ func reason(err error) error {
 	return err
 }
 
-// A Source is the result of a scan: the manifest, and access to the bytes of its chunks as long as the files do not change. It is
-// safe for concurrent use, except for Close.
+// A Source is the result of a scan: the manifest, and access to the bytes of its chunks
+// as long as the files do not change. It is safe for concurrent use, except for Close.
 type Source struct {
 	Manifest *manifest.Manifest
 	Notes    []Note
@@ -404,7 +419,8 @@ func openRoot(p string) (at located, modified int64, err error) {
 	return at, nanoseconds(info.ModTime()), err
 }
 
-// nanoseconds returns t as a manifest contains it, clamped to the years 1677 to 2262, which are all it can represent.
+// nanoseconds returns t as a manifest contains it, clamped to the years 1677 to
+// 2262, which are all it can represent.
 func nanoseconds(t time.Time) int64 {
 	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
 	switch {
@@ -416,8 +432,8 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// stands returns an error if a folder is no longer at its path, ErrChanged if another folder is. Whatever a walk has not found
-// there may be in that one.
+// stands returns an error if a folder is no longer at its path, ErrChanged if
+// another folder is. Whatever a walk has not found there may be in that one.
 func (l located) stands() error {
 	if l.name != "." {
 		return nil // a file, which is read in one go
@@ -432,7 +448,8 @@ func (l located) stands() error {
 	return nil
 }
 
-// errReplaced means that a folder below a path is not the one that the scan entered. Parts of both may have been read.
+// errReplaced means that a folder below a path is not the one that the scan
+// entered. Parts of both may have been read.
 var errReplaced = errors.New("another folder")
 
 // stays returns errReplaced if a folder is gone or was replaced by another.
@@ -471,8 +488,8 @@ func (s *Source) add(e manifest.Entry, at located) {
 	}
 }
 
-// Chunk reads a chunk of the manifest, into buffer if it fits. If the bytes have changed it returns [ErrChanged], in an
-// error that names the file.
+// Chunk reads a chunk of the manifest, into buffer if it fits. If the bytes
+// have changed it returns [ErrChanged], in an error that names the file.
 func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	buffer, err := s.ReadChunk(buffer, c)
 	if err == nil && cdc.Sum(buffer) != c.Digest {
@@ -481,8 +498,9 @@ func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return buffer, err
 }
 
-// ReadChunk is Chunk without the verification: the bytes may have changed. That saves a hash if the other end verifies them anyway.
-// It returns [ErrChanged], in an error that names the file, if the bytes cannot be read.
+// ReadChunk is Chunk without the verification: the bytes may have changed. That
+// saves a hash if the other end verifies them anyway. It returns [ErrChanged],
+// in an error that names the file, if the bytes cannot be read.
 func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	at, has := s.chunks[c.Digest]
 	if !has {
@@ -506,7 +524,8 @@ func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return nil, fmt.Errorf("file %s: %w", at, err)
 }
 
-// Close closes the folders. The manifest and the notes can still be used. Close of a nil Source does nothing.
+// Close closes the folders. The manifest and the notes can still be used. Close
+// of a nil Source does nothing.
 func (s *Source) Close() (err error) {
 	if s == nil {
 		return nil

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// write makes files below dir: of each path the content, a folder where the path ends with a slash, a link where the
-// content begins with an arrow. All are a day old.
+// write makes files below dir: of each path the content, a folder where the path ends
+// with a slash, a link where the content begins with an arrow. All are a day old.
 func write(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -96,7 +96,8 @@ func TestScanFolder(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A file of the year 2300 was once restored with the year 1901, and one of 1601, where the times of NTFS begin, with 2185.
+// A file of the year 2300 was once restored with the year 1901, and one of
+// 1601, where the times of NTFS begin, with 2185.
 func TestTimesBeyondWhatAManifestHolds(t *testing.T) {
 	for year, want := range map[int]int64{1601: math.MinInt64, 2300: math.MaxInt64} {
 		require.Equal(t, want, nanoseconds(time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)), year)
@@ -140,7 +141,8 @@ func TestScanOfOneAndOfSeveral(t *testing.T) {
 	require.ErrorContains(t, err, `exclude "[]a"`)
 }
 
-// What no manifest holds is refused as soon as there is too much of it, and the error says where, and what the limit is.
+// What no manifest holds is refused as soon as there is too much of it, and the
+// error says where, and what the limit is.
 func TestScanOfTooMany(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "", "b": ""})

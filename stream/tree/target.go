@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// errEmptyPath is the error for an empty path, which [filepath.Abs] takes for the current folder. A restore would replace that.
+// errEmptyPath is the error for an empty path, which [filepath.Abs] takes for
+// the current folder. A restore would replace that.
 var errEmptyPath = errors.New("an empty path, which would be the current folder: say . for that")
 
 // mounted is replaced by tests.
@@ -24,7 +25,8 @@ func absolute(p string) (string, error) {
 	return filepath.Abs(p)
 }
 
-// follow is [filepath.EvalSymlinks] with better errors: they name the path, and say if it is a link that leads nowhere.
+// follow is [filepath.EvalSymlinks] with better errors: they name the path, and
+// say if it is a link that leads nowhere.
 func follow(p string) (string, error) {
 	there, err := filepath.EvalSymlinks(p)
 	if err == nil {
@@ -49,7 +51,8 @@ func resolve(target string) (string, error) {
 	return filepath.Join(dir, filepath.Base(target)), err
 }
 
-// checkPlace returns an error if nothing can be renamed to a resolved target, so that the restore fails before it has fetched anything.
+// checkPlace returns an error if nothing can be renamed to a resolved target,
+// so that the restore fails before it has fetched anything.
 func checkPlace(target string) error {
 	switch _, err := os.Lstat(target); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):

@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// An empty path, as of a variable that is not set, was the current folder: a restore replaced that, and what stood there was lost.
+// An empty path, as of a variable that is not set, was the current folder: a
+// restore replaced that, and what stood there was lost.
 func TestAnEmptyPathIsNoFolder(t *testing.T) {
 	dir := folder(t)
 	write(t, dir, map[string]string{"here/mine": "precious", "save/file": "x"})
@@ -27,7 +28,8 @@ func TestAnEmptyPathIsNoFolder(t *testing.T) {
 	require.NoError(t, begun(t, from.Manifest, ".", RestoreOptions{}).Close()) // who says so means it
 }
 
-// What nothing can replace was found out by Commit, when all had been fetched, and again by each restore after it.
+// What nothing can replace was found out by Commit, when all had been fetched,
+// and again by each restore after it.
 func TestATargetThatNothingReplaces(t *testing.T) {
 	dir := folder(t)
 	write(t, dir, map[string]string{"save/file": "x", "volume/mine": "x"})

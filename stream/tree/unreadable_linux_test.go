@@ -37,7 +37,8 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 	})
 }
 
-// A process with too many open files once left out those that it could not open, as if they were unreadable.
+// A process with too many open files once left out those that it could not
+// open, as if they were unreadable.
 func TestAScanWithTooManyOpenFilesFails(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "1", "b/c/d": "2"})

@@ -91,8 +91,8 @@ func (w *workFolder) chmod(name string, mode fs.FileMode) error {
 	return tolerate(chmod(w.root, name, mode))
 }
 
-// cleanUp finishes what a crash in or after publish has left undone. It puts back what was moved aside if nothing is at the target.
-// Otherwise rescue decides about it.
+// cleanUp finishes what a crash in or after publish has left undone. It puts back what
+// was moved aside if nothing is at the target. Otherwise rescue decides about it.
 func (w *workFolder) cleanUp(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(filepath.Join(w.path, workOld), target); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +105,8 @@ func (w *workFolder) cleanUp(ctx context.Context, target string, mayReplace func
 	return kept, errors.Join(w.drop(workOld), w.drop(workReady))
 }
 
-// publish puts what is staged in place, and moves what was there into the work folder: in one step if the system can.
+// publish puts what is staged in place, and moves what was there into the work
+// folder: in one step if the system can.
 func (w *workFolder) publish(target string) error {
 	if err := w.root.Rename(workNew, workReady); err != nil { // so that after a crash it is not taken for staged content
 		return err
@@ -116,7 +117,8 @@ func (w *workFolder) publish(target string) error {
 	return errors.Join(flushFolder(w.path), flushFolder(filepath.Dir(target)))
 }
 
-// swap moves ready to target, and what was there into the work folder: to workReady by an exchange, or else to workOld.
+// swap moves ready to target, and what was there into the work folder: to
+// workReady by an exchange, or else to workOld.
 func (w *workFolder) swap(ready, target string) error {
 	old, err := os.Lstat(target)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -141,7 +143,8 @@ func (w *workFolder) swap(ready, target string) error {
 	return nil
 }
 
-// A KeptError means that the restore is done, but that what it replaced was written to at the last moment and was kept beside the target.
+// A KeptError means that the restore is done, but that what it replaced was
+// written to at the last moment and was kept beside the target.
 type KeptError struct {
 	Path string // of what was kept
 }
@@ -150,8 +153,9 @@ func (e *KeptError) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue asks mayReplace about what was replaced. If it may not be removed, rescue moves it to a name of its own, and kept is a
-// [*KeptError]. What cannot be moved stays where it is, as does everything if ctx ends first.
+// rescue asks mayReplace about what was replaced. If it may not be removed,
+// rescue moves it to a name of its own, and kept is a [*KeptError]. What cannot
+// be moved stays where it is, as does everything if ctx ends first.
 func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(context.Context, string) error) (kept, err error) {
 	for _, name := range []string{workReady, workOld} {
 		replaced := filepath.Join(w.path, name)
@@ -171,8 +175,8 @@ func (w *workFolder) rescue(ctx context.Context, target string, mayReplace func(
 	return kept, err
 }
 
-// beside returns an unused path beside the target. Its name is the target's, shortened to what file systems allow
-// (255 bytes), and the time.
+// beside returns an unused path beside the target. Its name is the target's,
+// shortened to what file systems allow (255 bytes), and the time.
 func beside(target string) string {
 	dir, name := filepath.Split(target)
 	for now := time.Now(); ; now = now.Add(time.Millisecond) {
@@ -184,8 +188,8 @@ func beside(target string) string {
 	}
 }
 
-// drop removes what was replaced. It renames it first: what a crash leaves of it would look to the next restore like a folder in
-// which somebody has deleted files.
+// drop removes what was replaced. It renames it first: what a crash leaves of it
+// would look to the next restore like a folder in which somebody has deleted files.
 func (w *workFolder) drop(name string) error {
 	if err := w.remove(workGone); err != nil {
 		return err
@@ -215,8 +219,9 @@ func (w *workFolder) remove(name string) error {
 	}), removeAll(w.root, name))
 }
 
-// close closes the folder. It also removes the folder, unless that holds staged content, or content about which rescue has not
-// asked or which it could not move. If the folder is already closed, close does nothing.
+// close closes the folder. It also removes the folder, unless that holds staged
+// content, or content about which rescue has not asked or which it could not
+// move. If the folder is already closed, close does nothing.
 func (w *workFolder) close() error {
 	if w.root == nil {
 		return nil

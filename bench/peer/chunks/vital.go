@@ -1,4 +1,5 @@
-// Package chunks has the article's small protocols as contenders: chunk/vital, and chunk/fragment's one-shot blocks.
+// Package chunks has the article's small protocols as contenders: chunk/vital,
+// and chunk/fragment's one-shot blocks.
 package chunks
 
 import (
@@ -12,10 +13,12 @@ import (
 )
 
 const (
-	// How many bytes may wait for their acknowledgement is the path's bandwidth-delay product, within these bounds: the protocol has no congestion
-	// control, and more would only overflow the queue.
+	// How many bytes may wait for their acknowledgement is the path's
+	// bandwidth-delay product, within these bounds: the protocol has no
+	// congestion control, and more would only overflow the queue.
 	leastStore, mostStore = 64 << 10, 500 << 10
-	// ackAfter is for how long acknowledgements are delayed; a game delays them until its own traffic.
+	// ackAfter is for how long acknowledgements are delayed; a game delays them
+	// until its own traffic.
 	ackAfter = 5 * time.Millisecond
 	// chunkBytes is how much of a blob a chunk carries; a packet holds one chunk.
 	chunkBytes = 1024

@@ -16,7 +16,8 @@ import (
 	"github.com/quivernet/quiver/bench/peer/tcp"
 )
 
-// conns is how many connections a pair has, and so how many calls can be in flight: a connection carries one at a time.
+// conns is how many connections a pair has, and so how many calls can be in
+// flight: a connection carries one at a time.
 const conns = 64
 
 // Peers returns the one contender.

@@ -141,11 +141,12 @@ func (h *host) service() {
 	}
 }
 
-// mostHeld is how many bytes ENet may hold before pieces of a blob wait outside of it: twice its window. Its one queue holds the packets of all
-// channels.
+// mostHeld is how many bytes ENet may hold before pieces of a blob wait outside
+// of it: twice its window. Its one queue holds the packets of all channels.
 const mostHeld = 128 << 10
 
-// sendQueued gives queued packets to ENet, of a blob only as many as there is room for, and sends them.
+// sendQueued gives queued packets to ENet, of a blob only as many as there is
+// room for, and sends them.
 func (h *host) sendQueued() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +163,8 @@ func (h *host) sendQueued() {
 	C.enet_host_flush(h.c)
 }
 
-// send queues a packet, whose bytes must not change, and sends it, unless the host is being serviced: then the service sends it.
+// send queues a packet, whose bytes must not change, and sends it, unless the
+// host is being serviced: then the service sends it.
 func (h *host) send(channel int, data []byte) {
 	h.mu.Lock()
 	h.queue = append(h.queue, packet{channel, data})

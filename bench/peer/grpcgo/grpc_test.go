@@ -36,7 +36,8 @@ func (c slowConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestMoveIsTheBlobAlone: like all others' its time has no handshake in it, nor the way of an answer.
+// TestMoveIsTheBlobAlone: like all others' its time has no handshake in it, nor
+// the way of an answer.
 func TestMoveIsTheBlobAlone(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

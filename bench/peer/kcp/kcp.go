@@ -1,4 +1,5 @@
-// Package kcp is kcp-go as a contender. Its scheduler is shared by the whole process, so it does not run in a bubble.
+// Package kcp is kcp-go as a contender. Its scheduler is shared by the whole
+// process, so it does not run in a bubble.
 package kcp
 
 import (

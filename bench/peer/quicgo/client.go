@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/bench/peer"
 )
 
-// A client is the client's end of a connection over the bare loopback, with a socket of its own as Quiver's clients have.
+// A client is the client's end of a connection over the bare loopback, with a
+// socket of its own as Quiver's clients have.
 type client struct {
 	*quic.Conn
 	transport *quic.Transport

@@ -51,7 +51,8 @@ func (d *datagrams) receive() {
 	}
 }
 
-// chained reports whether there is a chain, and passes the echo to it, which sends the next datagram.
+// chained reports whether there is a chain, and passes the echo to it, which
+// sends the next datagram.
 func (d *datagrams) chained(m []byte) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,7 +17,8 @@ const module = "github.com/quic-go/quic-go"
 // connectionIDBytes is 17 as in rpc, so that both are comparable.
 const connectionIDBytes = 17
 
-// config returns a config with windows for 32 MiB in flight, four times what the largest path holds.
+// config returns a config with windows for 32 MiB in flight, four times what
+// the largest path holds.
 func config() *quic.Config {
 	return &quic.Config{
 		EnableDatagrams:            true,

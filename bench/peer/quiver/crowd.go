@@ -18,7 +18,8 @@ var (
 	stageAll   = rpc.Multicast[rpc.Raw](stageClass, "All", rpc.Unreliable)
 )
 
-// receiveLimit is the least that rpc accepts. With the default, 8 MiB, 64 connections could use up the default budget of 512 MiB.
+// receiveLimit is the least that rpc accepts. With the default, 8 MiB, 64
+// connections could use up the default budget of 512 MiB.
 const receiveLimit = 256 << 10
 
 // A crowd is a server's world and those of many clients.
@@ -41,7 +42,8 @@ type member struct {
 	own   *rpc.Actor      // set when join returns
 }
 
-// gather returns a function for [peer.Peer].Gather that makes a crowd with sealed packets or without.
+// gather returns a function for [peer.Peer].Gather that makes a crowd with
+// sealed packets or without.
 func gather(sealed bool) func(ctx context.Context, clients, hz int, hear func(message []byte)) (peer.Crowd, error) {
 	return func(ctx context.Context, clients, hz int, hear func(message []byte)) (peer.Crowd, error) {
 		return newCrowd(ctx, clients, hz, sealed, hear)
@@ -70,7 +72,8 @@ func newCrowd(ctx context.Context, clients, hz int, sealed bool, hear func(messa
 	return c, peer.Join(clients, func() error { return c.join(ctx, running, config, hear) })
 }
 
-// ackDelay returns what Config.TickRate makes of Bunch.AckDelay in a game that ticks hz times a second. Here packets are sent by posts.
+// ackDelay returns what Config.TickRate makes of Bunch.AckDelay in a game that
+// ticks hz times a second. Here packets are sent by posts.
 func ackDelay(hz int) time.Duration {
 	return max(40*time.Millisecond, time.Second/time.Duration(hz)*5/4)
 }

@@ -13,7 +13,8 @@ import (
 
 var save = stream.NewBlob("bench")
 
-// A Pair is a server's world and a client's with one connection, over which blobs and calls are sent.
+// A Pair is a server's world and a client's with one connection, over which
+// blobs and calls are sent.
 type Pair struct {
 	via    stream.Backend // of all blobs
 	config rpc.Config     // of all worlds: which carriers they have

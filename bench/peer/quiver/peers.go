@@ -1,4 +1,5 @@
-// Package quiver is this repository as a contender: one connection, whose blobs use one of the streamer's backends.
+// Package quiver is this repository as a contender: one connection, whose blobs
+// use one of the streamer's backends.
 package quiver
 
 import (
@@ -10,11 +11,12 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// lanes is how many lanes the contender with lanes may use: the most, because half a reliable buffer per round trip fills a path of 100 Mbit/s
-// and 200 ms only with 18 of them.
+// lanes is how many lanes the contender with lanes may use: the most, because half a
+// reliable buffer per round trip fills a path of 100 Mbit/s and 200 ms only with 18 of them.
 const lanes = 32
 
-// streaming is the config of all streamers: content of any size, hashed as by the QUIC streams beside them, on any CPU.
+// streaming is the config of all streamers: content of any size, hashed as by
+// the QUIC streams beside them, on any CPU.
 var streaming = stream.Config{MaxBytes: -1, Hash: stream.SHA256}
 
 const common = "rpc worlds under Run at both ends, defaults; QUIC with TLS 1.3; SHA-256 of the blob at both ends; "

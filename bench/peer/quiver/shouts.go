@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// burst is how many calls a tick makes between two checks of the reliable buffer. A call takes one entry at most.
+	// burst is how many calls a tick makes between two checks of the reliable
+	// buffer. A call takes one entry at most.
 	burst = 64
 	// shoutQueue is how long sending the unsent calls may take, as in the default of [stream.Gate].
 	shoutQueue = 20 * time.Millisecond
 )
 
-// A shouts is a series of reliable calls without answers. The client makes them under the default of [stream.Gate]: while less than half of the
-// reliable buffer is taken.
+// A shouts is a series of reliable calls without answers. The client makes them under
+// the default of [stream.Gate]: while less than half of the reliable buffer is taken.
 type shouts struct {
 	// The client world's.
 	argument rpc.Raw
@@ -36,7 +37,8 @@ func (s *shouts) hear() {
 	}
 }
 
-// pump makes calls, at each tick of the client, until the gate closes. Watch then requests a tick as soon as it is open again.
+// pump makes calls, at each tick of the client, until the gate closes. Watch
+// then requests a tick as soon as it is open again.
 func (s *shouts) pump(a *rpc.Actor) {
 	if s.left == 0 {
 		return

@@ -1,4 +1,5 @@
-// Package sctp is pion/sctp as a contender, directly over UDP: what WebRTC's data channels use, without their DTLS.
+// Package sctp is pion/sctp as a contender, directly over UDP: what WebRTC's
+// data channels use, without their DTLS.
 package sctp
 
 import (
@@ -16,14 +17,15 @@ import (
 
 const (
 	module = "github.com/pion/sctp"
-	// receiveBuffer is several times what the largest path holds; the default of 1 MiB would be less.
+	// receiveBuffer is several times what the largest path holds; the default
+	// of 1 MiB would be less.
 	receiveBuffer = 16 << 20
 	// pieceBytes is the size of a message of the blob.
 	pieceBytes = 16 << 10
 	maxMessage = 64 << 10
 	mtu        = 1400
-	// leastBuffered is how much of a blob the association holds at least, including what is sent and not acknowledged. More than that delays
-	// messages, because one queue holds all streams.
+	// leastBuffered is how much of a blob the association holds at least, including what is sent
+	// and not acknowledged. More than that delays messages, because one queue holds all streams.
 	leastBuffered = 128 << 10
 )
 

@@ -13,7 +13,8 @@ import (
 
 const settings = "one connection for blobs and one for calls with a length before each message; no encryption, no digest; the kernel's windows; congestion control "
 
-// Peers returns TCP with the congestion control that the kernel uses, and with CUBIC if that is another one.
+// Peers returns TCP with the congestion control that the kernel uses, and with
+// CUBIC if that is another one.
 func Peers() []peer.Peer {
 	of := func(name, settings, control string) peer.Peer {
 		return peer.Peer{
@@ -28,7 +29,8 @@ func Peers() []peer.Peer {
 	return peers
 }
 
-// Over returns where TCP listens and dials: over the net if that carries TCP, otherwise on the loopback.
+// Over returns where TCP listens and dials: over the net if that carries TCP,
+// otherwise on the loopback.
 func Over(n emulate.Net) emulate.Streamed {
 	if s, ok := n.(emulate.Streamed); ok {
 		return s
@@ -64,7 +66,8 @@ type pair struct {
 	caller      *peer.Calls
 }
 
-// Open connects both ends over the net. Blobs use that congestion control; "" = the kernel's default.
+// Open connects both ends over the net. Blobs use that congestion control; "" =
+// the kernel's default.
 func Open(ctx context.Context, n emulate.Net, control string) (peer.Mover, error) {
 	p, over := &pair{}, Over(n)
 	for _, c := range []*[2]net.Conn{&p.bulk, &p.calls} {

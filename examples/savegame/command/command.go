@@ -1,4 +1,5 @@
-// Package command is savegame's command line: the server, and what a player does from machine to machine. [Run] runs one command line.
+// Package command is savegame's command line: the server, and what a player
+// does from machine to machine. [Run] runs one command line.
 package command
 
 import (
@@ -32,8 +33,9 @@ import (
 	"github.com/quivernet/quiver/stream/tree"
 )
 
-// Run runs one command line, without the program's name, and returns the exit code. An error is printed as one line on stderr. When ctx ends the
-// command is interrupted; that is how a server is stopped. Run is safe for concurrent use.
+// Run runs one command line, without the program's name, and returns the exit
+// code. An error is printed as one line on stderr. When ctx ends the command is
+// interrupted; that is how a server is stopped. Run is safe for concurrent use.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := root()
 	root.Reader, root.Writer, root.ErrWriter = stdin, stdout, stderr
@@ -45,8 +47,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitCode(err)
 }
 
-// Signals returns a context that ends when the system or a person asks this process to end; a second request kills it. A hangup that was ignored
-// before, as by nohup, stays ignored. So does a second one, because a terminal's hangup is also sent by its shell.
+// Signals returns a context that ends when the system or a person asks this process to
+// end; a second request kills it. A hangup that was ignored before, as by nohup, stays
+// ignored. So does a second one, because a terminal's hangup is also sent by its shell.
 func Signals() context.Context {
 	asking := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -93,7 +96,8 @@ func group(name, summary string, commands ...*cli.Command) *cli.Command {
 	}}
 }
 
-// A job is one command that runs: it writes results to its Writer, and everything else to its ErrWriter.
+// A job is one command that runs: it writes results to its Writer, and
+// everything else to its ErrWriter.
 type job struct {
 	*cli.Command
 	args []string // missing arguments are empty
@@ -101,7 +105,8 @@ type job struct {
 	kept string   // what is not lost if it fails, for errors
 }
 
-// command declares a command. Arguments in brackets may be missing, and one with dots may be repeated.
+// command declares a command. Arguments in brackets may be missing, and one
+// with dots may be repeated.
 func command(name, args, summary string, do func(context.Context, *job) error, flags ...cli.Flag) *cli.Command {
 	most := len(strings.Fields(args))
 	least := most - strings.Count(" "+args, " [")
@@ -140,7 +145,8 @@ func (j *job) note(format string, args ...any) {
 	}
 }
 
-// say prints a result. What was done is done, so its error matters only if the result is all that the command produces.
+// say prints a result. What was done is done, so its error matters only if the
+// result is all that the command produces.
 func (j *job) say(format string, args ...any) error {
 	_, err := fmt.Fprintf(j.Writer, format+"\n", args...)
 	return err
@@ -160,7 +166,8 @@ func checked(name, value, usage string, check func(string) error) cli.Flag {
 	return &cli.StringFlag{Name: name, Value: value, Usage: usage, Validator: check}
 }
 
-// notEmpty refuses "", which an unset variable would produce, and which would mean the current folder.
+// notEmpty refuses "", which an unset variable would produce, and which would
+// mean the current folder.
 func notEmpty(text string) error {
 	if text == "" {
 		return errors.New("it is empty")
@@ -267,8 +274,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// plain returns a text of the other side for a terminal: what the terminal might obey, such as controls and marks that change the direction of
-// letters, is replaced by U+FFFD.
+// plain returns a text of the other side for a terminal: what the terminal might obey,
+// such as controls and marks that change the direction of letters, is replaced by U+FFFD.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsGraphic(r) {
@@ -287,7 +294,8 @@ func oneLine(what any) string {
 // errNoAnswer means that a server does not answer in time; it may do so a little later.
 var errNoAnswer = fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded)
 
-// explain returns an error that says what went wrong with a server, for the person who has to do something about it.
+// explain returns an error that says what went wrong with a server, for the
+// person who has to do something about it.
 func explain(server string, err error) error {
 	var closed *rpc.CloseError
 	switch {

@@ -28,10 +28,12 @@ import (
 
 var rounds = flag.Int("savegame.rounds", 4, "how often TestKilled kills processes")
 
-// aloneEach is in which rounds clients must find a killed server again themselves, after their idle timeout.
+// aloneEach is in which rounds clients must find a killed server again
+// themselves, after their idle timeout.
 const aloneEach = 8
 
-// keep is how many versions of each save the killed server keeps: so few that puts delete old ones as well.
+// keep is how many versions of each save the killed server keeps: so few that
+// puts delete old ones as well.
 const keep = 3
 
 // A process is the program as a process of its own.
@@ -203,7 +205,8 @@ func (s *siege) strike(round int, attempts []*attempt) {
 	s.serve()
 }
 
-// wait waits for so many more objects in the store, or for a short time; in any case no longer than the attempts take.
+// wait waits for so many more objects in the store, or for a short time; in any
+// case no longer than the attempts take.
 func (s *siege) wait(attempts []*attempt) {
 	grows := s.r.IntN(2) == 0
 	objects, pause := s.objects()+s.r.IntN(30), time.Duration(s.r.IntN(100))*time.Millisecond
@@ -281,7 +284,8 @@ func (p *player) holds(v versions.Version, want snapshot) {
 	require.Equal(p.t, want, snapshotOf(p.t, copied), "%s@%d", v.Name, v.Number)
 }
 
-// TestKilled: servers and clients are killed at any moment. Each put and get succeeds when it is made again, and no version is lost or damaged.
+// TestKilled: servers and clients are killed at any moment. Each put and get
+// succeeds when it is made again, and no version is lost or damaged.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	s := newSiege(t)
@@ -306,7 +310,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d rounds, killed: %v; %s", *rounds, s.kills, r.stdout)
 }
 
-// A get into a pipe that nobody reads any more, which the system kills while it writes, left the whole save in the folder of temporary files.
+// A get into a pipe that nobody reads any more, which the system kills while it
+// writes, left the whole save in the folder of temporary files.
 func TestGetIntoAClosedPipeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)

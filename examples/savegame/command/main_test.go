@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// notified returns a channel for hangups of this process. Until it is stopped, programs that are started here react to them, although nohup makes
-// this process ignore them.
+// notified returns a channel for hangups of this process. Until it is stopped, programs
+// that are started here react to them, although nohup makes this process ignore them.
 func notified() chan os.Signal {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -72,7 +72,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// line waits for a whole line that contains text, and returns it, or "" if the program ends without one.
+// line waits for a whole line that contains text, and returns it, or "" if the
+// program ends without one.
 func (o *output) line(text string) string { return append(o.lines(text, 1), "")[0] }
 
 // lines waits for so many such lines.

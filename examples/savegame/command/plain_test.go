@@ -59,7 +59,8 @@ func TestLogIsPlain(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "\n"))
 }
 
-// TestServersWordsArePlain: neither names nor the reason of a close reach the terminal as the server wrote them.
+// TestServersWordsArePlain: neither names nor the reason of a close reach the
+// terminal as the server wrote them.
 func TestServersWordsArePlain(t *testing.T) {
 	t.Parallel()
 	t.Run("names", func(t *testing.T) {

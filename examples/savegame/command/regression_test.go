@@ -48,7 +48,8 @@ func TestGetDoesNotLoseWhatAPutLeftOut(t *testing.T) {
 	one.holds("world/a", "2")
 }
 
-// A file of a player whose name begins like that of a work folder was silently left out of a save, and lost to the next get.
+// A file of a player whose name begins like that of a work folder was silently
+// left out of a save, and lost to the next get.
 func TestOnlyWorkFoldersAreLeftOut(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -99,8 +100,8 @@ func TestPathsInAnyOrder(t *testing.T) {
 	m.ok("put", b, a, "--to", "both")
 }
 
-// A machine that had deleted a save permanently counted as having seen it forever: the next save of its name could not be deleted, and a get
-// replaced the last copy.
+// A machine that had deleted a save permanently counted as having seen it forever:
+// the next save of its name could not be deleted, and a get replaced the last copy.
 func TestErasedSavesWereNeverSeen(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -117,7 +118,8 @@ func TestErasedSavesWereNeverSeen(t *testing.T) {
 	require.Empty(t, strings.TrimSpace(one.ok("ls")))
 }
 
-// A command whose answer was lost is run again, and reported that there is no such save, because it had deleted it already.
+// A command whose answer was lost is run again, and reported that there is no
+// such save, because it had deleted it already.
 func TestRemovedAtTheSecondTry(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -144,7 +146,8 @@ func TestRemovedAtTheSecondTry(t *testing.T) {
 	m.fails(exitMissing, []string{"rm", "world"}, "no such save")
 }
 
-// The time while a server was connected counted as time without it: after a long scan of this machine's files the first loss was the end.
+// The time while a server was connected counted as time without it: after a
+// long scan of this machine's files the first loss was the end.
 func TestPatienceIsForALostServer(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -172,7 +175,8 @@ func mistypeTokens(t *testing.T, dir string) (mend func()) {
 	return func() { require.NoError(t, os.WriteFile(tokens, good, 0o600)) }
 }
 
-// While the token file could not be read, as when its owner had mistyped a line, players were told to log in again.
+// While the token file could not be read, as when its owner had mistyped a
+// line, players were told to log in again.
 func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -184,8 +188,8 @@ func TestATokenFileThatIsWrongForAWhile(t *testing.T) {
 	require.Zero(t, ls.wait(), ls.stderr)
 }
 
-// Players whose attempts had continued while the token file could not be read were locked out, because the server slows down an address from
-// which many logins have failed.
+// Players whose attempts had continued while the token file could not be read were locked
+// out, because the server slows down an address from which many logins have failed.
 func TestATokenFileThatIsWrongForLong(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -204,7 +208,8 @@ func TestATokenFileThatIsWrongForLong(t *testing.T) {
 	}
 }
 
-// A pattern with a comma was taken for two: what it named was in the save, and what it did not name was missing.
+// A pattern with a comma was taken for two: what it named was in the save, and
+// what it did not name was missing.
 func TestExcludeWithAComma(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -216,7 +221,8 @@ func TestExcludeWithAComma(t *testing.T) {
 	require.NoFileExists(t, m.path("copy/a,b"))
 }
 
-// A machine that had made an old version the newest could not delete the save permanently: the new number counted as unseen.
+// A machine that had made an old version the newest could not delete the save
+// permanently: the new number counted as unseen.
 func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	t.Parallel()
 	one := newMachine(t, startServer(t).paste)
@@ -241,7 +247,8 @@ func TestOnesOwnRestoreIsSeen(t *testing.T) {
 	one.ok("rm", "--forever", "world")
 }
 
-// Standard input was new each time, because the file that it waited in was: the same content made one version after another.
+// Standard input was new each time, because the file that it waited in was: the
+// same content made one version after another.
 func TestTheSameFromAPipeIsNoVersion(t *testing.T) {
 	m := newMachine(t, startServer(t).paste)
 	put := func(content string) string {
@@ -258,7 +265,8 @@ func TestTheSameFromAPipeIsNoVersion(t *testing.T) {
 	m.fails(exitUsage, []string{"put", "-", m.write("a", ""), "--to", "x"}, "no PATH can be beside it")
 }
 
-// What a place held was looked up when its content was sent, not when that was read: a version that was made in between was overwritten.
+// What a place held was looked up when its content was sent, not when that was
+// read: a version that was made in between was overwritten.
 func TestAPutHasSeenWhatWasThereWhenItBegan(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -272,7 +280,8 @@ func TestAPutHasSeenWhatWasThereWhenItBegan(t *testing.T) {
 	require.Equal(t, exitConflict, slow.wait(), slow.stdout)
 }
 
-// The server was set back to a backup: a get of what it had then lost the version that by then only the player's machine had.
+// The server was set back to a backup: a get of what it had then lost the
+// version that by then only the player's machine had.
 func TestGetDoesNotLoseWhatABackupLacks(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -344,7 +353,8 @@ type writerFunc func(b []byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
-// What cannot be a server's address was a failure (1), or a server that was not reached (7), and help on no command a save that is missing (3).
+// What cannot be a server's address was a failure (1), or a server that was not
+// reached (7), and help on no command a save that is missing (3).
 func TestWrongUsageHasOneCode(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -356,7 +366,8 @@ func TestWrongUsageHasOneCode(t *testing.T) {
 	}
 }
 
-// A put of a standard input that was closed made an empty version, the newest one, for which good ones are deleted in the end.
+// A put of a standard input that was closed made an empty version, the newest
+// one, for which good ones are deleted in the end.
 func TestPutOfAClosedStandardInput(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -370,7 +381,8 @@ func TestPutOfAClosedStandardInput(t *testing.T) {
 	require.Zero(t, m.run("", "put", "-", "--to", "world").code) // an empty pipe is somebody's
 }
 
-// A save that this machine knew, and that another one had deleted permanently, could not be deleted permanently, and stayed known.
+// A save that this machine knew, and that another one had deleted permanently,
+// could not be deleted permanently, and stayed known.
 func TestErasedByAnotherMachine(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -379,7 +391,8 @@ func TestErasedByAnotherMachine(t *testing.T) {
 	two.fails(exitMissing, []string{"rm", "--forever", "world"}, "no such save") // a name that nothing here knows may be a slip
 }
 
-// A line to paste, or a list of tokens, that could not be printed was no failure, and nobody knew the token.
+// A line to paste, or a list of tokens, that could not be printed was no
+// failure, and nobody knew the token.
 func TestALineThatCannotBePrinted(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -405,8 +418,8 @@ func TestAnEmptyFolderIsNoServers(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A put that was done, and could not be remembered because the machine's disk was full, reported that it had no room, and that some of it had
-// arrived.
+// A put that was done, and could not be remembered because the machine's disk
+// was full, reported that it had no room, and that some of it had arrived.
 func TestDoneButNotRemembered(t *testing.T) {
 	t.Parallel()
 	p := &profile{home: t.TempDir()}
@@ -415,7 +428,8 @@ func TestDoneButNotRemembered(t *testing.T) {
 	require.NotErrorAs(t, err, new(syscall.Errno), "what a full disk says of that is not what became of the command")
 }
 
-// A command that was suggested for a save with spaces or brackets, which a kept conflict has, could not be pasted.
+// A command that was suggested for a save with spaces or brackets, which a kept
+// conflict has, could not be pasted.
 func TestWhatIsSaidCanBePasted(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -426,7 +440,8 @@ func TestWhatIsSaidCanBePasted(t *testing.T) {
 	m.ok("restore", name)
 }
 
-// A serve with a user of a bad name left an empty store behind, and printed a line for a user who was not the first.
+// A serve with a user of a bad name left an empty store behind, and printed a
+// line for a user who was not the first.
 func TestServeLooksAtAllUsersFirst(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -471,7 +486,8 @@ func TestGetOntoALinkThatLeadsNowhere(t *testing.T) {
 	require.True(t, info.Mode().IsRegular(), "it is the link that was replaced")
 }
 
-// A put of what a game saves all the time failed: there was always a change between the scan and the send.
+// A put of what a game saves all the time failed: there was always a change
+// between the scan and the send.
 func TestPutOfWhatIsSavedMeanwhile(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -532,7 +548,8 @@ func TestPutOfWhatIsSavedMeanwhile(t *testing.T) {
 	<-saving
 }
 
-// A place was its path as it was given: by way of a link to the folder that it is in, as /home is one to /var/home, its puts were refused.
+// A place was its path as it was given: by way of a link to the folder that it
+// is in, as /home is one to /var/home, its puts were refused.
 func TestAPlaceByWayOfALink(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -613,7 +630,8 @@ func TestReportIsOfAllConnections(t *testing.T) {
 	require.Regexp(t, `[12]\.\d MB sent in 6\d\.\d s`, out.String())
 }
 
-// A get that reached no server said that what has arrived waits, and one that could not read what places held said that a login helps.
+// A get that reached no server said that what has arrived waits, and one that
+// could not read what places held said that a login helps.
 func TestWhatIsNotSoIsNotSaid(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)

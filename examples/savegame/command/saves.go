@@ -51,7 +51,8 @@ func history(ctx context.Context, s *session, client *desk.Client) error {
 	return s.list(client.History(ctx, name))
 }
 
-// wholeSave returns the save that is the argument of a command about all versions. It fails if the argument names one version.
+// wholeSave returns the save that is the argument of a command about all
+// versions. It fails if the argument names one version.
 func wholeSave(s *session) (name string, err error) {
 	name, _, numbered := strings.Cut(s.args[0], "@")
 	if numbered {
@@ -88,7 +89,8 @@ func (s *session) list(all []versions.Version, err error) error {
 	return w.Flush()
 }
 
-// describe returns what a version is, and whether it is a return to an earlier one, as by a restore, or by a put of the same content.
+// describe returns what a version is, and whether it is a return to an earlier
+// one, as by a restore, or by a put of the same content.
 func describe(v versions.Version, earlier int) string {
 	switch {
 	case v.Kind == versions.Trash:
@@ -141,7 +143,8 @@ func remove(ctx context.Context, s *session, client *desk.Client) error {
 	return nil
 }
 
-// erase deletes a save permanently, unless its newest version is one that this machine has not seen.
+// erase deletes a save permanently, unless its newest version is one that this
+// machine has not seen.
 func (s *session) erase(ctx context.Context, client *desk.Client, edit desk.Edit) error {
 	name := edit.Name
 	_, err := desk.Erase.Ask(ctx, client.Desk(), edit)
@@ -169,8 +172,8 @@ func quoted(name string) string {
 	return name
 }
 
-// pasteLine returns the line that logs a machine in: where the server is, and a code for one machine, with the fingerprint by which the machine
-// recognizes the server.
+// pasteLine returns the line that logs a machine in: where the server is, and a code
+// for one machine, with the fingerprint by which the machine recognizes the server.
 func pasteLine(server, code, fingerprint string) string {
 	raw, _ := hex.DecodeString(fingerprint) // never fails: it is that of a certificate, or of a login that worked
 	return fmt.Sprintf("savegame login %s %s.%s", server, plain(code), base64.RawURLEncoding.EncodeToString(raw))

@@ -97,7 +97,8 @@ func TestTwoMachinesNeverLoseASave(t *testing.T) {
 	two.fails(exitUsage, []string{"put", "--force", "--keep-both", two.path("world")}, "both")
 }
 
-// A machine whose file system keeps neither modes nor times was told about changes that nobody had made.
+// A machine whose file system keeps neither modes nor times was told about
+// changes that nobody had made.
 func TestModesAndTimesAreNoChanges(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -373,7 +374,8 @@ func TestRestoreOfTheNewest(t *testing.T) {
 	require.NotEmpty(t, server.stderr.line(`msg="restored: unchanged"`))
 }
 
-// A save that was begun again after rm --forever was reported as newer than what another machine had seen of the save before.
+// A save that was begun again after rm --forever was reported as newer than
+// what another machine had seen of the save before.
 func TestConflictWithASaveThatBeganAnew(t *testing.T) {
 	t.Parallel()
 	one, two := shared(t)
@@ -382,7 +384,8 @@ func TestConflictWithASaveThatBeganAnew(t *testing.T) {
 	two.fails(exitConflict, []string{"put", two.write("world", "2")}, "is of another save than version 1, which was seen here last")
 }
 
-// A version keeps times: a file that was only touched makes a version, for which no content is sent.
+// A version keeps times: a file that was only touched makes a version, for
+// which no content is sent.
 func TestTouchedFilesMakeAVersion(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)

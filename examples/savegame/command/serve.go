@@ -31,7 +31,8 @@ const (
 	firstUser = "player"
 	// closeTime is how long a server waits until its last packets have arrived.
 	closeTime = 10 * time.Second
-	// watchInterval is how often the server looks at the token file, and collectInterval how often it deletes what is outdated.
+	// watchInterval is how often the server looks at the token file, and
+	// collectInterval how often it deletes what is outdated.
 	watchInterval, collectInterval = time.Second, time.Hour
 )
 
@@ -119,7 +120,8 @@ func (s *server) open(socket net.PacketConn) error {
 	return nil
 }
 
-// openUsers opens the token file, which has at least one user, and returns the users for whom a line is printed.
+// openUsers opens the token file, which has at least one user, and returns the
+// users for whom a line is printed.
 func (s *server) openUsers(path string) (names []string, err error) {
 	all, err := users.List(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -138,7 +140,8 @@ func (s *server) openUsers(path string) (names []string, err error) {
 	return names, err
 }
 
-// reachable returns the address at which clients reach a server that listens on addr: one of this machine's addresses if addr names none.
+// reachable returns the address at which clients reach a server that listens on
+// addr: one of this machine's addresses if addr names none.
 func reachable(addr net.Addr) string {
 	at, ok := addr.(*net.UDPAddr)
 	if !ok || !at.IP.IsUnspecified() {

@@ -36,7 +36,8 @@ import (
 const (
 	// dialTime is how long a server may take to answer one attempt to connect.
 	dialTime = 10 * time.Second
-	// maxPause is the longest pause between two attempts, so that a server that is back is found soon.
+	// maxPause is the longest pause between two attempts, so that a server that
+	// is back is found soon.
 	maxPause = 5 * time.Second
 	// barInterval is how often a terminal shows progress.
 	barInterval = 100 * time.Millisecond
@@ -97,8 +98,9 @@ func visiting(do func(context.Context, *session, *desk.Client) error) func(conte
 	}
 }
 
-// reach runs fn with a connected client. After an error that may pass by itself it runs fn again over a new connection, until there was no
-// progress for as long as --patience says; the time while the server was connected does not count.
+// reach runs fn with a connected client. After an error that may pass by itself
+// it runs fn again over a new connection, until there was no progress for as long
+// as --patience says; the time while the server was connected does not count.
 func (s *session) reach(ctx context.Context, fn func(context.Context, *desk.Client) error) error {
 	_, port, err := net.SplitHostPort(s.Server)
 	if err == nil {
@@ -170,8 +172,8 @@ func (s *session) watch(label string, total int64) (moved func(bytes int), stop 
 	}, stop
 }
 
-// show shows on a terminal how much of something was moved, until stop is called. A negative total means that the total is not known. Only one
-// goroutine at a time may call moved.
+// show shows on a terminal how much of something was moved, until stop is called. A negative
+// total means that the total is not known. Only one goroutine at a time may call moved.
 func (j *job) show(label string, total int64) (moved func(bytes int), stop func()) {
 	f, isFile := j.ErrWriter.(*os.File)
 	if j.Bool("quiet") || !isFile || !term.IsTerminal(int(f.Fd())) {
@@ -181,8 +183,8 @@ func (j *job) show(label string, total int64) (moved func(bytes int), stop func(
 	return func(bytes int) { _ = bar.Add(bytes) }, func() { _ = bar.Clear() } // an error of the bar is no reason to stop
 }
 
-// newBar returns a progress bar or, if the total is not known, a spinner. The spinner turns when it is updated and not by itself, because then it
-// would never stop.
+// newBar returns a progress bar or, if the total is not known, a spinner. The spinner
+// turns when it is updated and not by itself, because then it would never stop.
 func newBar(out io.Writer, label string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(cmp.Or(total, 1), progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(label), progressbar.OptionShowBytes(true),
 		progressbar.OptionShowTotalBytes(true), progressbar.OptionShowCount(), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20),
@@ -217,7 +219,8 @@ type profile struct {
 	Machine     string `json:"machine"`
 }
 
-// openProfile reads the profile with a name; it is empty if nobody has logged in. home is a folder; "" = the default one.
+// openProfile reads the profile with a name; it is empty if nobody has logged
+// in. home is a folder; "" = the default one.
 func openProfile(home, name string) (p profile, err error) {
 	if home == "" {
 		if home, err = os.UserConfigDir(); err != nil {
@@ -235,7 +238,8 @@ func openProfile(home, name string) (p profile, err error) {
 	return p, err
 }
 
-// loggedOut returns the error for a profile, by its name, that has no login. It lists the profiles that have one.
+// loggedOut returns the error for a profile, by its name, that has no login. It
+// lists the profiles that have one.
 func (p *profile) loggedOut(name string) error {
 	who, home := "not logged in", p.home
 	if name != "" {
@@ -248,7 +252,8 @@ func (p *profile) loggedOut(name string) error {
 	return fail(exitDenied, "%s: %s", who, paste)
 }
 
-// logins returns how commands name the profiles in a folder that have a login, at most about ten of them.
+// logins returns how commands name the profiles in a folder that have a login,
+// at most about ten of them.
 func logins(home string) (names []string) {
 	if _, err := os.Stat(filepath.Join(home, profileFile)); err == nil {
 		names = append(names, "without --profile")
@@ -272,8 +277,8 @@ func machineName() string {
 	return "machine"
 }
 
-// A sighting records what a place of this machine held when it was equal to a version. Each place has its own, so having seen a version in
-// another folder is no consent to lose it from this one.
+// A sighting records what a place of this machine held when it was equal to a version. Each place
+// has its own, so having seen a version in another folder is no consent to lose it from this one.
 type sighting struct {
 	Ref  versions.Ref
 	Data cdc.Digest // digest of its manifest's data
@@ -284,9 +289,9 @@ type sighting struct {
 
 func (p *profile) seenFile() string { return filepath.Join(p.home, "seen.json") }
 
-// key returns the key of the sightings of a save, or of a place: the paths that were put or the one that was got, by whatever links they are
-// reached. The last elements of the paths may be links too. These are not followed, because they are what the place is, and may lead elsewhere
-// tomorrow.
+// key returns the key of the sightings of a save, or of a place: the paths that were put or the one
+// that was got, by whatever links they are reached. The last elements of the paths may be links
+// too. These are not followed, because they are what the place is, and may lead elsewhere tomorrow.
 func (p *profile) key(name string, place ...string) string {
 	key, paths := p.Fingerprint[:min(16, len(p.Fingerprint))]+"/"+name+"\n", make([]string, len(place))
 	for i, at := range place {
@@ -319,7 +324,8 @@ func (p *profile) seenLast(name string) (last versions.Ref, err error) {
 	return last, err
 }
 
-// remember records that a place holds a version, and what its puts leave out, unless exclude is nil.
+// remember records that a place holds a version, and what its puts leave out,
+// unless exclude is nil.
 func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []string, place ...string) error {
 	return p.edit(func(sightings map[string]sighting) {
 		here := p.key(v.Name, place...)
@@ -330,7 +336,8 @@ func (p *profile) remember(v versions.Version, m *manifest.Manifest, exclude []s
 	})
 }
 
-// forget records that there is no version of a save any more: what places held of it is in no version now.
+// forget records that there is no version of a save any more: what places held
+// of it is in no version now.
 func (p *profile) forget(name string) error {
 	return p.edit(func(sightings map[string]sighting) {
 		for key, s := range sightings {
@@ -341,8 +348,8 @@ func (p *profile) forget(name string) error {
 	})
 }
 
-// edit changes the sightings, under a lock, after something was done. Its errors must not look as if that had not been done, as the error of a
-// full disk would.
+// edit changes the sightings, under a lock, after something was done. Its errors
+// must not look as if that had not been done, as the error of a full disk would.
 func (p *profile) edit(change func(sightings map[string]sighting)) (err error) {
 	defer func() {
 		if err != nil {

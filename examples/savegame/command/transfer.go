@@ -45,7 +45,8 @@ func transferCommands() []*cli.Command {
 }
 
 const (
-	// mostScans is how often a put scans what is written to between a scan and the send. What a scan holds in memory needs no other scan: files that
+	// mostScans is how often a put scans what is written to between a scan and
+	// the send. What a scan holds in memory needs no other scan: files that
 	// were written to right before it, of at most heldBytes in all.
 	mostScans = 5
 	heldBytes = 16 << 20
@@ -126,7 +127,8 @@ func (p *putting) choose() error {
 	return nil
 }
 
-// noInput reports whether there is no standard input: if it is closed, Go opens the null device in its place.
+// noInput reports whether there is no standard input: if it is closed, Go opens
+// the null device in its place.
 func noInput(r io.Reader) bool {
 	f, is := r.(*os.File)
 	if !is {
@@ -137,8 +139,8 @@ func noInput(r io.Reader) bool {
 	return err != nil || null != nil && os.SameFile(has, null)
 }
 
-// recall looks up what the paths held last, before they are read, and decides what to leave out: what the command line says, or else what it said
-// last.
+// recall looks up what the paths held last, before they are read, and decides
+// what to leave out: what the command line says, or else what it said last.
 func (p *putting) recall() (err error) {
 	sightings, err := p.seen()
 	p.last = sightings[p.key(p.request.Name, p.paths...)]
@@ -152,7 +154,8 @@ func (p *putting) recall() (err error) {
 	return err
 }
 
-// scan reads what is at the paths, and prints what the save will lack, unless it has printed that before.
+// scan reads what is at the paths, and prints what the save will lack, unless
+// it has printed that before.
 func (p *putting) scan(ctx context.Context, paths []string) error {
 	source, err := p.job.scan(ctx, paths, p.exclude...)
 	if err != nil {
@@ -175,7 +178,8 @@ func (p *putting) scan(ctx context.Context, paths []string) error {
 	return nil
 }
 
-// scan reads what is at paths of this machine, however large it is: the server decides what it accepts.
+// scan reads what is at paths of this machine, however large it is: the server
+// decides what it accepts.
 func (j *job) scan(ctx context.Context, paths []string, exclude ...string) (*tree.Source, error) {
 	read, stop := j.show("reading "+paths[0], -1)
 	defer stop()
@@ -264,7 +268,8 @@ func (p *putting) said(stored desk.Stored) {
 	}
 }
 
-// noteElsewhere explains the refusal if a person has put or got a version at one place, and is refused at another.
+// noteElsewhere explains the refusal if a person has put or got a version at
+// one place, and is refused at another.
 func (p *putting) noteElsewhere() {
 	if last, err := p.seenLast(p.request.Name); err == nil && last.Number > p.request.Seen.Number {
 		p.note("version %d is known at another place of this machine; each place has seen what it held itself", last.Number)
@@ -281,7 +286,9 @@ type getting struct {
 
 	history func() ([]versions.Version, error) // the versions of the save, requested once
 
-	changed error // an error that says what happened to changes that were made too late to keep the save from its place; nil = there were none
+	// An error that says what happened to changes that were made too late to
+	// keep the save from its place; nil = there were none.
+	changed error
 }
 
 // get fetches a save.
@@ -296,7 +303,8 @@ func get(ctx context.Context, s *session) (err error) {
 	return g.reach(ctx, g.fetch)
 }
 
-// print fetches a file by way of a temporary folder, and writes nothing but its content to standard output.
+// print fetches a file by way of a temporary folder, and writes nothing but its
+// content to standard output.
 func (g *getting) print(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "savegame-*")
 	if err != nil {
@@ -362,7 +370,8 @@ func (g *getting) use(ctx context.Context, d *desk.Download) error {
 	return cmp.Or(g.remember(d.Version, d.Manifest, nil, path), g.changed)
 }
 
-// target returns where the save is written. A file is written into a folder if there is one, or if a slash at the end says so.
+// target returns where the save is written. A file is written into a folder if
+// there is one, or if a slash at the end says so.
 func (g *getting) target(m *manifest.Manifest) string {
 	if g.path == "" {
 		return g.name
@@ -375,8 +384,9 @@ func (g *getting) target(m *manifest.Manifest) string {
 	return g.path
 }
 
-// look scans what is at the target, and returns nil if nothing is there. It fails if that would be lost, because no version that this machine has
-// seen has it. A link that leads nowhere counts as something: what it led to may be on a disk that is not mounted now.
+// look scans what is at the target, and returns nil if nothing is there. It fails if that
+// would be lost, because no version that this machine has seen has it. A link that leads
+// nowhere counts as something: what it led to may be on a disk that is not mounted now.
 func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (*tree.Source, error) {
 	local, err := g.scan(ctx, []string{path})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -399,8 +409,9 @@ func (g *getting) look(ctx context.Context, path string, m *manifest.Manifest) (
 	return local, nil
 }
 
-// knows reports whether a version has what is local: m, or a version that this machine has seen, unless the server has lost that. An empty folder
-// is in all of them. Things that no save can hold, or that cannot be read, are in none; they stay if the rest is equal to m already.
+// knows reports whether a version has what is local: m, or a version that this machine has
+// seen, unless the server has lost that. An empty folder is in all of them. Things that no save
+// can hold, or that cannot be read, are in none; they stay if the rest is equal to m already.
 func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) {
 	entries, data := local.Manifest.Entries, local.Manifest.Data()
 	if slices.ContainsFunc(local.Notes, func(n tree.Note) bool { return n.LeftOut }) {
@@ -422,8 +433,9 @@ func (g *getting) knows(local *tree.Source, m *manifest.Manifest) (bool, error) 
 	return held, err
 }
 
-// follows reports whether the save's versions are those that this machine has seen, and later ones. They are not if the server has an older state
-// of them, from a backup, or if the save was begun again.
+// follows reports whether the save's versions are those that this machine has
+// seen, and later ones. They are not if the server has an older state of them,
+// from a backup, or if the save was begun again.
 func (g *getting) follows(seen versions.Ref) (bool, error) {
 	all, err := g.history()
 	at := slices.IndexFunc(all, func(v versions.Version) bool { return v.Number >= seen.Number })
@@ -471,7 +483,8 @@ func holdsUs(path string) bool {
 	return false
 }
 
-// lookAgain returns a function that looks at a path as look does, because the game may have saved meanwhile.
+// lookAgain returns a function that looks at a path as look does, because the
+// game may have saved meanwhile.
 func (g *getting) lookAgain(d *desk.Download) func(ctx context.Context, path string) error {
 	return func(ctx context.Context, path string) error {
 		again, err := g.look(ctx, path, d.Manifest)

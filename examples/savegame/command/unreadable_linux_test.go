@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// A file that cannot be read kept all others from the server. As with restic it is left out, and the exit code says so.
+// A file that cannot be read kept all others from the server. As with restic it
+// is left out, and the exit code says so.
 func TestPutLeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)
@@ -37,8 +38,8 @@ func TestPutLeavesOutWhatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A put of a file that was always written to did not say that it had tried again, nor what else there is to do. Here that is a file of the system's,
-// which has more than its size says.
+// A put of a file that was always written to did not say that it had tried again, nor what
+// else there is to do. Here that is a file of the system's, which has more than its size says.
 func TestAFileThatChangesAllTheTime(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, startServer(t).paste)

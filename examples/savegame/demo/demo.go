@@ -1,5 +1,6 @@
-// Package demo runs a server of saves and its clients in one process, over an emulated link if one is requested. It measures how long a save
-// takes up and down, what the game beside it feels, and how several clients share.
+// Package demo runs a server of saves and its clients in one process, over an
+// emulated link if one is requested. It measures how long a save takes up and
+// down, what the game beside it feels, and how several clients share.
 package demo
 
 import (
@@ -104,7 +105,8 @@ func (s *stage) scan(ctx context.Context) (err error) {
 	return s.checkRoom(size, 2*int64(s.Clients))
 }
 
-// checkRoom fails if the disk has no room for so many copies of a save: each client's at the server, and what it gets from there.
+// checkRoom fails if the disk has no room for so many copies of a save: each
+// client's at the server, and what it gets from there.
 func (s *stage) checkRoom(bytes, times int64) error {
 	if free, err := files.Free(s.dir); err == nil && free/times < bytes {
 		return fmt.Errorf("a save of %s is written %d times, and %s are free: %w", versions.SizeText(bytes), times, versions.SizeText(free), syscall.ENOSPC)
@@ -112,7 +114,8 @@ func (s *stage) checkRoom(bytes, times int64) error {
 	return nil
 }
 
-// invite makes the players. Each is a user of its own: users share nothing at the server, so each sends everything.
+// invite makes the players. Each is a user of its own: users share nothing at
+// the server, so each sends everything.
 func (s *stage) invite(context.Context) (err error) {
 	s.players = make([]*player, s.Clients+min(s.Clients-1, 1))
 	for i := range s.players {
@@ -214,7 +217,8 @@ func (s *stage) alone(ctx context.Context, p *player) error {
 	})
 }
 
-// transfer runs the transfers of all clients at once, beside calls of all players in the same direction.
+// transfer runs the transfers of all clients at once, beside calls of all
+// players in the same direction.
 func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func(*player, context.Context) error) error {
 	callers := map[caller]series{from(s.players[len(s.players)-1]): bystander}
 	all, transferring := errgroup.WithContext(ctx)
@@ -229,8 +233,9 @@ func (s *stage) transfer(ctx context.Context, from func(*player) caller, do func
 	})
 }
 
-// generate makes a save of exactly size bytes; the same seed makes the same one. Like a game's it consists of records, which compress, and
-// terrain, which does not: there is so much terrain that about size bytes are sent.
+// generate makes a save of exactly size bytes; the same seed makes the same
+// one. Like a game's it consists of records, which compress, and terrain, which
+// does not: there is so much terrain that about size bytes are sent.
 func generate(path string, size int64, seed uint64) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -65,7 +65,8 @@ func demo(t *testing.T, o Options) *Report {
 	return r
 }
 
-// Clients share one bottleneck: together they take as long as it needs for what all of them have sent.
+// Clients share one bottleneck: together they take as long as it needs for what
+// all of them have sent.
 func TestClientsShareTheBottleneck(t *testing.T) {
 	testkit.TempDir(t)
 	const clients, size = 3, 400_000

@@ -39,7 +39,8 @@ const (
 	bystander               // beside the transfers of others
 )
 
-// A gameplay measures how long calls take from Call in one world to the handler in the other, by the one clock of the process that holds both.
+// A gameplay measures how long calls take from Call in one world to the handler
+// in the other, by the one clock of the process that holds both.
 type gameplay struct {
 	start  time.Time
 	opened chan *rpc.Actor // receives the server's actor of a new connection
@@ -91,7 +92,8 @@ func (g *gameplay) say(c caller, of series) {
 	}
 }
 
-// beside makes calls of all callers for as long as fn runs, and returns once the last call has arrived.
+// beside makes calls of all callers for as long as fn runs, and returns once
+// the last call has arrived.
 func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn func() error) error {
 	over := make(chan struct{})
 	var calls sync.WaitGroup
@@ -119,7 +121,8 @@ func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn fun
 	return err
 }
 
-// percentile returns the p-quantile of a series in milliseconds, with p from 0 to 1, or 0 if there was no call. All calls must have arrived.
+// percentile returns the p-quantile of a series in milliseconds, with p from 0
+// to 1, or 0 if there was no call. All calls must have arrived.
 func (g *gameplay) percentile(of series, p float64) float64 {
 	return float64(scenes.Percentile(g.delays[of], p).Microseconds()) / 1000
 }

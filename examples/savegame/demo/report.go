@@ -22,21 +22,26 @@ type times struct {
 // Report is what a demo has measured.
 type Report struct {
 	times
-	Bytes          int64   `json:"bytes"`         // bytes of the save: for each client, in each direction
-	SentBytes      int64   `json:"sent_bytes"`    // bytes that one client sent of them, compressed, in chunks
-	Chunks         int     `json:"chunks"`        // how many chunks those were
-	Ideal          float64 `json:"ideal_seconds"` // seconds that the transfers of all clients take at least
-	DigestOK       bool    `json:"digest_ok"`
-	LinkBytes      uint64  `json:"link_bytes"`     // bytes on the link both ways, with IP and UDP; 0 without an emulated link
-	LinkLoss       float64 `json:"link_loss"`      // share of packets, both ways, that the emulated link dropped, including those that its queue dropped
-	Carrier        string  `json:"carrier"`        // the carrier at the end: sealed, or quic if QUIC carries any connection
+	Bytes     int64   `json:"bytes"`         // bytes of the save: for each client, in each direction
+	SentBytes int64   `json:"sent_bytes"`    // bytes that one client sent of them, compressed, in chunks
+	Chunks    int     `json:"chunks"`        // how many chunks those were
+	Ideal     float64 `json:"ideal_seconds"` // seconds that the transfers of all clients take at least
+	DigestOK  bool    `json:"digest_ok"`
+	// Bytes on the link both ways, with IP and UDP; 0 without an emulated link.
+	LinkBytes uint64 `json:"link_bytes"`
+	// Share of packets, both ways, that the emulated link dropped, including
+	// those that its queue dropped.
+	LinkLoss float64 `json:"link_loss"`
+	// The carrier at the end: sealed, or quic if QUIC carries any connection.
+	Carrier        string  `json:"carrier"`
 	SealedPackets  uint64  `json:"sealed_packets"` // sealed packets sent by both ends
 	RPCP99         float64 `json:"rpc_p99_ms"`
 	RPCP99Unloaded float64 `json:"rpc_p99_unloaded_ms"`
-	BystanderP50   float64 `json:"bystander_p50_ms,omitempty"` // of a client that only plays, beside several that transfer
-	BystanderP99   float64 `json:"bystander_p99_ms,omitempty"`
-	Jain           float64 `json:"jain"` // Jain's index of the clients' rates, in the less fair direction
-	Clients        []times `json:"clients"`
+	// Of a client that only plays, beside several that transfer.
+	BystanderP50 float64 `json:"bystander_p50_ms,omitempty"`
+	BystanderP99 float64 `json:"bystander_p99_ms,omitempty"`
+	Jain         float64 `json:"jain"` // Jain's index of the clients' rates, in the less fair direction
+	Clients      []times `json:"clients"`
 }
 
 // report collects what was measured, while all are connected.
@@ -71,8 +76,9 @@ func (s *stage) report() *Report {
 	return r
 }
 
-// ideal returns how many seconds so many bytes take on a link that carries nothing else: the last one is sent after all others, and after lost
-// ones were sent again, and arrives half a round trip later.
+// ideal returns how many seconds so many bytes take on a link that carries
+// nothing else: the last one is sent after all others, and after lost ones were
+// sent again, and arrives half a round trip later.
 func ideal(bytes int64, way netsim.Config) float64 {
 	if way.Rate == 0 {
 		return way.Delay.Seconds()

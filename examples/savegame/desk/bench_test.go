@@ -43,11 +43,13 @@ var ways = []struct {
 
 var bareBlob, storedBlob = stream.NewBlob("bare"), stream.NewBlob("stored")
 
-// BenchmarkFirstPut puts a file of random bytes that the server has nothing of, from its scan to the durable version, and before that streams
-// the same bytes bare, to nowhere and to a store in a folder: in turns, as a machine's pace changes, and each to a new server, which is a process
-// of its own. It reports medians: of the times, of what both ends used of the processors, and of what the put's rate is of the others' of its
-// turn; and what each end held at most. Run it with -benchtime 5x or more. Where others use the processors as well, what both ends used of
-// them says more than the time.
+// BenchmarkFirstPut puts a file of random bytes that the server has nothing of, from its
+// scan to the durable version, and before that streams the same bytes bare, to nowhere
+// and to a store in a folder: in turns, as a machine's pace changes, and each to a new
+// server, which is a process of its own. It reports medians: of the times, of what both
+// ends used of the processors, and of what the put's rate is of the others' of its turn;
+// and what each end held at most. Run it with -benchtime 5x or more. Where others use
+// the processors as well, what both ends used of them says more than the time.
 func BenchmarkFirstPut(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "save")
 	f, err := os.Create(path)
@@ -79,7 +81,8 @@ func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(
 // use is what a process has used: seconds of the processors, and MB of memory at most.
 type use struct{ Seconds, MB float64 }
 
-// run sends the file to a new server, and returns in how many seconds, what of the processors both ends used, and what the server used.
+// run sends the file to a new server, and returns in how many seconds, what of
+// the processors both ends used, and what the server used.
 func run(b *testing.B, path string, send func(b *testing.B, c *Client, path string)) (wall, seconds float64, server use) {
 	dir, err := os.MkdirTemp(b.TempDir(), "")
 	require.NoError(b, err)

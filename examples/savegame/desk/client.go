@@ -27,7 +27,8 @@ const closeTime = 3 * time.Second
 
 // ClientConfig configures a client.
 type ClientConfig struct {
-	// Connect connects the client's world, as by rpc.Dial. It may bind more classes to the world before.
+	// Connect connects the client's world, as by rpc.Dial. It may bind more
+	// classes to the world before.
 	Connect func(ctx context.Context, w *rpc.World) (*rpc.Conn, error)
 	Token   string         // a token, or what users.ByCode has returned
 	Backend stream.Backend // nil: the stream package's default
@@ -35,8 +36,9 @@ type ClientConfig struct {
 	Rate    int            // bytes of chunks a second, in either direction; 0 = no limit
 	Logger  *slog.Logger
 
-	// Watch, unless nil, is called for each put and get with the number of bytes of chunks, unpacked, that are to be sent or received. moved is
-	// called with the bytes that have been since the last call, and stop when all have been, or will not be.
+	// Watch, unless nil, is called for each put and get with the number of bytes of
+	// chunks, unpacked, that are to be sent or received. moved is called with the bytes
+	// that have been since the last call, and stop when all have been, or will not be.
 	Watch func(label string, bytes int64) (moved func(bytes int), stop func())
 }
 
@@ -134,7 +136,8 @@ func (c *Client) watch(label string, all []cdc.Chunk, lacks []int) (moved func(b
 	return c.config.Watch(label, bytes)
 }
 
-// List returns the newest version of each of the client's saves by name, including those in the trash.
+// List returns the newest version of each of the client's saves by name,
+// including those in the trash.
 func (c *Client) List(ctx context.Context) ([]versions.Version, error) { return c.list(ctx, "") }
 
 // History returns the versions of a save that still exist, the newest last.
@@ -168,8 +171,9 @@ type Stored struct {
 	Bytes  int64 // bytes of those, packed
 }
 
-// Put makes a version of what src holds, and returns when it is durable. It sets r.Content. It fails with an error that wraps [tree.ErrChanged]
-// if a file is written to meanwhile, and with the server's errors, such as [versions.ErrConflict].
+// Put makes a version of what src holds, and returns when it is durable. It sets
+// r.Content. It fails with an error that wraps [tree.ErrChanged] if a file is written
+// to meanwhile, and with the server's errors, such as [versions.ErrConflict].
 func (c *Client) Put(ctx context.Context, src *tree.Source, r versions.Request) (Stored, error) {
 	b, n := src.Manifest.Append(nil), c.next()
 	r.Content = cdc.Sum(b)
@@ -242,8 +246,8 @@ type Download struct {
 	asked  bool // Fetch was called
 }
 
-// Get opens a version of a save, calls use, and closes the version when use returns; version 0 is the newest. It fails with the errors of the
-// server and of use.
+// Get opens a version of a save, calls use, and closes the version when use returns;
+// version 0 is the newest. It fails with the errors of the server and of use.
 func (c *Client) Get(ctx context.Context, name string, version int, use func(d *Download) error) error {
 	n, used := c.next(), false
 	_, err := pieces.WithRequest(ctx, func(ctx context.Context) (rpc.None, error) {
@@ -285,8 +289,9 @@ func (d *Download) open() error {
 	return err
 }
 
-// Fetch fetches chunks, ascending indices of Manifest.Chunks(), and passes each to a function in this order, packed and not verified: whoever
-// unpacks it verifies it. The bytes are valid until the function returns, and its error ends the fetch. Fetch is called at most once.
+// Fetch fetches chunks, ascending indices of Manifest.Chunks(), and passes each to a function
+// in this order, packed and not verified: whoever unpacks it verifies it. The bytes are valid
+// until the function returns, and its error ends the fetch. Fetch is called at most once.
 func (d *Download) Fetch(lacks []int, each func(c cdc.Chunk, packed []byte) error) error {
 	d.asked = true
 	all := d.Manifest.Chunks()

@@ -88,7 +88,8 @@ func (h *host) peer() (p *stream.Peer) {
 	return p
 }
 
-// TestWhatEndedBeforeItWasTaken: everything that is sent, and its end, may be there before anybody waits for it.
+// TestWhatEndedBeforeItWasTaken: everything that is sent, and its end, may be
+// there before anybody waits for it.
 func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()
@@ -100,8 +101,8 @@ func TestWhatEndedBeforeItWasTaken(t *testing.T) {
 	require.Empty(t, b)
 }
 
-// TestChunksThatFailEndTheirBlob: their blob ends before the context of the request does, because an open one counts among those that a
-// connection may have.
+// TestChunksThatFailEndTheirBlob: their blob ends before the context of the
+// request does, because an open one counts among those that a connection may have.
 func TestChunksThatFailEndTheirBlob(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	c := h.dial()

@@ -1,5 +1,6 @@
-// Package desk is where saves are put and got: a client makes requests to its desk, an actor that the server spawns for it. Manifests, bitmaps of
-// chunks and chunks are sent beside, in blobs that have the request's number.
+// Package desk is where saves are put and got: a client makes requests to its
+// desk, an actor that the server spawns for it. Manifests, bitmaps of chunks
+// and chunks are sent beside, in blobs that have the request's number.
 //
 //	client                                   server
 //	Put(number, name, seen, mode, content)
@@ -14,8 +15,9 @@
 //	                                         these chunks
 //	                                         answer
 //
-// An interrupted put or get is requested again, and then lacks less. A refusal is the request's answer, and the client gets the same error as the
-// server. A machine without a token connects with a login code: see [users.ByCode].
+// An interrupted put or get is requested again, and then lacks less. A refusal
+// is the request's answer, and the client gets the same error as the server. A
+// machine without a token connects with a login code: see [users.ByCode].
 package desk
 
 import (
@@ -37,14 +39,16 @@ import (
 	"github.com/quivernet/quiver/stream/pieces"
 )
 
-// protocol is the version of what is sent beside the requests: versions, manifests, bitmaps and chunks. The handshake compares only classes, so a
-// change of any of these must raise protocol, and ends that differ in it then report that.
+// protocol is the version of what is sent beside the requests: versions, manifests,
+// bitmaps and chunks. The handshake compares only classes, so a change of any of
+// these must raise protocol, and ends that differ in it then report that.
 const protocol = 1
 
 // Class is the class of desks. A client owns its own desk.
 var Class = rpc.NewClass(fmt.Sprintf("SaveDesk%d", protocol)).Errors(kinds...)
 
-// askRate is how often a client may make each request in a second. Pages of lists may be requested as often as the longest list has pages.
+// askRate is how often a client may make each request in a second. Pages of
+// lists may be requested as often as the longest list has pages.
 const askRate = 50
 
 // Requests that a client's methods make.
@@ -60,8 +64,9 @@ var (
 	Restore = rpc.ServerRequest[Edit, Made](Class, "Restore", rpc.RateLimit(askRate))
 	// Remove puts a save into the trash: its versions stay for a while and can be restored.
 	Remove = rpc.ServerRequest[Edit, versions.Version](Class, "Remove", rpc.RateLimit(askRate))
-	// Erase deletes all versions of a save, permanently. It fails with [versions.ErrConflict] if the newest version is neither the one seen, nor put
-	// into the trash by a machine that had seen it, unless it is forced.
+	// Erase deletes all versions of a save, permanently. It fails with
+	// [versions.ErrConflict] if the newest version is neither the one seen, nor
+	// put into the trash by a machine that had seen it, unless it is forced.
 	Erase = rpc.ServerRequest[Edit, rpc.None](Class, "Erase", rpc.RateLimit(askRate))
 	// Invite makes a login code for one more machine of the client's user.
 	Invite = rpc.ServerRequest[rpc.None, string](Class, "Invite", rpc.RateLimit(1))
@@ -72,7 +77,8 @@ var (
 // A number identifies a request and what is sent beside it. Each client counts its own.
 type number uint32
 
-// talk returns the exchange beside a request: manifests and chunks, which have digests, and their version.
+// talk returns the exchange beside a request: manifests and chunks, which have
+// digests, and their version.
 func (n number) talk(peer *stream.Peer, rate int) *pieces.Talk {
 	return &pieces.Talk{Blob: talks, Peer: peer, Name: strconv.FormatUint(uint64(n), 10), MaxPiece: cdc.MaxPacked, Rate: rate}
 }
@@ -84,7 +90,8 @@ const (
 	idleTimeout = 10 * time.Second
 	// keepAlive is how often an end that has nothing to send shows that it is there.
 	keepAlive = 3 * time.Second
-	// maxPending is how many bytes of a stream may wait for a disk: enough for 100 Mbit/s at 300 ms.
+	// maxPending is how many bytes of a stream may wait for a disk: enough for
+	// 100 Mbit/s at 300 ms.
 	maxPending = 4 << 20
 )
 
@@ -103,7 +110,8 @@ func newWorld(backend stream.Backend, c rpc.Config) (w *rpc.World, s *stream.Str
 
 const (
 	versionBlob = "version" // a version, in JSON
-	// maxVersion is the most bytes of a version: two names of 79 bytes, perhaps all escaped, and 280 more.
+	// maxVersion is the most bytes of a version: two names of 79 bytes, perhaps
+	// all escaped, and 280 more.
 	maxVersion = 2 << 10
 )
 
@@ -139,9 +147,11 @@ type (
 	}
 	// Made is a version that was made, or that was there already.
 	Made struct {
-		Version   versions.Version
-		Outcome   versions.Outcome `quiver:"max=16"`
-		Displaced []string         `quiver:"max=101,each=200"` // what was deleted to make room for it, or for tries before it: maxDisplaced lines, and one for the rest
+		Version versions.Version
+		Outcome versions.Outcome `quiver:"max=16"`
+		// What was deleted to make room for it, or for tries before it:
+		// maxDisplaced lines, and one for the rest.
+		Displaced []string `quiver:"max=101,each=200"`
 	}
 )
 
@@ -169,7 +179,8 @@ var kinds = []error{
 	manifest.ErrManifest, cdc.ErrChunk, ErrFull, ErrStopping, ErrBusy, versions.ErrConflict, pieces.ErrViolation, errOther,
 }
 
-// refuse returns what a client is told about an error. Errors that are none of its business become errOther.
+// refuse returns what a client is told about an error. Errors that are none of
+// its business become errOther.
 func refuse(err error) error {
 	if full, is := errors.AsType[*versions.Full](err); is {
 		return fmt.Errorf("%w: %w", ErrFull, full)
@@ -183,8 +194,9 @@ func refuse(err error) error {
 	return errOther
 }
 
-// Transient reports whether what failed may succeed a little later: the connection was lost, or the server is stopping, has too many connections,
-// cannot check tokens or does not check any more after many wrong ones, or does not answer.
+// Transient reports whether what failed may succeed a little later: the connection
+// was lost, or the server is stopping, has too many connections, cannot check
+// tokens or does not check any more after many wrong ones, or does not answer.
 func Transient(err error) bool {
 	if closed, is := errors.AsType[*rpc.CloseError](err); is {
 		return closed.Temporary()

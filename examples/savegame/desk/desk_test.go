@@ -393,7 +393,8 @@ func TestDrain(t *testing.T) {
 	<-drained
 }
 
-// TestInterruptedPut: what has arrived before is not sent again, and nothing that was abandoned keeps running.
+// TestInterruptedPut: what has arrived before is not sent again, and nothing
+// that was abandoned keeps running.
 func TestInterruptedPut(t *testing.T) {
 	s := &slow{entered: make(chan struct{}, 1), goOn: make(chan struct{})}
 	h := newHost(t, versions.Config{}, func(inner store.Store) store.Store { s.Store = inner; return s })
@@ -478,7 +479,8 @@ func TestChangedWhilePut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A store that loses or damages a chunk is noticed by the next get, and repaired by the next put of the content.
+// A store that loses or damages a chunk is noticed by the next get, and
+// repaired by the next put of the content.
 func TestLostAndDamagedChunks(t *testing.T) {
 	for name, spoil := range map[string]func(s store.Store, key string) error{
 		"lost": func(s store.Store, key string) error { return s.Delete(t.Context(), key) },
@@ -517,8 +519,9 @@ func TestLostAndDamagedChunks(t *testing.T) {
 
 const crowd = 50
 
-// TestCrowd: fifty clients with one token put ten saves each. As the program does they connect again if the connection is lost: if fifty ends
-// share two cores with other work, one may be silent for longer than the other waits.
+// TestCrowd: fifty clients with one token put ten saves each. As the program
+// does they connect again if the connection is lost: if fifty ends share two
+// cores with other work, one may be silent for longer than the other waits.
 func TestCrowd(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	clients := make([]*Client, crowd)

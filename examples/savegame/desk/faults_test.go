@@ -32,7 +32,8 @@ func (l *ledger) acknowledged(v versions.Version, content []byte) {
 	l.versions[v.Name][v.Number] = content
 }
 
-// require asserts that everything acknowledged is there, and that everything that is there is complete.
+// require asserts that everything acknowledged is there, and that everything
+// that is there is complete.
 func (l *ledger) require(t *testing.T, h *host) versions.Report {
 	report, err := h.all.Check(t.Context(), false)
 	require.NoError(t, err)
@@ -46,7 +47,8 @@ func (l *ledger) require(t *testing.T, h *host) versions.Report {
 	return report
 }
 
-// inhabit puts versions of a save until an error is not one after which to try again, or until all are put.
+// inhabit puts versions of a save until an error is not one after which to try
+// again, or until all are put.
 func (l *ledger) inhabit(t *testing.T, c *Client, r *rand.Rand, name string, puts int, again func(error) bool) {
 	for range puts {
 		content := append(noise(uint64(r.IntN(3)), 200_000), noise(r.Uint64(), r.IntN(300_000))...)
@@ -81,7 +83,8 @@ func TestFailingStore(t *testing.T) {
 	require.Equal(t, 40, l.require(t, h).Versions, "none lost, and none twice")
 }
 
-// TestPowerCut: the power is cut while clients put, and what is on the disk then is what was flushed.
+// TestPowerCut: the power is cut while clients put, and what is on the disk
+// then is what was flushed.
 func TestPowerCut(t *testing.T) {
 	seed := testkit.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))

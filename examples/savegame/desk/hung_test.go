@@ -68,7 +68,8 @@ func (q *asking[R]) wait(err error) (R, error) {
 	return q.answer, q.err
 }
 
-// The manifest of a put that was refused was never read, and when there were four the next one never began.
+// The manifest of a put that was refused was never read, and when there were
+// four the next one never began.
 func TestRefusedPutsAreInNobodysWay(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	_, err := put(t, c, versions.Request{}, []byte("first"))
@@ -116,8 +117,9 @@ func TestJobsOfAClientAreBounded(t *testing.T) {
 	}
 }
 
-// A put's manifest no longer counted once its chunks were there, but stayed in memory until the disk had it: a client that sent manifests faster
-// than the disk writes them had as many of 32 MiB in memory as there may be requests.
+// A put's manifest no longer counted once its chunks were there, but stayed in
+// memory until the disk had it: a client that sent manifests faster than the
+// disk writes them had as many of 32 MiB in memory as there may be requests.
 func TestManifestsCountUntilTheyAreStored(t *testing.T) {
 	disk := &slow{entered: make(chan struct{}, 100), goOn: make(chan struct{})}
 	h := newHost(t, versions.Config{}, func(s store.Store) store.Store { disk.Store = s; return disk })
@@ -193,7 +195,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Four gets of a save of one chunk made the server hold 32 MiB for each, which a client sent as a bitmap of it.
+// Four gets of a save of one chunk made the server hold 32 MiB for each, which
+// a client sent as a bitmap of it.
 func TestBitmapsHaveABitForEachChunk(t *testing.T) {
 	c := newHost(t, versions.Config{}, nil).dial()
 	_, err := put(t, c, versions.Request{}, noise(1, 1000))
@@ -218,7 +221,8 @@ func TestManifestThatIsTooLargeIsRefusedForGood(t *testing.T) {
 	require.False(t, Transient(err))
 }
 
-// A put whose client stalled kept the memory of all chunks that had been stored at once, four megabytes of it.
+// A put whose client stalled kept the memory of all chunks that had been stored
+// at once, four megabytes of it.
 func TestStalledPutsHoldNoChunks(t *testing.T) {
 	const puts, chunks = 4, 26 // of each; as many streams as a connection may send at once
 	h := newHost(t, versions.Config{}, nil)
@@ -263,8 +267,9 @@ func stallPut(ctx context.Context, t *testing.T, c *Client, content []byte) {
 	}
 }
 
-// A put made the server take 512 KiB for a chunk that was announced and never sent, or that its store was slow to take, however many a user had
-// of them: 2 MiB for each connection by a few bytes.
+// A put made the server take 512 KiB for a chunk that was announced and never
+// sent, or that its store was slow to take, however many a user had of them: 2
+// MiB for each connection by a few bytes.
 func TestAnnouncedChunksAreBounded(t *testing.T) {
 	const conns, puts, most = 4, 4, 4 // puts of a connection: as many streams as it may send at once
 	h := newHost(t, versions.Config{}, nil)

@@ -38,8 +38,9 @@ func (l late) Start(ctx context.Context, key string, data []byte) (wait func() e
 	}, nil
 }
 
-// Over 100 Mbit/s with a round trip of 50 ms and 1 % lost each way, a put and a get use the link, even beside a store that takes some time for
-// each chunk. Time is virtual: neither computing nor the disk takes any.
+// Over 100 Mbit/s with a round trip of 50 ms and 1 % lost each way, a put and a
+// get use the link, even beside a store that takes some time for each chunk.
+// Time is virtual: neither computing nor the disk takes any.
 func TestLossyLink(t *testing.T) {
 	text := make([]byte, cdc.AverageChunk) // the coders' goroutines belong to no bubble: all tests share them
 	_, err := cdc.Unpack(nil, cdc.Pack(cdc.Pack(nil, noise(1, cdc.MaxChunk))[:0], text), cdc.Chunk{Digest: cdc.Sum(text), Size: uint32(len(text))})

@@ -11,18 +11,21 @@ import (
 )
 
 const (
-	// maxManifest is how many bytes a manifest may have: enough for 900,000 chunks, on average 140 GB.
+	// maxManifest is how many bytes a manifest may have: enough for 900,000
+	// chunks, on average 140 GB.
 	maxManifest = 32 << 20
-	// manifestMemory is how many bytes the manifests of all running requests may have. What is built from a manifest takes six times as much, once
-	// for all gets of the same content.
+	// manifestMemory is how many bytes the manifests of all running requests may have. What is
+	// built from a manifest takes six times as much, once for all gets of the same content.
 	manifestMemory = 128 << 20
-	// userMemory is how much of manifestMemory one user may take, so that a user who stalls does not delay others.
+	// userMemory is how much of manifestMemory one user may take, so that a
+	// user who stalls does not delay others.
 	userMemory = maxManifest
-	// keptMemory is available in addition for users who hold at most littleMemory: without it four users who stall would make all others wait.
+	// keptMemory is available in addition for users who hold at most
+	// littleMemory: without it four users who stall would make all others wait.
 	keptMemory   = 64 << 20
 	littleMemory = 1 << 20
-	// userChunks is how many chunks of one user's puts and gets may be in memory: 16 MiB, as many as ten puts at full speed have. One more waits,
-	// and no other user does.
+	// userChunks is how many chunks of one user's puts and gets may be in memory: 16 MiB,
+	// as many as ten puts at full speed have. One more waits, and no other user does.
 	userChunks = 32
 )
 
@@ -35,7 +38,8 @@ type memory struct {
 	of  map[string]*share
 }
 
-// A share is what all connections of one user have together. Otherwise each new connection would have as much of its own.
+// A share is what all connections of one user have together. Otherwise each new
+// connection would have as much of its own.
 type share struct {
 	manifests int64 // bytes of manifests; guarded by the memory's mu
 	buffers   *semaphore.Weighted
@@ -57,8 +61,9 @@ func (m *memory) share(user string) *share {
 	return m.of[user]
 }
 
-// userProcessors returns on how many processors the chunks of one user's puts and gets are verified at once: half of them, or as many as one put
-// uses. A chunk of 512 KiB zeros is sent as a hundred bytes, so a megabyte of those a second would keep four processors busy.
+// userProcessors returns on how many processors the chunks of one user's puts and gets are
+// verified at once: half of them, or as many as one put uses. A chunk of 512 KiB zeros is
+// sent as a hundred bytes, so a megabyte of those a second would keep four processors busy.
 func userProcessors() int64 { return int64(max(verifiers, runtime.GOMAXPROCS(0)/2)) }
 
 // take reserves bytes for a manifest of a user, or fails with ErrBusy if there are not enough.

@@ -43,8 +43,8 @@ func TestCodesOfARevokedToken(t *testing.T) {
 	h.requireRefused(users.ByCode(code, strings.Repeat("t", 16), "pc"), users.ErrCode)
 }
 
-// A machine that got a token by a code between a look at the token file and what was done after it was disconnected: its token was new, not
-// revoked.
+// A machine that got a token by a code between a look at the token file and
+// what was done after it was disconnected: its token was new, not revoked.
 func TestNewTokensAreNotRevoked(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -92,8 +92,9 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	})
 }
 
-// Each new connection had twenty lines of its own, so a client that connected again and again, or many times at once, wrote a thousand a second.
-// So did one that restored what is there: 50 a second over each connection.
+// Each new connection had twenty lines of its own, so a client that connected
+// again and again, or many times at once, wrote a thousand a second. So did one
+// that restored what is there: 50 a second over each connection.
 func TestNewConnectionsHaveNoNewLines(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	var log testkit.Log
@@ -126,8 +127,8 @@ func TestNewConnectionsHaveNoNewLines(t *testing.T) {
 	require.Len(t, log.With("user=bob"), 1, "others have theirs")
 }
 
-// As many chunks of a user's puts as had buffers were verified at once, on all processors: at 600 KB/s, chunks of 512 KiB zeros, which are sent
-// as a hundred bytes, keep one busy.
+// As many chunks of a user's puts as had buffers were verified at once, on all processors:
+// at 600 KB/s, chunks of 512 KiB zeros, which are sent as a hundred bytes, keep one busy.
 func TestOneUserTakesNotAllProcessors(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	alice := h.dial()
@@ -146,7 +147,8 @@ func TestOneUserTakesNotAllProcessors(t *testing.T) {
 	hers.Release(userProcessors())
 	require.NoError(t, <-putting)
 
-	// The server verifies what is got, too: a megabyte of such chunks costs it 2 s of its processors. Sixteen gets over a connection had all of them.
+	// The server verifies what is got, too: a megabyte of such chunks costs it
+	// 2 s of its processors. Sixteen gets over a connection had all of them.
 	require.NoError(t, hers.Acquire(t.Context(), userProcessors()))
 	getting := make(chan int, 1)
 	go func() { getting <- len(get(t, alice, "world", 0)) }()
@@ -156,7 +158,8 @@ func TestOneUserTakesNotAllProcessors(t *testing.T) {
 	require.Equal(t, 1<<20, <-getting)
 }
 
-// Four users who announced manifests of 32 MiB, and sent none, caused all others' puts, gets and lists to be refused for as long as they liked.
+// Four users who announced manifests of 32 MiB, and sent none, caused all
+// others' puts, gets and lists to be refused for as long as they liked.
 func TestFourUsersTakeNotAllMemory(t *testing.T) {
 	m := memory{of: make(map[string]*share)}
 	for i := range manifestMemory / userMemory {
@@ -186,7 +189,8 @@ func TestRefusalsNameNoFileOfTheServer(t *testing.T) {
 	require.ErrorContains(t, refuse(fmt.Errorf("storing: %w", &versions.Full{Setting: "quota"})), "quota exceeded")
 }
 
-// A user who connected from a few addresses, or had a few tokens, used up all connections of the server by ones that requested nothing.
+// A user who connected from a few addresses, or had a few tokens, used up all
+// connections of the server by ones that requested nothing.
 func TestOneUserTakesNotAllConnections(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	h.server.conns = 2
@@ -228,7 +232,8 @@ func TestAnotherProtocolIsRefusedAtOnce(t *testing.T) {
 	require.Contains(t, closed.Reason, next)
 }
 
-// A refusal wrote to the log, and to the answer, the name that the client had sent: 300 KB for a request of 60 KB.
+// A refusal wrote to the log, and to the answer, the name that the client had
+// sent: 300 KB for a request of 60 KB.
 func TestRefusalsAreShort(t *testing.T) {
 	h := newHost(t, versions.Config{}, nil)
 	var log testkit.Log

@@ -27,8 +27,9 @@ const (
 	Revoked rpc.Code = 1024
 	// maxJobs is how many requests of one client run at once.
 	maxJobs = 16
-	// maxConns is how many connections one user may have: an eighth of what the server accepts, so that one token and a few addresses do not suffice
-	// to keep all others out. A machine has one for each command that runs.
+	// maxConns is how many connections one user may have: an eighth of what the
+	// server accepts, so that one token and a few addresses do not suffice to
+	// keep all others out. A machine has one for each command that runs.
 	maxConns = 128
 )
 
@@ -86,8 +87,8 @@ func (s *Server) bind() {
 	s.world.OnConnect(s.welcome)
 }
 
-// welcome opens a desk for a new client. A client that connects while the server stops, or whose user has too many connections, is told so, and
-// may try again.
+// welcome opens a desk for a new client. A client that connects while the server
+// stops, or whose user has too many connections, is told so, and may try again.
 func (s *Server) welcome(c *rpc.Conn) {
 	if s.draining.Load() {
 		c.Close(rpc.HostClosedConnection, ErrStopping.Error())
@@ -107,20 +108,22 @@ func (s *Server) welcome(c *rpc.Conn) {
 // World returns the world, for the caller to drive.
 func (s *Server) World() *rpc.World { return s.world }
 
-// Drain refuses new requests, and returns when no request runs any more, or when ctx ends. The world must be driven.
+// Drain refuses new requests, and returns when no request runs any more, or
+// when ctx ends. The world must be driven.
 func (s *Server) Drain(ctx context.Context) {
 	s.draining.Store(true)
 	_ = s.world.WaitHandlers(ctx)
 }
 
-// Close closes all connections and returns when no job runs any more, or with the cause of ctx. The world must be driven.
+// Close closes all connections and returns when no job runs any more, or with
+// the cause of ctx. The world must be driven.
 func (s *Server) Close(ctx context.Context, reason string) error {
 	err := s.world.Close(ctx, rpc.HostClosedConnection, reason)
 	return errors.Join(err, s.world.WaitHandlers(ctx))
 }
 
-// idleLines is how many of a user's lines about what changed nothing are logged at once. Then one a second is logged, which says how many were
-// not.
+// idleLines is how many of a user's lines about what changed nothing are logged
+// at once. Then one a second is logged, which says how many were not.
 const idleLines = 20
 
 // A clerk serves one client.
@@ -146,8 +149,9 @@ func (k *clerk) talk(n number, perSecond int) *pieces.Talk {
 	return t
 }
 
-// onUsers runs a job for each request of a user. The job may wait for a store, and its result is the answer, unless the server is stopping. The
-// job's context ends when nobody waits for the answer any more.
+// onUsers runs a job for each request of a user. The job may wait for a store,
+// and its result is the answer, unless the server is stopping. The job's
+// context ends when nobody waits for the answer any more.
 func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k *clerk, ctx context.Context, u *versions.User, a A) (R, error)) {
 	rpc.OnRequest(b, r, func(k *clerk, call *rpc.Call, a A) (none R, err error) {
 		if k.server.draining.Load() {
@@ -167,7 +171,8 @@ func onUsers[A, R any](b *rpc.Binding[*clerk], r *rpc.Request[A, R], job func(k 
 	})
 }
 
-// idle returns the logger for what changed nothing, such as a refusal or what was there already: one that discards lines if there were too many.
+// idle returns the logger for what changed nothing, such as a refusal or what
+// was there already: one that discards lines if there were too many.
 func (k *clerk) idle() *slog.Logger {
 	if !k.share.idle.Allow() {
 		k.share.hidden.Add(1)
@@ -260,11 +265,12 @@ func (k *clerk) whose(context.Context, *versions.User, rpc.None) (user string, e
 }
 
 const (
-	// verifiers is how many chunks of one put are verified and passed to the store at once, while one more is received. With more of them a chunk is
+	// verifiers is how many chunks of one put are verified and passed to the
+	// store at once, while one more is received. With more of them a chunk is
 	// no longer in a processor's cache when its turn comes.
 	verifiers = 2
-	// unflushed is how many chunks of one put the store may have accepted and not flushed: more than two of its packs have, unless files are small.
-	// None of them is in memory here.
+	// unflushed is how many chunks of one put the store may have accepted and not flushed:
+	// more than two of its packs have, unless files are small. None of them is in memory here.
 	unflushed = 512
 )
 

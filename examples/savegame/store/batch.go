@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A batch is the puts that arrived while the batch before was made durable, and that are made durable together.
+// A batch is the puts that arrived while the batch before was made durable, and
+// that are made durable together.
 type batch struct {
 	folder string // the folder of its first object
 	keys   map[string]bool
@@ -22,14 +23,17 @@ type batch struct {
 }
 
 const (
-	// enough is how many bytes a batch waits for at most; more may join until it is committed. A file costs 0.6 ms of a processor, on ext4, and its
-	// two flushes wait 2 to 4 ms. That is little beside the 15 ms in which so many bytes arrive at best.
+	// enough is how many bytes a batch waits for at most; more may join until it is
+	// committed. A file costs 0.6 ms of a processor, on ext4, and its two flushes wait
+	// 2 to 4 ms. That is little beside the 15 ms in which so many bytes arrive at best.
 	enough = 8 << 20
-	// gatherTime is how long a batch waits if the one before had several objects of the same folder.
+	// gatherTime is how long a batch waits if the one before had several
+	// objects of the same folder.
 	gatherTime = 15 * time.Millisecond
 )
 
-// gather waits a short time for more objects of one folder. An object of another folder is usually a record, and somebody waits for it.
+// gather waits a short time for more objects of one folder. An object of
+// another folder is usually a record, and somebody waits for it.
 func (b *batch) gather() {
 	select {
 	case <-b.ready:
@@ -37,7 +41,8 @@ func (b *batch) gather() {
 	}
 }
 
-// crowd returns the folder of the objects if there are several and all are in one folder, otherwise "".
+// crowd returns the folder of the objects if there are several and all are in
+// one folder, otherwise "".
 func (b *batch) crowd() string {
 	if len(b.keys) < 2 || len(b.files) > 1 {
 		return ""
@@ -61,10 +66,12 @@ func (b *batch) add(key string, size int, build func() *building) *building {
 
 func (b *batch) stopGathering() { b.once.Do(func() { close(b.ready) }) }
 
-// filesAtOnce is how many files of a batch are made durable at once: a file system flushes some of them together.
+// filesAtOnce is how many files of a batch are made durable at once: a file
+// system flushes some of them together.
 const filesAtOnce = 64
 
-// each calls fn with the file of each folder, once all of its objects are written, and records the result for these objects.
+// each calls fn with the file of each folder, once all of its objects are
+// written, and records the result for these objects.
 func (b *batch) each(fn func(folder string, in *building) error) {
 	b.adding.Wait()
 	var files errgroup.Group
@@ -87,8 +94,9 @@ type queue struct {
 	committed *batch // the batch that is being made durable; nil = none is
 }
 
-// join adds an object to the next batch, and returns the file of that batch that it is to be written to. in is nil if a batch that is not done
-// has an object of that key. If first is true the caller must commit the batch.
+// join adds an object to the next batch, and returns the file of that batch
+// that it is to be written to. in is nil if a batch that is not done has an
+// object of that key. If first is true the caller must commit the batch.
 func (q *queue) join(key string, size int) (b *batch, in *building, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,7 +114,8 @@ func (q *queue) join(key string, size int) (b *batch, in *building, first bool) 
 	return q.next, q.next.add(key, size, q.build), first
 }
 
-// leave removes an object from a batch that it has joined. A batch without objects then waits for nobody.
+// leave removes an object from a batch that it has joined. A batch without
+// objects then waits for nobody.
 func (q *queue) leave(b *batch, key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,7 +124,8 @@ func (q *queue) leave(b *batch, key string) {
 	}
 }
 
-// commits makes puts from now on join the batch after b. b = nil means that the results of the last batch are known.
+// commits makes puts from now on join the batch after b. b = nil means that the
+// results of the last batch are known.
 func (q *queue) commits(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"path"
 )
 
-// A building is a file of objects of one folder that waits until its bytes are durable, and then gets its name.
+// A building is a file of objects of one folder that waits until its bytes are
+// durable, and then gets its name.
 type building struct {
 	files   Files
 	waiting string // its name until then
@@ -23,7 +24,8 @@ type building struct {
 	objects map[string]span
 }
 
-// add adds an object. If lent is true, the caller does not change data until the file is finished, so it is not copied.
+// add adds an object. If lent is true, the caller does not change data until
+// the file is finished, so it is not copied.
 func (b *building) add(key string, data []byte, lent bool) {
 	b.turn <- struct{}{}
 	defer func() { <-b.turn }()

@@ -10,17 +10,19 @@ import (
 	"sync"
 )
 
-// A catalog records where the objects of a [Folder] are. It is read when the store is opened, and changes whenever names of files do.
+// A catalog records where the objects of a [Folder] are. It is read when the
+// store is opened, and changes whenever names of files do.
 type catalog struct {
 	files Files
 
-	// names is held exclusively to change names of files among the objects, and shared to read what has one.
+	// names is held exclusively to change names of files among the objects, and
+	// shared to read what has one.
 	names   sync.RWMutex
 	folders map[string]map[string]*pack // for each folder its objects, by the last element of their keys
 }
 
-// found records what is in a file that existed before: the objects of a pack, or one object, which may be somebody else's or a damaged pack. What
-// a damaged pack contained is missing.
+// found records what is in a file that existed before: the objects of a pack, or one object,
+// which may be somebody else's or a damaged pack. What a damaged pack contained is missing.
 func (c *catalog) found(name string) error {
 	info, err := c.files.Stat(name)
 	if err != nil {
@@ -40,7 +42,8 @@ func (c *catalog) found(name string) error {
 	return unlessDamaged(err)
 }
 
-// get reads an object. If somebody else has removed the file that it was in, all objects of that file are missing, and may be put again.
+// get reads an object. If somebody else has removed the file that it was in,
+// all objects of that file are missing, and may be put again.
 func (c *catalog) get(key string) ([]byte, error) {
 	data, in, err := c.read(key)
 	if in != nil && errors.Is(err, fs.ErrNotExist) {

@@ -90,7 +90,8 @@ func (w *world) delete(key string) {
 	delete(w.there, key)
 }
 
-// check compares what is there with what must be, and records what happened to calls without an answer.
+// check compares what is there with what must be, and records what happened to
+// calls without an answer.
 func (w *world) check() {
 	for o, err := range w.store.List(w.t.Context(), "") {
 		require.NoError(w.t, err)
@@ -110,7 +111,8 @@ func (w *world) check() {
 	require.Equal(w.t, want, keys(w.t, w.store, ""))
 }
 
-// Whenever the power is cut or the process killed, everything acknowledged is there and complete, and nothing else is.
+// Whenever the power is cut or the process killed, everything acknowledged is
+// there and complete, and nothing else is.
 func TestPowerCutAtEveryPoint(t *testing.T) {
 	seed := testkit.Seed(t)
 	synctest.Test(t, func(t *testing.T) {

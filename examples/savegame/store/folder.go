@@ -20,11 +20,13 @@ import (
 
 const (
 	objectsFolder = "objects"
-	// waitingFolder holds objects until they are flushed. What is in it when a store is opened was left by a process that died.
+	// waitingFolder holds objects until they are flushed. What is in it when a
+	// store is opened was left by a process that died.
 	waitingFolder = "waiting"
 	lockFile      = "lock"
-	// formatPrefix and format are the name of a file, and the same is in it. A program must use another format if it writes packs that this one
-	// would consider damaged, so that check --repair would delete them.
+	// formatPrefix and format are the name of a file, and the same is in it. A
+	// program must use another format if it writes packs that this one would
+	// consider damaged, so that check --repair would delete them.
 	formatPrefix, format = "format ", "1"
 )
 
@@ -36,13 +38,14 @@ type Folder struct {
 	broken  atomic.Pointer[error] // an ErrBroken; set once
 	queue   queue
 
-	// changing holds a token while a batch is put or something is deleted, so that nothing else changes what there is. It is taken before names.
+	// changing holds a token while a batch is put or something is deleted, so
+	// that nothing else changes what there is. It is taken before names.
 	changing chan struct{}
 	crowd    string // the folder of the last batch, if it had several objects of one folder; used only with the token
 }
 
-// Open opens the store in a folder of this machine, and creates it if it does not exist. The process has it alone until Close or its end:
-// meanwhile others fail with [ErrLocked].
+// Open opens the store in a folder of this machine, and creates it if it does not exist.
+// The process has it alone until Close or its end: meanwhile others fail with [ErrLocked].
 func Open(dir string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -93,7 +96,8 @@ func OpenOn(files Files) (*Folder, error) {
 	return f, f.read(".")
 }
 
-// mark creates the file of the format. Older programs made an empty folder of that name, which many programs that copy folders leave out.
+// mark creates the file of the format. Older programs made an empty folder of
+// that name, which many programs that copy folders leave out.
 func (f *Folder) mark() error {
 	name := formatPrefix + format
 	info, err := f.files.Stat(name)
@@ -117,8 +121,8 @@ func (f *Folder) checkFormat() error {
 	return err
 }
 
-// read flushes a folder and everything in it, because the process before may have died between a rename and its flush, and records what objects
-// there are.
+// read flushes a folder and everything in it, because the process before may
+// have died between a rename and its flush, and records what objects there are.
 func (f *Folder) read(dir string) error {
 	entries, err := f.files.ReadDir(dir)
 	for _, e := range entries {
@@ -165,15 +169,17 @@ func (f *Folder) Get(ctx context.Context, key string) ([]byte, error) {
 // Room implements [Store].
 func (f *Folder) Room(context.Context) (int64, error) { return f.files.Free() }
 
-// deletedAtOnce is from how many files objects are deleted at once; meanwhile puts have to wait. rewrittenAtOnce is how many bytes of packs are
-// written again at once, not counting the last pack: no more than a put makes durable.
+// deletedAtOnce is from how many files objects are deleted at once; meanwhile
+// puts have to wait. rewrittenAtOnce is how many bytes of packs are written
+// again at once, not counting the last pack: no more than a put makes durable.
 const (
 	deletedAtOnce   = 32
 	rewrittenAtOnce = enough
 )
 
-// Delete implements [Store]. It also removes folders that become empty. It writes each pack again once, whatever the order of the keys: those of
-// which least remains first, because each frees room to write the next one. After an error it continues with the others.
+// Delete implements [Store]. It also removes folders that become empty. It writes each pack
+// again once, whatever the order of the keys: those of which least remains first, because
+// each frees room to write the next one. After an error it continues with the others.
 func (f *Folder) Delete(ctx context.Context, keys ...string) error {
 	if err := f.check(ctx, keys...); err != nil {
 		return err
@@ -246,7 +252,8 @@ func (f *Folder) remove(p *pack, changed map[string]struct{}) error {
 	return nil
 }
 
-// shrink writes a pack again without some of its objects, in its place; the disk needs room for that. A pack without other objects is removed.
+// shrink writes a pack again without some of its objects, in its place; the
+// disk needs room for that. A pack without other objects is removed.
 func (f *Folder) shrink(p *pack, keys []string, changed map[string]struct{}) error {
 	left := maps.Clone(p.objects)
 	for _, key := range keys {
@@ -274,8 +281,8 @@ func fileOf(key string) string { return objectsFolder + "/" + key }
 
 func keyOf(file string) string { return strings.TrimPrefix(file, objectsFolder+"/") }
 
-// Put implements [Store]. It ignores ctx once it waits. Objects that are put while others are made durable wait until those are, and are then
-// made durable together.
+// Put implements [Store]. It ignores ctx once it waits. Objects that are put while
+// others are made durable wait until those are, and are then made durable together.
 func (f *Folder) Put(ctx context.Context, key string, data []byte) error {
 	wait, err := f.start(ctx, key, data, true)
 	if err == nil {
@@ -325,7 +332,8 @@ func (f *Folder) commit(b *batch) {
 	close(b.done)
 }
 
-// absent returns an error if a key has an object already, is a folder of others, or is in a folder that is an object.
+// absent returns an error if a key has an object already, is a folder of
+// others, or is in a folder that is an object.
 func (f *Folder) absent(key string) error {
 	f.names.RLock()
 	defer f.names.RUnlock()
@@ -344,7 +352,8 @@ func (f *Folder) absent(key string) error {
 	}
 }
 
-// put gives a file of a folder its name: a single object's is its key's, and that of several is a pack's.
+// put gives a file of a folder its name: a single object's is its key's, and
+// that of several is a pack's.
 func (f *Folder) put(folder string, b *building) error {
 	switch {
 	case b.first == "":
@@ -355,7 +364,8 @@ func (f *Folder) put(folder string, b *building) error {
 	return f.show(packName(fileOf(folder)), nil, b)
 }
 
-// show gives a file its name durably, in place of another file unless old is nil. Its bytes are flushed before it gets the name.
+// show gives a file its name durably, in place of another file unless old is
+// nil. Its bytes are flushed before it gets the name.
 func (f *Folder) show(name string, old *pack, b *building) error {
 	err := b.finish()
 	if err == nil {
@@ -389,7 +399,8 @@ func (f *Folder) rename(name string, old *pack, b *building) error {
 	return nil
 }
 
-// mkdirAll creates a folder and its parents, durably: all others rely on that if they find a folder.
+// mkdirAll creates a folder and its parents, durably: all others rely on that
+// if they find a folder.
 func (f *Folder) mkdirAll(name string) error {
 	err := f.files.Mkdir(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -406,7 +417,8 @@ func (f *Folder) mkdirAll(name string) error {
 	return f.sync(path.Dir(name))
 }
 
-// sync flushes a folder, unless it has been removed meanwhile, with everything in it. If that fails the store is broken.
+// sync flushes a folder, unless it has been removed meanwhile, with everything
+// in it. If that fails the store is broken.
 func (f *Folder) sync(dir string) error {
 	if err := f.files.SyncDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", ErrBroken, err)

@@ -29,7 +29,8 @@ func TestFolderHasOneOwner(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestStoreOfAnotherFormat: what a newer program has written is refused, and not considered damaged.
+// TestStoreOfAnotherFormat: what a newer program has written is refused, and
+// not considered damaged.
 func TestStoreOfAnotherFormat(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(dir)
@@ -91,7 +92,8 @@ func TestFolderShowsWhatIsNotItsOwn(t *testing.T) {
 	require.Equal(t, []string{"a/.DS_Store", "a/b", "link"}, keys(t, s, ""))
 }
 
-// After a flush of a folder has failed it is unknown what is on the disk, so nothing may be answered from memory.
+// After a flush of a folder has failed it is unknown what is on the disk, so
+// nothing may be answered from memory.
 func TestFolderIsBrokenByAFailedFlush(t *testing.T) {
 	files := &unflushable{Forgetful: storetest.NewForgetful(testkit.Rand(t))}
 	s, err := store.OpenOn(files)

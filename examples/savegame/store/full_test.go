@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// If a file cannot be created, that is an error of the puts whose objects it was for, one or several, and of no others.
+// If a file cannot be created, that is an error of the puts whose objects it
+// was for, one or several, and of no others.
 func TestPutWhereNoFileCanBeMade(t *testing.T) {
 	dir, ctx := t.TempDir(), context.Background()
 	f, err := Open(dir)

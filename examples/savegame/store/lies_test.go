@@ -28,7 +28,8 @@ func zipOf(t *testing.T, method uint16) []byte {
 	return b.Bytes()
 }
 
-// withZip64 gives the only record of an archive's directory a 64-bit size, and an offset if it is not 0.
+// withZip64 gives the only record of an archive's directory a 64-bit size, and
+// an offset if it is not 0.
 func withZip64(b []byte, size, offset uint64) []byte {
 	i := bytes.Index(b, []byte("PK\x01\x02"))
 	e := bytes.Index(b, []byte("PK\x05\x06"))
@@ -51,7 +52,8 @@ func withZip64(b []byte, size, offset uint64) []byte {
 	return append(append(append([]byte(nil), b[:i]...), rec...), end...)
 }
 
-// TestPacksThatLie: a bit that flips in a pack, or a program that saves it again, costs the objects of that record and nothing else.
+// TestPacksThatLie: a bit that flips in a pack, or a program that saves it
+// again, costs the objects of that record and nothing else.
 func TestPacksThatLie(t *testing.T) {
 	for name, pack := range map[string][]byte{
 		"negative size":   withZip64(zipOf(t, zip.Store), 1<<63+5, 0),

@@ -10,7 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// takeLock takes a lock file until it is closed, and writes into it who has it, if the disk has room: that text is only for people to read.
+// takeLock takes a lock file until it is closed, and writes into it who has it,
+// if the disk has room: that text is only for people to read.
 func takeLock(path string) (*os.File, error) {
 	f, err := files.Lock(path, 0)
 	if errors.Is(err, files.ErrLocked) {

@@ -62,8 +62,8 @@ func (g *gated) set(gate chan struct{}) {
 	g.gate = gate
 }
 
-// putTogether puts objects while another one, first, is made durable, so that they are put in one batch, and returns their errors and that of
-// first. It runs in a bubble.
+// putTogether puts objects while another one, first, is made durable, so that they are
+// put in one batch, and returns their errors and that of first. It runs in a bubble.
 func putTogether(ctx context.Context, s *store.Folder, files *gated, first string, data map[string][]byte) map[string]error {
 	errs := make(map[string]error)
 	type answer struct {
@@ -294,7 +294,8 @@ func TestPackIsAnArchiveThatOthersRead(t *testing.T) {
 	})
 }
 
-// What a damaged pack contained is missing, and may be put again. The pack stays, and is listed under its own name.
+// What a damaged pack contained is missing, and may be put again. The pack
+// stays, and is listed under its own name.
 func TestDamagedPack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, name := onDisk(t)
@@ -310,8 +311,8 @@ func TestDamagedPack(t *testing.T) {
 	})
 }
 
-// TestPackOfManyBlocks: what is begun one after the other is read as it was put, even from a disk that takes whole blocks past its pages, and the
-// caller may change its bytes at once.
+// TestPackOfManyBlocks: what is begun one after the other is read as it was put, even from a
+// disk that takes whole blocks past its pages, and the caller may change its bytes at once.
 func TestPackOfManyBlocks(t *testing.T) {
 	dir := t.TempDir()
 	s, err := store.Open(dir)
@@ -340,7 +341,8 @@ func TestPackOfManyBlocks(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What was in a pack that somebody removed was there and not there, until the store was opened again: no put brought it back.
+// What was in a pack that somebody removed was there and not there, until the
+// store was opened again: no put brought it back.
 func TestPackThatVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, look := range map[string]func(s *store.Folder){
@@ -421,7 +423,8 @@ func TestAFullDiskLosesWholePacksFirst(t *testing.T) {
 	})
 }
 
-// A Delete of an object of each of many packs delayed all puts until 32 of them were written again, of 8 MiB each at least.
+// A Delete of an object of each of many packs delayed all puts until 32 of them
+// were written again, of 8 MiB each at least.
 func TestPutsGoBetweenPacksThatAreWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := &gated{Files: storetest.NewForgetful(nil)}

@@ -113,8 +113,9 @@ func TestOnePutOfAKeyWins(t *testing.T) {
 	})
 }
 
-// TestPutOfWhatIsThereBesideOthers: a put that finds that its object exists leaves a batch which is committed meanwhile, for the others or for
-// none. The committing goroutine looked at the keys of the batch before all had left.
+// TestPutOfWhatIsThereBesideOthers: a put that finds that its object exists
+// leaves a batch which is committed meanwhile, for the others or for none. The
+// committing goroutine looked at the keys of the batch before all had left.
 func TestPutOfWhatIsThereBesideOthers(t *testing.T) {
 	s := storetest.NewMemory(nil)
 	require.NoError(t, s.Put(t.Context(), "a/there", nil))

@@ -9,7 +9,8 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// What a manifest announced and nobody sent was remembered for an hour, and 64 MiB of it took 350 MB.
+// What a manifest announced and nobody sent was remembered for an hour, and 64
+// MiB of it took 350 MB.
 func TestAbandonedPutIsForgotten(t *testing.T) {
 	p := newPlace(t, Config{Quota: 1 << 20})
 	u := p.user("alice")
@@ -37,7 +38,8 @@ func TestAbandonedPutIsForgotten(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// What a put had stored until the disk was full filled the disk for a day, and nobody else could put anything.
+// What a put had stored until the disk was full filled the disk for a day, and
+// nobody else could put anything.
 func TestFullDiskIsNotKeptFull(t *testing.T) {
 	p := newPlace(t, Config{})
 	small := &storetest.Small{Store: p.store, Space: 500_000}

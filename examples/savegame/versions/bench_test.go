@@ -11,7 +11,8 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// BenchmarkPut puts 64 MiB that do not compress into a folder, as packed chunks that are there already.
+// BenchmarkPut puts 64 MiB that do not compress into a folder, as packed chunks
+// that are there already.
 func BenchmarkPut(b *testing.B) {
 	const chunks, size = 512, 128 << 10
 	folder, err := store.Open(b.TempDir())

@@ -14,10 +14,12 @@ import (
 	"github.com/quivernet/quiver/internal/testkit"
 )
 
-// Whatever is put, read and deleted while Collect runs without any grace, nothing that is referred to is deleted.
+// Whatever is put, read and deleted while Collect runs without any grace,
+// nothing that is referred to is deleted.
 func TestCollectBesidePuts(t *testing.T) { collectBesidePuts(t, 0) }
 
-// The same holds if one call of the store in twenty fails, and the store is read again while puts and gets run.
+// The same holds if one call of the store in twenty fails, and the store is
+// read again while puts and gets run.
 func TestCollectBesidePutsOnAFailingStore(t *testing.T) { collectBesidePuts(t, 20) }
 
 func collectBesidePuts(t *testing.T, one int) {

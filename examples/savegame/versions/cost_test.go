@@ -17,8 +17,8 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// allocated returns how many bytes a run of do allocates, as a measure of its work: what is looked at there is copied, sorted or recorded in
-// maps.
+// allocated returns how many bytes a run of do allocates, as a measure of its
+// work: what is looked at there is copied, sorted or recorded in maps.
 func allocated(do func()) int {
 	const runs = 10
 	var before, after runtime.MemStats
@@ -31,8 +31,9 @@ func allocated(do func()) int {
 	return int(after.TotalAlloc-before.TotalAlloc) / runs
 }
 
-// Each get parsed the manifest again, before the memory for it was reserved, and all other users waited for their turn to parse: a quarter of a
-// second and 355 MB of garbage for a request of 50 bytes, for a version that holds a million empty files and no chunk.
+// Each get parsed the manifest again, before the memory for it was reserved, and all
+// other users waited for their turn to parse: a quarter of a second and 355 MB of garbage
+// for a request of 50 bytes, for a version that holds a million empty files and no chunk.
 func TestOpenDoesNotParse(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -51,8 +52,9 @@ func TestOpenDoesNotParse(t *testing.T) {
 	p.requireContent(u, "world", 0, s)
 }
 
-// Manifests are parsed one at a time, and a user that sent several at once of a million folders each made all others wait for every one of them:
-// four of one user delayed the puts of others by a second.
+// Manifests are parsed one at a time, and a user that sent several at once of a
+// million folders each made all others wait for every one of them: four of one
+// user delayed the puts of others by a second.
 func TestOneUserTakesOneTurnToParse(t *testing.T) {
 	p := newPlace(t, Config{})
 	alice, bob := p.user("alice"), p.user("bob")
@@ -86,7 +88,8 @@ func TestOneUserTakesOneTurnToParse(t *testing.T) {
 	}
 }
 
-// Puts that were abandoned kept their manifests while they waited for one that the store was slow with.
+// Puts that were abandoned kept their manifests while they waited for one that
+// the store was slow with.
 func TestAbandonedPutsKeepNoManifest(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, s := p.user("alice"), saveOf(noise(1, cdc.MaxChunk))
@@ -114,7 +117,8 @@ func TestAbandonedPutsKeepNoManifest(t *testing.T) {
 	<-ended
 }
 
-// Each page of a list sorted the names of all saves: 21 ms for a request of 30 bytes if there are 100,000.
+// Each page of a list sorted the names of all saves: 21 ms for a request of 30
+// bytes if there are 100,000.
 func TestPagesDoNotSortAllNames(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -141,9 +145,10 @@ func TestPagesDoNotSortAllNames(t *testing.T) {
 	}
 }
 
-// After a request for an edit that was canceled at once it was unknown whether it was done, and everything that the user has was read from the
-// store for the next request: 140 ms for two requests of 100 bytes if there are 20,000 chunks, while all others wait for a lock that the reading
-// holds.
+// After a request for an edit that was canceled at once it was unknown whether
+// it was done, and everything that the user has was read from the store for the
+// next request: 140 ms for two requests of 100 bytes if there are 20,000
+// chunks, while all others wait for a lock that the reading holds.
 func TestCanceledEditsHaveNothingRead(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -172,8 +177,9 @@ func TestCanceledEditsHaveNothingRead(t *testing.T) {
 	require.Len(t, history, 2)
 }
 
-// For a save with 5,000 conflicts that were kept within seconds, a put that keeps one more tried 5,000 names, both when it began and when it
-// ended: 6 ms for a request of 200 bytes, and more with each.
+// For a save with 5,000 conflicts that were kept within seconds, a put that
+// keeps one more tried 5,000 names, both when it began and when it ended: 6 ms
+// for a request of 200 bytes, and more with each.
 func TestKeptConflictsDoNotTryAllNames(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -192,8 +198,8 @@ func TestKeptConflictsDoNotTryAllNames(t *testing.T) {
 	require.Empty(t, u.names[name])
 }
 
-// A put that was abandoned caused all chunks of all versions to be looked at: 154 ms for a request of 150 bytes if 2,000 versions have 10,000
-// each.
+// A put that was abandoned caused all chunks of all versions to be looked at:
+// 154 ms for a request of 150 bytes if 2,000 versions have 10,000 each.
 func TestAbandonedPutsDoNotLookAtEverything(t *testing.T) {
 	const chunks = 4_000
 	const everything = 16 * chunks // a map of them takes twice as much; the race detector empties the pools of regexp, 37 KB each
@@ -230,8 +236,8 @@ func TestAbandonedPutsDoNotLookAtEverything(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Each put caused all chunks of all newest versions to be looked at, to find out what must be kept: 23 ms for a request of 150 bytes if 500 have
-// 3,000 each.
+// Each put caused all chunks of all newest versions to be looked at, to find out
+// what must be kept: 23 ms for a request of 150 bytes if 500 have 3,000 each.
 func TestPutsDoNotLookAtEverything(t *testing.T) {
 	const chunks = 4_000
 	p := newPlace(t, Config{})
@@ -271,8 +277,8 @@ func TestNeededLooksAtEachContentOnce(t *testing.T) {
 	require.Len(t, u.needed(false), 1001)
 }
 
-// Each save that was erased made the store write again everything that shared a file with its chunks: 8 MiB for a request of 100 bytes, or 256
-// MiB of 32 packs, while everybody's puts waited.
+// Each save that was erased made the store write again everything that shared a file with its
+// chunks: 8 MiB for a request of 100 bytes, or 256 MiB of 32 packs, while everybody's puts waited.
 func TestLittleIsNotDeletedAtOnce(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -304,7 +310,8 @@ func TestLittleIsNotDeletedAtOnce(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// history adds to a user a save of many versions, each of another content, of which the store knows nothing.
+// history adds to a user a save of many versions, each of another content, of
+// which the store knows nothing.
 func history(u *User, name string, count int) []Version {
 	for i := range count {
 		content := cdc.Sum(fmt.Append(nil, i))
@@ -314,8 +321,8 @@ func history(u *User, name string, count int) []Version {
 	return u.names[name]
 }
 
-// Each page of a history, and each get of an old version, looked at all versions from the first on: a tenth of a millisecond for a request of 30
-// bytes if there are 20,000.
+// Each page of a history, and each get of an old version, looked at all versions from
+// the first on: a tenth of a millisecond for a request of 30 bytes if there are 20,000.
 func TestPagesDoNotLookAtAllVersions(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -335,9 +342,10 @@ func TestPagesDoNotLookAtAllVersions(t *testing.T) {
 	}
 }
 
-// An erase of what the machine had not seen compared each version that was new to it with each that it knew, and one of many versions each of
-// those with each that was there: a request of 100 bytes took 36 s of a processor where there were 100,000 versions, and 50 a second may come.
-// These would take two minutes so.
+// An erase of what the machine had not seen compared each version that was new to
+// it with each that it knew, and one of many versions each of those with each that
+// was there: a request of 100 bytes took 36 s of a processor where there were
+// 100,000 versions, and 50 a second may come. These would take two minutes so.
 func TestErasesCompareNoVersionWithAllOthers(t *testing.T) {
 	const count = 100_000
 	p := newPlace(t, Config{})

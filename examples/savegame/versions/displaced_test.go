@@ -17,7 +17,8 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// Without a quota the disk is the limit: the oldest versions are deleted first, never the newest, and nothing for a put that does not fit anyway.
+// Without a quota the disk is the limit: the oldest versions are deleted first,
+// never the newest, and nothing for a put that does not fit anyway.
 func TestTheDiskIsAQuota(t *testing.T) {
 	const size = 100_000
 	one := store.Occupied(size+1) + 2*recordBytes
@@ -59,7 +60,8 @@ func TestAFullDiskIsEmptied(t *testing.T) {
 	p.put(u, Request{Name: "world"}, saveOf(noise(2, 100_000)))
 }
 
-// On a disk that is full except for the reserve a save can be put into the trash, and what is there makes room for the next put.
+// On a disk that is full except for the reserve a save can be put into the
+// trash, and what is there makes room for the next put.
 func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	p := newPlace(t, Config{})
 	small := &storetest.Small{Store: p.store, Space: 1 << 30}
@@ -80,8 +82,8 @@ func TestTheTrashHasRoomOnAFullDisk(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// A version that needs nothing new has a record all the same, which the quota limits: two contents in turn exceeded it by far. What made room is
-// recorded, but not forever.
+// A version that needs nothing new has a record all the same, which the quota limits:
+// two contents in turn exceeded it by far. What made room is recorded, but not forever.
 func TestRecordsAreOfTheQuota(t *testing.T) {
 	p := newPlace(t, Config{Quota: 4*store.Occupied(1001) + 12*recordBytes})
 	u := p.user("alice")
@@ -98,7 +100,8 @@ func TestRecordsAreOfTheQuota(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// A put that waits for room in its user's quota holds nothing that others need: many of its chunks wait.
+// A put that waits for room in its user's quota holds nothing that others need:
+// many of its chunks wait.
 func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 	many := make([]string, 65)
 	for i := range many {
@@ -129,7 +132,8 @@ func TestWhoWaitsForRoomHoldsNobodyUp(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// An object that cannot be read for a moment is not replaced: when the replacement failed too, an acknowledged version had lost it.
+// An object that cannot be read for a moment is not replaced: when the
+// replacement failed too, an acknowledged version had lost it.
 func TestWhatCanNotBeReadStays(t *testing.T) {
 	p, deaf := newDeafPlace(t, Config{})
 	u, s := p.user("alice"), saveOf(noise(1, 1000))
@@ -198,7 +202,8 @@ func TestWhatACutOffPutDisplacedIsTold(t *testing.T) {
 	require.Empty(t, u.Displaced())
 }
 
-// Beside a damaged record nothing can be freed: versions were deleted one after the other, to no avail.
+// Beside a damaged record nothing can be freed: versions were deleted one after
+// the other, to no avail.
 func TestNothingIsDisplacedInVain(t *testing.T) {
 	const size = 100_000
 	p := newPlace(t, Config{Quota: 3 * store.Occupied(size+1)})
@@ -216,7 +221,8 @@ func TestNothingIsDisplacedInVain(t *testing.T) {
 	require.Equal(t, []string{"world@1 put", "world@2 put"}, p.history(u, "world"))
 }
 
-// A tight is a store that has no room to remove some objects from the files that they share with others.
+// A tight is a store that has no room to remove some objects from the files
+// that they share with others.
 type tight struct {
 	store.Store
 	shared map[string]bool
@@ -230,7 +236,8 @@ func (s *tight) Delete(ctx context.Context, keys ...string) error {
 	return syscall.ENOSPC
 }
 
-// If one delete had no room, a put failed although others would have made some; a save that was erased was reported to exist.
+// If one delete had no room, a put failed although others would have made some;
+// a save that was erased was reported to exist.
 func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	const size = 100_000
 	one := store.Occupied(size+1) + 2*recordBytes
@@ -276,8 +283,8 @@ func TestADeleteWithoutRoomIsNotTheEnd(t *testing.T) {
 	require.Zero(t, u.used.Load())
 }
 
-// If no delete had room, all versions of a save but the newest were deleted one after the other, to no avail: deleting what only one of them
-// needed was not tried, because that was little.
+// If no delete had room, all versions of a save but the newest were deleted one after the other,
+// to no avail: deleting what only one of them needed was not tried, because that was little.
 func TestOneVersionGoesInVain(t *testing.T) {
 	const size = 100_000
 	p := newPlace(t, Config{})

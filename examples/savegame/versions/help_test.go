@@ -163,7 +163,8 @@ func (p *place) requireContent(u *User, name string, number int, want save) {
 	require.Equal(p.t, want.bytes, s.bytes)
 }
 
-// requireSound checks the store, and that what is known about it is correct; it returns the keys of what no version has.
+// requireSound checks the store, and that what is known about it is correct; it
+// returns the keys of what no version has.
 func (p *place) requireSound() (orphans []string) {
 	p.t.Helper()
 	r, err := p.all.Check(p.t.Context(), false)

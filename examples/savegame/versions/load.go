@@ -14,8 +14,9 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// load reads what the store has, except for records that are known, because records never change. It only adds to the known objects, so puts and
-// gets may run: what they store while it reads is known already. The caller holds records.
+// load reads what the store has, except for records that are known, because
+// records never change. It only adds to the known objects, so puts and gets may
+// run: what they store while it reads is known already. The caller holds records.
 func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	names, records := make(map[string][]Version), int64(0)
 	for o, err := range u.all.store.List(ctx, strings.TrimSuffix(u.prefix, "/")) {
@@ -49,7 +50,8 @@ func (u *User) load(ctx context.Context, known map[string][]Version) error {
 	return nil
 }
 
-// record returns a version that is known, or reads it. A record that cannot be read is damaged, and is tried again at the user's next request.
+// record returns a version that is known, or reads it. A record that cannot be
+// read is damaged, and is tried again at the user's next request.
 func (u *User) record(ctx context.Context, known []Version, name string, number int) (Version, error) {
 	at, found := numbered(known, number)
 	if found && known[at].Kind != Damaged {
@@ -125,8 +127,8 @@ func (u *User) know(digest cdc.Digest, chunks []cdc.Chunk) *content {
 	return c
 }
 
-// learn makes the chunks of a version known, unless its manifest is damaged, or cannot be read. Then it is tried again at the user's next
-// request, and nothing else is delayed by it.
+// learn makes the chunks of a version known, unless its manifest is damaged, or cannot be
+// read. Then it is tried again at the user's next request, and nothing else is delayed by it.
 func (u *User) learn(ctx context.Context, v Version) error {
 	if v.Kind != Stored {
 		return nil
@@ -141,8 +143,8 @@ func (u *User) learn(ctx context.Context, v Version) error {
 	return nil
 }
 
-// contentOf returns what a version holds. It reads the manifest if nobody has yet. If it fails with ErrDamaged, the store has no manifest that
-// can be used, and the next put of it brings it back.
+// contentOf returns what a version holds. It reads the manifest if nobody has yet. If it fails with
+// ErrDamaged, the store has no manifest that can be used, and the next put of it brings it back.
 func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
 	u.mu.Lock()
 	c := u.content(v.Content)
@@ -164,8 +166,8 @@ func (u *User) contentOf(ctx context.Context, v Version) (*content, error) {
 	return u.know(v.Content, chunks), nil
 }
 
-// fetch reads a chunk or a manifest. If it fails with ErrDamaged, the store does not have it, or has other bytes; then fetch also records that it
-// is spoiled.
+// fetch reads a chunk or a manifest. If it fails with ErrDamaged, the store does
+// not have it, or has other bytes; then fetch also records that it is spoiled.
 func (u *User) fetch(ctx context.Context, id cdc.Chunk) ([]byte, error) {
 	b, err := u.all.store.Get(ctx, u.key(id))
 	switch {
@@ -198,9 +200,11 @@ type Report struct {
 	Users, Versions, Objects int
 	Bytes                    int64 // as store.Occupied counts
 
-	// Findings are lines: "incomplete: NAME@3 of USER: why" for a version that cannot be got, because its record, its manifest or a chunk is missing
-	// or damaged, and "damaged: KEY: why" for a chunk or manifest that cannot be read, or whose bytes are not those that its key names, and for a
-	// file that contained several. The line ends with "; it is deleted" if that was repaired.
+	// Findings are lines: "incomplete: NAME@3 of USER: why" for a version that
+	// cannot be got, because its record, its manifest or a chunk is missing or
+	// damaged, and "damaged: KEY: why" for a chunk or manifest that cannot be read,
+	// or whose bytes are not those that its key names, and for a file that
+	// contained several. The line ends with "; it is deleted" if that was repaired.
 	Findings []string
 }
 
@@ -242,8 +246,9 @@ func (u *User) check(ctx context.Context, r *Report, repair bool) error {
 	return nil
 }
 
-// checkObject verifies a chunk or a manifest if it exists. A bad one counts as missing from then on, so that the next put of it replaces it. So
-// does one that cannot be read, but it is not deleted.
+// checkObject verifies a chunk or a manifest if it exists. A bad one counts as
+// missing from then on, so that the next put of it replaces it. So does one
+// that cannot be read, but it is not deleted.
 func (u *User) checkObject(ctx context.Context, o *object, r *Report, repair bool) error {
 	if !u.has(o) {
 		return nil
@@ -272,8 +277,9 @@ func (u *User) report(ctx context.Context, r *Report, finding, key string, repai
 	return nil
 }
 
-// checkVersion reports a version that cannot be got. No put brings a damaged record back, and while there is one it is unknown what it needs, so
-// nothing of its user is freed: a repair deletes it, unless it cannot be read for now.
+// checkVersion reports a version that cannot be got. No put brings a damaged
+// record back, and while there is one it is unknown what it needs, so nothing
+// of its user is freed: a repair deletes it, unless it cannot be read for now.
 func (u *User) checkVersion(ctx context.Context, v Version, r *Report, repair bool) error {
 	lost := u.lost(v)
 	if lost == nil {

@@ -111,8 +111,9 @@ func (u *User) aside(r Request) (name string, o Outcome) {
 	}
 }
 
-// Lacks takes the manifest's bytes, keeps them, and returns which of its chunks the user does not have: indices of what
-// [manifest.Manifest.Chunks] returns. It fails with [*Full]. It must be called once.
+// Lacks takes the manifest's bytes, keeps them, and returns which of its chunks
+// the user does not have: indices of what [manifest.Manifest.Chunks] returns.
+// It fails with [*Full]. It must be called once.
 func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	switch {
 	case p.content != nil:
@@ -153,9 +154,10 @@ func (p *Put) Lacks(ctx context.Context, b []byte) (lacks []int, err error) {
 	return lacks, nil
 }
 
-// canFit returns an error if needs more bytes do not fit even if everything is deleted that may be. It looks for what may be deleted only if they
-// do not fit beside everything that exists or will arrive: for a user with 500 saves of 3,000 chunks that takes 23 ms, and a request for it has
-// 150 bytes. The caller holds the user's records and mu.
+// canFit returns an error if needs more bytes do not fit even if everything is deleted
+// that may be. It looks for what may be deleted only if they do not fit beside everything
+// that exists or will arrive: for a user with 500 saves of 3,000 chunks that takes 23 ms,
+// and a request for it has 150 bytes. The caller holds the user's records and mu.
 func (p *Put) canFit(disk, needs int64) error {
 	u := p.user
 	all := u.used.Load()
@@ -171,7 +173,8 @@ func (p *Put) canFit(disk, needs int64) error {
 	return u.over(disk, u.kept(), needs)
 }
 
-// lacks returns which chunks do not exist, and the room that they need at most. The caller holds the user's mu.
+// lacks returns which chunks do not exist, and the room that they need at most.
+// The caller holds the user's mu.
 func (c *content) lacks() (lacks []int, needs int64) {
 	for i, chunk := range c.chunks {
 		if !chunk.there {
@@ -182,9 +185,10 @@ func (c *content) lacks() (lacks []int, needs int64) {
 	return lacks, needs
 }
 
-// Chunk takes a chunk, packed, and returns once it has read it. stored returns when the chunk is stored, and must be called once. Either fails
-// with [cdc.ErrChunk] if it is not the chunk with that index, and with [*Full]. Chunk is safe for concurrent use while neither Commit nor Abandon
-// runs.
+// Chunk takes a chunk, packed, and returns once it has read it. stored returns
+// when the chunk is stored, and must be called once. Either fails with
+// [cdc.ErrChunk] if it is not the chunk with that index, and with [*Full].
+// Chunk is safe for concurrent use while neither Commit nor Abandon runs.
 func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func() error, err error) {
 	u := p.user
 	if p.content == nil || index < 0 || index >= len(p.content.chunks) {
@@ -200,7 +204,8 @@ func (p *Put) Chunk(ctx context.Context, index int, packed []byte) (stored func(
 	return p.store(ctx, o, packed)
 }
 
-// store makes room for an object and begins to store it. Writing is not canceled, because then it would be unknown whether the object exists.
+// store makes room for an object and begins to store it. Writing is not
+// canceled, because then it would be unknown whether the object exists.
 func (p *Put) store(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
 	size := int64(len(data))
 	if err := p.user.room(ctx, store.Occupied(size)); err != nil {
@@ -237,8 +242,9 @@ func (p *Put) fails(err error) error {
 	return fmt.Errorf("storing the content: %w", err)
 }
 
-// write begins to store an object. If an object exists that does not hold what its key says, because the disk has damaged it, it is replaced. If
-// it cannot be read now it is not: it may be good, and versions may need it.
+// write begins to store an object. If an object exists that does not hold what
+// its key says, because the disk has damaged it, it is replaced. If it cannot
+// be read now it is not: it may be good, and versions may need it.
 func (u *User) write(ctx context.Context, o *object, data []byte) (wait func() error, err error) {
 	if wait = done; o.id.Size > 0 {
 		wait, err = u.all.store.Start(ctx, u.key(o.id), data)
@@ -264,9 +270,10 @@ func (u *User) write(ctx context.Context, o *object, data []byte) (wait func() e
 // done is a wait for nothing.
 func done() error { return nil }
 
-// Commit makes the version, returns it once it is durable, and ends the put. If the content is already that of the newest version it returns
-// that. It fails with [ErrLacks], and with [*Conflict] if another put was faster. After another error Commit may be called again, and so may
-// Begin.
+// Commit makes the version, returns it once it is durable, and ends the put. If
+// the content is already that of the newest version it returns that. It fails
+// with [ErrLacks], and with [*Conflict] if another put was faster. After
+// another error Commit may be called again, and so may Begin.
 func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	u := p.user
 	if p.content == nil || p.ended.Load() {
@@ -304,8 +311,8 @@ func (p *Put) Commit(ctx context.Context) (Version, Outcome, error) {
 	return u.newest(name), o, nil
 }
 
-// Abandon ends the put, unless Commit has. What has arrived is kept for a while, unless there was no room for it: then it would take the room of
-// what fits.
+// Abandon ends the put, unless Commit has. What has arrived is kept for a while,
+// unless there was no room for it: then it would take the room of what fits.
 func (p *Put) Abandon() {
 	if !p.end() {
 		return
@@ -323,8 +330,9 @@ func (p *Put) Abandon() {
 	}
 }
 
-// sweepPart: free looks again once abandoned puts have named an eighth as many manifests and chunks as it looked at the last time. If it looked
-// after each of them, a client that begins small puts and abandons them would make it look at all chunks of all versions each time.
+// sweepPart: free looks again once abandoned puts have named an eighth as many manifests and
+// chunks as it looked at the last time. If it looked after each of them, a client that begins
+// small puts and abandons them would make it look at all chunks of all versions each time.
 const sweepPart = 8
 
 // end ends the put, and reports whether it had not ended before.

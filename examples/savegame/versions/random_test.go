@@ -70,7 +70,8 @@ func (w *world) content() save {
 	return s
 }
 
-// operate does something. What must be there then is what was acknowledged, and perhaps what was not.
+// operate does something. What must be there then is what was acknowledged, and
+// perhaps what was not.
 func (w *world) operate(one int) {
 	u, err := w.all.User(w.t.Context(), fmt.Sprintf("user %d", w.r.IntN(2)))
 	if err != nil {
@@ -167,7 +168,8 @@ func (w *world) answered(what string, u *User, v, perhaps Version, err error) {
 	w.verify(u, perhaps.Name, perhaps, false)
 }
 
-// verify compares a save with what was acknowledged, and records what happened to calls that may have been carried out. It reads everything.
+// verify compares a save with what was acknowledged, and records what happened
+// to calls that may have been carried out. It reads everything.
 func (w *world) verify(u *User, name string, perhaps Version, erased bool) {
 	if w.dead() {
 		w.reboot()
@@ -217,7 +219,8 @@ func (w *world) compare(u *User, name string, perhaps Version, erased bool) {
 	}
 }
 
-// requireSoundNow checks the store: every version is complete and verified, and the rest is explained.
+// requireSoundNow checks the store: every version is complete and verified, and
+// the rest is explained.
 func (w *world) requireSoundNow() {
 	w.failing.Fail(0)
 	r, err := w.all.Check(w.t.Context(), false)
@@ -251,7 +254,8 @@ func configs() map[string]Config {
 	}
 }
 
-// With a store of which one call in twenty fails every version listed is complete, and nothing acknowledged is lost.
+// With a store of which one call in twenty fails every version listed is
+// complete, and nothing acknowledged is lost.
 func TestRandomOperationsOnAFailingStore(t *testing.T) {
 	for name, config := range configs() {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,8 @@ func TestPutMendsADamagedManifest(t *testing.T) {
 	}
 }
 
-// A put that had found no room forgot that when its other chunks, which it ends, failed for another reason: what had arrived took up room.
+// A put that had found no room forgot that when its other chunks, which it
+// ends, failed for another reason: what had arrived took up room.
 func TestNoRoomIsNotForgotten(t *testing.T) {
 	p := newPlace(t, Config{})
 	put, err := p.user("alice").Begin(t.Context(), Request{Name: "world", Machine: "pc"})
@@ -70,7 +71,8 @@ func TestWhatAKeptConflictDisplacedIsTold(t *testing.T) {
 	require.Equal(t, []string{"world@1"}, u.Displaced())
 }
 
-// What a get had found damaged counted as there again once the store was read again, as it is when a client disconnects during a chunk.
+// What a get had found damaged counted as there again once the store was read
+// again, as it is when a client disconnects during a chunk.
 func TestWhatIsDamagedStaysSoUntilItIsPut(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two")
@@ -84,7 +86,8 @@ func TestWhatIsDamagedStaysSoUntilItIsPut(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Records of the trash were counted as versions that are kept, in the place of some that a player wants.
+// Records of the trash were counted as versions that are kept, in the place of
+// some that a player wants.
 func TestTheLastVersionsStay(t *testing.T) {
 	p := newPlace(t, Config{Keep: 2, KeepFor: time.Hour})
 	u := p.user("alice")
@@ -106,7 +109,8 @@ func TestTheLastVersionsStay(t *testing.T) {
 	require.Equal(t, []string{"world@8 put", "world@9 trash", "world@10 put"}, p.history(u, "world"))
 }
 
-// If the clock was set back, what an abandoned put had left was younger than now: old versions were deleted in its place.
+// If the clock was set back, what an abandoned put had left was younger than
+// now: old versions were deleted in its place.
 func TestWhatWasNeverFinishedGoesFirstWhateverTheClockSays(t *testing.T) {
 	const size = 100_000
 	p := newPlace(t, Config{Quota: 3*(store.Occupied(size+1)+2*recordBytes) + 10_000})
@@ -139,7 +143,8 @@ func TestWhatIsDamagedIsNotRestored(t *testing.T) {
 	p.requireContent(u, "world", 0, saveOf("two"))
 }
 
-// One manifest in a bad place of the disk made all saves of its user unusable, the whole server if there is a total quota, and the check.
+// One manifest in a bad place of the disk made all saves of its user unusable,
+// the whole server if there is a total quota, and the check.
 func TestWhatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	p, deaf := newDeafPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
@@ -194,7 +199,8 @@ func TestARecordThatCanNotBeReadIsInNobodysWay(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Manifests of very many small entries took 25 times their bytes each, of all puts at once: 8 of 12 MB took 1.1 GB.
+// Manifests of very many small entries took 25 times their bytes each, of all
+// puts at once: 8 of 12 MB took 1.1 GB.
 func TestOneManifestAtATimeIsLarge(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	const entries = 200_000
@@ -249,7 +255,8 @@ func (s *unlisted) List(ctx context.Context, dir string) iter.Seq2[store.Object,
 	}
 }
 
-// One folder in a bad place of the disk kept what was outdated, for all users, and everything was left unchecked.
+// One folder in a bad place of the disk kept what was outdated, for all users,
+// and everything was left unchecked.
 func TestAFolderThatCanNotBeListedIsItsUsers(t *testing.T) {
 	p := newPlace(t, Config{Keep: 1, KeepFor: time.Hour})
 	unlisted := &unlisted{Store: p.store}
@@ -275,7 +282,8 @@ func TestAFolderThatCanNotBeListedIsItsUsers(t *testing.T) {
 	require.Equal(t, 2, r.Users)
 }
 
-// A pack that is damaged no longer shows which chunks it had, so check has to report that it is there.
+// A pack that is damaged no longer shows which chunks it had, so check has to
+// report that it is there.
 func TestCheckNamesADamagedPack(t *testing.T) {
 	dir, ctx := t.TempDir(), t.Context()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects", "users", "_alice"), 0o700))
@@ -291,8 +299,8 @@ func TestCheckNamesADamagedPack(t *testing.T) {
 	require.Contains(t, r.Findings[0], "damaged: users/_alice/+X.zip: ")
 }
 
-// A damaged record was in the way permanently: check --repair left it, said that a put would bring it back, and while it was unknown what it
-// needs nothing of its user was freed.
+// A damaged record was in the way permanently: check --repair left it, said that a put would
+// bring it back, and while it was unknown what it needs nothing of its user was freed.
 func TestRepairDeletesADamagedRecord(t *testing.T) {
 	p, unread := newDeafPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()
@@ -320,8 +328,8 @@ func TestRepairDeletesADamagedRecord(t *testing.T) {
 	p.put(u, Request{Name: "world", Seen: second.Ref()}, saveOf("three"))
 }
 
-// A put over a version of which several chunks were damaged reported that it had all of it again, and had brought back only the one that a get
-// had met.
+// A put over a version of which several chunks were damaged reported that it
+// had all of it again, and had brought back only the one that a get had met.
 func TestPutMendsAllThatIsDamaged(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx, s := p.user("alice"), t.Context(), saveOf("one", "two", "three", "four")
@@ -362,8 +370,8 @@ func TestWhatIsWholeIsNotReadForEachPut(t *testing.T) {
 	require.Equal(t, 2, lacks())
 }
 
-// A server whose clock jumped, or had been in 1970 when a save was put into the trash, permanently deleted at the next cleaning what is kept for
-// a week.
+// A server whose clock jumped, or had been in 1970 when a save was put into the
+// trash, permanently deleted at the next cleaning what is kept for a week.
 func TestAClockThatIsWrong(t *testing.T) {
 	const years = 100_000 * time.Hour
 	p, wrong := newPlace(t, Config{}), time.Duration(0)

@@ -20,8 +20,10 @@ import (
 type Full struct {
 	Setting string // "quota" of the user, "total quota", or "disk"
 	Limit   int64  // the value of the setting; for the disk, how much the user may have without the reserve
-	Kept    int64  // bytes that remain whatever is deleted: newest versions, and running puts at their greatest possible size
-	Needs   int64  // bytes
+	// Bytes that remain whatever is deleted: newest versions, and running puts
+	// at their greatest possible size.
+	Kept  int64
+	Needs int64 // bytes
 
 	Free, Reserve int64 // if the disk is full: its bytes that are free, and those that must remain free
 }
@@ -34,7 +36,8 @@ func (e *Full) Error() string {
 	return fmt.Sprintf("%s exceeded: %s do not fit beside %s that stay; the limit is %s", e.Setting, SizeText(e.Needs), SizeText(e.Kept), SizeText(e.Limit))
 }
 
-// isFull reports whether there was no room, or, because others had filled the disk meanwhile, not even the reserve.
+// isFull reports whether there was no room, or, because others had filled the
+// disk meanwhile, not even the reserve.
 func isFull(err error) bool { return errors.As(err, new(*Full)) || errors.Is(err, syscall.ENOSPC) }
 
 // room makes room for bytes within the quotas and on the disk, and holds them.
@@ -77,8 +80,8 @@ func (u *User) fits(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// over returns an error if needs more bytes do not fit beside the kept bytes of the user. disk is the room that the disk has beside everything
-// that exists. The caller holds mu.
+// over returns an error if needs more bytes do not fit beside the kept bytes of the user.
+// disk is the room that the disk has beside everything that exists. The caller holds mu.
 func (u *User) over(disk, kept, needs int64) error {
 	c, used := u.all.config, u.used.Load()
 	others := u.all.total.Load() - used
@@ -94,8 +97,8 @@ func (u *User) over(disk, kept, needs int64) error {
 	return nil
 }
 
-// kept returns the bytes that remain whatever is deleted: those of the newest versions, and of running puts and gets at their greatest possible
-// size. The caller holds records and mu.
+// kept returns the bytes that remain whatever is deleted: those of the newest versions, and
+// of running puts and gets at their greatest possible size. The caller holds records and mu.
 func (u *User) kept() int64 {
 	bytes := recordBytes * int64(len(u.names))
 	for o := range u.needed(true) {
@@ -104,9 +107,10 @@ func (u *User) kept() int64 {
 	return bytes
 }
 
-// displace deletes what goes first: what was never finished, then the oldest version, with the record of the trash that would be left alone, and
-// whatever only that version needed, however little. If the latter cannot be deleted no other version is. If there is nothing to delete, or
-// deleting would make no room, displace returns why. The caller holds records.
+// displace deletes what goes first: what was never finished, then the oldest version, with
+// the record of the trash that would be left alone, and whatever only that version needed,
+// however little. If the latter cannot be deleted no other version is. If there is nothing
+// to delete, or deleting would make no room, displace returns why. The caller holds records.
 func (u *User) displace(ctx context.Context, full error) error {
 	had := u.freed
 	if err := u.free(ctx, ever, 0); !errors.Is(err, syscall.ENOSPC) && (err != nil || u.freed.Objects > had.Objects) {
@@ -126,8 +130,9 @@ func (u *User) displace(ctx context.Context, full error) error {
 	return nil
 }
 
-// oldest returns the version that is deleted next, and the trash record that would be left alone. It returns none if only newest versions exist,
-// if what must remain does not fit in any case, or if a damaged version keeps everything from being freed.
+// oldest returns the version that is deleted next, and the trash record that would be
+// left alone. It returns none if only newest versions exist, if what must remain does
+// not fit in any case, or if a damaged version keeps everything from being freed.
 func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 	disk, err := u.all.Room(ctx)
 	if err != nil {
@@ -154,8 +159,8 @@ func (u *User) oldest(ctx context.Context) (oldest []Version, err error) {
 // mostDisplaced is how many deleted versions are recorded for a client that abandons its puts.
 const mostDisplaced = 1024
 
-// Displaced returns, in a line for each save, what was deleted to make room since it was last called: by the put or restore that has just ended,
-// and by interrupted puts before it.
+// Displaced returns, in a line for each save, what was deleted to make room since it was
+// last called: by the put or restore that has just ended, and by interrupted puts before it.
 func (u *User) Displaced() (lines []string) {
 	u.records.Lock()
 	defer u.records.Unlock()
@@ -170,7 +175,8 @@ func (u *User) Displaced() (lines []string) {
 	return lines
 }
 
-// lineOf names versions of a save for a person. If the trash's record is the last of them the whole save was deleted.
+// lineOf names versions of a save for a person. If the trash's record is the
+// last of them the whole save was deleted.
 func lineOf(gone []Version) string {
 	first, last := gone[0], gone[len(gone)-1]
 	gone = slices.DeleteFunc(gone, func(v Version) bool { return v.Kind == Trash })
@@ -187,16 +193,18 @@ func lineOf(gone []Version) string {
 var ever = time.Unix(0, math.MaxInt64)
 
 const (
-	// gaps: of the time between two versions at most this fraction, 1/gaps, of Config.KeepFor counts. The clock may have been wrong at one of them.
+	// gaps: of the time between two versions at most this fraction, 1/gaps, of
+	// Config.KeepFor counts. The clock may have been wrong at one of them.
 	gaps = 7
-	// mostAway is the longest time that counts between a save's newest version and a server's start: if it is longer, the clock is assumed to be
-	// ahead.
+	// mostAway is the longest time that counts between a save's newest version
+	// and a server's start: if it is longer, the clock is assumed to be ahead.
 	mostAway = 365 * 24 * time.Hour
 )
 
-// outdated returns the versions of a save that are too old, by what is certain although the clock may be wrong: the time that has passed since
-// this process has first seen the newest one, how old that was then if its time can be true, and before that the gaps between versions, as far as
-// they count. The caller holds records.
+// outdated returns the versions of a save that are too old, by what is certain
+// although the clock may be wrong: the time that has passed since this process has
+// first seen the newest one, how old that was then if its time can be true, and before
+// that the gaps between versions, as far as they count. The caller holds records.
 func (u *User) outdated(name string) (old []Version) {
 	keep, all, now := u.all.config, u.names[name], u.all.config.Now()
 	if u.since[name].IsZero() {
@@ -228,8 +236,9 @@ func (u *User) outdated(name string) (old []Version) {
 	return old
 }
 
-// forget deletes versions, given by number, and then what only they needed, if that has least bytes or more. The last version is deleted once the
-// others certainly are: if it is the trash's record, none of the others may come back. The caller holds records.
+// forget deletes versions, given by number, and then what only they needed, if that has
+// least bytes or more. The last version is deleted once the others certainly are: if it
+// is the trash's record, none of the others may come back. The caller holds records.
 func (u *User) forget(ctx context.Context, name string, versions []Version, least int64) error {
 	ctx, err := uncanceled(ctx)
 	if err != nil || len(versions) == 0 {
@@ -266,12 +275,13 @@ func (u *User) forget(ctx context.Context, name string, versions []Version, leas
 	return u.free(ctx, time.Unix(0, 1), least) // objects whose age forsake has cleared
 }
 
-// worthPart: what only deleted versions needed is deleted at once if it has an eighth of the user's bytes, because the store writes again
-// whatever shares a file with it, and everybody's puts wait meanwhile. If it has less it is deleted when room is needed, or by Collect.
+// worthPart: what only deleted versions needed is deleted at once if it has an eighth of the
+// user's bytes, because the store writes again whatever shares a file with it, and everybody's
+// puts wait meanwhile. If it has less it is deleted when room is needed, or by Collect.
 const worthPart = 8
 
-// forsake clears the age of the contents and chunks of versions that are deleted, so that free deletes them without Config.Grace, unless
-// something else needs them.
+// forsake clears the age of the contents and chunks of versions that are deleted,
+// so that free deletes them without Config.Grace, unless something else needs them.
 func (u *User) forsake(versions []Version) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -285,9 +295,10 @@ func (u *User) forsake(versions []Version) {
 	}
 }
 
-// free deletes what nothing needs and was stored before a time, if that has least bytes or more. It deletes all of it at once, because the store
-// knows best what is in the same files. If the disk has no room to write some of these files again, the rest is deleted; free fails with ENOSPC
-// if that is nothing. The caller holds records.
+// free deletes what nothing needs and was stored before a time, if that has least
+// bytes or more. It deletes all of it at once, because the store knows best what is in
+// the same files. If the disk has no room to write some of these files again, the rest
+// is deleted; free fails with ENOSPC if that is nothing. The caller holds records.
 func (u *User) free(ctx context.Context, before time.Time, least int64) error {
 	ctx, err := uncanceled(ctx)
 	if err != nil {
@@ -359,8 +370,8 @@ func (u *User) takeOut(before, least int64) (out []*object) {
 	return out
 }
 
-// damaged reports whether a version's record or manifest is damaged: it is unknown what that version needs, so nothing is unneeded. The caller
-// holds records and mu.
+// damaged reports whether a version's record or manifest is damaged: it is unknown
+// what that version needs, so nothing is unneeded. The caller holds records and mu.
 func (u *User) damaged() bool {
 	for _, versions := range u.names {
 		for _, v := range versions {
@@ -372,7 +383,8 @@ func (u *User) damaged() bool {
 	return false
 }
 
-// needed returns what versions need, or only newest ones, and what running puts and gets refer to. The caller holds records and mu.
+// needed returns what versions need, or only newest ones, and what running puts
+// and gets refer to. The caller holds records and mu.
 func (u *User) needed(newest bool) map[*object]bool {
 	needed := make(map[*object]bool)
 	add := func(c *content) {
@@ -409,8 +421,9 @@ type Collected struct {
 	Bytes    int64 // bytes in the store, of both
 }
 
-// Collect deletes versions that are too old and, after Config.Grace, what abandoned puts have left. It continues with the next user if one fails.
-// Run it now and then, such as once an hour; puts and gets may run meanwhile.
+// Collect deletes versions that are too old and, after Config.Grace, what
+// abandoned puts have left. It continues with the next user if one fails. Run
+// it now and then, such as once an hour; puts and gets may run meanwhile.
 func (v *Versions) Collect(ctx context.Context) (all Collected, err error) {
 	err = v.each(ctx, "cleaning up", func(u *User) error {
 		c, err := u.collect(ctx)

@@ -17,29 +17,35 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// User is the saves of one user. It records which objects the store has, and what each content needs.
+// User is the saves of one user. It records which objects the store has, and
+// what each content needs.
 type User struct {
 	all    *Versions
 	name   string
 	prefix string // prefix of the keys
 
-	// records is held, even while the store works, to read or change versions, to begin to refer to a content, and to delete objects. So nothing
-	// that is referred to is ever deleted. It is locked first, by lock.
+	// records is held, even while the store works, to read or change versions,
+	// to begin to refer to a content, and to delete objects. So nothing that is
+	// referred to is ever deleted. It is locked first, by lock.
 	records sync.Mutex
 	names   map[string][]Version // by number
-	since   map[string]time.Time // when this process has first seen the newest version of a save, or a time before: see outdated
-	sorted  []string             // the keys of names, sorted
-	freed   Collected            // what was deleted since Collect last began
+	// When this process has first seen the newest version of a save, or a time
+	// before: see outdated.
+	since  map[string]time.Time
+	sorted []string  // the keys of names, sorted
+	freed  Collected // what was deleted since Collect last began
 
-	// abandoned counts the manifests and chunks that were named by puts which were abandoned since takeOut last looked, and swept is how many it
-	// looked at then: see sweepPart. Guarded by records.
+	// abandoned counts the manifests and chunks that were named by puts which
+	// were abandoned since takeOut last looked, and swept is how many it looked
+	// at then: see sweepPart. Guarded by records.
 	abandoned, swept int
 
-	// displaced is what was deleted to make room since the last call of Displaced. Guarded by records.
+	// displaced is what was deleted to make room since the last call of
+	// Displaced. Guarded by records.
 	displaced []Version
 
-	// parsing is held while waiting for Versions.parsing, and while holding that. So others wait for one manifest of this user, however many the
-	// user has sent.
+	// parsing is held while waiting for Versions.parsing, and while holding that.
+	// So others wait for one manifest of this user, however many the user has sent.
 	parsing sync.Mutex
 
 	// replacing is held while a chunk or manifest that exists already is verified and replaced.
@@ -55,14 +61,17 @@ type User struct {
 	used atomic.Int64 // bytes in the store, and bytes held for what is being stored
 }
 
-// An object is a chunk or a manifest that is in the store, or that something needs. It takes 165 bytes in all, and a user of 10 GB has 80,000.
+// An object is a chunk or a manifest that is in the store, or that something
+// needs. It takes 165 bytes in all, and a user of 10 GB has 80,000.
 type object struct {
 	id    cdc.Chunk // a manifest's has no size
 	there bool
 	size  int64 // if it is not there: its greatest possible size
 	time  int64 // when it was stored, in nanoseconds since 1970; 0 = a version that had it was deleted
 	read  int64 // when examine last read it, in nanoseconds since 1970
-	bad   bool  // the store does not have it, or has other bytes: it is not there until a put brings it back, whatever the store lists
+	// The store does not have it, or has other bytes: it is not there until a
+	// put brings it back, whatever the store lists.
+	bad bool
 }
 
 // A content is a manifest.
@@ -73,12 +82,12 @@ type content struct {
 	chunks  []*object    // as manifest.Chunks returns them
 }
 
-// readAgain is after how long examine reads again what it has found good. Otherwise a client that begins puts and abandons them would cause
-// everything to be read each time.
+// readAgain is after how long examine reads again what it has found good. Otherwise a
+// client that begins puts and abandons them would cause everything to be read each time.
 const readAgain = time.Hour
 
-// examine reads what the user has of a content of which some is known to be bad: a disk that damages one file damages others, and a put brings
-// back everything that is known to be bad.
+// examine reads what the user has of a content of which some is known to be bad: a disk that
+// damages one file damages others, and a put brings back everything that is known to be bad.
 func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
 	now := u.all.config.Now()
 	for _, o := range u.unexamined(ids, now.Add(-readAgain)) {
@@ -93,7 +102,8 @@ func (u *User) examine(ctx context.Context, ids []cdc.Chunk) error {
 	return context.Cause(ctx)
 }
 
-// unexamined returns what exists of a content and was not read since a time, or nothing if none of the content is bad.
+// unexamined returns what exists of a content and was not read since a time, or
+// nothing if none of the content is bad.
 func (u *User) unexamined(ids []cdc.Chunk, since time.Time) (all []*object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -131,8 +141,9 @@ func (u *User) lock(ctx context.Context, names ...string) error {
 	return err
 }
 
-// uncanceled returns a context like ctx that cannot be canceled, or why ctx has ended. If the store is stopped halfway it is unknown what it has
-// done, and everything that the user has must be read again.
+// uncanceled returns a context like ctx that cannot be canceled, or why ctx has
+// ended. If the store is stopped halfway it is unknown what it has done, and
+// everything that the user has must be read again.
 func uncanceled(ctx context.Context) (context.Context, error) {
 	return context.WithoutCancel(ctx), context.Cause(ctx)
 }
@@ -183,13 +194,15 @@ func (u *User) charge(bytes int64) {
 	u.all.total.Add(bytes)
 }
 
-// hold counts bytes as used before they are stored, or, if negative, no longer, because they are stored or will not be.
+// hold counts bytes as used before they are stored, or, if negative, no longer,
+// because they are stored or will not be.
 func (u *User) hold(bytes int64) {
 	u.charge(bytes)
 	u.all.held.Add(bytes)
 }
 
-// List returns a page of the newest versions of all saves by name, including those in the trash: at most most versions, with names after after.
+// List returns a page of the newest versions of all saves by name, including
+// those in the trash: at most most versions, with names after after.
 func (u *User) List(ctx context.Context, after string, most int) (newest []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
@@ -226,8 +239,8 @@ func (u *User) last(name string) (v Version) {
 	return v
 }
 
-// History returns a page of the versions of a save that still exist, the newest last: at most most versions, with numbers above after. It fails
-// with ErrNoSave.
+// History returns a page of the versions of a save that still exist, the newest
+// last: at most most versions, with numbers above after. It fails with ErrNoSave.
 func (u *User) History(ctx context.Context, name string, after, most int) (page []Version, err error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
@@ -241,12 +254,14 @@ func (u *User) History(ctx context.Context, name string, after, most int) (page 
 	return slices.Clone(versions[at:min(at+most, len(versions))]), nil
 }
 
-// numbered returns the index of the version with a number among those of a save, and whether there is one.
+// numbered returns the index of the version with a number among those of a
+// save, and whether there is one.
 func numbered(versions []Version, number int) (at int, found bool) {
 	return slices.BinarySearchFunc(versions, number, func(v Version, number int) int { return cmp.Compare(v.Number, number) })
 }
 
-// noSave returns the error that there is nothing of a save. The name is as the client sent it, and is logged.
+// noSave returns the error that there is nothing of a save. The name is as the
+// client sent it, and is logged.
 func noSave(name string) error { return fmt.Errorf("%w: %.100q", ErrNoSave, name) }
 
 // find returns a stored version of a save; number 0 is the newest. The caller holds records.
@@ -279,8 +294,8 @@ func (u *User) createInRoom(ctx context.Context, v Version) (Version, error) {
 	return u.create(ctx, v)
 }
 
-// create makes the next version of a save, whose content exists and is held. The room for records of the trash is the disk's reserve. The caller
-// holds records.
+// create makes the next version of a save, whose content exists and is held. The
+// room for records of the trash is the disk's reserve. The caller holds records.
 func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	ctx, err := uncanceled(ctx)
 	if err != nil {
@@ -301,8 +316,8 @@ func (u *User) create(ctx context.Context, v Version) (Version, error) {
 	return v, nil
 }
 
-// Remove puts a save into the trash: its versions are kept for a while and can be restored. The trash's record has a base only if the machine has
-// seen all of the save: see Erase.
+// Remove puts a save into the trash: its versions are kept for a while and can be restored.
+// The trash's record has a base only if the machine has seen all of the save: see Erase.
 func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Version, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, err
@@ -318,7 +333,8 @@ func (u *User) Remove(ctx context.Context, name, machine string, seen Ref) (Vers
 	return u.create(ctx, v)
 }
 
-// Restore makes a new version with the content of an old one, also of a save in the trash, and returns it; number 0 is the last one that was put.
+// Restore makes a new version with the content of an old one, also of a save in
+// the trash, and returns it; number 0 is the last one that was put.
 func (u *User) Restore(ctx context.Context, name string, number int, machine string) (Version, Outcome, error) {
 	if err := u.lock(ctx, machine); err != nil {
 		return Version{}, "", err
@@ -342,10 +358,11 @@ func (u *User) Restore(ctx context.Context, name string, number int, machine str
 	return v, Added, err
 }
 
-// Erase deletes all versions of a save, permanently. Unless force is true it fails with [*Conflict] if one of them holds what the machine has not
-// seen, and no machine that had seen it has put the save into the trash. A save that was erased halfway is in the trash, or, if the disk has no
-// room for the trash's record, has its newest version left. What only these versions needed is deleted too or, if that is little, when room is
-// needed or by Collect.
+// Erase deletes all versions of a save, permanently. Unless force is true it fails with
+// [*Conflict] if one of them holds what the machine has not seen, and no machine that had seen
+// it has put the save into the trash. A save that was erased halfway is in the trash, or, if
+// the disk has no room for the trash's record, has its newest version left. What only these
+// versions needed is deleted too or, if that is little, when room is needed or by Collect.
 func (u *User) Erase(ctx context.Context, name, machine string, seen Ref, force bool) error {
 	if err := u.lock(ctx, machine); err != nil {
 		return err
@@ -377,8 +394,8 @@ func (u *User) conflict(v Version, seen Ref) error {
 	return &Conflict{Latest: v, Seen: seen, Newest: u.newest(v.Name)}
 }
 
-// unseen returns the newest version of a save whose content a machine that has last seen seen does not know: a version after that one, which is
-// no return to an earlier one.
+// unseen returns the newest version of a save whose content a machine that has last seen
+// seen does not know: a version after that one, which is no return to an earlier one.
 func (u *User) unseen(name string, seen Ref) (newest Version) {
 	all := u.names[name]
 	known := 0
@@ -397,15 +414,17 @@ func (u *User) unseen(name string, seen Ref) (newest Version) {
 	return newest
 }
 
-// Content is a version that is being read. While it is open nothing of it is deleted, whatever happens to the version.
+// Content is a version that is being read. While it is open nothing of it is
+// deleted, whatever happens to the version.
 type Content struct {
 	Version Version
 	user    *User
 	content *content
 }
 
-// Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave, ErrNoVersion, ErrTrash or ErrDamaged. It reads the manifest
-// only if nobody has yet: parsing a large one for each get would delay all other users, who wait for their turn to parse.
+// Open opens a version of a save; number 0 is the newest. It fails with ErrNoSave,
+// ErrNoVersion, ErrTrash or ErrDamaged. It reads the manifest only if nobody has yet: parsing
+// a large one for each get would delay all other users, who wait for their turn to parse.
 func (u *User) Open(ctx context.Context, name string, number int) (*Content, error) {
 	if err := u.lock(ctx); err != nil {
 		return nil, err
@@ -442,8 +461,9 @@ func (c *Content) Manifest(ctx context.Context) ([]byte, error) {
 // Chunks returns how many chunks the version has.
 func (c *Content) Chunks() int { return len(c.content.chunks) }
 
-// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks]. It fails with ErrDamaged if the store has lost or damaged it;
-// then the next put of the same content brings it back. Chunk is safe for concurrent use.
+// Chunk returns a chunk, packed, by its index among [manifest.Manifest.Chunks].
+// It fails with ErrDamaged if the store has lost or damaged it; then the next
+// put of the same content brings it back. Chunk is safe for concurrent use.
 func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err error) {
 	if index < 0 || index >= len(c.content.chunks) {
 		return nil, fmt.Errorf("%w %d: the manifest has it not", cdc.ErrChunk, index)
@@ -457,8 +477,8 @@ func (c *Content) Chunk(ctx context.Context, index int) (packed []byte, err erro
 // Close ends the reading. It must be called once.
 func (c *Content) Close() { c.content.running.Add(-1) }
 
-// parse returns the version that a manifest describes, and its chunks. It parses one manifest at a time, for all users, because a manifest of
-// many small entries takes 25 times its bytes.
+// parse returns the version that a manifest describes, and its chunks. It parses one manifest
+// at a time, for all users, because a manifest of many small entries takes 25 times its bytes.
 func (u *User) parse(b []byte, most int64) (Version, []cdc.Chunk, error) {
 	u.parsing.Lock()
 	defer u.parsing.Unlock()

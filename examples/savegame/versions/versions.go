@@ -28,10 +28,12 @@ type Config struct {
 	KeepFor    time.Duration // how long all versions of a save are kept; 0 = a week
 	Quota      int64         // bytes of the store that a user may fill; 0 = the disk
 	TotalQuota int64         // bytes of all users; 0 = the disk
-	Reserve    int64         // bytes of the disk that are kept free, enough for logs, for the trash's records and for cleaning up; 0 = 256 MiB, negative = none
-	Grace      time.Duration // how long chunks that no version has are kept; 0 = a day
-	MaxSize    int64         // bytes of one version; 0 = no limit
-	Now        func() time.Time
+	// Bytes of the disk that are kept free, enough for logs, for the trash's
+	// records and for cleaning up; 0 = 256 MiB, negative = none.
+	Reserve int64
+	Grace   time.Duration // how long chunks that no version has are kept; 0 = a day
+	MaxSize int64         // bytes of one version; 0 = no limit
+	Now     func() time.Time
 }
 
 // Versions is the saves of all users.
@@ -47,8 +49,9 @@ type Versions struct {
 	users map[string]*User
 }
 
-// Open opens the versions of a store. If there is a total quota it reads the versions of all users, otherwise those of a user when they are first
-// needed. With a total quota it fails if the versions of a user cannot be read, because then it is unknown how much all users have.
+// Open opens the versions of a store. If there is a total quota it reads the versions of all
+// users, otherwise those of a user when they are first needed. With a total quota it fails if
+// the versions of a user cannot be read, because then it is unknown how much all users have.
 func Open(ctx context.Context, s store.Store, c Config) (*Versions, error) {
 	c.Keep = cmp.Or(c.Keep, 10)
 	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
@@ -73,9 +76,10 @@ func (v *Versions) User(ctx context.Context, name string) (*User, error) {
 	return u, u.read(ctx)
 }
 
-// Check reads everything that users have, including what no version has yet, because the next put relies on it. If repair is true it deletes what
-// is corrupt, so that a put of the same content brings it back, and permanently deletes versions whose record is corrupt. While it reads a user's
-// objects, that user's versions cannot be read or made.
+// Check reads everything that users have, including what no version has yet, because the
+// next put relies on it. If repair is true it deletes what is corrupt, so that a put of
+// the same content brings it back, and permanently deletes versions whose record is
+// corrupt. While it reads a user's objects, that user's versions cannot be read or made.
 func (v *Versions) Check(ctx context.Context, repair bool) (r Report, err error) {
 	err = v.each(ctx, "checking", func(u *User) error { return u.check(ctx, &r, repair) })
 	for o := range v.store.List(ctx, "users") { // each has met the errors
@@ -98,8 +102,8 @@ func (v *Versions) user(name string) *User {
 	return v.users[name]
 }
 
-// each calls fn for all users that have something in the store, or are known to have had, by name. It continues with the next user if one fails,
-// and with those that were found if not all could be.
+// each calls fn for all users that have something in the store, or are known to have had, by name.
+// It continues with the next user if one fails, and with those that were found if not all could be.
 func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) error) (failed error) {
 	last := ""
 	for o, err := range v.store.List(ctx, "users") {
@@ -127,7 +131,8 @@ func (v *Versions) each(ctx context.Context, doing string, fn func(u *User) erro
 	return failed
 }
 
-// Room returns how many more bytes the disk has room for, without the reserve and what is being stored.
+// Room returns how many more bytes the disk has room for, without the reserve
+// and what is being stored.
 func (v *Versions) Room(ctx context.Context) (bytes int64, err error) {
 	held := v.held.Load()
 	free, err := v.store.Room(ctx)
@@ -137,14 +142,16 @@ func (v *Versions) Room(ctx context.Context) (bytes int64, err error) {
 // Kind is what a version is.
 type Kind string
 
-// A version holds a content, or says that the save is in the trash, or exists but has a record that cannot be read.
+// A version holds a content, or says that the save is in the trash, or exists
+// but has a record that cannot be read.
 const (
 	Stored  Kind = "put"
 	Trash   Kind = "trash"
 	Damaged Kind = "damaged"
 )
 
-// Version describes one version of a save. Its limits are those of the sender: names have [users.MaxName] bytes.
+// Version describes one version of a save. Its limits are those of the sender:
+// names have [users.MaxName] bytes.
 type Version struct {
 	Name    string     `json:"name" quiver:"max=79"`
 	Number  int        `json:"number"` // from 1 on, growing; there may be gaps
@@ -157,7 +164,8 @@ type Version struct {
 	Machine string     `json:"machine" quiver:"max=79"`
 }
 
-// Ref identifies a version to a machine that has seen it. Numbers begin again after Erase, so the content is part of it.
+// Ref identifies a version to a machine that has seen it. Numbers begin again
+// after Erase, so the content is part of it.
 type Ref struct {
 	Number  int
 	Content cdc.Digest
@@ -180,7 +188,8 @@ var (
 // ErrConflict is what every [*Conflict] is.
 var ErrConflict = errors.New("conflict")
 
-// Conflict means that a put would replace a version that its machine has not seen, or that an erase would delete it.
+// Conflict means that a put would replace a version that its machine has not
+// seen, or that an erase would delete it.
 type Conflict struct {
 	Latest Version // the newest version that holds something
 	Seen   Ref
@@ -210,7 +219,8 @@ func (e *Conflict) Error() string {
 	return text
 }
 
-// timeText is how errors show times: with the zone, because the machine that shows them may be in another.
+// timeText is how errors show times: with the zone, because the machine that
+// shows them may be in another.
 const timeText = "2006-01-02 15:04 MST"
 
 // SizeText returns a number of bytes as text for people.
@@ -239,13 +249,15 @@ func decode(name string, number int, b []byte) Version {
 	return Version{Name: name, Number: number, Kind: Damaged}
 }
 
-// maxMachine is how many bytes of the machine's name are part of the name of a save that KeepBoth makes.
+// maxMachine is how many bytes of the machine's name are part of the name of a
+// save that KeepBoth makes.
 const maxMachine = 20
 
 // escaped matches the characters that escape writes as their bytes in hex.
 var escaped = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// escape returns a name as an element of a key, which no file system confuses with another name or with a device.
+// escape returns a name as an element of a key, which no file system confuses
+// with another name or with a device.
 func escape(name string) string {
 	return "_" + escaped.ReplaceAllStringFunc(name, func(s string) string {
 		return strings.ReplaceAll(fmt.Sprintf(" % x", s), " ", "=")
@@ -258,7 +270,8 @@ func unescape(element string) (name string, ok bool) {
 	return name, err == nil && users.CheckName(name) == nil && escape(name) == element
 }
 
-// aside returns the beginning of the names under which KeepBoth keeps what a machine puts beside name; see asideAt for the end.
+// aside returns the beginning of the names under which KeepBoth keeps what a
+// machine puts beside name; see asideAt for the end.
 func aside(name, machine string) string {
 	const rest = len(" (conflict  2006-01-02 15.04.05)")
 	machine = cut(machine, maxMachine)

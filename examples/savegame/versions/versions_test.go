@@ -48,7 +48,8 @@ func TestPutAndGet(t *testing.T) {
 	require.Empty(t, p.requireSound())
 }
 
-// Putting the same again costs nothing and makes no version. So does a put whose answer was lost: it conflicts with nothing.
+// Putting the same again costs nothing and makes no version. So does a put
+// whose answer was lost: it conflicts with nothing.
 func TestPutOfTheSame(t *testing.T) {
 	p := newPlace(t, Config{})
 	u := p.user("alice")
@@ -92,7 +93,8 @@ func TestConflicts(t *testing.T) {
 	require.Equal(t, []string{"world@1 put", "world@2 put", "world@3 put", "world@4 put"}, p.history(u, "world"))
 }
 
-// A machine that has seen a content has seen each version that holds it: after rm and restore, and after somebody has restored it.
+// A machine that has seen a content has seen each version that holds it: after
+// rm and restore, and after somebody has restored it.
 func TestTheContentIsWhatWasSeen(t *testing.T) {
 	p := newPlace(t, Config{})
 	u, ctx := p.user("alice"), t.Context()

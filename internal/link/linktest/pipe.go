@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// A Carrier is one end of a pipe. By default it loses nothing, delays nothing and never blocks. Its methods may be called concurrently.
-// Settings apply to what this end sends, except SetDepth.
+// A Carrier is one end of a pipe. By default it loses nothing, delays nothing and never blocks.
+// Its methods may be called concurrently. Settings apply to what this end sends, except SetDepth.
 type Carrier struct {
 	peer *Carrier
 	sent atomic.Int64 // datagrams sent, including lost ones
@@ -45,7 +45,8 @@ type arrival struct {
 	err      error
 }
 
-// Pipe returns the two ends of a pipe with a window of 256 KiB and datagrams of at most 1,243 bytes.
+// Pipe returns the two ends of a pipe with a window of 256 KiB and datagrams of
+// at most 1,243 bytes.
 func Pipe() (a, b *Carrier) {
 	a, b = newCarrier(), newCarrier()
 	a.peer, b.peer = b, a
@@ -65,7 +66,8 @@ func (c *Carrier) SetPath(p link.Path) {
 	c.path, c.limit = p, p.MaxDatagram
 }
 
-// SetLimit sets the size of the largest datagram that SendDatagram accepts, without a change to the result of Path.
+// SetLimit sets the size of the largest datagram that SendDatagram accepts,
+// without a change to the result of Path.
 func (c *Carrier) SetLimit(size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,14 +81,16 @@ func (c *Carrier) SetDelay(d time.Duration) {
 	c.delay = d
 }
 
-// SetDrop sets a function that decides which datagrams are lost. The writer of the link calls it, in order.
+// SetDrop sets a function that decides which datagrams are lost. The writer of
+// the link calls it, in order.
 func (c *Carrier) SetDrop(drop func(datagram []byte) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.drop = drop
 }
 
-// SetDepth limits the datagrams that wait at this end for ReceiveDatagram; further ones are dropped. In quic-go it is 128.
+// SetDepth limits the datagrams that wait at this end for ReceiveDatagram;
+// further ones are dropped. In quic-go it is 128.
 func (c *Carrier) SetDepth(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,8 +233,8 @@ func (c *Carrier) deliver(a arrival) {
 	c.arrived.Ring()
 }
 
-// take returns a datagram that has arrived, or how long the oldest is still in flight; 0 = there is none. As in quic-go, datagrams that
-// have arrived are returned even after the end.
+// take returns a datagram that has arrived, or how long the oldest is still in flight; 0 =
+// there is none. As in quic-go, datagrams that have arrived are returned even after the end.
 func (c *Carrier) take(now time.Time) (datagram []byte, wait time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

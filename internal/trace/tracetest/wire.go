@@ -25,8 +25,9 @@ type field struct {
 // schema is a message's fields, by number.
 type schema map[uint64]field
 
-// Messages of perfetto.protos (protos/perfetto/trace/trace.proto, trace_packet.proto, interned_data/interned_data.proto, and in
-// track_event: track_event.proto, track_descriptor.proto, process_descriptor.proto, counter_descriptor.proto, debug_annotation.proto).
+// Messages of perfetto.protos (protos/perfetto/trace/trace.proto, trace_packet.proto,
+// interned_data/interned_data.proto, and in track_event: track_event.proto, track_descriptor.proto,
+// process_descriptor.proto, counter_descriptor.proto, debug_annotation.proto).
 var (
 	named = schema{1: {name: "iid"}, 2: {name: "name", wire: bytes, text: true}} // EventName, DebugAnnotationName
 

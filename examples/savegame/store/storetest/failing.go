@@ -13,7 +13,8 @@ import (
 // ErrFailing is the error of calls of [Failing] that fail.
 var ErrFailing = errors.New("the store fails this time")
 
-// Failing is a store of which one call in so many fails: half of these before anything was done, and half afterwards, as if an answer was lost.
+// Failing is a store of which one call in so many fails: half of these before
+// anything was done, and half afterwards, as if an answer was lost.
 type Failing struct {
 	store.Store
 

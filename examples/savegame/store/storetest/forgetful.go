@@ -18,8 +18,9 @@ import (
 // ErrDead is the error of every call after the power was cut.
 var ErrDead = errors.New("the power is off")
 
-// Forgetful is a file system in memory that knows what was flushed. When the power is cut, each name and each file that was not flushed may be as
-// it was or as it had become, and a file also half written; random numbers decide. It is safe for concurrent use.
+// Forgetful is a file system in memory that knows what was flushed. When the power is
+// cut, each name and each file that was not flushed may be as it was or as it had become,
+// and a file also half written; random numbers decide. It is safe for concurrent use.
 type Forgetful struct {
 	Space int64            // what Free returns
 	Now   func() time.Time // nil: time.Now
@@ -67,7 +68,8 @@ func (f *Forgetful) Dead() bool {
 
 func (f *Forgetful) dead() bool { return f.limit > 0 && f.calls >= f.limit }
 
-// Reboot switches the power on again, and decides what is lost of what was not flushed. If only the process died nothing is lost.
+// Reboot switches the power on again, and decides what is lost of what was not
+// flushed. If only the process died nothing is lost.
 func (f *Forgetful) Reboot(processOnly bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
