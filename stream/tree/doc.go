@@ -17,7 +17,8 @@
 // chunks: Talk.Fetch asks for the Lacks, and Put stores what it receives. A
 // manifest from outside must be parsed by package manifest.
 //
-// [Scan] walks a folder, or several files and folders, and returns a [Source]: the manifest, and access to the bytes of its chunks.
+// [Scan] walks a folder, or several files and folders, and returns a [Source]: the
+// manifest, and access to the bytes of its chunks.
 //
 // [NewRestore] does the reverse. It stages files in a work folder beside their target, with
 // a name like .quiver-0123456789abcdef, and reports which chunks it lacks. The caller
