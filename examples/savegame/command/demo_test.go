@@ -24,7 +24,7 @@ func TestDemoJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(run.stdout), &fields))
 	for _, name := range []string{
 		"bytes", "sent_bytes", "chunks", "upload_seconds", "download_seconds", "ideal_seconds", "digest_ok",
-		"link_bytes", "link_loss", "carrier", "sealed_packets", "rpc_p99_ms", "rpc_p99_unloaded_ms", "jain", "clients",
+		"link_bytes", "link_loss", "carrier", "sealed_packets", "rpcs", "rpc_p99_ms", "rpcs_unloaded", "rpc_p99_unloaded_ms", "jain", "clients",
 	} {
 		require.Contains(t, fields, name)
 	}
@@ -33,7 +33,9 @@ func TestDemoJSON(t *testing.T) {
 	require.True(t, r.DigestOK)
 	require.EqualValues(t, 300_000, r.Bytes)
 	require.Equal(t, "sealed", r.Carrier)
-	require.InDelta(t, 0.005+300_000*8/20e6/0.99, r.Ideal, 1e-6)
+	require.InDelta(t, 0.005+float64(r.SentBytes)*8/20e6/0.99, r.Ideal, 1e-6, "what is sent")
+	require.Positive(t, r.RPCs)
+	require.Positive(t, r.RPCsUnloaded)
 	require.Greater(t, r.RPCP99Unloaded, 5.0, "the link delays calls")
 	require.Greater(t, r.LinkBytes, uint64(2*r.SentBytes))
 	require.Positive(t, r.LinkLoss)

@@ -251,8 +251,8 @@ func generate(path string, size int64, seed uint64) error {
 // ParseRate parses bits a second, with the units of bytes: 0, 10mbit, 512kbit/s and the like.
 func ParseRate(s string) (int64, error) {
 	n, err := humanize.ParseBytes(strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(s), "/s"), "bit"))
-	if err != nil || n > 1e12 {
-		return 0, errors.New("it is a rate like 512kbit or 10mbit, up to 1000gbit")
+	if err != nil || n > 1e12 || n > 0 && n < 1e3 {
+		return 0, errors.New("it is a rate like 512kbit or 10mbit, from 1kbit to 1000gbit, or 0 for no limit")
 	}
 	return int64(n), nil
 }

@@ -25,7 +25,7 @@ type Report struct {
 	Bytes     int64   `json:"bytes"`         // bytes of the save: for each client, in each direction
 	SentBytes int64   `json:"sent_bytes"`    // bytes that one client sent of them, compressed, in chunks
 	Chunks    int     `json:"chunks"`        // how many chunks those were
-	Ideal     float64 `json:"ideal_seconds"` // seconds that the transfers of all clients take at least
+	Ideal     float64 `json:"ideal_seconds"` // minimum time for the sent bytes of all clients in one direction
 	DigestOK  bool    `json:"digest_ok"`
 	// Bytes on the link both ways, with IP and UDP; 0 without an emulated link.
 	LinkBytes uint64 `json:"link_bytes"`
@@ -35,7 +35,9 @@ type Report struct {
 	// The carrier at the end: sealed, or quic if QUIC carries any connection.
 	Carrier        string  `json:"carrier"`
 	SealedPackets  uint64  `json:"sealed_packets"` // sealed packets sent by both ends
+	RPCs           int     `json:"rpcs"`           // calls of which RPCP99 is the 99th percentile
 	RPCP99         float64 `json:"rpc_p99_ms"`
+	RPCsUnloaded   int     `json:"rpcs_unloaded"`
 	RPCP99Unloaded float64 `json:"rpc_p99_unloaded_ms"`
 	// Of a client that only plays, beside several that transfer.
 	BystanderP50 float64 `json:"bystander_p50_ms,omitempty"`
@@ -53,10 +55,11 @@ func (s *stage) report() *Report {
 		link = s.hub.Stats()
 	}
 	r := &Report{
-		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(bytes*int64(s.Clients), s.Way), DigestOK: true,
+		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(stored.Bytes*int64(s.Clients), s.Way), DigestOK: true,
 		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)),
 		Carrier: "sealed",
-		RPCP99:  s.game.percentile(loaded, 0.99), RPCP99Unloaded: s.game.percentile(unloaded, 0.99),
+		RPCs:    s.game.count(loaded), RPCP99: s.game.percentile(loaded, 0.99),
+		RPCsUnloaded: s.game.count(unloaded), RPCP99Unloaded: s.game.percentile(unloaded, 0.99),
 		BystanderP50: s.game.percentile(bystander, 0.5), BystanderP99: s.game.percentile(bystander, 0.99),
 	}
 	for _, p := range s.players {
@@ -100,13 +103,14 @@ func (r *Report) Write(w io.Writer, asJSON bool) error {
 	row("upload", len(r.Clients), r.Upload)
 	row("download", len(r.Clients), r.Download)
 	if r.LinkBytes > 0 {
-		row("ideal", len(r.Clients), r.Ideal)
+		fmt.Fprintf(t, "ideal\t%s\t%.3f s\tfor what is sent\n", size(float64(r.SentBytes)*float64(len(r.Clients))), r.Ideal)
 		fmt.Fprintf(t, "on the link\t%s both ways, %.2f %% of the packets lost\n", size(float64(r.LinkBytes)), r.LinkLoss*100)
 	}
 	fmt.Fprintf(t, "sent\t%s by each client, compressed, in %d chunks\n", size(float64(r.SentBytes)), r.Chunks)
 	fmt.Fprintf(t, "digest\t%s\n", map[bool]string{true: "identical", false: "DIFFERENT"}[r.DigestOK])
 	fmt.Fprintf(t, "carrier\t%s, %d sealed packets\n", r.Carrier, r.SealedPackets)
-	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers, %.1f ms without\n", r.RPCP99, r.RPCP99Unloaded)
+	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers (%d calls), %.1f ms without (%d calls)\n",
+		r.RPCP99, r.RPCs, r.RPCP99Unloaded, r.RPCsUnloaded)
 	if len(r.Clients) > 1 {
 		for i, c := range r.Clients {
 			fmt.Fprintf(t, "client %d\t%.3f s up, %.3f s down\n", i+1, c.Upload, c.Download)
