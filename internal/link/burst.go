@@ -1,30 +1,33 @@
 package link
 
 const (
-	// maxBurst is how many datagrams may be sent back to back. The peer's
-	// quic-go queues 128 and drops further ones.
+	// maxBurst is the maximum number of datagrams sent back to back. The peer's quic-go
+	// queues 128 datagrams and drops any more.
 	maxBurst = 96
-	// minBurst is the least size to which losses reduce a burst.
+	// minBurst is the size below which losses do not reduce a burst.
 	minBurst = 32
-	// burstStep is by how many datagrams the next burst is longer if there was no loss.
+	// burstStep is added to the size of the next burst if no packet was lost.
 	burstStep = 8
 )
 
-// burst counts the datagrams sent without a pause between them, and limits
-// their number. Losses halve the limit, because the path may have dropped the
-// packets, or the receiver may be too slow; both need shorter bursts.
+// burst counts the datagrams sent without a pause and limits their number.
+//
+// A loss halves the limit. Either the path dropped the packets or the receiver is too slow,
+// and both call for shorter bursts.
 type burst struct {
-	sent, size int    // datagrams: of this burst so far, and its limit
-	lost       uint64 // packets that the machines had counted as lost at the last rest
+	sent int    // datagrams sent in this burst
+	size int    // maximum number of datagrams in this burst
+	lost uint64 // packets the machines had counted as lost at the last rest
 }
 
-// full counts a datagram, and reports whether a rest is due.
+// full counts a datagram and reports whether a rest is due.
 func (b *burst) full() bool {
 	b.sent++
 	return b.sent >= b.size
 }
 
-// rest starts the next burst. lost is how many packets the machines have counted as lost so far.
+// rest starts the next burst. lost is the number of packets the machines have counted as
+// lost.
 func (b *burst) rest(lost uint64) {
 	b.sent = 0
 	if lost > b.lost {

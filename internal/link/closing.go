@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// drainTime is how long Close waits until reliable data is acknowledged.
+	// drainTime limits how long Close waits for the peer to acknowledge reliable data.
 	drainTime = time.Second
-	// maxReason is the most bytes of a reason on the wire. It must fit into a
+	// maxReason is the maximum length in bytes of a reason on the wire. It must fit into a
 	// QUIC packet with its header.
 	maxReason = 256
 )
 
-// ErrUndelivered is the cause of a close after which the peer has not
-// acknowledged all reliable data in time.
+// ErrUndelivered is the cause of a close if the peer did not acknowledge all reliable data in
+// time.
 var ErrUndelivered = errors.New("link: reliable data was not acknowledged within 1s of Close")
 
 // A CloseError says which side closed the connection, and why.
@@ -42,8 +42,8 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.Cause }
 
-// violation returns the error that ends the link after a machine's Receive or
-// Advance has returned err.
+// violation returns the error that ends the link after Receive or Advance of a machine
+// returned err.
 func violation(err error) *CloseError {
 	var coded interface{ CloseCode() (uint64, string) }
 	if !errors.As(err, &coded) {
@@ -53,18 +53,20 @@ func violation(err error) *CloseError {
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing is the state of a link's end. Close requests the end, and end carries
-// it out, each at most once.
+// closing is the state of a link's end. Close requests the end and end carries it out, each
+// at most once.
 type closing struct {
-	mu    sync.Mutex  // locked last: with or without the link's lock held
-	asked *CloseError // set by Close, which waits for the drain; nil = Close was not called
+	mu    sync.Mutex  // locked last, with or without the link's lock held
+	asked *CloseError // set by Close, which waits for the drain; nil if Close was not called
 	limit *time.Timer // ends the drain after drainTime
-	err   error       // why the link ended; nil = it has not
+	err   error       // why the link ended; nil while it runs
 }
 
-// Close ends the connection as soon as all reliable data is acknowledged, at most
-// 1 s from now. It returns at once, and may be called with or without the lock. It
-// does nothing if the link has ended or Close was called before. It uncorks play.
+// Close ends the connection once all reliable data is acknowledged, but after 1 s at the
+// latest. It uncorks play, so that queued calls are sent.
+//
+// Close returns at once. It may be called with or without the lock. It does nothing if the
+// link has ended or Close was called before.
 func (l *Link) Close(code uint64, reason string) {
 	c := &l.closing
 	c.mu.Lock()
@@ -81,29 +83,32 @@ func (l *Link) Close(code uint64, reason string) {
 	}
 }
 
-// Abort ends the connection without waiting for anything. It returns at once
-// and may be called with or without the lock. After a Close it only ends the
-// drain: the peer gets the code and reason of the Close.
+// Abort ends the connection without waiting for anything. It returns at once and may be
+// called with or without the lock. After a Close, it only ends the drain: the peer gets the
+// code and reason passed to Close.
 func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
 
-// Done is closed when the connection has ended, reader and writer have
-// returned, and the machines have received all datagrams that arrived.
+// Done returns a channel that is closed when the connection has ended. By then the reader and
+// the writer have returned, and the machines have received all datagrams that arrived.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Err returns why the connection ended, or nil if it has not: a [*CloseError] if one side closed
-// it, otherwise the carrier's error. If a Close could not deliver everything, its Cause says why.
+// Err returns the reason the connection ended, or nil if it has not ended. The error is a
+// [*CloseError] if one side closed the connection, and otherwise the carrier's error. If a
+// Close could not deliver everything, its Cause says why.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
 	return l.closing.err
 }
 
-// end ends the link; only the first call has an effect. After a Close the link's
-// error is that of the Close, with cause as its Cause. A nil cause, which is
-// possible only after a Close, means that the drain was complete. The rest is done
-// by finish on a goroutine of its own, so that no caller waits for the carrier.
+// end ends the link. Only the first call has an effect.
+//
+// After a Close, the link's error is that of the Close, with cause as its Cause. A nil cause
+// means that the drain was complete; it is possible only after a Close.
+//
+// finish does the rest on its own goroutine, so no caller waits for the carrier.
 func (l *Link) end(cause error) {
 	c := &l.closing
 	c.mu.Lock()
@@ -124,14 +129,15 @@ func (l *Link) end(cause error) {
 	go l.finish(c.err)
 }
 
-// finish closes the carrier, which unblocks a writer in SendDatagram, and waits for reader and
-// writer. Then it passes the remaining datagrams to the machines, and reports the end to the owner.
+// finish closes the carrier, which unblocks a writer in SendDatagram, and waits for the
+// reader and the writer. Then it passes the remaining datagrams to the machines and tells the
+// owner.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	if closed, ok := errors.AsType[*CloseError](err); ok {
 		code, reason = closed.Code, closed.Reason
 	}
-	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // if the carrier has failed, it has ended already
+	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // fails only if the carrier has ended already
 	l.state.Store(stopped)
 	l.reading.Wait()
 	l.writing <- struct{}{} // waits for a running write, and keeps others from starting
@@ -143,7 +149,7 @@ func (l *Link) finish(err error) {
 	l.config.Ended()
 }
 
-// receiveRest passes the remaining datagrams of the ring to the machines, until one of them fails.
+// receiveRest passes the datagrams left in the ring to the machines, until a machine fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
 		failed = l.receive(l.LockNow()) != nil

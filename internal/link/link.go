@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Config holds the settings of a link. Zero fields take the defaults in their comments.
+// Config holds the settings of a link. A zero field takes the default in its comment.
 type Config struct {
-	// Wake is called without the lock, on any goroutine, after a machine's Wake was
-	// true, and once more after Done is closed. It must not block. Default: no call.
+	// Wake is called without the lock, on any goroutine, after a machine's Wake returned
+	// true. It is called once more after Done is closed. It must not block. Default: no call.
 	Wake func()
 
-	// Ended is called once, after Done is closed and after the last Wake, on a goroutine of
-	// its own. It may block, and may wait for other users of the link. Default: no call.
+	// Ended is called once, on its own goroutine, after Done is closed and after the last
+	// Wake. It may block and may wait for other users of the link. Default: no call.
 	Ended func()
 
 	// Rate limits unreliable data and bulk. Default: no limit.
 	Rate Rate
 
-	// Logger logs paths that shrink, and datagrams that are dropped. Default: nothing is logged.
+	// Logger logs paths that shrink and datagrams that are dropped. Default: no logging.
 	Logger *slog.Logger
 }
 
@@ -46,25 +46,25 @@ type Link struct {
 	// mu guards this group.
 	mu       sync.Mutex
 	play     Play      // the first machine
-	slots    []slot    // all machines, in order of priority
+	slots    []slot    // all machines, in priority order
 	sealed   sealed    // the second carrier
 	failed   error     // a machine's violation; no machine is called after it
 	uncorked bool      // a Close has uncorked play
 	rated    rated     // what Config.Rate holds back now
 	queued   queued    // bounds the datagrams in the carrier's queue
-	mtu      mtu       // how large the next datagram may be
-	pacer    pacer     // when it may be sent
-	heard    time.Time // when a machine last received a datagram, or when the link started
+	mtu      mtu       // size limit of the next datagram
+	pacer    pacer     // when the next datagram may be sent
+	heard    time.Time // when a machine last received a datagram; at first, when the link started
 
-	// The writer's sleep, in which it has no goroutine. Guarded by mu, too.
-	parked bool        // the writer has nothing to do, and will not look again before it is woken
+	// The writer's sleep, during which it has no goroutine. Guarded by mu.
+	parked bool        // the writer has nothing to do and will not look again until woken
 	timer  *time.Timer // wakes the writer at wakeAt
-	wakeAt time.Time   // if it is in the past, timer is not set
+	wakeAt time.Time   // in the past if timer is not set
 
-	// Shared by the reader, the writer and the callers of Unlock. Each has a lock
-	// of its own or is atomic, except writer, which only its goroutine uses.
+	// Shared by the reader, the writer and the callers of Unlock. Each field has its own lock
+	// or is atomic, except writer, which only its goroutine uses.
 	ring    ring          // datagrams received while the writer was busy
-	state   atomic.Int32  // of the writer: asleep, awake, again or stopped
+	state   atomic.Int32  // state of the writer: asleep, awake, again or stopped
 	writing chan struct{} // holds a token while the writer's goroutine runs
 	writer  writer
 	write   func()      // writer.write, bound once, so that waking the writer allocates no closure
@@ -72,7 +72,7 @@ type Link struct {
 	warned  atomic.Bool // the warning about a full ring was logged
 	counts  counters
 
-	expected atomic.Int64 // see Expect
+	expected atomic.Int64 // argument of the last Expect
 
 	// The end.
 	draining atomic.Bool // Close waits until the peer has acknowledged all reliable data
@@ -80,11 +80,11 @@ type Link struct {
 	ctx      context.Context    // ends the reader and the writer
 	cancel   context.CancelFunc // of ctx
 	reading  sync.WaitGroup     // the reader's goroutine
-	done     chan struct{}      // Done returns it
+	done     chan struct{}      // returned by Done
 }
 
-// New starts a link and its reader, which runs until the connection ends. From then on
-// the link owns c. It calls the machines only under its lock, in order of priority.
+// New starts a link and its reader, which runs until the connection ends. The link owns c
+// from then on. It calls the machines only under its lock, in priority order.
 func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
@@ -96,7 +96,10 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 		heard:   time.Now(),
 	}
 	for _, e := range extensions {
-		l.slots = append(l.slots, slot{Machine: e, first: e.FirstByte(), second: e.SecondByte(), extension: e})
+		l.slots = append(l.slots, slot{
+			Machine: e, extension: e,
+			first: e.FirstByte(), second: e.SecondByte(),
+		})
 	}
 	l.rated.rate = cfg.Rate
 	l.writer = writer{Link: l, burst: burst{size: maxBurst}}
@@ -110,20 +113,20 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	return l
 }
 
-// Lock locks the machines. Until Unlock the link sends and receives nothing, so
-// the caller must not block. It may call Close, Abort, Err and Stats.
+// Lock locks the machines. The link sends and receives nothing until Unlock, so the caller
+// must not block. It may call Close, Abort, Err and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow is Lock, and returns the time. Times that are read under the lock
-// never run back, which the machines require.
+// LockNow calls Lock and returns the time. Times read under the lock never go backwards,
+// which the machines require.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return time.Now()
 }
 
-// Expect announces how many bytes of bulk the machines will be given later, in
-// addition to those that they hold. Each call replaces the last. It may be
-// called concurrently, but not by a goroutine that holds the lock.
+// Expect announces the number of bulk bytes that the machines will be given later, in
+// addition to those they hold. Each call replaces the last. It may be called concurrently,
+// but not by a goroutine that holds the lock.
 func (l *Link) Expect(bytes int64) {
 	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
 		return
@@ -139,8 +142,9 @@ func (l *Link) Expect(bytes int64) {
 	}
 }
 
-// Unlock releases the lock, and sends what may be sent now, if that cannot block: in place
-// of the sleeping writer, or of the sealed carrier's goroutine. Otherwise it wakes that one.
+// Unlock releases the lock. If that cannot block, it also sends what may be sent now, instead
+// of the sleeping writer or the sealed carrier's goroutine. Otherwise it wakes that writer or
+// goroutine.
 func (l *Link) Unlock() {
 	switch by := l.sealed.carrier; {
 	case by == nil:
@@ -153,8 +157,8 @@ func (l *Link) Unlock() {
 	l.relieve()
 }
 
-// UnlockLater is Unlock for a caller that unlocks many links in a row. The
-// sealed carrier sends on another goroutine.
+// UnlockLater is Unlock for a caller that unlocks many links in a row. The sealed carrier
+// sends on another goroutine.
 func (l *Link) UnlockLater() {
 	if l.sealed.carrier == nil {
 		l.Unlock()
@@ -167,8 +171,8 @@ func (l *Link) UnlockLater() {
 	l.relieve()
 }
 
-// release releases the lock. If look is true, it first sends what may be sent,
-// in place of the sleeping writer.
+// release releases the lock. If look is true, it first sends what may be sent, instead of the
+// sleeping writer.
 func (l *Link) release(look bool) {
 	if !look {
 		l.mu.Unlock()
@@ -179,8 +183,8 @@ func (l *Link) release(look bool) {
 	l.conclude(o)
 }
 
-// drainSealed uncorks play and wakes the sealed carrier when Close starts to drain.
-// Otherwise the writer does this, but the writer may be blocked in the first carrier.
+// drainSealed uncorks play and wakes the sealed carrier when Close starts to drain. The
+// writer cannot be relied on to do this, because it may be blocked in the first carrier.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	l.uncork()
@@ -191,8 +195,8 @@ func (l *Link) drainSealed() {
 	l.relieve()
 }
 
-// changed reports whether a machine's Changed is true. It asks every machine,
-// because Changed clears its answer.
+// changed reports whether Changed of any machine returns true. It asks every machine, because
+// Changed clears its answer.
 func (l *Link) changed() (changed bool) {
 	for i := range l.slots {
 		changed = l.slots[i].Changed() || changed
@@ -200,8 +204,8 @@ func (l *Link) changed() (changed bool) {
 	return changed
 }
 
-// woken reports whether a machine's Wake is true. It asks every machine,
-// because Wake clears its answer.
+// woken reports whether Wake of any machine returns true. It asks every machine, because Wake
+// clears its answer.
 func (l *Link) woken() (woken bool) {
 	for i := range l.slots {
 		woken = l.slots[i].Wake() || woken
@@ -209,7 +213,7 @@ func (l *Link) woken() (woken bool) {
 	return woken
 }
 
-// Silence returns how long ago a machine last received a datagram. It takes the lock.
+// Silence returns the time since a machine last received a datagram. It takes the lock.
 func (l *Link) Silence() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,24 +2,25 @@ package link
 
 import "time"
 
-// A Rate limits what a connection sends over all its carriers. It holds back
-// unreliable data and bulk. Acks, control, resends and reliable play are
-// counted, but not held back. Its methods are called under the link's lock.
+// A Rate limits what a connection sends over all its carriers. It holds back unreliable data
+// and bulk. Acks, control, resends and reliable play are counted but not held back. Its
+// methods are called under the link's lock.
 type Rate interface {
-	// Play returns how long unreliable data must wait.
+	// Play returns the time unreliable data must wait.
 	Play(now time.Time) time.Duration
-	// Bulk returns how long bulk must wait. It is called only while bulk waits,
-	// because it includes the caller among those that share the rate.
+	// Bulk returns the time bulk must wait. It is called only while bulk waits, because a
+	// call makes the caller one of the connections that share the rate.
 	Bulk(now time.Time) time.Duration
 	// Spend counts a datagram that is sent.
 	Spend(now time.Time, bytes int)
 }
 
-// rated is what the rate of a link holds back. It is guarded by the link's lock.
+// rated is the traffic a link's rate holds back. The link's lock guards it.
 type rated struct {
-	rate       Rate      // nil = no limit
-	play, bulk time.Time // when unreliable data and bulk may be sent again; zero = they are not held back
-	holding    bool      // the last call of Machine.Hold held something back
+	rate    Rate      // nil if there is no limit
+	play    time.Time // when unreliable data may be sent again; zero if it is not held back
+	bulk    time.Time // the same for bulk
+	holding bool      // the last call of Machine.Hold held something back
 }
 
 // spend counts a datagram that is sent.
@@ -29,18 +30,20 @@ func (r *rated) spend(now time.Time, bytes int) {
 	}
 }
 
-// Rated reports whether bulk is held back by the rate, and not by the carrier's
-// pace. The caller holds the lock.
+// Rated reports whether the rate, rather than the carrier's pace, holds back bulk. The caller
+// holds the lock.
 func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
 
-// holdBack makes the machines hold back what the rate does not allow now and, if paced is
-// true, all bulk, because the carrier's pace has no room for it. The caller holds the lock.
+// holdBack makes the machines hold back what the rate does not allow now. If paced is true,
+// they hold back all bulk, because the carrier's pace has no room for it. The caller holds
+// the lock.
 func (l *Link) holdBack(now time.Time, paced bool) {
 	r := &l.rated
 	if r.rate != nil {
 		l.askRate(now)
 	}
-	play, bulk := !r.play.IsZero(), paced || !r.bulk.IsZero()
+	play := !r.play.IsZero()
+	bulk := paced || !r.bulk.IsZero()
 	if !play && !bulk && !r.holding {
 		return
 	}
@@ -50,8 +53,8 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// askRate asks the rate how long unreliable data and bulk must wait, if a
-// machine has some that could be sent. The caller holds the lock.
+// askRate asks the rate how long unreliable data and bulk must wait, if a machine has any
+// that could be sent. The caller holds the lock.
 func (l *Link) askRate(now time.Time) {
 	r := &l.rated
 	unreliable, bulk := false, false

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// read is the reader's goroutine. It moves datagrams from the carrier to the
-// machines, or into the ring while the writer is busy, until the connection ends.
+// read runs on the reader's goroutine until the connection ends. It moves datagrams from the
+// carrier to the machines, or into the ring while the writer is busy.
 func (l *Link) read() {
 	for {
 		datagram, err := l.carrier.ReceiveDatagram(l.ctx)
@@ -23,10 +23,12 @@ func (l *Link) read() {
 	}
 }
 
-// hand passes a datagram to its machine in place of the writer, if that sleeps,
-// and wakes the writer only if there is something to send: most of the datagrams
-// that a game receives are acked with a later call. If the writer is awake, or the
-// lock is taken, it does nothing and returns false. It does not wait for the lock.
+// hand passes a datagram to its machine while the writer sleeps. It wakes the writer only if
+// there is something to send: most datagrams that a game receives are acked with a later
+// call.
+//
+// If the writer is awake or the lock is taken, hand does nothing and returns false. It does
+// not wait for the lock.
 func (l *Link) hand(datagram []byte) bool {
 	if !l.mu.TryLock() {
 		return false
@@ -50,8 +52,8 @@ func (l *Link) hand(datagram []byte) bool {
 	return true
 }
 
-// received returns what must be done after machines have received datagrams. A sealed
-// carrier is woken, because a datagram may have changed a timer. The caller holds the lock.
+// received returns what must be done after machines received datagrams. It wakes a sealed
+// carrier, because a datagram may have changed a timer. The caller holds the lock.
 func (l *Link) received(err error) (o outcome) {
 	o.woken = l.woken()
 	if err != nil {
@@ -63,8 +65,8 @@ func (l *Link) received(err error) (o outcome) {
 	return o
 }
 
-// writerWorks reports whether the sleeping writer has something to do. If a machine has
-// a timer that is due earlier than wakeAt, it moves wakeAt. The caller holds the lock.
+// writerWorks reports whether the sleeping writer has something to do. If a machine's timer
+// is due before wakeAt, writerWorks moves wakeAt. The caller holds the lock.
 func (l *Link) writerWorks(now time.Time) (works bool) {
 	works = l.draining.Load()
 	for i := range l.slots {
@@ -77,21 +79,22 @@ func (l *Link) writerWorks(now time.Time) (works bool) {
 	return works
 }
 
-// relieve empties the ring in place of the writer while that is in
-// SendDatagram, which may block for a long time. It does not wait for the lock,
-// because every holder of the lock calls relieve after releasing it.
+// relieve empties the ring while the writer is in SendDatagram, which may block for a long
+// time. It does not wait for the lock, because every holder of the lock calls relieve after
+// releasing it.
 func (l *Link) relieve() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
 		o := l.received(l.receive(time.Now()))
 		l.mu.Unlock()
-		if l.conclude(o); o.err != nil {
+		l.conclude(o)
+		if o.err != nil {
 			return
 		}
 	}
 }
 
-// receive moves one batch from the ring into the machines. The caller holds the
-// lock, which keeps datagrams in order.
+// receive moves one batch from the ring into the machines. The caller holds the lock, which
+// keeps datagrams in order.
 func (l *Link) receive(now time.Time) error {
 	if l.failed != nil || l.ring.empty() {
 		return l.failed
@@ -107,8 +110,10 @@ func (l *Link) receive(now time.Time) error {
 	return l.failed
 }
 
-// deliver passes a datagram to its machine. If it is lent, it still belongs to the caller. An error
-// is a violation of the peer, with which the caller must end the link. The caller holds the lock.
+// deliver passes a datagram to its machine. If lent is true, the datagram stays the caller's.
+//
+// An error is a violation by the peer, and the caller must end the link with it. The caller
+// holds the lock.
 func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	s := l.slotFor(datagram)
 	if s == nil {
@@ -133,7 +138,7 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	return l.failed
 }
 
-// slotFor returns the slot of the machine to which a datagram's first byte belongs, or nil.
+// slotFor returns the slot of the machine that handles the datagram's first byte, or nil.
 func (l *Link) slotFor(datagram []byte) *slot {
 	if len(datagram) == 0 {
 		return nil

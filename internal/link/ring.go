@@ -7,27 +7,27 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// RingBytes is the most bytes of received datagrams that wait for the machines; datagrams
-// that exceed it are dropped. It holds about 800 full datagrams, six times as many as
-// quic-go's own queue, which arrive in 8 ms at the highest rate that quic-go reaches.
+// RingBytes is the maximum size in bytes of the received datagrams that wait for the
+// machines. Any more are dropped. The ring holds about 800 full datagrams, six times as many
+// as quic-go's own queue. At the highest rate that quic-go reaches, that many arrive in 8 ms.
 const RingBytes = 1 << 20
 
 const (
-	// slotBytes is what a datagram costs besides its bytes: its slice header in
-	// the ring, so that empty datagrams cost something, too.
+	// slotBytes is the cost of a datagram besides its bytes: its slice header in the ring. It
+	// makes empty datagrams cost something.
 	slotBytes = 24
-	// firstSlots is the ring's first capacity, in datagrams. A ring that
-	// becomes empty with a capacity above keptSlots frees its memory.
+	// firstSlots is the ring's first capacity in datagrams. A ring that becomes empty with a
+	// capacity above keptSlots frees its memory.
 	firstSlots = 8
 	keptSlots  = 64
 )
 
-// A ring is the queue of received datagrams between the carrier's reader, which pushes, and the
-// goroutine that holds the link's lock, which pops. The zero ring is empty and has no memory.
+// A ring is the queue of received datagrams. The carrier's reader pushes; the goroutine that
+// holds the link's lock pops. The zero ring is empty and has no memory.
 type ring struct {
 	mu    sync.Mutex // guards slots and bytes
 	slots recovery.Ring[[]byte]
-	bytes int // of all datagrams in the ring, with slotBytes for each
+	bytes int // size of all datagrams in the ring, with slotBytes for each
 
 	count   atomic.Int64  // datagrams in the ring; written under mu
 	dropped atomic.Uint64 // datagrams that did not fit
@@ -44,12 +44,13 @@ func (r *ring) push(datagram []byte) {
 		r.dropped.Add(1)
 		return
 	}
-	*r.slots.Push(firstSlots) = datagram
+	last := r.slots.Push(firstSlots)
+	*last = datagram
 	r.bytes += len(datagram) + slotBytes
 	r.count.Add(1)
 }
 
-// pop moves the oldest datagrams into batch, and returns how many it moved.
+// pop moves the oldest datagrams into batch and returns the number moved.
 func (r *ring) pop(batch [][]byte) int {
 	if r.empty() {
 		return 0

@@ -4,15 +4,15 @@ import "sync/atomic"
 
 // Stats is a snapshot of a link's counters.
 type Stats struct {
-	OtherIn, OtherOut uint64 // bytes of the machines after the first, over both carriers
+	OtherIn, OtherOut uint64 // bytes of all machines but the first, over both carriers
 
-	DroppedRing    uint64 // datagrams dropped because the ring was full: the machines were too slow
+	DroppedRing    uint64 // datagrams dropped because the ring was full; the machines were too slow
 	DroppedUnknown uint64 // datagrams dropped because they were empty or not for any machine
 
-	MaxDatagram int // the most bytes of a datagram now
+	MaxDatagram int // maximum size of a datagram now, in bytes
 }
 
-// counters are the counters of Stats, which reads them without the lock.
+// counters are the counters behind Stats. Stats reads them without the lock.
 type counters struct {
 	otherIn, otherOut atomic.Uint64
 	droppedUnknown    atomic.Uint64

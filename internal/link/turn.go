@@ -7,20 +7,20 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// turn is what look has found under the lock. The rest is done after the lock was released.
+// turn is what look found under the lock. It is handled after the lock is released.
 type turn struct {
-	packet []byte  // the next datagram; nil = none
-	number uint64  // of packet, in the count of its machine
+	packet []byte  // the next datagram; nil if there is none
+	number uint64  // number of packet, as counted by its machine
 	from   Machine // the machine that built packet
 
 	now     time.Time     // the time of the turn
 	more    bool          // more datagrams are in the ring
 	woken   bool          // Config.Wake must be called
 	drained bool          // the drain of a Close is complete
-	hole    time.Duration // if a black hole was found, how long only safe datagrams are sent; otherwise 0
+	hole    time.Duration // after a black hole was found, how long only safe datagrams are sent; otherwise 0
 }
 
-// longest is the longest sleep, so that rounding a timeout far in the future does not overflow.
+// longest limits a sleep, so that rounding a timeout far in the future does not overflow.
 const longest = 1000 * time.Hour
 
 // turn takes the lock and calls look.
@@ -32,8 +32,8 @@ func (w *writer) turn() (t turn, err error) {
 	return w.look(path, w.buffer)
 }
 
-// look moves a batch from the ring into the machines, runs their timers and asks them for
-// the next datagram. If there is none, it parks the writer. The caller holds the lock.
+// look moves a batch from the ring into the machines, runs their timers and asks them for the
+// next datagram. If there is none, look parks the writer. The caller holds the lock.
 func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
@@ -63,7 +63,7 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	return t, nil
 }
 
-// usePath passes to the machines their parts of the carrier's window, and sets the size of the
+// usePath passes each machine its part of the carrier's window and sets the size limit of the
 // next datagram. If it finds a black hole, it returns how long only safe datagrams are sent.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
@@ -74,13 +74,14 @@ func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.counts.max.Store(uint64(size))
 	l.pacer.update(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
-		l.share(path.Cwnd * size / (size + packetOverhead)) // QUIC's window counts packets, and the machines count datagrams
+		// QUIC's window counts packets; the machines count datagrams.
+		l.share(path.Cwnd * size / (size + packetOverhead))
 	}
 	return hole
 }
 
-// share divides the window. Each machine gets what the others do not have in
-// flight, but at least half, so that no machine of higher priority starves it.
+// share divides the window. Each machine gets what the others do not have in flight, but at
+// least half of the window. So no machine of higher priority starves it.
 func (l *Link) share(window int) {
 	total := 0
 	for i := range l.slots {
@@ -88,14 +89,15 @@ func (l *Link) share(window int) {
 	}
 	for i := range l.slots {
 		s := &l.slots[i]
-		if part := max(window/2, window-total+s.InFlight()); part != s.window {
+		part := max(window/2, window-total+s.InFlight())
+		if part != s.window {
 			s.window = part
 			s.SetWindow(part)
 		}
 	}
 }
 
-// ask gets the next datagram, from the machine of highest priority that has one.
+// ask gets the next datagram from the machine with the highest priority that has one.
 func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	size := l.mtu.max(t.now)
 	for i := range l.slots {
@@ -111,8 +113,9 @@ func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
 	}
 }
 
-// park decides how long the writer may sleep; held is how long the pacer allows nothing.
-// Until the next turn an Unlock after a change wakes the writer, or sends in its place.
+// park decides how long the writer may sleep. held is the time for which the pacer allows
+// nothing. Until the next turn, an Unlock after a change wakes the writer or sends in its
+// place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
 	l.changed() // clears the changes so far, which this turn has handled
@@ -135,8 +138,8 @@ func (l *Link) drained() bool {
 	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
-// nextTimeout returns when the next timer of a machine is due, or when data
-// that the rate holds back may be sent, whichever is earlier.
+// nextTimeout returns the earliest time at which a machine's timer is due or data held back
+// by the rate may be sent.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
 	first.Add(l.rated.play, !l.rated.play.IsZero())
@@ -164,7 +167,7 @@ func sleep(now, next time.Time) time.Duration {
 	return (min(d, longest) + grain - 1) / grain * grain
 }
 
-// uncork uncorks play, once, if the link drains, so that the calls of an open tick are sent.
+// uncork uncorks play once the link drains, so that the calls of an open tick are sent.
 func (l *Link) uncork() {
 	if l.uncorked || !l.draining.Load() {
 		return

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// batchSize is how many datagrams are received while the lock is held once,
-	// so that a tick never waits long for it.
+	// batchSize is the number of datagrams received while the lock is held once. It keeps a
+	// tick from waiting long for the lock.
 	batchSize = 32
 
-	// grain is the unit to which each sleep of the writer is rounded up, so that
-	// timers close to each other share one wake-up. A rest takes one grain.
+	// grain is the unit to which the writer's sleeps are rounded up, so that timers close to
+	// each other share one wake-up. A rest takes one grain.
 	grain = 100 * time.Microsecond
-	// overdue is how long the writer sleeps if a machine's timeout is in the past
-	// and it has nothing to send: a bug in a machine must not make the writer spin.
+	// overdue is how long the writer sleeps if a machine's timeout is in the past and the
+	// machine has nothing to send. It keeps a bug in a machine from making the writer spin.
 	overdue = time.Millisecond
 
-	// maxRefusals is how many datagrams in a row the carrier may refuse: more
-	// than any change of path causes.
+	// maxRefusals is the number of datagrams in a row that the carrier may refuse. No path
+	// change causes as many.
 	maxRefusals = 8
 )
 
-// Pools of what a link needs only while it has something to send or to receive,
-// so that an idle connection holds none.
+// Pools for memory that a link needs only while it has something to send or receive. An idle
+// connection holds none of it.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
@@ -40,16 +40,16 @@ const (
 	stopped              // the link has ended
 )
 
-// writer is the goroutine that sends, which exists while there is something to
-// do. Only that goroutine uses its fields.
+// writer is the goroutine that sends. It exists only while there is something to do. Only
+// that goroutine uses the fields.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
-	refusals int // datagrams that the carrier has refused in a row
+	refusals int // datagrams the carrier has refused in a row
 }
 
-// signal makes the writer look again; it starts the writer's goroutine if there is none.
+// signal makes the writer look again. It starts the writer's goroutine if there is none.
 func (l *Link) signal() {
 	for {
 		switch state := l.state.Load(); {
@@ -62,8 +62,7 @@ func (l *Link) signal() {
 	}
 }
 
-// expired is called by the timer, on a goroutine of its own, on which it does
-// the work of the writer.
+// expired is called by the timer on its own goroutine. It does the writer's work there.
 func (w *writer) expired() {
 	if w.state.CompareAndSwap(asleep, awake) {
 		w.Link.write()
@@ -72,7 +71,8 @@ func (w *writer) expired() {
 	w.signal()
 }
 
-// write is the writer's goroutine. It takes turns until there is nothing to do or the link ends.
+// write runs on the writer's goroutine. It takes turns until there is nothing to do or the
+// link ends.
 func (w *writer) write() {
 	w.writing <- struct{}{}
 	defer func() { <-w.writing }()
@@ -92,8 +92,8 @@ func (w *writer) write() {
 	}
 }
 
-// step takes one turn under the lock, and does afterwards, without the lock, what the turn
-// has found. goOn is false if the link ends, and idle is true if there was nothing to do.
+// step takes one turn under the lock and handles the result without the lock. goOn is false
+// if the link ends. idle is true if there was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
 	t, err := w.turn()
 	if err != nil {
@@ -116,8 +116,8 @@ func (w *writer) step() (goOn, idle bool) {
 	return true, true
 }
 
-// send passes a datagram to the carrier, and rests if the burst is full. It
-// returns false if the link ends.
+// send passes a datagram to the carrier and rests if the burst is full. It returns false if
+// the link ends.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
 	w.relieve() // for datagrams that the reader put into the ring before sending was set
@@ -134,14 +134,16 @@ func (w *writer) send(t turn) bool {
 	return true
 }
 
-// unsend returns a datagram that the carrier has refused as too large to its machine. After
+// unsend returns a datagram to its machine after the carrier refused it as too large. After
 // any other error, or too many refusals in a row, it ends the link and returns false.
 func (w *writer) unsend(t turn, err error) bool {
 	w.Lock()
 	size, err := w.refused(t, err)
 	w.mu.Unlock()
-	if w.refusals++; err == nil && w.refusals > maxRefusals {
-		err = fmt.Errorf("link: the carrier refuses a datagram of %d bytes, %d refusals in a row; its limit is %d", len(t.packet), w.refusals, size)
+	w.refusals++
+	if err == nil && w.refusals > maxRefusals {
+		err = fmt.Errorf("link: the carrier refuses a datagram of %d bytes, %d refusals in a row; its limit is %d",
+			len(t.packet), w.refusals, size)
 	}
 	if err != nil {
 		w.end(err)
@@ -156,24 +158,26 @@ func (l *Link) sent(t turn) {
 	}
 }
 
-// refused returns a datagram that was too large to its machine, and returns the
-// new limit. If it returns an error, the link must end. The caller holds the lock.
+// refused returns a datagram that was too large to its machine and returns the new size
+// limit. If it returns an error, the link must end. The caller holds the lock.
 func (l *Link) refused(t turn, err error) (size int, _ error) {
 	tooLarge, ok := errors.AsType[*TooLargeError](err)
 	if !ok {
 		return 0, fmt.Errorf("link: send: %w", err)
 	}
-	if size = min(tooLarge.Max, len(t.packet)-1); size < minDatagram {
-		return size, fmt.Errorf("link: the carrier refuses a datagram of %d bytes, a path must take %d: %w", len(t.packet), minDatagram, err)
+	size = min(tooLarge.Max, len(t.packet)-1)
+	if size < minDatagram {
+		return size, fmt.Errorf("link: the carrier refuses a datagram of %d bytes, a path must take %d: %w",
+			len(t.packet), minDatagram, err)
 	}
 	t.from.Unsent(t.number)
 	l.mtu.refuse(t.now, size)
 	return size, nil
 }
 
-// rest lets other goroutines run after a full burst, because the receiver's
-// reader may be in this process. While losses keep the bursts short it sleeps
-// for a grain, which helps a receiver in another process, too.
+// rest lets other goroutines run after a full burst, because the receiver's reader may be in
+// this process. While losses keep bursts short, rest sleeps for a grain instead. That also
+// helps a receiver in another process.
 func (w *writer) rest() {
 	var lost uint64
 	w.Lock()

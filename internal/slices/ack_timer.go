@@ -6,35 +6,36 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// An ackTimer decides when a receiver's acks are sent. The receiver may be nil
-// before the first ask, because no ack is due.
+// An ackTimer decides when a receiver sends acks. The receiver may be nil before the first
+// ask, because no ack is due then.
 type ackTimer struct {
 	pace     ackPace
 	asking   int       // slices since the last ack
-	deadline time.Time // of the next ack, if asking > 0
-	draining bool      // acks are being sent, one for each chunk of which slices have arrived
+	deadline time.Time // when the next ack is due, if asking > 0
+	draining bool      // acks are being sent, one for each chunk with newly arrived slices
 }
 
-// An ackPace says when an ack is sent: at once after every slices, otherwise after delay.
+// An ackPace says when to send an ack: at once after every slices, otherwise after delay.
 type ackPace struct {
 	every int
 	delay time.Duration
 }
 
 var (
-	// gatedAcks is the pace on a path that reports no fates. Such acks cost little: they are
-	// small, and quic-go, which acks every second packet, sends its own acks in the same packets.
+	// gatedAcks is the pace on a path that does not report whether packets arrive. Such acks
+	// cost little. They are small, and quic-go acks every second packet and sends both acks
+	// in one packet.
 	gatedAcks = ackPace{every: 8, delay: ackDelay}
-	// fatedAcks is the pace on a path that reports fates: one ack for a full
-	// part, because the carrier's feedback covers single packets.
+	// fatedAcks is the pace on a path that reports whether packets arrive. One ack covers a
+	// full part, because the carrier's feedback covers single packets.
 	fatedAcks = ackPace{every: PartSlices, delay: 20 * time.Millisecond}
 )
 
-// ackDelay is how long an ack is delayed at most on a path that reports no fates.
+// ackDelay is the maximum delay of an ack on a path that does not report fates.
 const ackDelay = 2 * time.Millisecond
 
-// ask counts a slice that has arrived. open is the number of incomplete chunks. If there
-// are none, an ack is due at once: as far as this end knows no more slices are in flight.
+// ask counts a slice that has arrived. open is the number of incomplete chunks. If there are
+// none, an ack is due at once, because this end expects no more slices.
 func (t *ackTimer) ask(now time.Time, open int) {
 	t.asking++
 	switch {
@@ -45,7 +46,7 @@ func (t *ackTimer) ask(now time.Time, open int) {
 	}
 }
 
-// dueAt returns when an ack is due. ok is false if none is.
+// dueAt returns the time at which an ack is due. ok is false if none is due.
 func (t *ackTimer) dueAt() (at time.Time, ok bool) { return t.deadline, t.asking > 0 }
 
 // next returns the next ack that is due.

@@ -7,25 +7,25 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// chunkMemory charges a receiver's records and chunks to the connection's
-// account. If a chunk does not fit, it is neither stored nor charged.
+// chunkMemory charges a receiver's records and chunks to the connection's account. A chunk
+// that does not fit is neither stored nor charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
-	places   int             // how many chunks the receiver has records for
+	places   int             // number of chunks for which the receiver has records
 }
 
 const (
-	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: records
-	// of Places chunks, and of the 1,024 chunks that were delivered last.
+	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: the records of
+	// Places chunks and of the 1,024 chunks delivered last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is the memory of one more place in a receiver: the record of a
-	// chunk, and room in its list of memory for later chunks.
+	// placeBytes is the memory of one more place in a receiver: a chunk's record and room in
+	// the list of memory for later chunks.
 	placeBytes = 128
 )
 
-// equip creates the receiver unless there is one, and reports whether there was
-// room for its records.
+// equip creates the receiver if there is none. It reports whether there was room for its
+// records.
 func (c *chunkMemory) equip() bool {
 	if c.receiver != nil {
 		return true
@@ -41,10 +41,12 @@ func (c *chunkMemory) equip() bool {
 	return true
 }
 
-// begin inserts the first slice of a chunk, and reports whether there was room for the chunk.
-// ahead is the chunk's distance from the next one to be delivered. awaited means that no later
-// message can be delivered before this chunk has arrived. A chunk that takes as much memory as
-// a page, like that of a full part, is stored in one; inbox.giveBack returns the page.
+// begin inserts the first slice of a chunk and reports whether there was room for the chunk.
+// ahead is the chunk's distance from the next chunk to be delivered. awaited means that no
+// later message can be delivered before this chunk has arrived.
+//
+// A chunk that takes exactly the memory of a page, such as a full part, is stored in one.
+// inbox.giveBack returns the page.
 func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.hold(s.Count, ahead, awaited) {
 		return false
@@ -56,7 +58,7 @@ func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited boo
 	return true
 }
 
-// hold charges the content of a chunk, and the records up to its own.
+// hold charges the content of a chunk and the records up to the chunk's own.
 func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	if !c.account.Hold(ChunkBytes(slices), awaited) {
 		return false
@@ -68,7 +70,7 @@ func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	return true
 }
 
-// widen adds records up to that of the chunk, if there is room for them.
+// widen adds records up to the chunk's own, if there is room for them.
 func (c *chunkMemory) widen(ahead int) bool {
 	if ahead < c.places || ahead >= Pipeline {
 		return true
@@ -94,8 +96,8 @@ func (c *chunkMemory) narrow() {
 	}
 }
 
-// partial returns the memory of a chunk's slices, and which of them have
-// arrived. If none has, Count is 0.
+// partial returns the memory of a chunk's slices and which of them have arrived. If no slice
+// has arrived, have.Count is 0.
 func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	if c.receiver != nil {
 		data, have, _ = c.receiver.Partial(id)
@@ -103,6 +105,6 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release is called when the caller no longer uses a message, or charges it
-// elsewhere. It touches only the account.
+// release is called when the caller no longer uses a message or charges it elsewhere. It
+// touches only the account.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

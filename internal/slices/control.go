@@ -8,45 +8,48 @@ import (
 )
 
 const (
-	// probePackets is how many slices may be sent after a probe timeout
-	// whatever the window is (RFC 9002, section 6.2.4).
+	// probePackets is the number of slices that may be sent after a probe timeout regardless
+	// of the window (RFC 9002, section 6.2.4).
 	probePackets = 2
-	// outageTimeouts is how many probe timeouts in a row count as an outage, in
-	// which only probes are sent: quic-go's window does not shrink on timeouts.
+	// outageTimeouts is the number of probe timeouts in a row that count as an outage. During
+	// an outage only probes are sent, because quic-go's window does not shrink on timeouts.
 	outageTimeouts = 2
-	// mostHeld limits the round trip that is measured through an outage, on a
-	// short path. Slices are sent again at each timeout, and only those that
-	// were not can show that the path has become longer.
+	// mostHeld limits the round trip measured through an outage on a short path. Slices are
+	// sent again at each timeout, and only a slice sent once can show that the path has
+	// become longer.
 	mostHeld = time.Second
 )
 
-// control decides when slices may be sent on a path that reports no fates, and which are
-// lost. It has a gate besides the path's window, the loss thresholds of RFC 9002, section
+// control decides, on a path that does not report fates, when slices may be sent and which
+// are lost. Besides the path's window it has a gate, the loss thresholds of RFC 9002, section
 // 6.1, and probes. Its round trips include the delay of the peer's acks, at most ackDelay.
 type control struct {
 	gate   recovery.Gate
 	losses recovery.Losses
 
-	foreign  uint64        // sendings with lower numbers used another path, and say nothing about this one
-	reached  uint64        // one more than the number of the newest sending that has arrived
-	lastSent time.Duration // when the last slice was sent; like all times here, by the outbox's clock
+	foreign  uint64        // lower-numbered sendings used another path and say nothing about this one
+	reached  uint64        // number of the newest sending that has arrived, plus one
+	lastSent time.Duration // when the last slice was sent; like all times here, on the outbox's clock
 	heard    time.Duration // when an ack last acknowledged something new
 	timeouts int           // probe timeouts in a row
-	// An ack arrived after a timeout, perhaps of an earlier sending: nothing
-	// else has shown that anything arrives.
+	// An ack arrived after a timeout, but it may be for an earlier sending. Nothing else has
+	// shown that the path works again.
 	answered bool
 	probes   int    // slices that may be sent as probes
-	lost     uint64 // slices that a threshold has declared lost
+	lost     uint64 // slices declared lost by a threshold
 }
 
-// begin starts on another path. Sendings below foreign used the old one.
+// begin starts on another path. Sendings numbered below foreign used the old path.
 func (c *control) begin(foreign uint64) {
 	c.foreign = foreign
-	c.timeouts, c.answered, c.probes, c.losses.Next = 0, false, 0, 0
+	c.timeouts = 0
+	c.answered = false
+	c.probes = 0
+	c.losses.Next = 0
 }
 
-// mayLeave reports whether one more slice may be sent. One may always be sent
-// if none is in flight, because no probe timer runs then.
+// mayLeave reports whether one more slice may be sent. If none is in flight, one may always
+// be sent, because no probe timer runs then.
 func (c *control) mayLeave(f *flight) bool {
 	if c.probes > 0 || f.count == 0 {
 		return true
@@ -54,17 +57,19 @@ func (c *control) mayLeave(f *flight) bool {
 	return c.timeouts < outageTimeouts && f.bytes+Datagram <= c.gate.Window(Datagram)
 }
 
-// limited is called when the path could take more than the machine sends, while
-// inFlight bytes are in flight.
+// limited is called when the path could take more than the machine sends. inFlight is the
+// number of bytes in flight.
 func (c *control) limited(inFlight int) { c.gate.Limited(inFlight) }
 
-// spent is called when there is nothing more to send, while inFlight bytes are in flight.
+// spent is called when there is nothing more to send. inFlight is the number of bytes in
+// flight.
 func (c *control) spent(inFlight int) {
 	c.limited(inFlight)
 	c.probes = 0
 }
 
-// sent is called when a slice is sent. Other slices have others bytes in flight.
+// sent is called when a slice is sent. others is the number of bytes other slices have in
+// flight.
 func (c *control) sent(s *sending, others int) {
 	c.gate.Bulk(s.at)
 	s.mark = c.gate.Sent(s.at, others)
@@ -72,18 +77,20 @@ func (c *control) sent(s *sending, others int) {
 	c.probes = max(c.probes-1, 0)
 }
 
-// acked is what an ack shows: which of the undecided sendings have arrived.
+// acked is what an ack shows: which of the undecided sendings arrived.
 type acked struct {
-	first bool   // it acks a sending on this path for the first time
-	high  uint64 // one more than the number of the newest sending that certainly arrived; 0 = none did
-	timed uint64 // the same for a slice that was sent only once, so that its round trip is known; 0 = none
-	// A lower bound of the round trip, from a slice that was sent twice,
-	// whichever sending arrived; 0 = unknown.
+	first bool // it acks a sending on this path for the first time
+	// Number, plus one, of the newest sending that certainly arrived; 0 if none did.
+	high uint64
+	// The same for slices that were sent only once, whose round trip is known; 0 if none.
+	timed uint64
+	// A lower bound of the round trip, from a slice that was sent twice. It holds whichever
+	// sending arrived; 0 = unknown.
 	least time.Duration
 }
 
-// hear handles an ack of chunk of. The slices in fresh are acked for the first
-// time. The caller decides their sendings in the flight afterwards.
+// hear handles an ack of the chunk of. fresh holds the slices acked for the first time. The
+// caller marks their sendings as arrived afterwards.
 func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a acked) {
 	for i, newest := range of.newest {
 		number := newest - 1
@@ -102,7 +109,7 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 		since := t - s.at
 		if s.fate == lost || s.again && since < c.gate.Min/2 && of.givenUp.Has(i) {
 			took := since
-			if s.again { // perhaps an earlier sending has arrived, after an unknown time
+			if s.again { // an earlier sending may have arrived, after an unknown time
 				took = 0
 			}
 			c.losses.Spurious(t, took)
@@ -120,8 +127,8 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 	return a
 }
 
-// learn measures the path with the result of an ack for chunk id, and declares
-// slices lost that the ack shows to be lost.
+// learn measures the path with the result of an ack for chunk id. It declares lost the slices
+// that the ack shows to be lost.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	if c.timeouts >= outageTimeouts || c.stopped(t) {
 		c.gate.Held(t, mostHeld)
@@ -135,25 +142,29 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
 	case a.least > 0:
-		// Otherwise nothing would measure a queue that has built up, because
-		// all slices in it are sent again before they are acked.
+		// Nothing else would measure a queue that has built up, because all slices in it are
+		// sent again before they are acked.
 		c.gate.Update(t, a.least, 0)
 	}
 	c.reached = max(c.reached, a.high)
 	c.detect(t, o, id, a.high)
 }
 
-// detect declares slices lost that are lost by now. high is for an ack of chunk id: one more
-// than the number of its newest sending that has arrived; 0 = there was no ack. The packet
-// threshold counts only within that chunk, because an ack covers all slices of one chunk, and
-// the ack of another chunk may have been lost. If a sending is not lost by time, none that
-// was sent after it is. So after the first such sending only those of chunk id are examined.
+// detect declares lost the slices that are overdue or overtaken. high is for an ack of chunk
+// id: the number of the chunk's newest sending that arrived, plus one. It is 0 if there was
+// no ack.
+//
+// The packet threshold applies only within that chunk. An ack covers all slices of one chunk,
+// and the ack of another chunk may have been lost.
+//
+// If a sending is not lost by time, none sent after it is. So after the first such sending,
+// only sendings of chunk id are examined.
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
 	n, ok := o.flight.firstFlying()
 	for ; ok && n < c.reached; n++ {
-		place := high // no ack of its chunk was received: only time counts
+		place := high // no ack of the sending's chunk was received, so only time counts
 		if o.flight.At(n).id == id {
 			place = n
 		}
@@ -166,7 +177,7 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	}
 	of := o.chunk(uint64(id))
 	if of.block == nil || of.id != id {
-		return // it is acked completely
+		return // the chunk is acked completely
 	}
 	for _, newest := range of.newest {
 		if number := newest - 1; newest > n && number < c.reached {
@@ -175,8 +186,8 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	}
 }
 
-// settles declares a sending lost if it is lost by now, and reports whether it
-// is no longer in flight. The packet threshold uses place instead of its number.
+// settles declares a sending lost if a threshold says so. It reports whether the sending is
+// no longer in flight. The packet threshold uses place instead of the sending's number.
 func (c *control) settles(t time.Duration, o *outbox, number, place uint64) bool {
 	s := o.flight.At(number)
 	switch {
@@ -198,20 +209,22 @@ func (c *control) lose(o *outbox, number uint64) {
 	o.lose(number)
 }
 
-// timeoutAt returns when the next probe is due.
+// timeoutAt returns the time at which the next probe is due.
 func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 	return c.lastSent + c.gate.Backoff(c.timeouts, ackDelay), f.count > 0 && c.probes == 0
 }
 
-// stopped reports whether the process seems to have been stopped: the probes of
-// that many timeouts should have been sent meanwhile.
+// stopped reports whether the process seems to have been stopped. If it had run, it would
+// have sent the probes of outageTimeouts timeouts by now.
 func (c *control) stopped(t time.Duration) bool {
 	return t-max(c.lastSent, c.heard) >= outageTimeouts*c.gate.PTO(ackDelay)
 }
 
-// advance runs the timers. It declares slices lost by the time threshold and, after a probe
-// timeout, the oldest ones, which are sent again as probes. If the last probes were answered,
-// it declares all lost, because sendings before those would have arrived with them.
+// advance runs the timers. It declares slices lost by the time threshold. After a probe
+// timeout, it declares the oldest slices lost, so they are sent again as probes.
+//
+// If the last probes were answered, it declares all slices lost, because earlier sendings
+// would have arrived with the probes.
 func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
 		c.detect(t, o, 0, 0)
@@ -223,7 +236,8 @@ func (c *control) advance(t time.Duration, o *outbox) {
 	if c.answered {
 		lost = o.flight.count
 	}
-	if c.timeouts++; c.stopped(t) {
+	c.timeouts++
+	if c.stopped(t) {
 		c.timeouts = max(c.timeouts, outageTimeouts)
 	}
 	c.probes = probePackets

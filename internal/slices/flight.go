@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A fate is the fate of a sending, as far as it is known.
+// A fate says whether a sending arrived or was lost, as far as this end knows.
 type fate uint8
 
 const (
@@ -15,24 +15,24 @@ const (
 	landed
 )
 
-// A sending is one sending of one slice.
+// A sending is one transmission of a slice.
 type sending struct {
-	at    time.Duration // since the outbox's epoch
+	at    time.Duration // time since the outbox's epoch
 	mark  recovery.Mark // from the gate; empty on a path that reports fates
-	size  uint16        // of its datagram, in bytes
-	id    uint16        // its chunk
-	index uint8         // the slice in its chunk
-	again bool          // the slice had been sent before, so an ack does not show which sending has arrived
+	size  uint16        // datagram size in bytes
+	id    uint16        // the slice's chunk
+	index uint8         // the slice's index in its chunk
+	again bool          // the slice was sent before, so an ack does not show which sending arrived
 	fate  fate
 }
 
 // firstSendings is the initial capacity of a flight.
 const firstSendings = 64
 
-// A flight holds the oldest undecided sending, and all that were sent after it.
+// A flight holds the oldest undecided sending and all sendings after it.
 type flight struct {
 	recovery.Ring[sending]
-	bytes int // of the datagrams in flight
+	bytes int // size of the datagrams in flight
 	count int // number of sendings in flight
 }
 
@@ -41,7 +41,8 @@ func (f *flight) launch(s sending) (number uint64) {
 	if f.Len() == f.Cap() {
 		f.firstFlying()
 	}
-	*f.Push(firstSendings) = s
+	newest := f.Push(firstSendings)
+	*newest = s
 	f.bytes += int(s.size)
 	f.count++
 	return f.Next - 1
@@ -55,7 +56,7 @@ func (f *flight) get(number uint64) *sending {
 	return f.At(number)
 }
 
-// land sets the fate of a sending. One that was declared lost may still land.
+// land sets the fate of a sending. A sending that was declared lost may still arrive.
 func (f *flight) land(s *sending, as fate) {
 	if s.fate == flying {
 		f.bytes -= int(s.size)
@@ -64,7 +65,8 @@ func (f *flight) land(s *sending, as fate) {
 	s.fate = as
 }
 
-// firstFlying returns the number of the oldest sending in flight, and removes those before it.
+// firstFlying returns the number of the oldest sending in flight and removes the sendings
+// before it.
 func (f *flight) firstFlying() (number uint64, ok bool) {
 	for ; f.Oldest < f.Next; f.Oldest++ {
 		if f.At(f.Oldest).fate == flying {

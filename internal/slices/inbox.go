@@ -7,18 +7,19 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// An inbox assembles messages from slices, and restores missing slices from repair slices.
+// An inbox assembles messages from slices and restores missing slices from repair slices.
 //
-// Everything that it holds is charged to the connection's account: content, for which there
-// is credit, and what chunks take beyond that. A peer that keeps to its credit is refused a
-// chunk only if the world's budget has no memory left, and never the awaited one.
+// Everything it holds is charged to the connection's account: content, for which there is
+// credit, and what chunks take beyond their content. If a peer stays within its credit, a
+// chunk is refused only when the world's budget has no memory left. The awaited chunk is
+// never refused then.
 type inbox struct {
 	memory   chunkMemory
 	acks     ackTimer
 	restorer restorer
 	read     uint16   // id of the next chunk to be delivered
 	open     int      // incomplete chunks of which slices have arrived
-	messages [][]byte // complete messages in order, not taken yet
+	messages [][]byte // complete messages in order, not yet taken
 
 	refused, malformed uint64 // see Stats
 }
@@ -27,13 +28,13 @@ func newInbox(account Account, pace ackPace) inbox {
 	return inbox{memory: chunkMemory{account: account}, acks: ackTimer{pace: pace}}
 }
 
-// slice handles a slice, and reports whether a message is now complete.
+// slice handles a slice and reports whether a message is now complete.
 func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 	whole = in.add(now, s)
 	return in.restore(now, s.ChunkID) || whole
 }
 
-// repair handles a repair slice, and reports whether it has completed a message.
+// repair handles a repair slice and reports whether it completed a message.
 func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	if !in.misses(r.id) {
 		return false
@@ -49,9 +50,11 @@ func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	return false
 }
 
-// restore restores the missing slices of a chunk if enough slices and repair
-// slices have arrived. It is also called after each slice, which may be the last
-// one needed, or may complete the chunk, whose repair slices are then dropped.
+// restore restores the missing slices of a chunk if enough slices and repair slices have
+// arrived.
+//
+// It also runs after each slice. That slice may be the last one needed, or it may complete
+// the chunk, whose repair slices are then dropped.
 func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	set := in.restorer.set(id)
 	if set == nil {
@@ -79,7 +82,7 @@ func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	return whole
 }
 
-// add inserts a slice, and reports whether a message is now complete.
+// add inserts a slice and reports whether a message is now complete.
 func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	if !in.equip() {
 		in.refused++
@@ -99,7 +102,7 @@ func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	return whole
 }
 
-// equip creates the receiver at the first slice, and reports whether there was room.
+// equip creates the receiver at the first slice and reports whether there was room.
 func (in *inbox) equip() bool {
 	if in.memory.equip() {
 		return true
@@ -108,11 +111,12 @@ func (in *inbox) equip() bool {
 	return in.memory.equip()
 }
 
-// begin inserts the first slice of a chunk, and reports whether there was room
-// for the chunk. The account reserves room for the awaited chunk, because
-// without it no later message could be delivered.
+// begin inserts the first slice of a chunk and reports whether there was room for the chunk.
+// The account reserves room for the awaited chunk, because no later message can be delivered
+// without it.
 func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
-	ahead, awaited := int(s.ChunkID-in.read), s.ChunkID == in.read && len(in.messages) == 0
+	ahead := int(s.ChunkID - in.read)
+	awaited := s.ChunkID == in.read && len(in.messages) == 0
 	begun := in.memory.begin(now, s, ahead, awaited)
 	if !begun && awaited {
 		in.makeRoom()
@@ -124,7 +128,7 @@ func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
 	return begun
 }
 
-// collect appends the next complete messages in order, and reports whether there was one.
+// collect appends the next complete messages in order and reports whether there was one.
 func (in *inbox) collect() (whole bool) {
 	for {
 		_, data, ok := in.memory.receiver.Chunk()
@@ -138,11 +142,11 @@ func (in *inbox) collect() (whole bool) {
 	}
 }
 
-// makeRoom frees all repair slices, to make room for an awaited chunk: the
-// chunks that they would restore come after it.
+// makeRoom frees all repair slices to make room for an awaited chunk. The chunks that they
+// would restore come after it.
 func (in *inbox) makeRoom() { in.restorer.dropAll(in.memory.account) }
 
-// misses reports whether a chunk was not delivered yet.
+// misses reports whether a chunk is not delivered yet.
 func (in *inbox) misses(id uint16) bool { return id-in.read < Pipeline }
 
 // nextAck returns the next ack that is due.
@@ -158,7 +162,7 @@ func (in *inbox) ackAgain(id uint16) {
 	}
 }
 
-// ackAllAgain makes acks due for all incomplete chunks, and for those that were delivered last.
+// ackAllAgain makes acks due for all incomplete chunks and for the chunks delivered last.
 func (in *inbox) ackAllAgain() {
 	if r := in.memory.receiver; r != nil {
 		r.Restart()
@@ -166,8 +170,8 @@ func (in *inbox) ackAllAgain() {
 	}
 }
 
-// take returns the complete messages. The caller owns them until giveBack, and
-// must release each before that.
+// take returns the complete messages. The caller owns them until giveBack and must release
+// each message before calling it.
 func (in *inbox) take() [][]byte {
 	whole := in.messages
 	in.messages = nil
@@ -189,7 +193,8 @@ func (in *inbox) giveBack(whole [][]byte) {
 
 // discard drops everything without changing the account's charge.
 func (in *inbox) discard() {
-	in.memory.receiver, in.memory.places = nil, 0 // the account stays, because Release may be reading it
+	in.memory.receiver = nil
+	in.memory.places = 0 // the account stays, because Release may be reading it
 	in.acks = ackTimer{pace: in.acks.pace}
 	in.restorer = restorer{restored: in.restorer.restored}
 	in.messages, in.open = nil, 0

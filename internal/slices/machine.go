@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	// TrimAfter is how long a machine must neither send nor receive a slice
-	// before it frees its spare memory.
+	// TrimAfter is how long a machine must neither send nor receive a slice before it frees
+	// its spare memory.
 	TrimAfter = 10 * time.Second
-	// firstUnsent is how many bytes may be queued while the rate of the path is
-	// unknown. It is more than QUIC's initial window (RFC 9002, section 7.2),
-	// so the queue does not run dry in the first round trip.
+	// firstUnsent is the number of bytes that may be queued while the path's rate is unknown.
+	// It exceeds QUIC's initial window (RFC 9002, section 7.2), so the queue does not run dry
+	// in the first round trip.
 	firstUnsent = 64 << 10
-	// leastUnsent is how many bytes may be queued on a path that reports fates,
-	// however slow it is. No play waits behind them.
+	// leastUnsent is the number of bytes that may always be queued on a path that reports
+	// fates, however slow it is. They delay no play.
 	leastUnsent = 64 << 10
 	// mostAckBytes is the size of the largest datagram that holds an ack.
 	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 
-// AppendPacket gives each datagram a number, by which Unsent and Fate refer to
-// it. A slice has the number of its sending (see flight), an ack has ackNumber
-// plus the id of its chunk, and every repair slice has otherNumber.
+// AppendPacket gives each datagram a number, which Unsent and Fate use to refer to it. The
+// number of a slice is that of its sending (see flight). The number of an ack is ackNumber
+// plus its chunk ID. Every repair slice has otherNumber.
 const (
 	ackNumber   = 1 << 63
 	otherNumber = 1 << 62
 )
 
-// A Machine is one end of the slice protocol of a connection. Each of its datagrams holds
-// one packet of package chunk. A datagram that it cannot parse is counted and dropped,
+// A Machine is one end of a connection's slice protocol. Each of its datagrams holds one
+// packet of package chunk. A datagram that the machine cannot parse is counted and dropped,
 // and ends no transfer. Only Release may be called concurrently with other methods.
 type Machine struct {
 	protocol byte // first byte of its datagrams
@@ -41,21 +41,21 @@ type Machine struct {
 	// The path.
 	path    recovery.Path // as of the last SetPath
 	control control       // used while the path does not report fates
-	repairs repairs       // used while it does
-	fated   uint64        // slices sent while it did
-	// Set by Advance while the path reports fates: an ack is due, so
-	// NextTimeout need not return its time again.
+	repairs repairs       // used while it does report fates
+	fated   uint64        // slices sent while the path reports fates
+	// Set by Advance while the path reports fates. An ack is due, so NextTimeout need not
+	// return its time again.
 	ackDue bool
 	left   leftPath // the path before the last change
-	unkept unkept   // resends slices that arrived but were never acked
+	unkept unkept   // resends slices that arrived but that the peer never acked
 
 	// For the link.
-	held          bool             // set by Hold: slices wait for the connection's rate, or the carrier's pace
-	content       recovery.Content // of the last datagram from AppendPacket
+	held          bool             // set by Hold: slices wait for the connection's rate or the carrier's pace
+	content       recovery.Content // describes the last datagram from AppendPacket
 	changed       bool             // returned and cleared by Changed
 	newestArrived time.Time        // returned by Arrived
 
-	active time.Time // when a slice was last sent or received; zero once trim has freed the spare memory
+	active time.Time // when a slice was last sent or received; zero after trim has freed the spare memory
 
 	// For the owner, a streamer.
 	ended    bool          // set by End: the owner has no more messages for now
@@ -64,14 +64,15 @@ type Machine struct {
 	wake     bool          // returned and cleared by Wake
 }
 
-// New returns a machine whose datagrams begin with the byte protocol. A machine
-// numbers its chunks from 0, so each end needs exactly one machine per protocol
-// byte. Memory that the peer makes the machine hold is charged to account.
+// New returns a machine whose datagrams begin with the byte protocol. A machine numbers its
+// chunks from 0, so each end needs exactly one machine per protocol byte. Memory that the
+// peer makes the machine hold is charged to account.
 func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
 }
 
-// Receive handles a datagram from the peer. It does not retain datagram, and always returns nil.
+// Receive handles a datagram from the peer. It does not retain datagram and always returns
+// nil.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -109,8 +110,8 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	m.wake = m.in.repair(now, r) || m.wake
 }
 
-// receiveAck handles an ack: the slices that it acknowledges are freed. On a path that does
-// not report fates, the ack also shows which slices are lost and measures the round trip.
+// receiveAck handles an ack by freeing the acknowledged slices. On a path that does not
+// report fates, the ack also shows which slices are lost and measures the round trip.
 func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.news(a)
 	if c == nil {
@@ -119,7 +120,8 @@ func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	t := m.out.since(now)
 	var news acked
 	if !m.path.Fates {
-		news = m.control.hear(t, &m.out.flight, c, &fresh) // before acknowledge removes the sendings from flight
+		// acknowledge removes the sendings from the flight, so hear comes first.
+		news = m.control.hear(t, &m.out.flight, c, &fresh)
 	}
 	if fresh.Count() > 0 {
 		m.unkept.resends = 0
@@ -134,8 +136,8 @@ func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	m.checkWatch()
 }
 
-// AppendPacket appends the next datagram, of at most most bytes, to buf. An ack goes before
-// a slice, a slice before a repair slice. ok is false if there is nothing to send now.
+// AppendPacket appends the next datagram, of at most most bytes, to buf. Acks go first, then
+// slices, then repair slices. ok is false if there is nothing to send now.
 func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
 	if most < mostAckBytes {
 		return buf, 0, false
@@ -162,8 +164,8 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 	return buf, 0, false
 }
 
-// mayLeave reports whether a slice may be sent now. On a path that reports
-// fates the carrier decides, through Hold.
+// mayLeave reports whether a slice may be sent now. On a path that reports fates, the carrier
+// decides this through Hold.
 func (m *Machine) mayLeave() bool {
 	switch {
 	case m.path.Fates:
@@ -177,7 +179,8 @@ func (m *Machine) mayLeave() bool {
 	return true
 }
 
-// sliceSent records that a slice is sent, while other slices have others bytes in flight.
+// sliceSent records that a slice is sent. others is the number of bytes other slices have in
+// flight.
 func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
@@ -189,8 +192,8 @@ func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.checkWatch()
 }
 
-// appendRepair appends a repair slice, if the owner has no more messages: otherwise
-// those are the better use of the path. It is called when no slice is left to send.
+// appendRepair appends a repair slice if the owner has no more messages. If the owner has
+// some, they are a better use of the path. It is called when no slice is left to send.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
 	if !m.ended {
 		return buf, 0, false
@@ -202,8 +205,8 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	return r.append(buf), otherNumber, true
 }
 
-// Unsent is called when a datagram from AppendPacket was not sent after all.
-// The machine will send its content again.
+// Unsent is called when a datagram from AppendPacket was not sent after all. The machine will
+// send its content again.
 func (m *Machine) Unsent(number uint64) {
 	switch {
 	case number >= ackNumber:
@@ -213,9 +216,9 @@ func (m *Machine) Unsent(number uint64) {
 	}
 }
 
-// Fate is called when the carrier reports that a datagram has arrived or is
-// lost. A lost slice is sent again. A slice that arrived is kept until an ack
-// confirms it, because the peer may have had no memory for it (see unkept).
+// Fate is called when the carrier reports that a datagram has arrived or was lost. A lost
+// slice is sent again. A slice that arrived is kept until an ack confirms it, because the
+// peer may have had no memory for it (see unkept).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.Note()
 	switch {
@@ -227,9 +230,11 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// SetPath gives the machine the current state of the path. When Epoch or Fates changes, all
-// chunks stay, and so does what is acked of them. Slices in flight on the old path may still
-// be acked (see leftPath); if the old path reported fates, the carrier still reports theirs.
+// SetPath gives the machine the current state of the path.
+//
+// When Epoch or Fates changes, all chunks stay, with their acked slices. Slices in flight on
+// the old path may still be acked (see leftPath). If the old path reported fates, the carrier
+// still reports theirs.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
 		m.changePath(now, p)
@@ -237,12 +242,15 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	m.path = p
 }
 
-// changePath starts over on p, another path.
+// changePath starts over on p, a different path.
 func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
 	m.unkept = unkept{since: now}
-	m.ackDue, m.changed = false, true
-	if !m.path.Fates { // otherwise m.left may still wait for sendings on an earlier path that did not report fates
+	m.ackDue = false
+	m.changed = true
+	// A path that reports fates leaves m.left alone: it may still wait for sendings on an
+	// earlier path that did not.
+	if !m.path.Fates {
 		m.left = leftPath{below: m.out.flight.Next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
 	}
 	if p.Fates {
@@ -256,13 +264,13 @@ func (m *Machine) changePath(now time.Time, p recovery.Path) {
 // SetWindow limits the bytes of slices in flight while the path does not report fates.
 func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 
-// Unmeasured reports whether the path does not report fates, and no ack of a
-// slice has measured its round trip yet.
+// Unmeasured reports whether the round trip is unknown: the path does not report fates and no
+// ack of a slice has measured the path yet.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// Assume sets the round trip and its variance to those of the connection's other
-// datagrams, as long as the machine is [Machine.Unmeasured]. It does not set the
-// minimum: the path may have become longer since theirs, so only slices measure it.
+// Assume sets the round trip and its variance to those of the connection's other datagrams,
+// as long as the machine is [Machine.Unmeasured]. It does not set the minimum. The path may
+// have become longer since that minimum was measured, so only slices measure it.
 func (m *Machine) Assume(smoothed, variance time.Duration) {
 	if !m.Unmeasured() {
 		return
@@ -291,8 +299,8 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// trimAt returns when trim is due; ok is false while messages are
-// unacknowledged, and once trim has run.
+// trimAt returns the time at which trim is due. ok is false while messages are unacknowledged
+// and after trim has run.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	if m.active.IsZero() || !m.out.idle() {
 		return at, false
@@ -300,7 +308,7 @@ func (m *Machine) trimAt() (at time.Time, ok bool) {
 	return m.active.Add(TrimAfter), true
 }
 
-// trim frees memory that the machine keeps for reuse.
+// trim frees memory kept for reuse.
 func (m *Machine) trim() {
 	m.active = time.Time{}
 	m.out.trim()
@@ -308,8 +316,8 @@ func (m *Machine) trim() {
 	m.in.trim()
 }
 
-// NextTimeout returns when Advance or AppendPacket must be called next, unless
-// something happens before; ok is false if no timer is set.
+// NextTimeout returns the time at which Advance or AppendPacket must be called, unless
+// something happens first. ok is false if no timer is set.
 func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	at, ok = m.in.acks.dueAt()
@@ -325,58 +333,60 @@ func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// Waiting reports what may be waiting for the connection's rate. The machine
-// has no unreliable messages, and all its slices are bulk.
+// Waiting reports what could be sent if Hold did not prevent it. The machine has no
+// unreliable messages, and all its slices are bulk.
 func (m *Machine) Waiting() (unreliable, bulk bool) {
 	return false, !m.out.idle() && (m.path.Fates || m.control.mayLeave(&m.out.flight))
 }
 
-// Hold stops slices, but not acks, from being sent, until it is called with bulk = false.
+// Hold stops slices, but not acks, until it is called with bulk = false.
 func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 
 // InFlight returns the bytes of slices in flight.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns when the newest slice that is known to have arrived was sent.
-// It covers only paths that do not report fates.
+// Arrived returns the time at which the newest slice known to have arrived was sent. It
+// covers only paths that do not report fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
-// Lost returns how many slices the machine itself has declared lost (RFC 9002,
-// section 6.1). Losses reported by a carrier are not included.
+// Lost returns the number of slices the machine itself declared lost (RFC 9002, section 6.1).
+// Losses reported by a carrier are not included.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports whether, since the last call, a message of the peer was
-// completed or the condition of Watch became true.
+// Wake reports whether, since the last call, a message from the peer was completed or the
+// condition of Watch became true.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports whether, since the last call, something happened after which
-// AppendPacket may have a datagram.
+// Changed reports whether something happened since the last call after which AppendPacket may
+// have a datagram.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
 	return changed
 }
 
-// Content returns what the last datagram from AppendPacket holds: bulk, or nothing but an ack.
+// Content describes the last datagram from AppendPacket: bulk, or only an ack.
 func (m *Machine) Content() recovery.Content { return m.content }
 
 // FirstByte returns the first byte of datagrams with slices and acks.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// SecondByte returns the other first byte that the machine uses, that of
-// datagrams with repair slices.
+// SecondByte returns the other first byte that the machine uses, for datagrams with repair
+// slices.
 func (m *Machine) SecondByte() byte { return repairByte }
 
-// Open reports whether the owner may send another message: few bytes are
-// queued, or the path takes them within queue.
+// Open reports whether the owner may send another message. It may if few bytes are queued or
+// if the path takes all of them within queue.
 func (m *Machine) Open(queue time.Duration) bool {
-	rate, least := m.control.gate.Estimate(), Size
+	rate := m.control.gate.Estimate()
+	least := Size
 	if m.path.Fates {
-		rate, least = m.path.Rate, leastUnsent
+		rate = m.path.Rate
+		least = leastUnsent
 	}
 	switch {
 	case m.out.full():
@@ -387,14 +397,14 @@ func (m *Machine) Open(queue time.Duration) bool {
 	return m.out.unsent < least || m.out.unsent <= recovery.Bytes(rate, queue)
 }
 
-// Send queues a message. The caller must not change it until all of its slices
-// are acked; the machine then frees the block.
+// Send queues a message. The caller must not change the message until all its slices are
+// acked. The machine then frees the block.
 func (m *Machine) Send(message []byte, b Block) error {
 	m.changed = true
 	return m.out.send(message, b)
 }
 
-// Queued returns the bytes of messages that are not sent yet.
+// Queued returns the number of message bytes not sent yet.
 func (m *Machine) Queued() int { return m.out.unsent }
 
 // Watch makes Wake return true once Open(queue) is true.
@@ -404,35 +414,39 @@ func (m *Machine) Watch(queue time.Duration) {
 	m.changed = m.changed || m.wake
 }
 
-// checkWatch ends a Watch whose condition is true. It is called whenever slices
-// are sent or acked, and when timers run.
+// checkWatch ends a Watch whose condition is true. It is called whenever slices are sent or
+// acked and when timers run.
 func (m *Machine) checkWatch() {
 	if m.watching && m.Open(m.queue) {
-		m.watching, m.wake = false, true
+		m.watching = false
+		m.wake = true
 	}
 }
 
-// End sets whether the owner has no more messages for now. Only then does the
-// machine send repair slices.
-func (m *Machine) End(ended bool) { m.ended, m.changed = ended, true }
+// End sets whether the owner has no more messages for now. The machine sends repair slices
+// only then.
+func (m *Machine) End(ended bool) {
+	m.ended = ended
+	m.changed = true
+}
 
-// Take returns the completed messages of the peer, in order. The caller passes
-// each to Release, and then all of them to GiveBack.
+// Take returns the completed messages from the peer, in order. The caller passes each one to
+// Release, and then all of them to GiveBack.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
-// Release takes a message off the account, once the caller is done with it or has charged it
-// elsewhere. It touches nothing but the account, and so may be called from any goroutine.
+// Release takes a message off the account when the caller is done with it or has charged it
+// elsewhere. It touches only the account, so it may be called from any goroutine.
 func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
-// GiveBack returns the memory of released messages to the machine, for reuse.
+// GiveBack returns the memory of released messages to the machine for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
-// Yield frees the repair slices that wait for others of their group. The peer
-// resends the slices that they would have restored.
+// Yield frees the repair slices that wait for others of their chunk. The peer resends the
+// slices that they would have restored.
 func (m *Machine) Yield() { m.in.makeRoom() }
 
-// Discard frees everything that the peer has sent, when the connection ends.
-// The account must be closed by then, so that later slices are refused.
+// Discard frees everything the peer has sent when the connection ends. The account must be
+// closed by then, so that later slices are refused.
 func (m *Machine) Discard() { m.in.discard() }
 
 // Stats returns a copy of the counters.

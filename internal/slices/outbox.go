@@ -9,27 +9,29 @@ import (
 )
 
 const (
-	// Datagram is the size in bytes of the smallest datagram to which QUIC
-	// falls back: a slice, once cut, must fit every later path.
+	// Datagram is the size in bytes of the smallest datagram to which QUIC falls back. A
+	// slice is cut once and must fit every later path.
 	Datagram = 1163
-	// Size is how many bytes of a datagram are content. It is the same on all
-	// carriers, because chunks move between them.
+	// Size is the number of content bytes in a datagram. It is the same on all carriers,
+	// because chunks move between them.
 	Size = Datagram - 1 - chunk.Overhead
-	// Pipeline is how many chunks may be in flight: 32 MiB, because a chunk is a part of about 32
-	// KiB. A chunk that has lost a slice stays in flight until that has arrived: at 100 Mbit/s, 200
-	// ms and 5 % loss, this is so for the chunks of three round trips. Credit usually allows less.
+	// Pipeline is the maximum number of chunks in flight. A chunk is a part of about 32 KiB,
+	// so this is 32 MiB. Credit usually allows less.
+	//
+	// A chunk that has lost a slice stays in flight until that slice has arrived. At 100
+	// Mbit/s, 200 ms and 5 % loss, the chunks of three round trips stay in flight.
 	Pipeline = 1024
-	// Places is how many chunks a receiver has records for at first. It reserves
+	// Places is the initial number of chunk records in a receiver. The receiver reserves
 	// memory for what this many chunks take beyond their content, but not for more.
 	Places = 256
 	// PartSlices is the number of slices of a full part of a transfer, including its header.
 	PartSlices = 28
 
-	// leastChunks is how many chunks an outbox has records for at first.
+	// leastChunks is the initial number of chunk records in an outbox.
 	leastChunks = 16
 
-	// ownResend is the sender's own resend delay. It is so long that control,
-	// or the carrier, detects losses first.
+	// ownResend is the resend delay of the chunk.Sender. It is long enough that control or
+	// the carrier detects losses first.
 	ownResend = 10 * time.Second
 )
 
@@ -42,16 +44,17 @@ var config = chunk.Config{
 // A Block is the memory of a message.
 type Block interface{ Free() }
 
-// An outbox cuts messages into slices and holds the state of each. The machine calls next when the
-// path can take a slice, lose when a slice is lost, and news and acknowledge when an ack arrives.
+// An outbox cuts messages into slices and holds the state of each slice. The machine calls
+// next when the path can take a slice, lose when a slice is lost, and news and acknowledge
+// when an ack arrives.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
 	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
-	held   int                      // bytes of chunks
-	unsent int                      // bytes of chunks that were never sent
+	held   int                      // message bytes in chunks
+	unsent int                      // message bytes in chunks that were never sent
 	resent uint64                   // slices sent again
 
-	epoch  time.Time // of the flight's clock: the first argument of since
+	epoch  time.Time // start of the flight's clock, set by the first call of since
 	flight flight
 }
 
@@ -61,8 +64,8 @@ type sentChunk struct {
 	message []byte
 	block   Block
 	acked   chunk.Bits
-	givenUp chunk.Bits // slices that control has ever declared lost; the peer may still have them
-	newest  []uint64   // one more than the number of each slice's newest sending; 0 = not sent
+	givenUp chunk.Bits // slices that control ever declared lost; the peer may still have them
+	newest  []uint64   // number of each slice's newest sending, plus one; 0 = not sent
 }
 
 // begin makes c the record of a message.
@@ -82,8 +85,9 @@ func (c *sentChunk) end() {
 func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
 // full reports whether another message must wait until chunks in flight are acked.
-// Beyond Places, chunks in flight must on average be at least half a full part, because
-// the receiver reserves no memory for what more small chunks take beyond their content.
+//
+// Beyond Places, the chunks in flight must average at least half a full part. The receiver
+// reserves no memory for what more small chunks would take beyond their content.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
 	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
@@ -103,11 +107,12 @@ func (o *outbox) since(now time.Time) time.Duration {
 // time converts a time of the flight's clock to the caller's.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// chunk returns the record of the chunk with a number, or with an id, which is the low
-// bits of the number. If there is no such chunk, the record belongs to another one.
+// chunk returns the record of the chunk with the given number. An ID also works, because it
+// is the low bits of the number. If there is no such chunk, the record belongs to another
+// one.
 func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
-// send queues a message. Its block is freed once it is acked completely.
+// send queues a message. Its block is freed once the message is acked completely.
 func (o *outbox) send(message []byte, b Block) error {
 	if o.sender == nil {
 		sender, err := chunk.NewSender(config)
@@ -127,13 +132,14 @@ func (o *outbox) send(message []byte, b Block) error {
 	return nil
 }
 
-// next returns the next slice to send, lost ones first, and the number of its
-// sending. An earlier sending of the slice that is still in flight counts as lost.
+// next returns the next slice to send and the number of its sending. Lost slices go first. An
+// earlier sending of the slice that is still in flight counts as lost.
 func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {
 		return chunk.Slice{}, 0, false
 	}
-	if slice, ok = o.sender.NextSlice(now); !ok {
+	slice, ok = o.sender.NextSlice(now)
+	if !ok {
 		return chunk.Slice{}, 0, false
 	}
 	newest := &o.chunk(uint64(slice.ChunkID)).newest[slice.Index]
@@ -152,8 +158,8 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// settle decides the fate of a sending in flight, and returns the sending. It
-// returns nil if the sending is not in flight.
+// settle decides the fate of a sending in flight and returns the sending. It returns nil if
+// the sending is not in flight.
 func (o *outbox) settle(number uint64, f fate) *sending {
 	s := o.flight.get(number)
 	if s == nil || s.fate != flying {
@@ -163,14 +169,15 @@ func (o *outbox) settle(number uint64, f fate) *sending {
 	return s
 }
 
-// lose records that a sending did not arrive, or was not sent. Its slice will be sent again.
+// lose records that a sending did not arrive or was not sent. Its slice will be sent again.
 func (o *outbox) lose(number uint64) {
 	if s := o.settle(number, lost); s != nil {
 		o.sender.Lost(s.id, int(s.index), o.time(s.at))
 	}
 }
 
-// arrive records that a sending has arrived. Only an ack shows whether its slice was kept.
+// arrive records that a sending has arrived. Only an ack shows whether the peer kept its
+// slice.
 func (o *outbox) arrive(number uint64) { o.settle(number, landed) }
 
 // resendAll queues all unacked slices again.
@@ -179,8 +186,9 @@ func (o *outbox) resendAll() {
 	o.sender.SetRTT(ownResend)
 }
 
-// news returns an ack's chunk, or nil if there is none, and the slices that it
-// acks for the first time. It ignores acks of slices that were never sent.
+// news returns the chunk of an ack and the slices that the ack acknowledges for the first
+// time. It returns nil if there is no such chunk, and ignores acks of slices that were never
+// sent.
 func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	if o.idle() {
 		return nil, fresh
@@ -197,8 +205,8 @@ func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	return c, fresh
 }
 
-// acknowledge records that the slices in fresh are acked, and frees messages
-// that are acked completely, in order.
+// acknowledge records that the slices in fresh are acked. It frees messages that are acked
+// completely, in order.
 func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	for i, newest := range c.newest {
 		if !fresh.Has(i) {

@@ -6,9 +6,11 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices can be
-// restored from any count of its slices and repair slices. Repair slices are sent over the sealed
-// carrier only. A peer that does not know them loses nothing, because lost slices are sent again.
+// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices
+// can be restored from any count of its slices and repair slices.
+//
+// Repair slices are sent over the sealed carrier only. A peer that does not know them loses
+// nothing, because lost slices are sent again.
 //
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
@@ -28,8 +30,8 @@ type repair struct {
 	shard []byte
 }
 
-// maxRepaired is the most slices of a chunk that gets repair slices, because
-// the work of restoring grows with that number times the number of lost slices.
+// maxRepaired is the maximum number of slices in a chunk that gets repair slices. The work of
+// restoring grows with that number times the number of lost slices.
 const maxRepaired = 64
 
 const (
@@ -60,5 +62,7 @@ func parseRepair(b []byte) (r repair, ok bool) {
 		last:  int(binary.BigEndian.Uint16(b[6:])),
 		shard: b[repairHeader:],
 	}
-	return r, r.total <= parity.Most && r.index < r.total && r.count <= maxRepaired && 1 <= r.last && r.last <= Size
+	valid := r.total <= parity.Most && r.index < r.total && r.count <= maxRepaired &&
+		1 <= r.last && r.last <= Size
+	return r, valid
 }

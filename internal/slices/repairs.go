@@ -6,9 +6,9 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// repairs makes repair slices for chunks in flight, once all slices were sent
-// and no more messages follow: otherwise a loss at the end of a transfer would
-// cost a round trip in which nothing else is left to send.
+// repairs makes repair slices for chunks in flight once all slices were sent and no more
+// messages follow. Without them, a loss at the end of a transfer would cost a round trip in
+// which nothing else is left to send.
 type repairs struct {
 	next uint64 // number of the next chunk to make repair slices for
 	loss parity.Loss
@@ -20,11 +20,13 @@ type repairs struct {
 	memory  []byte   // for the repair slices
 }
 
-// take returns the next repair slice for the chunks that o has in flight. Its
-// shard is valid until the next call.
+// take returns the next repair slice for the chunks o has in flight. Its shard is valid until
+// the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
-	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total { // the current chunk is acked, or all its repair slices were sent
-		if r.next = max(r.next, o.chunks.Oldest); r.next >= o.chunks.Next {
+	// Go on to the next chunk once the current one is acked or all its repair slices were sent.
+	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total {
+		r.next = max(r.next, o.chunks.Oldest)
+		if r.next >= o.chunks.Next {
 			return repair{}, false
 		}
 		r.prepare(o, r.next, r.loss.Estimate(loss))
@@ -37,11 +39,12 @@ func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
 	return slice, true
 }
 
-// prepare makes the repair slices of a chunk, as many as its slices in flight are likely to need.
+// prepare makes as many repair slices for a chunk as its slices in flight are likely to need.
 func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{}
 	c := o.chunk(number)
-	message, count := c.message, len(c.newest)
+	message := c.message
+	count := len(c.newest)
 	extra := parity.Count(o.underWay(c), loss)
 	if extra == 0 || count > maxRepaired {
 		return
@@ -51,7 +54,7 @@ func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{id: c.id, count: count, total: extra, last: len(message) - (count-1)*Size}
 }
 
-// cut cuts a message into shards, and appends memory for its repair slices.
+// cut cuts a message into shards and appends memory for its repair slices.
 func (r *repairs) cut(message []byte, extra int) {
 	if r.memory == nil {
 		r.memory = make([]byte, parity.Most*Size)

@@ -9,15 +9,15 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// maxHeldRepairs is how many repair slices may be held. More are dropped, and
-// the peer sends lost slices again.
+// maxHeldRepairs is the maximum number of repair slices held. Any more are dropped, and the
+// peer sends lost slices again.
 const maxHeldRepairs = 1024
 
-// repairCost is the memory of a held repair slice: its shard's size class, and
-// a repairSet, of which it may be the first.
+// repairCost is the memory of a held repair slice: the size class of its shard and a
+// repairSet, which its first slice needs.
 const repairCost = 1152 + 640
 
-// A page must have room for the missing slices of a chunk, and for the last one.
+// A page must have room for a chunk's missing slices and for the padded last slice.
 const _ = uint(pages.Size - (parity.Most+1)*Size)
 
 // A restorer keeps repair slices until they can restore the missing slices of their chunk.
@@ -34,7 +34,7 @@ type repairSet struct {
 	parity.Set
 }
 
-// An outcome says what keep has done with a repair slice.
+// An outcome says what keep did with a repair slice.
 type outcome uint8
 
 const (
@@ -43,8 +43,8 @@ const (
 	noRoom
 )
 
-// keep keeps a repair slice of a chunk that was not delivered. If its place is
-// taken by the set of an earlier chunk, that is dropped: the chunk was delivered.
+// keep stores a repair slice of a chunk that is not delivered yet. If its place is taken by
+// the set of an earlier chunk, keep drops that set, because the earlier chunk was delivered.
 func (r *restorer) keep(rep repair, account Account) outcome {
 	set := r.set(rep.id)
 	if set == nil {
@@ -60,7 +60,7 @@ func (r *restorer) keep(rep repair, account Account) outcome {
 	}
 	if set == nil {
 		set = &repairSet{repair: rep}
-		set.shard = nil // it is memory of the packet
+		set.shard = nil // it aliases the packet
 		if r.sets == nil {
 			r.sets = make(map[uint16]*repairSet)
 		}
@@ -79,7 +79,7 @@ func (r *restorer) set(id uint16) *repairSet {
 	return nil
 }
 
-// unpad returns slice i of the chunk without the padding of the last one.
+// unpad returns slice i of the chunk, without the padding if it is the last one.
 func (s *repairSet) unpad(i int, shard []byte) []byte {
 	if i == s.count-1 {
 		return shard[:s.last]
@@ -87,8 +87,9 @@ func (s *repairSet) unpad(i int, shard []byte) []byte {
 	return shard
 }
 
-// restore returns all slices of a chunk. have says which of them are in data; the others, and
-// the last one, are put into page. There must be enough repair slices, which restore overwrites.
+// restore returns all slices of a chunk. have says which slices are in data. The others, and
+// the last one, are put into page. There must be enough repair slices; restore overwrites
+// them.
 func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all [][]byte) {
 	all, free := make([][]byte, s.count), page[:]
 	for i := range all {
@@ -108,7 +109,7 @@ func (s *repairSet) restore(page *pages.Page, data []byte, have chunk.Ack) (all 
 	return all
 }
 
-// drop removes the set in the place of that id, whichever chunk it is for.
+// drop removes the set in id's place, whichever chunk the set is for.
 func (r *restorer) drop(id uint16, account Account) {
 	if set := r.sets[id%Pipeline]; set != nil {
 		account.Repay(int64(set.Have) * repairCost)
@@ -117,8 +118,8 @@ func (r *restorer) drop(id uint16, account Account) {
 	}
 }
 
-// dropAll removes all sets. Its cost depends on the number of sets: a peer
-// whose awaited chunk finds no room causes a call for each slice of that chunk.
+// dropAll removes all sets. Its cost depends only on the number of sets, because a peer can
+// cause a call with each slice of an awaited chunk that finds no room.
 func (r *restorer) dropAll(account Account) {
 	for _, id := range slices.Sorted(maps.Keys(r.sets)) {
 		r.drop(id, account)
