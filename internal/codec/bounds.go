@@ -9,39 +9,39 @@ import (
 	"strings"
 )
 
-// ErrTooLong means that a part of an argument is longer than its quiver tag, or MaxEncodedSize
-// of its type, allows. The error that wraps it names the part, its size and the bound.
+// ErrTooLong means that part of an argument is longer than its quiver tag or its type's
+// MaxEncodedSize allows. The error that wraps it names the part, its size and the bound.
 var ErrTooLong = errors.New("rpc: longer than its bound")
 
 // unbounded is the bound of a type or field without one.
 const unbounded = -1
 
-// bounds is a field's quiver tag. schemas.of uses it level by level as it
-// descends into the field's type.
+// bounds is a field's quiver tag. schemas.of uses it level by level as it descends into the
+// field's type.
 //
 //	Name  string              `quiver:"max=32"`                // bytes
 //	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
 //	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
 //
-// "max" bounds the field, each "each" the next level inside of it, and "key" the keys of the map
-// whose bound is before it. Arrays and pointers are not levels. A nil *bounds has no levels.
+// "max" bounds the field, each "each" the next level inside it, and "key" the keys of the map
+// whose bound precedes it. Arrays and pointers are not levels. A nil *bounds has no levels.
 type bounds struct {
 	levels []level
-	depth  int            // levels used on the way down
+	depth  int            // levels already used
 	over   []reflect.Type // arrays and pointers passed since the last level
 }
 
 // level is one level of a tag.
 type level struct {
 	max  int     // bytes or elements
-	keys *bounds // bounds of a map's keys; nil = none
+	keys *bounds // bounds of a map's keys; nil if there are none
 }
 
-// ofStates are the items of a tag that only states and lists support. Users who
-// turn a quantised state into an argument tend to leave them in.
+// ofStates holds the tag items that only states and lists support. Users who turn a quantised
+// state into an argument tend to leave them in.
 var ofStates = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
 
-// boundsOf parses the tag of a field. It returns nil if there is none.
+// boundsOf parses a field's tag. It returns nil if there is none.
 func boundsOf(f reflect.StructField) (*bounds, error) {
 	tag, tagged := f.Tag.Lookup("quiver")
 	if !tagged {
@@ -51,7 +51,8 @@ func boundsOf(f reflect.StructField) (*bounds, error) {
 	for _, item := range strings.Split(tag, ",") {
 		name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
 		if slices.Contains(ofStates, name) {
-			return nil, fmt.Errorf("%q is for replicated states and lists; an argument that quantises has AppendBinary and UnmarshalBinary", item)
+			return nil, fmt.Errorf("%q is for replicated states and lists; "+
+				"an argument that quantises has AppendBinary and UnmarshalBinary", item)
 		}
 		n, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || n < 0 {
@@ -84,7 +85,7 @@ func (b *bounds) put(name string, n int) error {
 	return nil
 }
 
-// left reports whether the tag has levels that were not used yet.
+// left reports whether the tag has unused levels.
 func (b *bounds) left() bool { return b != nil && b.depth < len(b.levels) }
 
 // next returns the bound of the next level, or unbounded if none is left.
@@ -92,12 +93,13 @@ func (b *bounds) next() int {
 	if !b.left() {
 		return unbounded
 	}
-	b.depth, b.over = b.depth+1, nil
+	b.depth++
+	b.over = nil
 	return b.levels[b.depth-1].max
 }
 
-// circles reports whether t, an array or pointer, was passed since the last
-// level, which means that t contains itself.
+// circles reports whether t, an array or pointer, was already passed since the last level. If
+// so, t contains itself.
 func (b *bounds) circles(t reflect.Type) bool {
 	if !b.left() {
 		return false
@@ -106,7 +108,8 @@ func (b *bounds) circles(t reflect.Type) bool {
 	return slices.Contains(b.over[:len(b.over)-1], t)
 }
 
-// keys returns the bounds of the keys of a map, before next is called for the map.
+// keys returns the bounds of a map's keys. It must be called before next is called for the
+// map.
 func (b *bounds) keys() *bounds {
 	if !b.left() {
 		return nil
@@ -127,7 +130,7 @@ func (b *bounds) used() bool {
 	return !b.left()
 }
 
-// within returns an error if n exceeds a bound. of is what n counts, for the error.
+// within returns an error if n exceeds a bound. of names what n counts.
 func within(n, bound int, of string) error {
 	if bound == unbounded || n <= bound {
 		return nil

@@ -19,23 +19,24 @@ type Raw []byte
 // None is a value without content; its encoding is empty.
 type None = struct{}
 
-// Never marks a struct that cannot be encoded: it is the type of a field _, whose tag codec:"..."
-// is the text of the error. It has an effect only if the struct has no field that can be encoded.
+// Never marks a struct that cannot be encoded. It is the type of a field _ whose tag
+// codec:"..." is the error text. It has an effect only if no other field of the struct can be
+// encoded.
 type Never struct{}
 
-// A Codec encodes and decodes the values of one type. Its methods take values
-// by pointer, and may be called concurrently.
+// A Codec encodes and decodes the values of one type. Its methods take values by pointer and
+// may be called concurrently.
 type Codec struct {
 	typ       reflect.Type
 	kind      kind
-	schema    *schema // of a kindMsgpack, otherwise nil
-	name      string  // part of Shape
+	schema    *schema // set for kindMsgpack only
+	name      string  // name in Shape
 	validates bool    // the type has a Validate method
-	picky     bool    // the peer would refuse some values of the type, so Encode checks each
-	whole     int     // of a kindBinary: the bound from MaxEncodedSize, in bytes
+	picky     bool    // the peer would refuse some values of the type, so Encode checks each value
+	whole     int     // bound in bytes from MaxEncodedSize, for kindBinary
 }
 
-// kind is the way in which a Codec encodes its type.
+// kind says how a Codec encodes its type.
 type kind uint8
 
 const (
@@ -51,15 +52,16 @@ type validator interface{ Validate() error }
 // The caches of Of and Inside.
 var alone, inside sync.Map // reflect.Type → *Codec
 
-// Of returns the codec of t for values that are encoded by themselves, or an
-// error that names the part of t that cannot be encoded.
+// Of returns the codec of t for values encoded on their own. Its error names the part of t
+// that cannot be encoded.
 func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
 
-// Inside returns the codec of t for values that are parts of others. There t may
-// be a pointer, and a value that encodes itself becomes a byte string of msgpack.
+// Inside returns the codec of t for values that are parts of other values. There t may be a
+// pointer. A value that encodes itself becomes a byte string of msgpack.
 func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
 
-// cached returns the codec of t from cache, or else makes it by describe and puts it there.
+// cached returns the codec of t from cache. If there is none, it makes one with describe and
+// stores it.
 func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec, error)) (*Codec, error) {
 	if c, ok := cache.Load(t); ok {
 		return c.(*Codec), nil
@@ -72,7 +74,7 @@ func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec
 	return c, nil
 }
 
-// describe makes the codec of t for values that are encoded by themselves.
+// describe makes the codec of t for values encoded on their own.
 func describe(t reflect.Type) (*Codec, error) {
 	p := reflect.PointerTo(t)
 	c := &Codec{typ: t, validates: p.Implements(reflect.TypeFor[validator]()), whole: unbounded}
@@ -91,7 +93,7 @@ func describe(t reflect.Type) (*Codec, error) {
 	return c, nil
 }
 
-// describePart makes the codec of t for values that are parts of others.
+// describePart makes the codec of t for values that are parts of other values.
 func describePart(t reflect.Type) (*Codec, error) {
 	c := &Codec{typ: t, whole: unbounded}
 	return c, c.msgpack()
@@ -102,10 +104,13 @@ func (c *Codec) binary() (err error) {
 	if err := selfReading(c.typ); err != nil {
 		return err
 	}
-	if c.whole, err = wholeOf(c.typ); err != nil {
+	c.whole, err = wholeOf(c.typ)
+	if err != nil {
 		return err
 	}
-	c.kind, c.name, c.picky = kindBinary, "binary "+c.typ.String(), c.whole != unbounded
+	c.kind = kindBinary
+	c.name = "binary " + c.typ.String()
+	c.picky = c.whole != unbounded
 	if c.picky {
 		c.name += fmt.Sprintf(", at most %d bytes", c.whole)
 	}
@@ -114,13 +119,17 @@ func (c *Codec) binary() (err error) {
 
 // msgpack makes c the codec of a type that is encoded as msgpack.
 func (c *Codec) msgpack() (err error) {
-	if c.schema, err = schemaOf(c.typ); err != nil {
+	c.schema, err = schemaOf(c.typ)
+	if err != nil {
 		return err
 	}
-	if len(outlineOf(c.schema, "")) > maxLines { // checked before picky, whose time grows with the outline
+	// Check this before picky, whose running time grows with the outline.
+	if len(outlineOf(c.schema, "")) > maxLines {
 		return fmt.Errorf("%v: it has more than %d fields, nested ones included", c.typ, maxLines)
 	}
-	c.kind, c.name, c.picky = kindMsgpack, c.schema.name, picky(c.schema)
+	c.kind = kindMsgpack
+	c.name = c.schema.name
+	c.picky = picky(c.schema)
 	return nil
 }
 
@@ -132,13 +141,13 @@ func (c *Codec) Validate(p any) error {
 	return p.(validator).Validate()
 }
 
-// Decode decodes payload, all of it, into *p, which must be zero. A Raw aliases payload.
+// Decode decodes all of payload into *p, which must be zero. A Raw aliases payload.
 func (c *Codec) Decode(payload []byte, p any) error {
 	switch c.kind {
 	case kindNone:
 		return leftOver(len(payload))
 	case kindRaw:
-		*p.(*Raw) = payload[:len(payload):len(payload)] // an append to it reallocates
+		*p.(*Raw) = payload[:len(payload):len(payload)] // so that an append reallocates
 		return nil
 	case kindBinary:
 		if err := within(len(payload), c.whole, "bytes"); err != nil {
@@ -157,27 +166,27 @@ func (c *Codec) Decode(payload []byte, p any) error {
 	return err
 }
 
-// Refuses reports whether Encode checks each value, because the peer would
-// refuse some values of the type.
+// Refuses reports whether Encode checks each value because the peer would refuse some values
+// of the type.
 func (c *Codec) Refuses() bool { return c.picky }
 
 // Name returns the name of the type in its Shape.
 func (c *Codec) Name() string { return c.name }
 
-// AppendOutline appends to lines one line for each part of the type, but none
-// for the type itself. path is the path of the type.
+// AppendOutline appends one line to lines for each part of the type, but none for the type
+// itself. path is the path of the type.
 func (c *Codec) AppendOutline(lines []string, path string) []string {
 	return append(lines, outlineOf(c.schema, path)...)
 }
 
-// Shape returns a hash of the kinds, names and bounds of all parts of the type.
-// Two ends whose types have the same shape can decode each other's values.
+// Shape returns a hash of the kinds, names and bounds of all parts of the type. Ends whose
+// types have the same shape can decode each other's values.
 func (c *Codec) Shape() [32]byte {
 	lines := c.AppendOutline([]string{c.name}, "")
 	return sha256.Sum256([]byte(strings.Join(lines, "\n")))
 }
 
-// Size returns how small and how large the encoding of a value may be.
+// Size returns the minimum and maximum size of an encoded value.
 func (c *Codec) Size() Size {
 	s := sizer{}
 	n, err := s.codec(c)
@@ -187,7 +196,7 @@ func (c *Codec) Size() Size {
 	return Size{Least: c.least(), Most: int(min(n, math.MaxInt32)), Fixed: !s.varies}
 }
 
-// least returns the fewest bytes that Append writes.
+// least returns the minimum number of bytes that Append writes.
 func (c *Codec) least() int {
 	switch c.kind {
 	case kindNone:
@@ -198,9 +207,9 @@ func (c *Codec) least() int {
 	return 1 // the length 0 of a Raw or a kindBinary
 }
 
-// Append appends the encoding of *p to b. A Raw, or a value that encodes
-// itself, follows its length, so that Next can decode values one after the
-// other. If it fails, Append returns b unchanged.
+// Append appends the encoding of *p to b. A Raw or a value that encodes itself is preceded by
+// its length, so that Next can decode values one after another. On failure, Append returns b
+// unchanged.
 func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	e := NewEncoder()
 	defer e.Release()
@@ -213,9 +222,11 @@ func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	return append(b, e.Buf...), nil
 }
 
-// Next decodes a value that Append encoded from the start of b into *p, which must be zero.
-// It returns the bytes after it, and how much memory the value refers to. It allocates no
-// more than the bytes in b warrant, whatever lengths they claim. A Raw aliases b.
+// Next decodes a value encoded by Append from the start of b into *p, which must be zero. It
+// returns the remaining bytes and the size of the memory that the value refers to. A Raw
+// aliases b.
+//
+// Next limits memory by the number of bytes in b, whatever lengths they claim.
 func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind != kindMsgpack {
 		return c.nextDelimited(b, p)
@@ -227,8 +238,8 @@ func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	return rest, memory, err
 }
 
-// nextDelimited is Next for a value that follows its length, and for a None. The
-// memory of a value that decodes itself is unknown; its encoded size stands for it.
+// nextDelimited is Next for a None and for values preceded by their length. The memory of a
+// value that decodes itself is unknown, so nextDelimited returns the encoded size instead.
 func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind == kindNone {
 		return b, 0, nil

@@ -7,18 +7,18 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// maxPooledBytes is the size of the largest buffer that is returned to the pool with its encoder,
-// so that the pool does not keep those of rare large messages. It is twice the default maximum of
-// a message (bunch.MaxBunchBytes), because append makes more room than a message needs.
+// maxPooledBytes is the capacity of the largest buffer returned to the pool with its encoder.
+// It keeps buffers of rare large messages out of the pool. It is twice the default maximum
+// message size (bunch.MaxBunchBytes), because append allocates more than a message needs.
 const maxPooledBytes = 128 << 10
 
-// An Encoder encodes a message into a buffer that it reuses for the next one.
+// An Encoder encodes a message into a buffer that it reuses for later messages.
 type Encoder struct {
 	Buf     []byte
 	msgpack *msgpack.Encoder
 }
 
-// encoders is a pool of the encoders that are not in use.
+// encoders is a pool of unused encoders.
 var encoders = sync.Pool{New: func() any {
 	e := &Encoder{}
 	e.msgpack = msgpack.NewEncoder(e)
@@ -30,7 +30,7 @@ var encoders = sync.Pool{New: func() any {
 // NewEncoder returns an encoder with an empty buffer. The caller must call Release.
 func NewEncoder() *Encoder { return encoders.Get().(*Encoder) }
 
-// Release ends the use of e and of its buffer.
+// Release ends the use of e and its buffer.
 func (e *Encoder) Release() {
 	if cap(e.Buf) > maxPooledBytes {
 		return
@@ -51,7 +51,7 @@ func (e *Encoder) WriteByte(b byte) error {
 	return nil
 }
 
-// Encode appends the value at p. It returns an error for a value that the peer would refuse.
+// Encode appends the value at p. It fails if the peer would refuse the value.
 func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	start := len(e.Buf)
 	switch c.kind {
@@ -73,9 +73,10 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	return err
 }
 
-// appendBinary passes a value only the room after the buffer's content, so that a mistake
-// in its AppendBinary cannot change the content. Then it appends the result, which
-// usually is in that room already: memory of the value's own must not become the buffer.
+// appendBinary passes the value only the free part of the buffer, so that a mistake in
+// AppendBinary cannot change the content. It then appends the result, which usually is in
+// that free part already. It never adopts the returned slice, because that may be the value's
+// own memory.
 func (e *Encoder) appendBinary(p encoding.BinaryAppender) error {
 	b, err := p.AppendBinary(e.Buf[len(e.Buf):])
 	if err == nil {

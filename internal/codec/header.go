@@ -6,12 +6,16 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// family is a family of msgpack's codes, for values that begin with a length.
+// family is a family of msgpack codes for values that begin with a length.
 type family struct {
-	name           string
-	short, mask    byte // codes that hold the length, and the bits that identify them; a mask of 0 = there are none
-	code8          byte // before a length of 8 bits; 0 = there is none
-	code16, code32 byte // before a length of 16 and of 32 bits
+	name string
+
+	// Codes that hold the length, and the bits that identify them. A mask of 0 means that there
+	// are none.
+	short, mask byte
+
+	code8          byte // precedes a length of 8 bits; 0 if there is none
+	code16, code32 byte // precede a length of 16 and 32 bits
 }
 
 var (
@@ -21,13 +25,15 @@ var (
 	bytesCodes  = family{"bytes", 0, 0, msgpcode.Bin8, msgpcode.Bin16, msgpcode.Bin32}
 )
 
-// fits returns an error if n does not fit the type of s; huge means that n is
-// an unsigned number above the largest int64.
+// fits returns an error if n does not fit the type of s. huge means that n is an unsigned
+// number above the largest int64.
 func fits(s *schema, n int64, huge bool) error {
 	switch {
 	case huge && (s.form == formInt || s.bits < 64):
 		return fmt.Errorf("%d does not fit %s", uint64(n), s.name)
-	case huge, s.form == formUint && n >= 0 && n>>s.bits == 0, s.form == formInt && n>>(s.bits-1) == n>>63:
+	case huge,
+		s.form == formUint && n >= 0 && n>>s.bits == 0,
+		s.form == formInt && n>>(s.bits-1) == n>>63:
 		return nil
 	}
 	return fmt.Errorf("%d does not fit %s", n, s.name)

@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// opaqueOf returns how t encodes itself, "binary" or "text", or "" if msgpack encodes it.
+// opaqueOf returns how t encodes itself: "binary", "text", or "" if msgpack encodes it.
 func opaqueOf(t reflect.Type) (string, error) {
-	p := reflect.PointerTo(t) // a pointer to a pointer has no methods: the element decides
+	p := reflect.PointerTo(t) // a pointer to a pointer has no methods, so its element decides
 	for _, hook := range msgpackHooks {
 		if p.Implements(hook) {
-			return "", fmt.Errorf("%v is a msgpack.%s, whose input cannot be bounded; implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())
+			return "", fmt.Errorf("%v is a msgpack.%s, whose input cannot be bounded; "+
+				"implement AppendBinary, MarshalBinary and UnmarshalBinary", t, hook.Name())
 		}
 	}
 	write := firstOf(p, binaryMarshaler, textMarshaler)
@@ -37,15 +38,16 @@ func selfReading(t reflect.Type) error {
 	return promoted(t)
 }
 
-// promoted returns an error for a struct that embeds a type which encodes itself: that type's
-// methods would be promoted, encode the embedded value alone and lose the other fields.
+// promoted returns an error for a struct that embeds a type which encodes itself. The
+// embedded type's methods would be promoted, so they would encode the embedded value alone
+// and lose the other fields.
 func promoted(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
 	if t.NumField() == 1 {
 		if f := t.Field(0); f.Anonymous {
-			return promoted(f.Type) // its methods may be promoted from a part of it
+			return promoted(f.Type) // its methods may in turn come from a type it embeds
 		}
 		return nil
 	}
@@ -57,7 +59,8 @@ func promoted(t reflect.Type) error {
 	return nil
 }
 
-// nilable reports whether msgpack checks values of a kind for nil before it calls their methods.
+// nilable reports whether msgpack checks values of kind k for nil before it calls their
+// methods.
 func nilable(k reflect.Kind) bool {
 	return k == reflect.Slice || k == reflect.Map || k == reflect.Func || k == reflect.Chan
 }

@@ -2,31 +2,32 @@ package codec
 
 import "slices"
 
-// maxLines is the most lines of a type's outline, which grows exponentially
-// with types that contain each other several times.
+// maxLines is the maximum number of lines in a type's outline. The outline grows
+// exponentially with types that contain each other several times.
 const maxLines = 1024
 
 // outline collects lines of the form "path: name".
 type outline struct {
 	lines []string
-	open  []*schema // from the type down to the current part, to detect a recursive type
-	paths []string  // the path of each of open
+	open  []*schema // schemas from the type down to the current part, to detect recursion
+	paths []string  // paths of the schemas in open
 }
 
-// outlineOf returns a line for each part of v, whose own path is path. It stops
-// soon after maxLines.
+// outlineOf returns a line for each part of v, whose own path is path. It stops soon after
+// maxLines.
 func outlineOf(v *schema, path string) []string {
 	var s outline
 	s.inside(path, v)
 	return s.lines
 }
 
-// inside adds lines for the parts of v, after that of v itself.
+// inside adds a line for each part of v. The line of v itself is already there.
 func (s *outline) inside(path string, v *schema) {
 	if v == nil || len(s.lines) > maxLines {
 		return
 	}
-	s.open, s.paths = append(s.open, v), append(s.paths, path)
+	s.open = append(s.open, v)
+	s.paths = append(s.paths, path)
 	for suffix, part := range v.parts {
 		at := path + suffix
 		if i := slices.Index(s.open, part); i >= 0 {
@@ -36,5 +37,6 @@ func (s *outline) inside(path string, v *schema) {
 		s.lines = append(s.lines, at+": "+part.name)
 		s.inside(at, part)
 	}
-	s.open, s.paths = s.open[:len(s.open)-1], s.paths[:len(s.paths)-1]
+	s.open = s.open[:len(s.open)-1]
+	s.paths = s.paths[:len(s.paths)-1]
 }

@@ -2,20 +2,21 @@ package codec
 
 import "slices"
 
-// picky reports whether Encode must check each value of s, because the peer would
-// refuse some of them: those that exceed a bound, strings that are not UTF-8, keys that
-// are NaN, and values that are nested too deep or take much more memory than bytes.
+// picky reports whether Encode must check each value of s because the peer would refuse some
+// of them. The peer refuses values that exceed a bound, strings that are not UTF-8, keys that
+// are NaN, and values that are nested too deeply or take far more memory than encoded bytes.
 func picky(s *schema) bool {
 	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }
 
-// pickyWithin reports whether s or a part of it is picky, memory apart. open holds the
+// pickyWithin reports whether s or a part of it is picky, apart from memory. open holds the
 // schemas that contain s, to detect recursion. key is true if s is part of a map's key.
 func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	switch {
 	case s == nil:
 		return false
-	case open[s], len(open) > maxDepth, s.form == formString, s.max != unbounded, s.whole != unbounded, key && s.form == formFloat:
+	case open[s], len(open) > maxDepth, s.form == formString,
+		s.max != unbounded, s.whole != unbounded, key && s.form == formFloat:
 		return true
 	}
 	open[s] = true
@@ -26,7 +27,7 @@ func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	return slices.ContainsFunc(s.fields, func(f schemaField) bool { return pickyWithin(f.schema, open, key) })
 }
 
-// least returns the size of the smallest encoding of a value of s, in bytes.
+// least returns the minimum size in bytes of an encoded value of s.
 func least(s *schema) int64 {
 	switch s.form {
 	case formFloat:
@@ -47,9 +48,9 @@ func least(s *schema) int64 {
 	return 1
 }
 
-// excess returns by how many bytes the memory of a value of s may exceed memoryRatio
-// times the size of its encoding. walk refuses a value that exceeds it by more than
-// memoryFree. For most types excess is negative. s must not contain itself.
+// excess returns the number of bytes by which the memory of a value of s may exceed
+// memoryRatio times its encoded size. walk refuses a value whose excess is above memoryFree.
+// For most types, excess is negative. s must not contain itself.
 func excess(s *schema) int64 {
 	switch s.form {
 	case formArray:
@@ -69,7 +70,8 @@ func excess(s *schema) int64 {
 		return -memoryRatio
 	case formMap:
 		slot := int64(slotSize(s))
-		if 3*slot+excess(s.key)+excess(s.elem) > 0 { // a map that has just grown has 16/7 slots an entry
+		// A map that has just grown has 16/7 slots per entry.
+		if 3*slot+excess(s.key)+excess(s.elem) > 0 {
 			return endless
 		}
 		return -memoryRatio + mapHeader + mapTable + mapSlots*slot

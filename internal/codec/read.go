@@ -11,13 +11,13 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// These functions decode a payload that measure has just checked against the same schema,
-// so they check nothing again. They replace the decoder of the msgpack library, which
+// The functions in this file decode a payload that measure has just checked against the same
+// schema, so they do not check it again. They replace the msgpack library's decoder, which
 // allocates room for any length that a payload claims, and garbage for each struct.
 
-// read decodes a value of s from the start of b into v, and returns the bytes
-// after it. v must be addressable and zero. read fails only if the UnmarshalBinary
-// or UnmarshalText of a type fails, or a map has the same key twice.
+// read decodes a value of s from the start of b into v and returns the remaining bytes. v
+// must be addressable and zero. read fails only if a type's UnmarshalBinary or UnmarshalText
+// fails or a map has the same key twice.
 func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formBool:
@@ -58,7 +58,7 @@ func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	return readPresent(s, b, v)
 }
 
-// readFixed reads a struct or an array, whose number of parts its schema has.
+// readFixed reads a struct or an array. The number of its parts is in the schema.
 func readFixed(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	_, b = readLength(b)
 	if s.form == formArray {
@@ -77,7 +77,7 @@ func readFixed(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	return b, nil
 }
 
-// readPresent reads a value whose type may be nil, but that is not nil.
+// readPresent reads a non-nil value of a type that may be nil.
 func readPresent(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formPointer:
@@ -117,7 +117,7 @@ func readElements(s *schema, b []byte, v reflect.Value) (rest []byte, err error)
 	return b, nil
 }
 
-// readMap reads a map. A key that the payload has twice is an error: walk does not compare keys.
+// readMap reads a map. A duplicate key is an error, which walk does not detect.
 func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	n, b := readLength(b)
 	t := v.Type()
@@ -141,7 +141,7 @@ func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	return b, nil
 }
 
-// floatAt returns the float at the start of b, after its code.
+// floatAt returns the float that follows the code at the start of b.
 func floatAt(b []byte, bits int) float64 {
 	if bits == 32 {
 		return float64(math.Float32frombits(binary.BigEndian.Uint32(b[1:])))
@@ -149,8 +149,8 @@ func floatAt(b []byte, bits int) float64 {
 	return math.Float64frombits(binary.BigEndian.Uint64(b[1:]))
 }
 
-// readInteger reads an integer of any width. A uint64 above the largest int64
-// wraps, and uint64(n) restores it.
+// readInteger reads an integer of any width. A uint64 above the largest int64 wraps around,
+// and uint64(n) restores it.
 func readInteger(b []byte) (n int64, rest []byte) {
 	switch b[0] {
 	case msgpcode.Uint8:
@@ -194,19 +194,23 @@ func readBytes(b []byte) (p, rest []byte) {
 	return b[:n:n], b[n:]
 }
 
-// readTime reads a timestamp extension, of 32, 64 or 96 bits. The time is local, as time.Unix
-// returns it, unless it is the zero time: that one is in UTC, and so equal to time.Time{}.
+// readTime reads a timestamp extension of 32, 64 or 96 bits. The time is local, as time.Unix
+// returns it. Only the zero time is in UTC, so that it equals time.Time{}.
 func readTime(b []byte) (t time.Time, rest []byte) {
 	switch b[0] {
 	case msgpcode.FixExt4:
-		t, rest = time.Unix(int64(binary.BigEndian.Uint32(b[2:])), 0), b[6:]
+		t = time.Unix(int64(binary.BigEndian.Uint32(b[2:])), 0)
+		rest = b[6:]
 	case msgpcode.FixExt8:
 		const secondBits = 34
 		n := binary.BigEndian.Uint64(b[2:])
-		t, rest = time.Unix(int64(n&(1<<secondBits-1)), int64(n>>secondBits)), b[10:]
+		t = time.Unix(int64(n&(1<<secondBits-1)), int64(n>>secondBits))
+		rest = b[10:]
 	default:
-		nanoseconds, seconds := binary.BigEndian.Uint32(b[3:]), binary.BigEndian.Uint64(b[7:])
-		t, rest = time.Unix(int64(seconds), int64(nanoseconds)), b[15:]
+		nanoseconds := binary.BigEndian.Uint32(b[3:])
+		seconds := binary.BigEndian.Uint64(b[7:])
+		t = time.Unix(int64(seconds), int64(nanoseconds))
+		rest = b[15:]
 	}
 	if t.IsZero() {
 		t = t.UTC()

@@ -12,7 +12,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// form is the way in which msgpack encodes a type.
+// form says how msgpack encodes a type.
 type form uint8
 
 const (
@@ -32,41 +32,49 @@ const (
 	formOpaque // bytes from the type's own MarshalBinary or MarshalText
 )
 
-// A schema describes how msgpack encodes a Go type. Both ends must have the
-// same schema. A payload is checked against it (see walk) before it is decoded.
+// A schema describes how msgpack encodes a Go type. Both ends must have the same schema. A
+// payload is checked against it before it is decoded (see walk).
 type schema struct {
 	form   form
 	typ    reflect.Type
-	name   string // part of the codec's Shape, which both ends compare
+	name   string // part of Shape, which both ends compare
 	bits   int    // width of a number
-	length int    // of an array
-	size   int    // bytes in memory, without what the value points to
+	length int    // length of an array
+	size   int    // bytes in memory, not counting what the value points to
 
-	// The schemas of which this one consists.
+	// The schemas this one consists of.
 	key    *schema // of a map
 	elem   *schema // of a slice, array, map or pointer
 	fields []schemaField
 
-	// Only of a formOpaque.
-	text     bool // the type marshals itself as text, not as binary
-	nullable bool // a nil on the wire is a nil value; for types that cannot be nil it is an encoding of no bytes
+	// Set for formOpaque only.
+	text bool // the type marshals itself as text, not as binary
+	// A nil on the wire is a nil value. If not set, the type cannot be nil, and a nil on the
+	// wire is an encoding of no bytes.
+	nullable bool
 
 	addressed bool // msgpack can encode the type only through a pointer to it
 
-	// Bounds; unbounded = none.
-	max   int // from the field's tag: bytes of a string, of bytes or of an opaque value; elements of a slice or map
-	whole int // from the type's MaxEncodedSize: encoded bytes, without the header if counted
+	// Bounds; unbounded if there is none.
+	//
+	// max comes from the field's tag. It counts the bytes of a string, of bytes or of an opaque
+	// value, and the elements of a slice or map.
+	//
+	// whole comes from the type's MaxEncodedSize. It counts encoded bytes, without the header if
+	// the schema is counted.
+	max   int
+	whole int
 }
 
-// schemaField is a field of a struct, or of a struct that is embedded in it.
+// schemaField is a field of a struct or of a struct embedded in it.
 type schemaField struct {
-	name   string // on the wire: from the field's msgpack tag, or its own
+	name   string // name on the wire: from the field's msgpack tag, or the field's own
 	index  []int  // as in reflect.StructField, from the outermost struct
 	schema *schema
 }
 
-// parts yields the schemas of which s consists. suffix is what the path of each
-// part, for errors, adds to that of s.
+// parts yields the schemas s consists of. suffix is what a part's path adds to that of s in
+// errors.
 func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	switch s.form {
 	case formPointer:
@@ -84,8 +92,8 @@ func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	}
 }
 
-// mayBeNil reports whether the encoding of a value of s may be a nil. msgpack
-// writes nil for an opaque value of no bytes, too.
+// mayBeNil reports whether an encoded value of s may be nil. msgpack also writes nil for an
+// opaque value of no bytes.
 func (s *schema) mayBeNil() bool {
 	switch s.form {
 	case formBytes, formSlice, formMap, formPointer, formOpaque:
@@ -126,23 +134,24 @@ var (
 	textMarshaler     = reflect.TypeFor[encoding.TextMarshaler]()
 	textUnmarshaler   = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-	// Types with msgpackHooks are refused: a hook reads as much of the payload
-	// as it likes, so walk could not check it first.
+	// Types with msgpackHooks are refused. A hook may read any part of the payload, so walk
+	// cannot check the payload first.
 	msgpackHooks = []reflect.Type{
 		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder](),
 		reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler](),
 	}
 )
 
-// bounded is a type that bounds its own encoding, in bytes.
+// bounded is a type that bounds its own encoded size in bytes.
 type bounded interface{ MaxEncodedSize() int }
 
-// schemas builds the schema of a type and of all its parts. It holds the schemas
-// that are built already, or are being built, which is where a recursive type finds
-// itself. A schema with bounds from a tag belongs to one field and is not in it.
+// schemas builds the schema of a type and all its parts.
+//
+// It maps types to the schemas already built or being built, which is how a recursive type
+// finds itself. A schema with bounds from a tag belongs to one field and is not in the map.
 type schemas map[reflect.Type]*schema
 
-// schemaOf returns the schema of t, or an error that names the part of t that cannot be encoded.
+// schemaOf returns the schema of t. Its error names the part of t that cannot be encoded.
 func schemaOf(t reflect.Type) (*schema, error) {
 	s, err := schemas{}.of(t, t.String(), nil)
 	if err != nil {
@@ -151,8 +160,8 @@ func schemaOf(t reflect.Type) (*schema, error) {
 	return s, copies{}.check(s, t.String(), false)
 }
 
-// of returns the schema of t. path is where t stands in the outermost type, for
-// errors. Bounds come from the levels of tag that are left.
+// of returns the schema of t. path is the place of t in the outermost type, for errors.
+// Bounds come from the unused levels of tag.
 func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	s, ok := b[t]
 	if ok && !tag.left() {
@@ -190,8 +199,12 @@ func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) e
 	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	case opaque != "":
-		s.form, s.name, s.text, s.max = formOpaque, opaque+" "+t.String(), opaque == "text", tag.next()
-		s.nullable, s.addressed = nilable(t.Kind()), firstOf(t, binaryMarshaler, textMarshaler) < 0
+		s.form = formOpaque
+		s.name = opaque + " " + t.String()
+		s.text = opaque == "text"
+		s.max = tag.next()
+		s.nullable = nilable(t.Kind())
+		s.addressed = firstOf(t, binaryMarshaler, textMarshaler) < 0
 	case !s.scalar(t):
 		return b.compose(s, t, path, tag)
 	case s.form == formString || s.form == formBytes:
@@ -202,8 +215,8 @@ func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) e
 	return nil
 }
 
-// wholeOf returns what MaxEncodedSize of t returns, or unbounded if t has no
-// such method. A pointer type has none; its element's counts.
+// wholeOf returns the MaxEncodedSize of t, or unbounded if t has no such method. A pointer
+// type has none; its element's method counts.
 func wholeOf(t reflect.Type) (int, error) {
 	if !reflect.PointerTo(t).Implements(boundedType) {
 		return unbounded, nil
@@ -215,7 +228,7 @@ func wholeOf(t reflect.Type) (int, error) {
 	return n, nil
 }
 
-// scalar fills in s if t is a bool, a number, a string or bytes, and reports whether it is.
+// scalar reports whether t is a bool, a number, a string or bytes. If so, it fills in s.
 func (s *schema) scalar(t reflect.Type) bool {
 	s.name = t.Kind().String()
 	switch t.Kind() {
@@ -233,7 +246,9 @@ func (s *schema) scalar(t reflect.Type) bool {
 		s.form, s.name = formBytes, "bytes"
 		return t.Elem().Kind() == reflect.Uint8
 	case reflect.Array:
-		s.form, s.name, s.length = formByteArray, fmt.Sprintf("[%d]byte", t.Len()), t.Len()
+		s.form = formByteArray
+		s.name = fmt.Sprintf("[%d]byte", t.Len())
+		s.length = t.Len()
 		return t.Elem().Kind() == reflect.Uint8
 	default:
 		return false
@@ -245,14 +260,19 @@ func (s *schema) scalar(t reflect.Type) bool {
 func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
 	passed := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
 	if passed && tag.circles(t) {
-		return nil // a type like "type T [2]*T" would recurse for ever; tagged reports the level that is left
+		// A type like "type T [2]*T" would recurse forever. tagged reports the unused level.
+		return nil
 	}
 	switch t.Kind() {
 	case reflect.Slice:
-		s.form, s.name, s.max = formSlice, "[]", tag.next()
+		s.form = formSlice
+		s.name = "[]"
+		s.max = tag.next()
 		s.elem, err = b.of(t.Elem(), path+"[]", tag)
 	case reflect.Array:
-		s.form, s.name, s.length = formArray, fmt.Sprintf("[%d]", t.Len()), t.Len()
+		s.form = formArray
+		s.name = fmt.Sprintf("[%d]", t.Len())
+		s.length = t.Len()
 		s.elem, err = b.of(t.Elem(), path+"[]", tag)
 	case reflect.Pointer:
 		if t.Elem().Kind() == reflect.Pointer {
@@ -262,16 +282,21 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 		s.elem, err = b.of(t.Elem(), path, tag)
 	case reflect.Map:
 		if !plainKey(t.Key()) {
-			return fmt.Errorf("%s: map keys must be bools, numbers, strings or arrays and structs of them, not %v", path, t.Key())
+			return fmt.Errorf("%s: map keys must be bools, numbers, strings or arrays and structs of them, not %v",
+				path, t.Key())
 		}
 		keys := tag.keys()
-		s.form, s.name, s.max = formMap, "map", tag.next()
+		s.form = formMap
+		s.name = "map"
+		s.max = tag.next()
 		if s.key, err = b.of(t.Key(), path+"[key]", keys); err == nil {
 			s.elem, err = b.of(t.Elem(), path+"[value]", tag)
 		}
 	case reflect.Struct:
 		if tag.left() {
-			return nil // a bound does not reach into a struct, and a recursive one would never end; tagged reports it
+			// A bound does not reach into a struct, and a recursive struct would never end.
+			// tagged reports the unused level.
+			return nil
 		}
 		s.form, s.name = formStruct, "struct"
 		s.fields, err = b.fieldsOf(nil, t, nil, path)
@@ -283,10 +308,14 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 	return err
 }
 
-// fieldsOf appends the fields of t as msgpack sees them: the exported ones without the tag "-", and
-// in place of an embedded struct its fields. outer is the index of t itself, if it is embedded.
-func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, path string) ([]schemaField, error) {
-	before, embedded := len(fields), map[string]bool{} // names of embedded structs
+// fieldsOf appends the fields of t as msgpack sees them: the exported fields without the tag
+// "-". The fields of an embedded struct replace that struct. If t is embedded, outer is its
+// own index.
+func (b schemas) fieldsOf(
+	fields []schemaField, t reflect.Type, outer []int, path string,
+) ([]schemaField, error) {
+	before := len(fields)
+	embedded := map[string]bool{} // names of embedded structs
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("msgpack"), ",")
 		if name == "-" || !f.IsExported() && !f.Anonymous {
@@ -306,8 +335,10 @@ func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pat
 			return nil, err
 		}
 		for _, inner := range fields[own:] {
-			if embedded[inner.name] { // msgpack would then encode that struct as a field instead of embedding it
-				return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it", path, f.Name, inner.name)
+			// msgpack would encode such an embedded struct as a field instead.
+			if embedded[inner.name] {
+				return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it",
+					path, f.Name, inner.name)
 			}
 		}
 		embedded[name] = true
@@ -318,8 +349,8 @@ func (b schemas) fieldsOf(fields []schemaField, t reflect.Type, outer []int, pat
 	return fields, twice(fields, path)
 }
 
-// field returns the schema of a field whose msgpack tag has the given options.
-// If inlined is true, the fields of its struct replace it.
+// field returns the schema of a field whose msgpack tag has the given options. If inlined is
+// true, the fields of the field's struct replace it.
 func (b schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
 	switch {
 	case strings.Contains(options, "intern"):
@@ -330,9 +361,11 @@ func (b schemas) field(f reflect.StructField, options, path string) (s *schema, 
 	if s, err = b.tagged(f, path); err != nil {
 		return nil, false, err
 	}
-	embeds, structure := f.Anonymous && !strings.Contains(options, "noinline"), s.form == formStruct
+	embeds := f.Anonymous && !strings.Contains(options, "noinline")
+	structure := s.form == formStruct
+	inline := strings.Contains(options, "inline")
 	switch {
-	case embeds && (!structure && (strings.Contains(options, "inline") || !f.IsExported()) || s.form == formPointer):
+	case embeds && (!structure && (inline || !f.IsExported()) || s.form == formPointer):
 		return nil, false, fmt.Errorf("%s: embed an exported type or a struct, by value", path)
 	case !f.IsExported() && !(embeds && structure):
 		return nil, false, fmt.Errorf("%s: an embedded field that is not exported cannot be noinline", path)
@@ -340,8 +373,8 @@ func (b schemas) field(f reflect.StructField, options, path string) (s *schema, 
 	return s, embeds && structure, nil
 }
 
-// tagged returns the schema of a struct's field, with the bounds of its quiver
-// tag. It returns an error if the tag has more levels than the field's type.
+// tagged returns the schema of a struct's field, with the bounds of its quiver tag. It fails
+// if the tag has more levels than the field's type.
 func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
@@ -354,17 +387,18 @@ func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	return s, err
 }
 
-// nothingOf returns the error for a struct none of whose fields is encoded: it
-// would arrive as its zero value.
+// nothingOf returns the error for a struct of which no field is encoded. Such a struct would
+// arrive as its zero value.
 func nothingOf(t reflect.Type, path string) error {
 	if never, ok := t.FieldByName("_"); ok && never.Type == neverType {
 		return fmt.Errorf("%s: %s", path, never.Tag.Get("codec"))
 	}
-	return fmt.Errorf("%s: %v has no field that travels, so it would arrive empty; export one, let it write itself, or leave it out", path, t)
+	return fmt.Errorf("%s: %v has no field that travels, so it would arrive empty; "+
+		"export one, let it write itself, or leave it out", path, t)
 }
 
-// twice returns an error if two fields have the same name: msgpack would then
-// not encode the fields that the schema lists.
+// twice returns an error if two fields have the same name. msgpack would then not encode the
+// fields that the schema lists.
 func twice(fields []schemaField, path string) error {
 	seen := map[string]bool{}
 	for _, f := range fields {
@@ -376,8 +410,8 @@ func twice(fields []schemaField, path string) error {
 	return nil
 }
 
-// plainKey reports whether t may be the key of a map: it is comparable, and no part of
-// it is a pointer, an interface or a channel, whose identity is lost when it is encoded.
+// plainKey reports whether t may be a map key. It must be comparable. No part of it may be a
+// pointer, an interface or a channel, whose identity is lost in encoding.
 func plainKey(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Chan:

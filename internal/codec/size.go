@@ -6,27 +6,28 @@ import (
 	"slices"
 )
 
-// The worst-case sizes of msgpack's headers, and of times, in bytes.
+// Worst-case sizes of msgpack's headers and of times, in bytes.
 const (
-	lengthHeader = 5  // of a string, []byte, slice or map: code and u32
-	customHeader = 6  // of an extension type or a type that encodes itself: code, u32 and type
+	lengthHeader = 5  // a string, []byte, slice or map: code and u32
+	customHeader = 6  // an extension type or a type that encodes itself: code, u32 and type
 	timeBytes    = 15 // a time inside another value: msgpack's timestamp 96
-	// timeBinaryBytes is the size of a time.Time that is not inside another
-	// value: a length, and the longest output of its AppendBinary.
+	// timeBinaryBytes is the size of a time.Time that is not inside another value: a length
+	// and the longest output of AppendBinary.
 	timeBinaryBytes = 1 + 16
-	// endless is where sums and products of sizes are cut off, so that they do
-	// not overflow. It is larger than any value.
+	// endless is where sums and products of sizes are cut off to prevent overflow. It is
+	// larger than any value.
 	endless = int64(1) << 40
 )
 
-// Size is how small and how large the encoding of a type can be.
+// Size is the range of sizes that the encoding of a type can have.
 type Size struct {
-	// Least is the fewest bytes that Append writes for a value.
+	// Least is the minimum number of bytes that Append writes for a value.
 	Least int
-	// Most is the most bytes that Append writes for a value. It is 0 if Unbounded is set.
+	// Most is the maximum number of bytes that Append writes for a value. It is 0 if
+	// Unbounded is set.
 	Most int
-	// Unbounded is an error that names the first part of the type which needs a
-	// bound and has none. It is nil if there is none.
+	// Unbounded is an error that names the first part of the type that needs a bound and has
+	// none. It is nil if there is no such part.
 	Unbounded error
 	// Fixed is true if no part of the type needs a bound.
 	Fixed bool
@@ -35,10 +36,10 @@ type Size struct {
 // A sizer adds up the worst-case size of a value.
 type sizer struct {
 	open   []*schema // the schemas that contain the value, to detect recursion
-	varies bool      // some part needs a bound, whether it has one or not
+	varies bool      // some part needs a bound, whether or not it has one
 }
 
-// codec returns the largest number of bytes that c.Append writes.
+// codec returns the maximum number of bytes that c.Append writes.
 func (s *sizer) codec(c *Codec) (int64, error) {
 	name := cmp.Or(c.typ.Name(), c.typ.String())
 	switch {
@@ -53,15 +54,15 @@ func (s *sizer) codec(c *Codec) (int64, error) {
 	return s.value(c.schema, name, bareTag)
 }
 
-// Parts of a tag, for errors that ask the user to add one.
+// Parts of a tag, for errors that ask the user to add a bound.
 const (
 	bareTag = `quiver:"max=N"`
 	eachTag = `each=N to its quiver tag`
 	keyTag  = `key=N to its quiver tag`
 )
 
-// value returns the worst-case size of a value of v. For the error, path is where v
-// stands in the outermost type, and missing is the part of a tag that would bound it.
+// value returns the worst-case size of a value of v. The error uses path, the place of v in
+// the outermost type, and missing, the part of a tag that would bound v.
 func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 	if v.whole != unbounded && !v.counted() {
 		s.varies = true
@@ -89,7 +90,8 @@ func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 // composite returns the worst-case size of a value that consists of others.
 func (s *sizer) composite(v *schema, path, missing string) (int64, error) {
 	if slices.Contains(s.open, v) {
-		return 0, fmt.Errorf("%s is unbounded: %v contains itself; give it a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
+		return 0, fmt.Errorf("%s is unbounded: %v contains itself; "+
+			"give it a MaxEncodedSize() int method, or use MaxElementBytes", path, v.typ)
 	}
 	s.open = append(s.open, v)
 	defer func() { s.open = s.open[:len(s.open)-1] }()
@@ -111,10 +113,12 @@ func (s *sizer) many(v *schema, path, missing string) (int64, error) {
 	if _, err := atMost(0, v.max, path, missing); err != nil {
 		return 0, err
 	}
-	inside, key := path+"[]", int64(0)
+	inside := path + "[]"
+	key := int64(0)
 	if v.form == formMap {
 		var err error
-		if key, err = s.value(v.key, path+"[key]", keyTag); err != nil {
+		key, err = s.value(v.key, path+"[key]", keyTag)
+		if err != nil {
 			return 0, err
 		}
 		inside = path + "[value]"
@@ -136,10 +140,12 @@ func (s *sizer) structure(v *schema, path string) (int64, error) {
 	return total, nil
 }
 
-// atMost returns header+bound, or an error that asks the user for a bound if there is none.
+// atMost returns header+bound. Without a bound, it returns an error that asks the user for
+// one.
 func atMost(header int64, bound int, path, missing string) (int64, error) {
 	if bound == unbounded {
-		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes", path, missing)
+		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes",
+			path, missing)
 	}
 	return header + int64(bound), nil
 }

@@ -9,18 +9,20 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Limits of one decoded value. A payload is checked against its schema before memory is allocated
-// for it, because it may claim any length: afterwards every element is known to be there.
+// Limits of one decoded value. A payload may claim any length, so it is checked against its
+// schema before memory is allocated for it. After the check, every element is known to be
+// there.
 const (
 	// maxDepth is the deepest nesting of recursive types.
 	maxDepth = 64
-	// memoryFree and memoryRatio bound the memory of a value of n bytes to
-	// memoryFree + n*memoryRatio. Honest values need as much: a nil slice takes one
-	// byte on the wire and 24 in memory, and a map with one entry has room for eight.
+	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree +
+	// n*memoryRatio. Honest values need as much: a nil slice takes one byte on the wire and
+	// 24 in memory, and a map with one entry has room for eight.
 	memoryFree  = 64 << 10
 	memoryRatio = 64
-	// Go keeps the entries of a map in groups of eight slots. Larger maps have tables
-	// of a power of two of slots, at most tableSlots, of which at most 7/8 are used.
+	// Go keeps the entries of a map in groups of eight slots. Larger maps have tables whose
+	// number of slots is a power of two, at most tableSlots. At most 7/8 of the slots are
+	// used.
 	mapHeader, mapSlots, mapTable, tableSlots = 48, 8, 64, 1024
 )
 
@@ -34,22 +36,23 @@ var (
 
 // walk checks one value at the start of a payload.
 type walk struct {
-	b      []byte // the bytes that are left
+	b      []byte // bytes left
 	memory int    // bytes that decoding may still allocate
-	keys   int    // in how many maps' keys the walk is
-	sizing bool   // bounded has called value, which must not call it again
+	keys   int    // number of map keys that enclose the current value
+	sizing bool   // set by bounded for its call of value, which must not call bounded again
 }
 
-// measure returns how many bytes the value of s at the start of b takes, and
-// how much memory it refers to. It checks that decoding is safe: every byte is
-// there, every number fits, and the memory is within its limit.
+// measure returns the encoded size of the value of s at the start of b and the size of the
+// memory it refers to. It checks that decoding is safe: every byte is there, every number
+// fits, and the memory is within its limit.
 func measure(s *schema, b []byte) (size, memory int, err error) {
 	most := memoryFree + memoryRatio*len(b)
 	w := walk{b: b, memory: most}
 	if err := w.value(s, 0); err != nil {
 		return 0, 0, err
 	}
-	size, memory = len(b)-len(w.b), most-w.memory
+	size = len(b) - len(w.b)
+	memory = most - w.memory
 	if memory > memoryFree+memoryRatio*size { // most includes the bytes after the value
 		return 0, 0, errMemory
 	}
@@ -99,7 +102,7 @@ func (w *walk) bounded(s *schema, depth int) error {
 	return within(before-len(w.b), s.whole, "bytes encoded")
 }
 
-// composite checks a value that consists of others.
+// composite checks a value that consists of other values.
 func (w *walk) composite(s *schema, depth int) error {
 	switch s.form {
 	case formPointer:
@@ -187,9 +190,10 @@ func (w *walk) boolean() error {
 	return nil
 }
 
-// number checks an integer of any width, whose value must fit s.
+// number checks an integer of any width. Its value must fit s.
 func (w *walk) number(s *schema) error {
-	c, size := w.b[0], 1
+	c := w.b[0]
+	size := 1
 	switch {
 	case msgpcode.IsFixedNum(c):
 	case c < msgpcode.Uint8 || c > msgpcode.Int64:
@@ -205,7 +209,7 @@ func (w *walk) number(s *schema) error {
 	return fits(s, n, c == msgpcode.Uint64 && n < 0)
 }
 
-// float checks a float. A NaN as a key could be neither found in its map nor deleted.
+// float checks a float. A NaN key could be neither found in its map nor deleted.
 func (w *walk) float(s *schema) error {
 	want := msgpcode.Float
 	if s.bits == 64 {
@@ -277,8 +281,8 @@ func (w *walk) arrayLen(want int) error {
 	return err
 }
 
-// length reads a header. It refuses a length greater than the number of bytes
-// left, because each element takes at least one.
+// length reads a header. It refuses a length above the number of bytes left, because each
+// element takes at least one byte.
 func (w *walk) length(f *family) (n int, err error) {
 	size := 1
 	switch c := w.b[0]; {
@@ -315,15 +319,15 @@ func (w *walk) spendMap(n, slot int) error {
 	return w.spendEach(slots, slot)
 }
 
-// slotSize returns the memory of an entry of map s: key and element as in a
-// struct, and a control byte.
+// slotSize returns the memory of an entry of map s: key and element, laid out as in a struct,
+// and a control byte.
 func slotSize(s *schema) int {
 	key, elem := s.key.typ.Align(), s.elem.typ.Align()
 	size := roundUp(roundUp(s.key.size, elem)+s.elem.size, max(key, elem))
 	return size + 1
 }
 
-// roundUp returns n, or the next multiple of to, which is a power of two.
+// roundUp rounds n up to a multiple of to, which is a power of two.
 func roundUp(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
 // spendEach counts the memory of n values of the given size.
@@ -334,7 +338,8 @@ func (w *walk) spendEach(n, size int) error {
 	return w.spend(n * size)
 }
 
-// spend counts memory that decoding will allocate, or returns errMemory if the limit is exceeded.
+// spend counts memory that decoding will allocate. It returns errMemory if the limit is
+// exceeded.
 func (w *walk) spend(n int) error {
 	if n > w.memory {
 		return errMemory

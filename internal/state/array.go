@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// sequence is the common part of the forms of arrays and slices: their elements, one after another.
+// sequence is the common part of the forms of arrays and slices: their elements, back to
+// back.
 type sequence struct {
 	elem form
 	raw  bool // each element is one byte, encoded as itself
@@ -23,7 +24,8 @@ func (f *sequence) append(b []byte, v reflect.Value) (_ []byte, err error) {
 	return b, nil
 }
 
-// read decodes n elements into v, which has as many, or skips them if v is the zero Value.
+// read decodes n elements into v, which has n elements. If v is the zero Value, it skips
+// them.
 func (f *sequence) read(b []byte, v reflect.Value, n int) (_ []byte, err error) {
 	if f.raw {
 		first, rest, err := take(b, n)

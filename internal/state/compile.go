@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// compiler makes the forms of the fields of a struct type.
+// compiler makes the forms of a struct type's fields.
 type compiler struct {
-	reference reflect.Type // type of references to actors; nil = none
+	reference reflect.Type // type of references to actors; nil if there is none
 
-	open   []reflect.Type // the structs that contain the type being compiled, to detect a recursive one
-	leaves int            // number of parts of the field so far, each of which has an encoding of at least one byte
+	open   []reflect.Type // structs that contain the type being compiled, to detect recursion
+	leaves int            // parts of the field so far, each encoded as at least one byte
 	refers bool           // the field holds a reference
 }
 
-// wants is the part of a field's tag that was not used by the types around the current one.
+// wants is the part of a field's tag that the enclosing types have not used.
 type wants struct {
 	bounds []int
-	scale  *scale // the field's own scale, or that of a field around it
+	scale  *scale // the field's own scale or that of an enclosing field
 	unit   bool
 }
 
@@ -30,15 +30,16 @@ var (
 	emptyType = reflect.TypeFor[struct{}]()
 )
 
-// field makes the form of f; path names it in errors, and outer is the scale of
-// the field around it.
+// field makes the form of f. path names the field in errors, and outer is the scale of the
+// enclosing field.
 func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form, tag, error) {
 	t, err := parseTag(f)
 	if err != nil {
 		return nil, t, fmt.Errorf("%s: tag %q: %w", path, t.text, err)
 	}
 	if !f.IsExported() {
-		return nil, t, fmt.Errorf("%s: it is not exported, so it cannot be replicated; export it, or keep it outside of the state", path)
+		return nil, t, fmt.Errorf("%s: it is not exported, so it cannot be replicated; "+
+			"export it, or keep it outside of the state", path)
 	}
 	w := &wants{bounds: t.bounds, scale: cmp.Or(t.scale, outer), unit: t.unit}
 	made, err := c.form(f.Type, path, w)
@@ -51,7 +52,7 @@ func (c *compiler) field(f reflect.StructField, path string, outer *scale) (form
 	return made, t, nil
 }
 
-// form makes the form of t; path names it in errors.
+// form makes the form of t. path names it in errors.
 func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 	if w.unit && t.Kind() != reflect.Slice {
 		if made, ok := unitForm(t); ok {
@@ -69,8 +70,10 @@ func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 	case reflect.Struct:
 		return c.record(t, path, w)
 	}
-	if c.leaves++; c.leaves > MaxField {
-		return nil, fmt.Errorf("%s: its field has more than %d parts, so it may take more bytes than that; split it", path, MaxField)
+	c.leaves++
+	if c.leaves > MaxField {
+		return nil, fmt.Errorf("%s: its field has more than %d parts, so it may take more bytes than that; split it",
+			path, MaxField)
 	}
 	made, err := c.scalar(t, w)
 	if err != nil {
@@ -99,7 +102,8 @@ func (c *compiler) scalar(t reflect.Type, w *wants) (form, error) {
 	}
 }
 
-// intForm makes the form of an int or uint, with the range of s if it has one without a quantum.
+// intForm makes the form of an int or uint. It uses the range of s if s has one without a
+// quantum.
 func intForm(t reflect.Type, s *scale) (form, error) {
 	switch {
 	case s != nil && s.ranged && s.quantum == 0:
@@ -111,7 +115,7 @@ func intForm(t reflect.Type, s *scale) (form, error) {
 	return &varint{integerOf(t)}, nil
 }
 
-// floatForm makes the form of a float, with the quantum of s if it has one.
+// floatForm makes the form of a float. It uses the quantum of s if s has one.
 func floatForm(t reflect.Type, s *scale) (form, error) {
 	if s != nil && s.quantum != 0 {
 		s.used = true
@@ -120,9 +124,9 @@ func floatForm(t reflect.Type, s *scale) (form, error) {
 	return float{bits: t.Bits()}, nil
 }
 
-// unitForm makes the form of a direction. ok is false if t is not three floats
-// of one type. Tags of floats in a struct are ignored.
-func unitForm(t reflect.Type) (form, bool) {
+// unitForm makes the form of a direction. ok is false if t is not three floats of the same
+// type. Tags on floats in a struct are ignored.
+func unitForm(t reflect.Type) (made form, ok bool) {
 	var fields []int
 	switch {
 	case t.Kind() == reflect.Array && t.Len() == 3:
@@ -134,7 +138,9 @@ func unitForm(t reflect.Type) (form, bool) {
 		if blank(f) {
 			continue
 		}
-		if fields = append(fields, f.Index[0]); !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != t.Field(fields[0]).Type.Kind() {
+		fields = append(fields, f.Index[0])
+		first := t.Field(fields[0]).Type
+		if !f.IsExported() || !isFloat(f.Type) || f.Type.Kind() != first.Kind() {
 			return nil, false
 		}
 	}
@@ -170,13 +176,15 @@ func (c *compiler) sequence(t reflect.Type, path string, w *wants) (sequence, er
 	return sequence{elem, raw && t.Elem().Kind() == reflect.Uint8}, err
 }
 
-// record makes the form of a struct inside of a field.
+// record makes the form of a struct inside a field.
 func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	switch {
 	case t == timeType:
-		return nil, fmt.Errorf("%s: a time.Time cannot be replicated; keep its UnixMilli in an int64, or a time.Duration", path)
+		return nil, fmt.Errorf("%s: a time.Time cannot be replicated; "+
+			"keep its UnixMilli in an int64, or a time.Duration", path)
 	case slices.Contains(c.open, t):
-		return nil, fmt.Errorf("%s: %v contains itself, so it cannot be replicated; refer to another actor, or use a list", path, t)
+		return nil, fmt.Errorf("%s: %v contains itself, so it cannot be replicated; "+
+			"refer to another actor, or use a list", path, t)
 	}
 	c.open = append(c.open, t)
 	defer func() { c.open = c.open[:len(c.open)-1] }()
@@ -209,7 +217,8 @@ func (c *compiler) part(f reflect.StructField, path string, outer *scale) (part,
 // bound takes the bound for t, a string or slice, from the tag.
 func (w *wants) bound(t reflect.Type) (int, error) {
 	if len(w.bounds) == 0 {
-		return 0, fmt.Errorf("a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it", t.Kind(), counted(t))
+		return 0, fmt.Errorf("a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it",
+			t.Kind(), counted(t))
 	}
 	n := w.bounds[0]
 	w.bounds = w.bounds[1:]
@@ -224,7 +233,7 @@ func counted(t reflect.Type) string {
 	return "elements"
 }
 
-// refusal returns why values of t cannot be replicated, and what to use instead.
+// refusal says why values of t cannot be replicated and what to use instead.
 func refusal(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map:

@@ -7,11 +7,11 @@ const (
 	None      Condition = iota // all connections for which the actor is open. UE: COND_None
 	Owner                      // the connection that owns the actor. UE: COND_OwnerOnly
 	SkipOwner                  // all but the owner. UE: COND_SkipOwner
-	Initial                    // all, only with the open. UE: COND_InitialOnly
+	Initial                    // all, but only with the open. UE: COND_InitialOnly
 	Custom                     // all, while the game has switched it on. UE: COND_Custom
 )
 
-// words are the conditions as written in a tag.
+// words holds the conditions as written in a tag.
 var words = [...]string{None: "none", Owner: "owner", SkipOwner: "skipowner", Initial: "initial", Custom: "if"}
 
 // String returns the condition as written in a tag.

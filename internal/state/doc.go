@@ -1,22 +1,23 @@
-// Package state encodes a game's plain structs as replicated state. It uses no
-// clock, goroutines or locks, and reflects on each type only once.
+// Package state encodes a game's plain structs as replicated state. It uses no clock,
+// goroutines or locks, and it reflects on each type only once.
 //
-// [Compile] makes the [Plan] of a struct type. Each field of the struct is encoded by itself,
-// with everything inside of it. A [Shadow] holds the last encoding of a value's fields, and
-// reports which fields have changed since. A [Mask] is a set of fields, encoded by [AppendMask]
-// and decoded by [ReadMask]. Package rpc decides which connection receives which field when.
+// [Compile] makes the [Plan] of a struct type. Each field of the struct is encoded
+// separately, with everything inside it. A [Shadow] holds the last encoding of a value's
+// fields and reports which fields have changed since. A [Mask] is a set of fields, encoded by
+// [AppendMask] and decoded by [ReadMask]. Package rpc decides which connection receives which
+// field and when.
 //
 // # What may be replicated
 //
-// Bools, ints, uints, floats, references to actors, and strings, arrays, slices
-// and structs of these. Strings and slices need a bound, as in arguments of calls:
+// Bools, ints, uints, floats, references to actors, and strings, arrays, slices and structs
+// of these. Strings and slices need a bound, as in call arguments:
 //
 //	Name  string   `quiver:"max=32"`         // bytes
 //	Tags  []string `quiver:"max=10,each=20"` // elements, then bytes of each
 //
-// An embedded struct is one field with the name of its type. All fields must be
-// exported; a blank struct{} is allowed and is not sent. A field has at most
-// [MaxField] bytes, so that a message with one fits into one datagram.
+// An embedded struct is one field named after its type. All fields must be exported, except
+// that a blank struct{} is allowed and not sent. An encoded field has at most [MaxField]
+// bytes, so that a message with one field fits into one datagram.
 //
 // # Tags
 //
@@ -29,14 +30,15 @@
 //	quiver:"range=-5:5,quant=0.1" floats take as many bytes as these multiples of 0.1 need; others are clamped
 //	quiver:"unit"               three floats are a direction and take 4 bytes
 //
-// A field has at most one condition, and only fields of the state itself have one.
-// quant, range and unit apply to everything inside the field. A range alone applies
-// to ints, and with a quant to floats. Tags of an inner field take precedence.
+// A field has at most one condition. Only fields of the state itself have one.
+//
+// quant, range and unit apply to everything inside the field. A range without a quant applies
+// to ints; with a quant it applies to floats. Tags of an inner field take precedence.
 //
 // # On the wire
 //
-// Fields and their parts are written back to back. Both ends know the plan,
-// because they compare [Plan.Lines] first. Numbers of fixed size are big-endian.
+// Fields and their parts are written back to back. Both ends know the plan, because they
+// first compare [Plan.Lines]. Numbers of fixed size are big-endian.
 //
 //	bool               a byte, 0 or 1
 //	int8, uint8        a byte
@@ -50,6 +52,6 @@
 //	slice              a varint of the number of its elements, then the elements
 //	array, struct      its elements or fields
 //
-// Every value has exactly one encoding, and all others are refused, so that
-// decoding and encoding again gives the same bytes.
+// Every value has exactly one encoding. All other encodings are rejected, so decoding and
+// re-encoding yields the same bytes.
 package state

@@ -8,7 +8,7 @@ import (
 	"reflect"
 )
 
-// Every NaN is encoded as the quiet NaN, so that a change from one NaN to another is no change.
+// Every NaN is encoded as the quiet NaN, so a change from one NaN to another is not a change.
 const (
 	quiet32 = 0x7fc00000
 	quiet64 = 0x7ff8000000000000
@@ -50,7 +50,7 @@ func (f float) read(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, err
 }
 
-// parse returns a value, and whether its bits are those of the quiet NaN.
+// parse returns a value and whether its bits are those of the quiet NaN.
 func (f float) parse(b []byte) (x float64, quiet bool) {
 	if f.bits == 32 {
 		u := binary.BigEndian.Uint32(b)

@@ -7,12 +7,12 @@ import (
 
 // A form encodes and decodes the values of one type. Compile makes the forms of a Plan.
 type form interface {
-	// append appends the encoding of v to b. After an error, the slice it
-	// returns may end in part of that encoding.
+	// append appends the encoding of v to b. After an error, the returned slice may end in
+	// part of that encoding.
 	append(b []byte, v reflect.Value) ([]byte, error)
-	// read decodes a value from the start of b into v, which must be settable. If v
-	// is the zero Value, it only skips the encoding. It rejects every encoding that
-	// append would not have produced. After an error, v may be partly filled in.
+	// read decodes a value from the start of b into v, which must be settable. If v is the
+	// zero Value, read only skips the encoding. It rejects every encoding that append would
+	// not produce. After an error, v may be partly filled in.
 	read(b []byte, v reflect.Value) (rest []byte, err error)
 	// references calls visit for each reference to an actor in v.
 	references(v reflect.Value, visit func(id uint64))
@@ -27,8 +27,8 @@ type leaf struct{}
 
 func (leaf) references(reflect.Value, func(uint64)) {}
 
-// endless caps the size of a form. Sums and products of sizes are cut off there; since two
-// capped sizes fit in a 32-bit int, adding them cannot overflow before the sum is cut off.
+// endless limits the size of a form. Sums and products of sizes are cut off there. Two such
+// sizes fit into a 32-bit int, so a sum cannot overflow before it is cut off.
 const endless = 1 << 29
 
 // times returns n*size, cut off at endless.

@@ -20,7 +20,7 @@ func (f *list) append(b []byte, v reflect.Value) ([]byte, error) {
 	return f.sequence.append(binary.AppendUvarint(b, uint64(v.Len())), v)
 }
 
-// read sets v to a new slice, so that an earlier value that shares the old one stays as it was.
+// read sets v to a new slice, so an earlier value that shares the old slice stays unchanged.
 func (f *list) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := readCount(b, f.bound, "elements")
 	switch {

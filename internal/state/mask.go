@@ -6,10 +6,10 @@ import (
 	"math/bits"
 )
 
-// Mask is a set of fields of one plan: bit i is field i.
+// Mask is a set of fields of one plan. Bit i stands for field i.
 type Mask uint64
 
-// Each yields the fields in m in the order of their index.
+// Each yields the fields in m in index order.
 func (m Mask) Each(yield func(i int) bool) {
 	for ; m != 0; m &= m - 1 {
 		if !yield(bits.TrailingZeros64(uint64(m))) {
@@ -24,10 +24,11 @@ var (
 	errMaskLength = errors.New("a mask is cut off")
 )
 
-// AppendMask appends m, which must not be empty, for a plan with n fields. Up
-// to 8 fields take 1 byte, and up to 16 take 2, lowest fields first. For more
-// fields, a byte says which of the mask's 8 bytes are not 0, and these follow,
-// lowest first: a few neighbouring fields take 2 bytes, all 64 take 9.
+// AppendMask appends m, which must not be empty, for a plan with n fields.
+//
+// Up to 8 fields take 1 byte and up to 16 take 2, lowest fields first. For more fields, a
+// first byte says which of the mask's 8 bytes are not 0. Those bytes follow, lowest first. So
+// a few neighbouring fields take 2 bytes, and all 64 fields take 9.
 func AppendMask(b []byte, m Mask, n int) []byte {
 	switch {
 	case n <= 8:
@@ -46,8 +47,8 @@ func AppendMask(b []byte, m Mask, n int) []byte {
 	return b
 }
 
-// ReadMask reads a mask of a plan with n fields from the start of b, and
-// refuses encodings that AppendMask would not produce.
+// ReadMask reads a mask of a plan with n fields from the start of b. It rejects encodings
+// that AppendMask would not produce.
 func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	switch {
 	case n <= 8:
@@ -69,7 +70,8 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	return m, rest, err
 }
 
-// readBytes reads the bytes of a mask whose bits are set in present; zero is whether they may be 0.
+// readBytes reads the mask bytes whose bits are set in present. zero says whether a byte may
+// be 0.
 func readBytes(b []byte, present byte, zero bool) (m Mask, rest []byte, err error) {
 	for i := range Mask(present).Each {
 		switch {
@@ -78,7 +80,8 @@ func readBytes(b []byte, present byte, zero bool) (m Mask, rest []byte, err erro
 		case b[0] == 0 && !zero:
 			return 0, nil, errEmptyByte
 		}
-		m, b = m|Mask(b[0])<<(8*i), b[1:]
+		m |= Mask(b[0]) << (8 * i)
+		b = b[1:]
 	}
 	return m, b, nil
 }

@@ -32,7 +32,7 @@ func (boolean) least() int     { return 1 }
 func (boolean) most() int      { return 1 }
 func (boolean) String() string { return "bool" }
 
-// integer is part of the forms of ints and uints. It holds a value as its 64 bits.
+// integer is part of the forms of ints and uints. It handles a value as its 64 bits.
 type integer struct {
 	leaf
 	typ    reflect.Type
@@ -63,7 +63,8 @@ func (f *integer) set(v reflect.Value, n uint64) {
 
 func (f *integer) String() string { return f.typ.Kind().String() }
 
-// octet is the form of an int8 or uint8: one byte. A varint would take two for half of the values.
+// octet is the form of an int8 or uint8: one byte. A varint would take two bytes for half the
+// values.
 type octet struct{ integer }
 
 func (f *octet) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -73,7 +74,7 @@ func (f *octet) append(b []byte, v reflect.Value) ([]byte, error) {
 func (f *octet) read(b []byte, v reflect.Value) ([]byte, error) {
 	first, rest, err := take(b, 1)
 	if err == nil {
-		f.set(v, uint64(first[0])) // of an int8 reflect sets the low byte, which has the sign
+		f.set(v, uint64(first[0])) // for an int8, reflect uses the low byte, which has the sign
 	}
 	return rest, err
 }
@@ -81,7 +82,7 @@ func (f *octet) read(b []byte, v reflect.Value) ([]byte, error) {
 func (*octet) least() int { return 1 }
 func (*octet) most() int  { return 1 }
 
-// varint is the form of a larger int or uint: a varint, in zigzag if it is signed.
+// varint is the form of a larger int or uint: a varint, zigzag-encoded if signed.
 type varint struct{ integer }
 
 func (f *varint) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -112,7 +113,7 @@ func (f *varint) read(b []byte, v reflect.Value) ([]byte, error) {
 func (*varint) least() int  { return 1 }
 func (f *varint) most() int { return (f.typ.Bits() + 6) / 7 }
 
-// reference is the form of a reference to an actor: its id, 0 for none.
+// reference is the form of a reference to an actor: the actor's ID, or 0 for none.
 type reference struct{ varint }
 
 func (*reference) references(v reflect.Value, visit func(uint64)) {

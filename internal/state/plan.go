@@ -6,20 +6,20 @@ import (
 	"reflect"
 )
 
-// MaxFields is the most fields of a state: the number of bits of a [Mask].
+// MaxFields is the maximum number of fields in a state: the number of bits of a [Mask].
 const MaxFields = 64
 
-// MaxField is the most bytes of an encoded field. A message with one such field
+// MaxField is the maximum size in bytes of an encoded field. A message with one such field
 // fits into the smallest datagram.
 const MaxField = 1000
 
-// A Plan encodes and decodes the values of one struct type, field by field. It
-// is immutable and safe for concurrent use.
+// A Plan encodes and decodes the values of one struct type, field by field. It is immutable
+// and safe for concurrent use.
 type Plan struct {
 	typ        reflect.Type
 	fields     []field
 	comparable bool
-	zero       []byte   // the encoding of a zero value
+	zero       []byte   // encoding of the zero value
 	ends       []uint16 // offset of the end of each field in zero
 }
 
@@ -28,19 +28,19 @@ type Field struct {
 	Name      string
 	Condition Condition
 	Custom    string // name of a Custom condition
-	Reference bool   // the field is a reference to an actor, or holds some
+	Reference bool   // the field is or holds a reference to an actor
 }
 
 type field struct {
 	Field
-	path  string // in errors
+	path  string // names the field in errors
 	index int    // index in the struct
 	form  form
 }
 
-// Compile makes the plan of the struct type t, or returns an error that names a
-// field that cannot be replicated and says what to do. reference is the type of
-// references to actors, a uint64; nil = there are none.
+// Compile makes the plan of the struct type t. Its error names a field that cannot be
+// replicated and says what to do. reference is the type of references to actors, a uint64, or
+// nil if there are none.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: a state is a struct, by value", t)
@@ -58,7 +58,8 @@ func Compile(t, reference reflect.Type) (*Plan, error) {
 		}
 	}
 	if n := len(p.fields); n == 0 || n > MaxFields {
-		return nil, fmt.Errorf("%s: it has %d fields, a state has 1 to %d; structs inside of it count as one", nameOf(t), n, MaxFields)
+		return nil, fmt.Errorf("%s: it has %d fields, a state has 1 to %d; structs inside of it count as one",
+			nameOf(t), n, MaxFields)
 	}
 	return p, p.encodeZero()
 }
@@ -72,14 +73,19 @@ func (p *Plan) add(f reflect.StructField, reference reflect.Type) error {
 		return err
 	}
 	if n := made.most(); n > MaxField {
-		return fmt.Errorf("%s: it may take %s bytes, a field at most %d; bound it lower, split it, or use a list", path, sizeOf(n), MaxField)
+		return fmt.Errorf("%s: it may take %s bytes, a field at most %d; bound it lower, split it, or use a list",
+			path, sizeOf(n), MaxField)
 	}
-	p.fields = append(p.fields, field{path: path, index: f.Index[0], form: made,
-		Field: Field{Name: f.Name, Condition: tag.condition, Custom: tag.custom, Reference: c.refers}})
+	p.fields = append(p.fields, field{
+		Field: Field{Name: f.Name, Condition: tag.condition, Custom: tag.custom, Reference: c.refers},
+		path:  path,
+		index: f.Index[0],
+		form:  made,
+	})
 	return nil
 }
 
-// encodeZero encodes the zero value, the first content of a Shadow.
+// encodeZero encodes the zero value, which is a Shadow's first content.
 func (p *Plan) encodeZero() (err error) {
 	zero := reflect.Zero(p.typ)
 	for i := range p.fields {
@@ -100,7 +106,7 @@ func (p *Plan) Fields() int { return len(p.fields) }
 // Field returns the description of field i.
 func (p *Plan) Field(i int) Field { return p.fields[i].Field }
 
-// Most returns the most bytes of all fields together.
+// Most returns the maximum size in bytes of all fields together.
 func (p *Plan) Most() (n int) {
 	for _, f := range p.fields {
 		n += f.form.most()
@@ -111,8 +117,8 @@ func (p *Plan) Most() (n int) {
 // All returns the set of all fields.
 func (p *Plan) All() Mask { return 1<<len(p.fields) - 1 }
 
-// Lines returns a line for each field with everything on which both ends must
-// agree: ends with equal lines can decode each other's values.
+// Lines returns a line for each field. A line holds everything on which both ends must agree,
+// so ends with equal lines can decode each other's values.
 func (p *Plan) Lines() []string {
 	lines := make([]string, len(p.fields))
 	for i, f := range p.fields {
@@ -128,14 +134,16 @@ func (p *Plan) Lines() []string {
 	return lines
 }
 
-// Comparable reports whether two values of the type that are equal in Go, or byte
-// by byte in memory, have the same encoding; it is false if the type has slices.
-// By == a change between 0 and -0 of a float without a quant is no change.
+// Comparable reports whether equal values have the same encoding, where equal means equal in
+// Go or byte by byte in memory. It is false if the type contains slices. By ==, a change of a
+// float between 0 and -0 is no change, unless the float has a quant.
 func (p *Plan) Comparable() bool { return p.comparable }
 
-// Append appends field i of the struct v. If the field cannot be encoded, because a string or slice
-// is longer than its bound or a string is not UTF-8, Append returns b unchanged and an error that
-// names the field. Numbers can always be encoded: those outside of a range or quant are clamped.
+// Append appends field i of the struct v.
+//
+// It fails if a string or slice exceeds its bound or a string is not UTF-8. It then returns b
+// unchanged and an error that names the field. Numbers can always be encoded: those outside a
+// range or quant are clamped.
 func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	f := &p.fields[i]
 	longer, err := f.form.append(b, v.Field(f.index))
@@ -145,9 +153,12 @@ func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	return longer, nil
 }
 
-// Read decodes field i into the settable struct v from the start of b, and returns the rest. It
-// accepts only what Append produces, and allocates no memory before the bytes for it are there.
-// Strings and slices get memory of their own. After an error the field may be partly filled in.
+// Read decodes field i from the start of b into the settable struct v and returns the rest of
+// b.
+//
+// It accepts only what Append produces. It allocates no memory for data that b does not
+// contain. Strings and slices get their own memory. After an error, the field may be partly
+// filled in.
 func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 	f := &p.fields[i]
 	return f.read(b, v.Field(f.index))

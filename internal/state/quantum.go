@@ -8,23 +8,23 @@ import (
 	"strconv"
 )
 
-// mostQuanta is the largest multiple of a quantum that is encoded: up to it
-// n*quantum/quantum rounds to n, whatever the rounding of a float64.
+// mostQuanta is the largest multiple of a quantum that is encoded. Up to this number,
+// n*quantum/quantum rounds to n despite float64 rounding.
 const mostQuanta = 1 << 50
 
-// quantised is the form of a float that is encoded as a multiple of a quantum,
-// from lowest to highest. Values outside are clamped. NaN becomes 0, or the value
-// of the range nearest to 0, because an error at every tick would not help.
+// quantised is the form of a float encoded as a multiple of a quantum, from lowest to
+// highest. Values outside are clamped. NaN becomes 0, or the value of the range nearest to 0,
+// because an error in every tick would not help.
 type quantised struct {
 	leaf
-	offset  // width 0 = no range, and encoded as a varint
+	offset  // width 0 = no range, encoded as a varint
 	quantum float64
 	single  bool // the values are float32
 
 	lowest, highest int64 // in quanta
 }
 
-// newQuantised makes the form of floats of type t by a scale with a quantum.
+// newQuantised makes the form of floats of type t with a scale that has a quantum.
 func newQuantised(t reflect.Type, s *scale) (form, error) {
 	f := &quantised{quantum: s.quantum, single: t.Kind() == reflect.Float32}
 	f.highest = f.furthest()
@@ -43,8 +43,8 @@ func newQuantised(t reflect.Type, s *scale) (form, error) {
 	return f.between(low, high)
 }
 
-// furthest returns the largest number of quanta whose value, when it is encoded again,
-// has the same number. Large values of a float32 are further apart than the quantum.
+// furthest returns the largest number of quanta that survives decoding and encoding. Large
+// float32 values are further apart than the quantum.
 func (f *quantised) furthest() int64 {
 	top, largest := float64(mostQuanta), math.MaxFloat64
 	if f.single {
@@ -79,10 +79,12 @@ func (f *quantised) round(x float64) float64 {
 
 // between limits f to values from low to high.
 func (f *quantised) between(low, high float64) (form, error) {
-	f.lowest, f.highest = f.quanta(low), f.quanta(high)
+	lowest, highest := f.quanta(low), f.quanta(high) // quanta clamps to the fields, so set them afterwards
+	f.lowest, f.highest = lowest, highest
 	switch {
 	case f.lowest >= f.highest:
-		return nil, fmt.Errorf("range=%v:%v needs the lower number first and a quantum or more to the other", low, high)
+		return nil, fmt.Errorf("range=%v:%v needs the lower number first and a quantum or more to the other",
+			low, high)
 	case math.Abs(low/f.quantum) > mostQuanta, math.Abs(high/f.quantum) > mostQuanta,
 		f.quanta(f.value(f.lowest)) != f.lowest, f.quanta(f.value(f.highest)) != f.highest:
 		return nil, fmt.Errorf("range=%v:%v is too wide for quanta of %v in its type", low, high, f.quantum)
@@ -126,7 +128,8 @@ func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	return unzigzag(u), rest, err
 }
 
-// read refuses numbers of quanta that no value of the type has, as with a large float32.
+// read rejects numbers of quanta that no value of the type has, such as those of a large
+// float32.
 func (f *quantised) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.nextQuanta(b)
 	switch x := f.value(n); {
@@ -145,7 +148,8 @@ func (f *quantised) most() int {
 	if f.width > 0 {
 		return f.width
 	}
-	return len(binary.AppendVarint(nil, f.highest)) // f.lowest is -highest, whose zigzag is one smaller
+	// f.lowest is -f.highest, whose zigzag encoding is one smaller.
+	return len(binary.AppendVarint(nil, f.highest))
 }
 
 func (f *quantised) String() string {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// offset encodes numbers from 0 to highest, big-endian, each in as many bytes as highest needs.
+// offset encodes numbers from 0 to highest, big-endian, in as many bytes as highest needs.
 type offset struct {
 	highest uint64
 	width   int // in bytes
@@ -36,15 +36,15 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 	return n, rest, err
 }
 
-// ranged is the form of an int or uint that is clamped to lowest..topmost. The
-// distance from lowest is encoded.
+// ranged is the form of an int or uint that is clamped to lowest..topmost. It encodes the
+// distance from lowest.
 type ranged struct {
 	integer
 	offset
 	lowest, topmost uint64
 }
 
-// newRanged makes the form of ints of type t from low to high, the texts of a range tag.
+// newRanged makes the form of ints of type t from low to high, the two texts of a range tag.
 func newRanged(t reflect.Type, low, high string) (form, error) {
 	f := &ranged{integer: integerOf(t)}
 	var wrongLow, wrongHigh error

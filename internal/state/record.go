@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// record is the form of a struct inside of a field, with one or more fields.
+// record is the form of a struct inside a field. It has at least one field.
 type record struct {
 	fields []part
 }
@@ -49,7 +49,7 @@ func (f *record) references(v reflect.Value, visit func(uint64)) {
 func (f *record) least() int { return f.sum(form.least) }
 func (f *record) most() int  { return f.sum(form.most) }
 
-// sum returns the sum of one size over all fields.
+// sum returns the sum of size over all fields.
 func (f *record) sum(size func(form) int) (n int) {
 	for _, p := range f.fields {
 		n = min(n+size(p.form), endless)

@@ -7,23 +7,28 @@ import (
 	"slices"
 )
 
-// A Shadow holds the last encoding of each field of a value. It is used with the plan of its first
-// Update only. The zero Shadow is empty and ready to use. It is not safe for concurrent use.
+// A Shadow holds the last encoding of each field of a value. Only the plan of its first
+// Update may be used with it. The zero Shadow is empty and ready to use. It is not safe for
+// concurrent use.
 //
-// An update appends the new encoding of a field to all the others, compares it with the
-// last one, and moves it there only if the two differ. So a value that has not changed, as
-// is the case at most ticks, is encoded and compared, but nothing is copied or allocated.
+// An update appends the new encoding of a field to all the others and compares it with the
+// last one. It replaces the last encoding only if the two differ. So a value that has not
+// changed, as in most ticks, is encoded and compared, but nothing is copied or allocated.
 type Shadow struct {
-	encoded []byte   // the encoded fields, one after another; the capacity has room for one more
+	encoded []byte   // the encoded fields, back to back, with spare capacity for one more
 	ends    []uint16 // offset of the end of each field in encoded
 }
 
-// Update encodes the struct v and returns the fields whose encoding has changed since the last
-// Update; the first one returns all. The error names fields that cannot be encoded. These keep
-// their last encoding, initially that of the zero value. In steady state Update does not allocate.
+// Update encodes the struct v and returns the fields whose encoding has changed since the
+// last Update. The first Update returns all fields.
+//
+// The error names fields that cannot be encoded. They keep their last encoding, initially
+// that of the zero value. In steady state, Update does not allocate.
 func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	if s.ends == nil {
-		s.encoded, s.ends, changed = slices.Clone(p.zero), slices.Clone(p.ends), p.All()
+		s.encoded = slices.Clone(p.zero)
+		s.ends = slices.Clone(p.ends)
+		changed = p.All()
 	}
 	for i := range p.fields {
 		length := len(s.encoded)
@@ -32,20 +37,22 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 			err = errors.Join(err, failed)
 			continue
 		}
-		if s.encoded = longer; s.keep(i, length) {
+		s.encoded = longer
+		if s.keep(i, length) {
 			changed |= 1 << i
 		}
 	}
 	return changed, err
 }
 
-// Differs reports whether Update would return any field. It keeps no encoding.
+// Differs reports whether Update would return any field. It does not store the encoding.
 func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	if s.ends == nil {
 		return true
 	}
 	for i := range p.fields {
-		f, length := &p.fields[i], len(s.encoded)
+		f := &p.fields[i]
+		length := len(s.encoded)
 		longer, failed := f.form.append(s.encoded, v.Field(f.index))
 		if failed != nil {
 			continue
@@ -58,8 +65,8 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	return false
 }
 
-// keep replaces the encoding of field i by the one after the first length bytes
-// of encoded, and removes that one. It reports whether the encoding has changed.
+// keep replaces the encoding of field i by the new one, which follows the first length bytes
+// of encoded. It removes the new one from there and reports whether the encoding changed.
 func (s *Shadow) keep(i, length int) (changed bool) {
 	start, end := s.span(i)
 	fresh := s.encoded[length:]
@@ -81,7 +88,7 @@ func (s *Shadow) keep(i, length int) (changed bool) {
 	return true
 }
 
-// span returns the start and the end of field i in encoded.
+// span returns the start and end of field i in encoded.
 func (s *Shadow) span(i int) (start, end int) {
 	if i > 0 {
 		start = int(s.ends[i-1])
@@ -89,8 +96,8 @@ func (s *Shadow) span(i int) (start, end int) {
 	return start, int(s.ends[i])
 }
 
-// Append appends the last encodings of fields, in the order of their index.
-// Update must have been called.
+// Append appends the last encodings of fields in index order. Update must have been called
+// before.
 func (s *Shadow) Append(b []byte, fields Mask) []byte {
 	for i := range fields.Each {
 		start, end := s.span(i)

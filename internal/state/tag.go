@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// tag is a parsed quiver tag of a field.
+// tag is the parsed quiver tag of a field.
 type tag struct {
 	text string // as written in the source
 
 	condition Condition
-	custom    string // name of the condition of an if tag
+	custom    string // condition name of an if tag
 
 	bounds []int  // values of max and each, outermost first
 	scale  *scale // nil unless the tag has quant or range
 	unit   bool
 }
 
-// scale is how numbers inside of a field are quantised and clamped.
+// scale says how numbers inside a field are quantised and clamped.
 type scale struct {
 	quantum   float64 // 0 = not quantised
 	ranged    bool
-	low, high string // texts of the range, which are parsed for the kind of number
+	low, high string // range as text; how it is parsed depends on the type of the number
 
-	used bool // there is a number to which the scale applies
+	used bool // the scale applies to some number
 }
 
 // parseTag parses the tag of a field.
@@ -73,10 +73,11 @@ func (t *tag) put(word, value string, valued bool) error {
 	case c == Owner || c == SkipOwner || c == Initial:
 		return t.conditional(c, false)
 	}
-	return fmt.Errorf("%q is not owner, skipowner, initial, if=name, max=n, each=n, quant=step, range=low:high or unit", word)
+	return fmt.Errorf("%q is not owner, skipowner, initial, if=name, "+
+		"max=n, each=n, quant=step, range=low:high or unit", word)
 }
 
-// conditional sets the condition; nameless is whether its name is missing.
+// conditional sets the condition. nameless says that an if tag lacks its name.
 func (t *tag) conditional(c Condition, nameless bool) error {
 	switch {
 	case t.condition != None:
@@ -88,8 +89,8 @@ func (t *tag) conditional(c Condition, nameless bool) error {
 	return nil
 }
 
-// bound adds a bound, as in the tags of arguments: max is that of the field,
-// and each "each" that of the next level inside of it.
+// bound adds a bound, as in the tags of arguments. max is the bound of the field. Each "each"
+// is the bound of the next level inside it.
 func (t *tag) bound(word, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	switch {
@@ -124,13 +125,14 @@ func (t *tag) between(value string) (err error) {
 	if s.ranged {
 		return errors.New("it has two ranges")
 	}
-	if s.low, s.high, s.ranged = strings.Cut(value, ":"); !s.ranged {
+	s.low, s.high, s.ranged = strings.Cut(value, ":")
+	if !s.ranged {
 		err = errors.New("range needs two numbers, as in range=0:100")
 	}
 	return err
 }
 
-// scaled returns the scale, which it makes if there is none.
+// scaled returns the scale and makes it if there is none.
 func (t *tag) scaled() *scale {
 	if t.scale == nil {
 		t.scale = &scale{}
@@ -138,8 +140,8 @@ func (t *tag) scaled() *scale {
 	return t.scale
 }
 
-// unused returns an error that names an item of the tag that the type of the
-// field does not need. left is the part of the tag that was not used.
+// unused returns an error that names a tag item that the type of the field does not need.
+// left is the part of the tag that was not used.
 func (t *tag) unused(left *wants, typ reflect.Type) error {
 	switch {
 	case len(left.bounds) > 0:

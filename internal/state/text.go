@@ -43,6 +43,8 @@ func (f text) read(b []byte, v reflect.Value) ([]byte, error) {
 	return rest, err
 }
 
-func (text) least() int       { return 1 }
-func (f text) most() int      { return min(uvarintSize(uint64(f.bound))+min(f.bound, endless), endless) }
+func (text) least() int { return 1 }
+func (f text) most() int {
+	return min(uvarintSize(uint64(f.bound))+min(f.bound, endless), endless)
+}
 func (f text) String() string { return fmt.Sprintf("string, max %d", f.bound) }

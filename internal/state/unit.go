@@ -7,22 +7,23 @@ import (
 	"reflect"
 )
 
-// unit is a direction: three floats, of which only the direction is encoded. The
-// octahedron |x|+|y|+|z| = 1 is unfolded to a square (Cigolle and others, "A Survey
-// of Efficient Representations for Independent Unit Vectors", 2014), and a point of
-// it is encoded as two int16. The decoded vector has length 1, and its direction is
-// off by at most 0.004 degrees. UE: FVector_NetQuantizeNormal, which takes 6 bytes.
+// unit is a direction: three floats of which only the direction is encoded.
+//
+// The octahedron |x|+|y|+|z| = 1 is unfolded to a square (Cigolle and others, "A Survey of
+// Efficient Representations for Independent Unit Vectors", 2014). A point on the square is
+// encoded as two int16. The decoded vector has length 1, and its direction is off by at most
+// 0.004 degrees. UE: FVector_NetQuantizeNormal, which takes 6 bytes.
 type unit struct {
 	leaf
 	fields []int  // indexes of x, y, z in a struct; nil for an array
-	name   string // of the float type, for String
+	name   string // name of the float type, for String
 }
 
-// steps is the number of steps from the middle of the square to a side. The
-// value one step further encodes, on both axes, a vector without a direction.
+// steps is the number of steps from the middle of the square to a side. A point one step
+// further on both axes encodes a vector without a direction.
 const steps = 1<<15 - 1
 
-// nowhere encodes the zero vector, and those with a NaN or an infinity.
+// nowhere encodes the zero vector and vectors with a NaN or an infinity.
 const nowhere = -steps - 1
 
 var errUnit = errors.New("it is no direction")
@@ -47,16 +48,17 @@ func fold(x, y, z float64) (p, q int16) {
 	if !(largest > 0) || math.IsInf(largest, 0) {
 		return nowhere, nowhere
 	}
-	x, y, z = x/largest, y/largest, z/largest // so that the sum does not overflow
+	// Scale first, so that the sum does not overflow.
+	x, y, z = x/largest, y/largest, z/largest
 	sum := math.Abs(x) + math.Abs(y) + math.Abs(z)
 	x, y = x/sum, y/sum
-	if z < 0 { // the sign of a zero counts, too: it decides which of two sides of the square this edge is on
+	if z < 0 { // the sign of a zero counts: it selects one of two sides of the square
 		x, y = math.Copysign(1-math.Abs(y), x), math.Copysign(1-math.Abs(x), y)
 	}
 	return int16(math.Round(x * steps)), int16(math.Round(y * steps))
 }
 
-// unfold returns the direction of a point on the square; its length is 1.
+// unfold returns the direction of a point on the square as a vector of length 1.
 func unfold(p, q int16) (x, y, z float64) {
 	if p == nowhere {
 		return 0, 0, 0
@@ -75,7 +77,8 @@ func (f *unit) read(b []byte, v reflect.Value) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, q := int16(binary.BigEndian.Uint16(first)), int16(binary.BigEndian.Uint16(first[2:]))
+	p := int16(binary.BigEndian.Uint16(first))
+	q := int16(binary.BigEndian.Uint16(first[2:]))
 	if (p == nowhere) != (q == nowhere) {
 		return nil, errUnit
 	}

@@ -10,7 +10,7 @@ var (
 	errLonger = errors.New("its varint is longer than it needs to be")
 )
 
-// readUvarint reads a varint, which must have the shortest form.
+// readUvarint reads a varint and requires its shortest form.
 func readUvarint(b []byte) (n uint64, rest []byte, err error) {
 	n, k := binary.Uvarint(b)
 	if k <= 0 {
