@@ -9,16 +9,16 @@ import (
 
 // arrival is a packet in flight.
 type arrival struct {
-	at     time.Time // when it arrives
+	at     time.Time // arrival time
 	packet []byte
-	addr   *net.UDPAddr // its source or destination, as the caller of Link.send gave it
+	addr   *net.UDPAddr // source or destination, as passed to Link.send
 }
 
-// arrivals is a queue of packets in flight, ordered by arrival time, then by
-// send order. Their delays are similar, so push rarely moves a packet far.
+// arrivals is a queue of packets in flight, ordered by arrival time and then by send order.
+// Delays are similar, so push rarely moves a packet far.
 type arrivals struct{ recovery.Ring[arrival] }
 
-// next returns when the earliest packet arrives.
+// next returns the arrival time of the earliest packet.
 func (r *arrivals) next() (at time.Time, ok bool) {
 	if r.Len() == 0 {
 		return time.Time{}, false

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// bottleneck sends one packet after another and queues a limited number of bytes.
-// It computes when a packet leaves as soon as the packet is offered, because no
-// packet overtakes another. mu also serves links that share the bottleneck.
+// bottleneck sends one packet after another and queues a limited number of bytes. No packet
+// overtakes another, so it computes a packet's departure when the packet is offered. mu also
+// covers links that share the bottleneck.
 type bottleneck struct {
 	mu     sync.Mutex
-	rates  timeline[int64] // in bit/s; 0 = infinite
-	queue  int             // most bytes in the queue
-	codel  *codel          // nil = none
-	pie    *pie            // nil = none
-	police *bucket         // nil = none
+	rates  timeline[int64] // bit/s; 0 = infinite
+	queue  int             // maximum bytes in the queue
+	codel  *codel          // nil if not used
+	pie    *pie            // nil if not used
+	police *bucket         // nil if not used
 
 	busy time.Time // when the last packet leaves
-	rest uint64    // the part of a nanosecond by which busy was rounded down, in 1/rate ns
+	rest uint64    // fraction of a nanosecond by which busy was rounded down, in 1/rate ns
 }
 
 func newBottleneck(c Config) *bottleneck {
@@ -26,13 +26,16 @@ func newBottleneck(c Config) *bottleneck {
 	return b
 }
 
-// reset sets the rate, the queue with its management, and the policer from c,
-// for packets that are offered from now on.
+// reset sets the rate, the queue with its management and the policer from c, for packets
+// offered from now on.
 func (b *bottleneck) reset(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rates, b.queue = always(c.Rate), c.queue()
-	b.codel, b.pie, b.police = nil, nil, nil
+	b.rates = always(c.Rate)
+	b.queue = c.queue()
+	b.codel = nil
+	b.pie = nil
+	b.police = nil
 	if c.CoDel {
 		b.codel = new(codel)
 	}
@@ -44,16 +47,16 @@ func (b *bottleneck) reset(c Config) {
 	}
 }
 
-// setRate sets the rate to rate bit/s from the time at on. Packets that were
-// offered before the call leave as planned.
+// setRate sets the rate to rate bit/s from the time at on. Packets offered before the call
+// leave as planned.
 func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rates.set(at, rate)
 }
 
-// offer queues a packet and returns when its last bit leaves. ok is false if
-// the policer, the queue, CoDel or PIE drops the packet.
+// offer queues a packet and returns the time at which its last bit leaves. ok is false if the
+// policer, the queue, CoDel or PIE drops the packet.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,8 +86,8 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	return depart, true
 }
 
-// leave returns when the last of bytes bytes leaves, if the first leaves at
-// start. rest is as in bottleneck.
+// leave returns the time at which the last of bytes bytes leaves if the first leaves at
+// start. rest is described at bottleneck.rest.
 func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
 	n := uint64(bytes)*8*uint64(time.Second) + rest
 	for i, r := range b.rates {
@@ -104,7 +107,7 @@ func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time
 // blur bounds the rounding error of sums of floating-point numbers, in bytes.
 const blur = 1e-6
 
-// carries returns how many bytes leave between two times.
+// carries returns the number of bytes that leave between two times.
 func (b *bottleneck) carries(from, until time.Time) float64 {
 	bits := 0.0
 	for i, r := range b.rates {
@@ -120,7 +123,7 @@ func (b *bottleneck) carries(from, until time.Time) float64 {
 	return bits / 8
 }
 
-// backlog returns how many bytes are in the queue.
+// backlog returns the number of bytes in the queue.
 func (b *bottleneck) backlog(now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

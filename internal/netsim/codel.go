@@ -6,26 +6,26 @@ import (
 )
 
 const (
-	// codelTarget is the standing queue that CoDel allows (RFC 8289, section 4.3).
+	// codelTarget is the standing queue CoDel allows (RFC 8289, section 4.3).
 	codelTarget = 5 * time.Millisecond
 	// codelInterval is how long a queue must stand before CoDel drops packets
 	// (RFC 8289, section 4.3).
 	codelInterval = 100 * time.Millisecond
 )
 
-// codel is the control law of RFC 8289, section 5. The bottleneck asks it for
-// each packet, in order, with the time at which the packet would begin to leave.
-// In a first-in, first-out queue that time is known when the packet arrives.
+// codel is the control law of RFC 8289, section 5. The bottleneck asks it about each packet
+// in order, with the time at which the packet would begin to leave. In a first-in, first-out
+// queue, that time is known when the packet arrives.
 type codel struct {
-	above    time.Time // when the queue will have been above the target for an interval; zero = it is below
+	above    time.Time // when the queue will have been above the target for an interval; zero if it is below
 	dropping bool
 	next     time.Time // when the next packet is dropped
 	count    int       // drops since the last begin
 	before   int       // count at the last begin
 }
 
-// drops reports whether to drop the packet that would begin to leave at now,
-// after a wait of waited. empty is whether no other packet is queued.
+// drops reports whether to drop the packet that would begin to leave at now after waiting for
+// waited. empty says whether no other packet is queued.
 func (c *codel) drops(now time.Time, waited time.Duration, empty bool) bool {
 	stands := c.stands(now, waited, empty)
 	switch {
@@ -55,11 +55,12 @@ func (c *codel) stands(now time.Time, waited time.Duration, empty bool) bool {
 	return !now.Before(c.above)
 }
 
-// begin starts to drop packets, at the rate of the last time if that was recent.
+// begin starts to drop packets. If it dropped some recently, it continues at about that rate.
 func (c *codel) begin(now time.Time) {
 	recent := now.Sub(c.next) < 16*codelInterval
 	delta := c.count - c.before
-	c.dropping, c.count = true, 1
+	c.dropping = true
+	c.count = 1
 	if delta > 1 && recent {
 		c.count = delta
 	}

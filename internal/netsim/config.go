@@ -7,89 +7,92 @@ import (
 )
 
 const (
-	// defaultQueue is the least default size of a bottleneck's queue in bytes.
+	// defaultQueue is the minimum default size of a bottleneck's queue in bytes.
 	defaultQueue = 64 << 10
-	// defaultReorderDelay is the least default time by which a reordered packet is held back.
+	// defaultReorderDelay is the minimum default delay of a reordered packet.
 	defaultReorderDelay = time.Millisecond
-	// UDPOverhead is how many bytes IPv4 and UDP add to a datagram.
+	// UDPOverhead is the number of bytes IPv4 and UDP add to a datagram.
 	UDPOverhead = 20 + 8
 
-	maxRate  = 1e12    // bit/s; above it, a byte takes less than a nanosecond, the resolution of the clock
+	maxRate  = 1e12    // bit/s; above it, a byte takes less than a nanosecond, the clock's resolution
 	maxQueue = 1 << 30 // bytes; keeps queue times within 63 bits of nanoseconds at 1 byte/s
 )
 
-// Config describes one direction of a path. The zero value is a perfect path:
-// no delay, no loss, no limits.
+// Config describes one direction of a path. The zero value is a perfect path: no delay, no
+// loss, no limits.
 type Config struct {
-	// Delay is the one-way propagation time. Jitter is the most that is added to it, drawn
-	// evenly for each packet. A packet never overtakes another because of jitter (see Reorder).
+	// Delay is the one-way propagation time. Jitter is the maximum time added to it, drawn
+	// evenly for each packet. Packets never overtake each other because of jitter (see
+	// Reorder).
 	Delay, Jitter time.Duration
-	// Clump makes packets arrive only at multiples of it, as from a MAC layer
-	// that batches. 0 = no clumps.
+	// Clump makes packets arrive only at multiples of Clump, as from a MAC layer that
+	// batches. 0 = off.
 	Clump time.Duration
 
-	// Loss is the probability that a packet is lost, independent of other
-	// packets. Burst adds losses in a row.
+	// Loss is the probability that a packet is lost, independent of other packets. Burst adds
+	// losses in a row.
 	Loss  float64
 	Burst Burst
-	// Loss and Burst apply to packets from LossMin to LossMax bytes; 0 = no
-	// bound. LossBeyond is the probability that a packet of another size is lost.
+	// Loss and Burst apply to packets from LossMin to LossMax bytes; 0 = no bound. LossBeyond
+	// is the probability that a packet of any other size is lost.
 	LossMin, LossMax int
 	LossBeyond       float64
-	// Lose, if not nil, is called for each packet that reaches the lossy part; n counts
-	// the packets passed to the link from 0. If it returns true, the packet is lost.
+	// Lose, if not nil, is called for each packet that reaches the lossy part. n is the index
+	// of the packet among those passed to the link. If Lose returns true, the packet is lost.
 	Lose func(n uint64, packet []byte) bool
 
 	// Rate is the bottleneck's rate in bit/s; 0 = no bottleneck.
 	Rate int64
-	// Queue is the most bytes in the bottleneck's queue, with overhead, and with
-	// the unsent rest of the packet that is being sent. A packet that does not fit
-	// is dropped; an empty queue accepts any packet. 0 = max(Rate * 2 * Delay, 64
-	// KiB): one bandwidth-delay product if both directions have the same Delay.
+	// Queue is the maximum number of bytes in the bottleneck's queue. It includes overhead
+	// and the unsent rest of the packet being sent. A packet that does not fit is dropped,
+	// but an empty queue accepts any packet.
+	//
+	// 0 = max(Rate * 2 * Delay, 64 KiB), which is one bandwidth-delay product if both
+	// directions have the same Delay.
 	Queue int
-	// CoDel and PIE drop packets before the queue is full: CoDel while a queue stands (RFC
-	// 8289), PIE as often as keeps the queue at 15 ms (RFC 8033), as cable modems do.
+	// CoDel and PIE drop packets before the queue is full. CoDel drops while a queue stands (RFC
+	// 8289). PIE drops the share that keeps the queue at 15 ms (RFC 8033), as cable modems do.
 	CoDel, PIE bool
-	// Police is the rate in bit/s of a token bucket of Bucket bytes before the
-	// bottleneck, which drops packets that exceed it at once. 0 = none.
+	// Police is the rate in bit/s of a token bucket before the bottleneck. The bucket holds
+	// Bucket bytes. Packets that exceed it are dropped at once. 0 = none.
 	Police int64
 	Bucket int
-	// Overhead is how many bytes each packet counts for in addition, in the bottleneck
-	// and in Stats.CarriedBytes. 0 = 28 bytes of IPv4 and UDP; negative = none.
+	// Overhead is added to the size of each packet in the bottleneck and in
+	// Stats.CarriedBytes. 0 = 28 bytes of IPv4 and UDP; negative = none.
 	Overhead int
 
 	// Duplicate is the probability that a packet arrives twice.
 	Duplicate float64
-	// Reorder is the probability that a packet is delayed by ReorderDelay, so
-	// that later ones overtake it. ReorderDelay 0 = max(Delay/4, 1 ms).
+	// Reorder is the probability that a packet is delayed by ReorderDelay, so that later
+	// packets overtake it. ReorderDelay 0 = max(Delay/4, 1 ms).
 	Reorder      float64
 	ReorderDelay time.Duration
 	// Alternate delays every other packet, so that packets overtake each other.
 	Alternate time.Duration
 
-	// MTU is the size in bytes, without overhead, of the largest packet that the path
-	// carries. Larger ones are dropped silently, as by a black hole. 0 = no limit.
+	// MTU is the size in bytes, without overhead, of the largest packet the path carries.
+	// Larger packets are dropped silently, as by a black hole. 0 = no limit.
 	MTU int
 
 	// Seed decides every random draw.
 	Seed uint64
 }
 
-// Burst is the Gilbert-Elliott model: the path is good or bad, and each packet that
-// reaches the lossy part may change that. The mean loss is Loss*Enter/(Enter+Leave);
-// a run of bad packets has a mean length of 1/Leave packets. Enter 0 = off.
+// Burst is the Gilbert-Elliott model. The path is good or bad, and each packet that reaches
+// the lossy part may change its state. The mean loss is Loss*Enter/(Enter+Leave). A run of
+// bad packets has a mean length of 1/Leave packets. Enter 0 = off.
 type Burst struct {
-	Enter float64 // probability that a packet turns a good path bad, and is itself the first of the burst
+	Enter float64 // probability that a packet turns a good path bad and is itself the first of the burst
 	Leave float64 // probability that a packet turns a bad path good
 	Loss  float64 // probability that a packet is lost while the path is bad; 0 = 1
-	// Idle makes a bad path good if no packet has reached the lossy part for
-	// this long, as a radio's fade ends even if nothing is sent. 0 = never:
-	// then a run of 20 loses ten seconds of retries that are sent now and then.
+	// Idle makes a bad path good again if no packet has reached the lossy part for this long.
+	// A radio's fade likewise ends even if nothing is sent. 0 = never: a run of 20 packets
+	// then loses ten seconds of occasional retries.
 	Idle time.Duration
 }
 
-// Bursts returns the model that loses the share loss of all packets, in runs of
-// a mean length of length packets.
+// Bursts returns the model that loses the given share of all packets in runs with the given
+// mean length.
 func Bursts(loss, length float64) Burst {
 	leave := 1 / length
 	return Burst{Enter: leave * loss / (1 - loss), Leave: leave, Loss: 1}
@@ -109,7 +112,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if min(c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump, c.Burst.Idle) < 0 {
-		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v, Alternate %v, Clump %v", c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump)
+		return fmt.Errorf("netsim: negative time: Delay %v, Jitter %v, ReorderDelay %v, Alternate %v, Clump %v",
+			c.Delay, c.Jitter, c.ReorderDelay, c.Alternate, c.Clump)
 	}
 	if c.Rate < 0 || c.Rate > maxRate {
 		return fmt.Errorf("netsim: Rate is %d bit/s, not from 0 to %.0f", c.Rate, maxRate)
@@ -136,12 +140,12 @@ func (c Config) mustValidate() {
 	}
 }
 
-// losable reports whether Loss and Burst may lose a packet of a size in bytes.
+// losable reports whether Loss and Burst apply to a packet of size bytes.
 func (c Config) losable(size int) bool {
 	return size >= c.LossMin && (c.LossMax == 0 || size <= c.LossMax)
 }
 
-// lossOf returns the probability that a packet is lost by Loss or LossBeyond.
+// lossOf returns the probability that Loss or LossBeyond loses a packet.
 func (c Config) lossOf(losable bool) float64 {
 	if losable {
 		return c.Loss

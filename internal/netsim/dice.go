@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// dice draws the fates of packets. Each roll takes the same number of draws,
-// whatever the configuration and the outcome, so that the nth packet has the
-// same fate if an unrelated setting changes.
+// dice draws the random values for packets. Each roll takes the same number of draws,
+// whatever the configuration and the outcome. So the nth packet has the same fate if an
+// unrelated setting changes.
 type dice struct {
 	rng  *rand.Rand
 	bad  bool      // state of the Gilbert-Elliott model
 	last time.Time // when the last packet reached the lossy part
 }
 
-// roll is the draws for one packet, each uniform in [0, 1).
+// roll holds the draws for one packet, each uniform in [0, 1).
 type roll struct {
 	loss, turn, burst, duplicate, reorder float64
-	jitter                                [2]float64 // the packet's and its copy's
+	jitter                                [2]float64 // for the packet and for its copy
 }
 
 // newDice returns dice whose draws are determined by seed and stream.
@@ -26,14 +26,18 @@ func newDice(seed, stream uint64) dice { return dice{rng: rand.New(rand.NewPCG(s
 // roll draws for one packet.
 func (d *dice) roll() roll {
 	f := d.rng.Float64
-	return roll{loss: f(), turn: f(), burst: f(), duplicate: f(), reorder: f(), jitter: [2]float64{f(), f()}}
+	return roll{
+		loss: f(), turn: f(), burst: f(), duplicate: f(), reorder: f(),
+		jitter: [2]float64{f(), f()},
+	}
 }
 
-// inBurst advances the model by the packet that reaches the lossy part at the
-// time at, and reports whether the burst loses it.
+// inBurst advances the model by a packet that reaches the lossy part at the time at. It
+// reports whether the burst loses the packet.
 func (d *dice) inBurst(b Burst, r roll, at time.Time) bool {
 	faded := b.Idle > 0 && at.Sub(d.last) > b.Idle
-	if d.last = at; d.bad && !faded {
+	d.last = at
+	if d.bad && !faded {
 		d.bad = r.turn >= b.Leave
 	} else {
 		d.bad = r.turn < b.Enter
@@ -41,7 +45,7 @@ func (d *dice) inBurst(b Burst, r roll, at time.Time) bool {
 	return d.bad && r.burst < b.loss()
 }
 
-// jitterOf returns the jitter of the packet (i = 0) or its copy (i = 1), which is at most most.
+// jitterOf returns the jitter of the packet (i = 0) or of its copy (i = 1), at most most.
 func (r roll) jitterOf(i int, most time.Duration) time.Duration {
 	return time.Duration(r.jitter[i] * float64(most))
 }

@@ -1,16 +1,16 @@
-// Package netsim emulates bad networks, in virtual time, and repeatably by a seed.
+// Package netsim emulates bad networks in virtual time. A seed makes a run repeatable.
 //
-// A [Link] is one direction of a path as a pure value: packets are put into it at a time, and
-// come out later, twice or never. A packet passes, in this order, the MTU, a bottleneck with a
-// queue that drops at its tail, interruptions, loss, and then delay with jitter, duplication
-// and reordering. Loss is after the bottleneck, so a lost packet has used the link.
+// A [Link] is one direction of a path as a pure value: packets are put into it at given times
+// and come out later, twice or never. A packet passes the MTU, a bottleneck with a drop-tail
+// queue, interruptions, loss, and then delay with jitter, duplication and reordering. Loss
+// comes after the bottleneck, so a lost packet has used the link.
 //
-// A [Pair] drives two pure machines over two links in virtual time. [Pipe] and
-// [Connect] put the same links between values of [PacketConn], which quic-go can use
-// as sockets, in real time or in the fake time of a testing/synctest bubble. They need
-// no goroutine. A [Relay] puts the links between real UDP sockets on this machine.
+// A [Pair] drives two pure machines over two links in virtual time. [Pipe] and [Connect] put
+// the same links between values of type [PacketConn], which quic-go can use as sockets. They
+// work in real time or in the fake time of a testing/synctest bubble and need no goroutine. A
+// [Relay] puts the links between real UDP sockets on this machine.
 //
-// The same [Config], including the seed, and the same packets at the same times
-// produce the same fates, bit for bit. The fate of the nth packet does not
-// depend on the fates of the packets before it, except for bursts and the queue.
+// The same [Config], including the seed, and the same packets at the same times produce the
+// same fates, bit for bit. A packet's fate says whether it arrives and, if not, why. The fate
+// of the nth packet does not depend on earlier fates, except for bursts and the queue.
 package netsim

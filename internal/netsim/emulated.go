@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// An Emulated is a kernel socket behind two links in real time: packets that are written pass
-// one, and packets that are read pass the other. All methods may be called concurrently.
+// An Emulated is a kernel socket combined with two links in real time. Packets that are
+// written pass one link, and packets that are read pass the other. All methods may be called
+// concurrently.
 type Emulated struct {
 	net.PacketConn
 
 	out struct {
 		sync.Mutex
 		link   *Link
-		timer  *time.Timer // calls flush when the next packet arrives at the end of the link
+		timer  *time.Timer // calls flush when the next packet reaches the end of the link
 		closed bool
 	}
 
@@ -28,15 +29,16 @@ type Emulated struct {
 	in      struct {
 		sync.Mutex
 		link     *Link
-		deadline time.Time // set by the caller; zero = none
+		deadline time.Time // set by the caller; zero if there is none
 	}
 }
 
-// Emulate puts two links in front of a socket, which belongs to the Emulated
-// from then on. It panics if a Config is not valid.
+// Emulate puts two links in front of a socket, which belongs to the Emulated from then on. It
+// panics if a Config is not valid.
 func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	e := &Emulated{PacketConn: socket, buffer: make([]byte, maxDatagram)}
-	e.out.link, e.in.link = newLink(out, 1), newLink(in, 2)
+	e.out.link = newLink(out, 1)
+	e.in.link = newLink(in, 2)
 	e.out.timer = time.AfterFunc(time.Hour, e.flush)
 	e.out.timer.Stop()
 	return e
@@ -52,8 +54,8 @@ func (e *Emulated) Set(out, in Config) {
 	e.in.Unlock()
 }
 
-// WriteTo puts a copy of p into the link. If the socket later returns an error
-// for it, the packet is lost.
+// WriteTo puts a copy of p into the link. If the socket later fails to send it, the packet is
+// lost.
 func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	to, err := copyAddr(addr)
 	if err != nil {
@@ -79,7 +81,7 @@ func (e *Emulated) send(packet []byte, to *net.UDPAddr) (open bool) {
 	return !e.out.closed
 }
 
-// flush sends the packets that have passed the link, and sets the timer for the next one.
+// flush sends the packets that have passed the link and sets the timer for the next one.
 func (e *Emulated) flush() {
 	e.out.Lock()
 	defer e.out.Unlock()
@@ -114,8 +116,8 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// arrived copies the next packet that has passed the link to p. If there is none,
-// it returns a nil address, and sets the socket's deadline for the next one.
+// arrived copies the next packet that has passed the link to p. If there is none, it returns
+// a nil address and sets the socket's deadline for the next one.
 func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	e.in.Lock()
 	defer e.in.Unlock()
@@ -126,8 +128,8 @@ func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	return 0, nil
 }
 
-// setWake sets the socket's read deadline to the caller's, or to when the next
-// packet has passed the link, if that is earlier. The caller holds the lock of in.
+// setWake sets the socket's read deadline to the caller's deadline or to the time at which
+// the next packet has passed the link, whichever is earlier. The caller holds the lock of in.
 func (e *Emulated) setWake() error {
 	wake := e.in.deadline
 	if at, ok := e.in.link.NextTimeout(); ok && (wake.IsZero() || at.Before(wake)) {
@@ -177,8 +179,8 @@ func (e *Emulated) Close() error {
 	return e.PacketConn.Close()
 }
 
-// Conn returns the Emulated with the methods for socket options, if the socket has
-// them: quic-go calls those that it finds, and cannot handle an error from SyscallConn.
+// Conn returns the Emulated, with the methods for socket options if the socket has them.
+// quic-go calls the methods it finds and cannot handle an error from SyscallConn.
 func (e *Emulated) Conn() net.PacketConn {
 	if options, ok := e.PacketConn.(kernelSocket); ok {
 		return emulatedKernel{e, options}
@@ -189,17 +191,17 @@ func (e *Emulated) Conn() net.PacketConn {
 // emulatedKernel is an Emulated in front of a kernel socket.
 type emulatedKernel struct {
 	*Emulated
-	kernelSocket // the socket itself: reads and writes through SyscallConn do not pass the links
+	kernelSocket // the socket itself; reads and writes through SyscallConn bypass the links
 }
 
-// kernelSocket is the methods of a kernel socket that net.PacketConn does not have.
+// kernelSocket has the methods of a kernel socket that net.PacketConn lacks.
 type kernelSocket interface {
 	SetReadBuffer(bytes int) error
 	SetWriteBuffer(bytes int) error
 	syscall.Conn
 }
 
-// copyAddr returns a copy of an address, which the link can retain.
+// copyAddr returns a copy of an address that the link can retain.
 func copyAddr(addr net.Addr) (*net.UDPAddr, error) {
 	at, err := netip.ParseAddrPort(addr.String())
 	return net.UDPAddrFromAddrPort(at), err

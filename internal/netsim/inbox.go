@@ -9,15 +9,15 @@ import (
 const (
 	// firstWaiting is the initial capacity of an inbox, in packets.
 	firstWaiting = 8
-	// bufferSize is large enough for any packet that quic-go builds; buffers
-	// for larger ones are not reused.
+	// bufferSize is large enough for any packet quic-go builds. Buffers for larger packets
+	// are not reused.
 	bufferSize = 2048
-	// maxFree is how many buffers an inbox keeps for reuse.
+	// maxFree is the maximum number of buffers an inbox keeps for reuse.
 	maxFree = 512
 )
 
-// inbox holds packets that have arrived at a socket but have not been read. It
-// is guarded by the socket's mu.
+// inbox holds packets that have arrived at a socket but have not been read. The socket's mu
+// guards it.
 type inbox struct {
 	packets recovery.Ring[datagram]
 	bytes   int      // total size of packets
@@ -31,8 +31,8 @@ type datagram struct {
 	from *net.UDPAddr
 }
 
-// put adds a packet, and takes ownership of d.data. If the packet does not fit,
-// put returns false and recycles its buffer.
+// put adds a packet and takes ownership of d.data. If the packet does not fit, put recycles
+// its buffer and returns false.
 func (i *inbox) put(d datagram) bool {
 	if i.bytes+len(d.data) > i.limit {
 		i.recycle(d.data)
@@ -57,7 +57,8 @@ func (i *inbox) take() (d datagram, ok bool) {
 // clear drops all packets and the buffers kept for reuse.
 func (i *inbox) clear() {
 	i.packets.Trim()
-	i.bytes, i.free = 0, nil
+	i.bytes = 0
+	i.free = nil
 }
 
 // buffer returns a buffer of size bytes. The caller must pass it to recycle.

@@ -9,13 +9,14 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// maxInFlight is the most bytes in flight in a link, so that a sender over a
-// path without a bottleneck cannot use up all memory. Packets that exceed it
-// are dropped as LostQueue. 256 MiB is 2 s at 1 Gbit/s.
+// maxInFlight is the maximum number of bytes in flight in a link. It keeps a sender over a
+// path without a bottleneck from using up all memory. Packets that exceed it are dropped as
+// LostQueue. 256 MiB is 2 s at 1 Gbit/s.
 const maxInFlight = 256 << 20
 
-// A Link is one direction of a path: a pure value without clock or goroutine. It is not safe for
-// concurrent use. Times may be of any clock; one that runs back counts as the latest time seen.
+// A Link is one direction of a path: a pure value without clock or goroutine. It is not safe
+// for concurrent use. Times may come from any clock. A time before the latest one seen counts
+// as the latest.
 type Link struct {
 	cfg        Config
 	dice       dice
@@ -24,9 +25,10 @@ type Link struct {
 	count      uint64 // packets passed to Send
 
 	// In flight.
-	held, prompt arrivals  // packets that Reorder or Alternate delays, and the others
-	inFlight     int       // bytes
-	newest       time.Time // latest arrival of the packets that were not held back
+	held     arrivals  // packets delayed by Reorder or Alternate
+	prompt   arrivals  // all other packets
+	inFlight int       // bytes
+	newest   time.Time // latest arrival of the packets that were not delayed
 
 	// Changes over time.
 	dark []span        // interruptions
@@ -35,13 +37,14 @@ type Link struct {
 	stats Stats
 }
 
-// span is the time from from until before until.
+// span is the time from from to until, without until itself.
 type span struct{ from, until time.Time }
 
 // NewLink returns a link. It panics if the Config is not valid.
 func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
 
-// newLink returns a link. Links of the same Config and seed have different fates if stream differs.
+// newLink returns a link. Links with the same Config and seed but different streams have
+// different fates.
 func newLink(cfg Config, stream uint64) *Link {
 	cfg.mustValidate()
 	return &Link{
@@ -52,12 +55,12 @@ func newLink(cfg Config, stream uint64) *Link {
 	}
 }
 
-// Send puts a packet into the link. If its fate is Carried, the link owns the
-// bytes until Deliver returns them; otherwise they still belong to the caller.
+// Send puts a packet into the link. If its fate is Carried, the link owns the bytes until
+// Deliver returns them. Otherwise they still belong to the caller.
 func (l *Link) Send(now time.Time, packet []byte) Fate { return l.send(now, packet, nil) }
 
-// send is Send for a packet with an address, its source or destination, which
-// deliver returns with the packet.
+// send is Send for a packet with an address, its source or destination. deliver returns the
+// address with the packet.
 func (l *Link) send(now time.Time, packet []byte, addr *net.UDPAddr) Fate {
 	l.tick(now)
 	l.stats.Packets++
@@ -90,7 +93,8 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 		return nil, nil, false
 	}
 	from := &l.prompt
-	if held, ok := l.held.next(); ok && held.Equal(at) { // of two that arrive at the same time, this one was sent first
+	// Of two packets that arrive at the same time, the held one was sent first.
+	if held, ok := l.held.next(); ok && held.Equal(at) {
 		from = &l.held
 	}
 	a := from.Take()
@@ -100,7 +104,7 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 	return a.packet, a.addr, true
 }
 
-// NextTimeout returns when the next packet arrives. ok is false if none is in flight.
+// NextTimeout returns the arrival time of the next packet. ok is false if none is in flight.
 func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	first.Add(l.held.next())
@@ -108,18 +112,18 @@ func (l *Link) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// Dark interrupts the path: every packet that leaves the bottleneck from from
-// until until is lost. Packets sent before the call keep their fates.
+// Dark interrupts the path: packets that leave the bottleneck between from and until are
+// lost. Packets sent before the call keep their fates.
 func (l *Link) Dark(from, until time.Time) {
 	l.dark = slices.DeleteFunc(l.dark, func(s span) bool { return !s.until.After(l.now) })
 	l.dark = append(l.dark, span{from, until})
 }
 
-// SetMTU sets the path's MTU for packets sent at the time at or later; 0 = no limit.
+// SetMTU sets the path's MTU for packets sent at the time at or later. 0 = no limit.
 func (l *Link) SetMTU(at time.Time, mtu int) { l.mtu.set(at, mtu) }
 
-// SetRate sets the bottleneck's rate in bit/s from the time at on. The link
-// must have a Config.Rate. Packets sent before the call leave as planned.
+// SetRate sets the bottleneck's rate in bit/s from the time at on. The link must have a
+// Config.Rate. Packets sent before the call leave as planned.
 func (l *Link) SetRate(at time.Time, rate int64) {
 	if l.cfg.Rate == 0 || rate <= 0 || rate > maxRate {
 		panic(fmt.Sprintf("netsim: SetRate to %d bit/s on a link of %d", rate, l.cfg.Rate))
@@ -127,45 +131,46 @@ func (l *Link) SetRate(at time.Time, rate int64) {
 	l.bottleneck.setRate(at, rate)
 }
 
-// SetConfig changes the path for packets sent from now on. Packets in flight,
-// including those in the bottleneck's queue, keep their fates. Seed is ignored.
-// SetConfig panics if the Config is not valid.
+// SetConfig changes the path for packets sent from now on. Packets in flight, including those
+// in the bottleneck's queue, keep their fates. Seed is ignored. SetConfig panics if the
+// Config is not valid.
 func (l *Link) SetConfig(cfg Config) {
 	l.SetBehind(cfg)
 	l.bottleneck.reset(cfg)
 }
 
-// SetBehind is SetConfig for everything but the bottleneck, which other links may share.
+// SetBehind is SetConfig for everything except the bottleneck, which other links may share.
 func (l *Link) SetBehind(cfg Config) {
 	cfg.mustValidate()
 	l.cfg = cfg
-	l.dice.bad = l.dice.bad && cfg.Burst.Enter > 0 // without bursts nothing would end the current one
+	l.dice.bad = l.dice.bad && cfg.Burst.Enter > 0 // without bursts, nothing would end the current one
 	l.mtu = always(cfg.MTU)
 }
 
-// ShareBottleneck makes the link use the bottleneck of another. Neither must have carried a packet.
+// ShareBottleneck makes the link use with's bottleneck. Neither link must have carried a
+// packet.
 func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 
-// MTU returns the MTU now in bytes; 0 = no limit.
+// MTU returns the current MTU in bytes. 0 = no limit.
 func (l *Link) MTU(now time.Time) int {
 	l.tick(now)
 	return l.mtu.now(l.now)
 }
 
-// Backlog returns how many bytes, with overhead, are in the bottleneck's queue.
+// Backlog returns the number of bytes in the bottleneck's queue, with overhead.
 func (l *Link) Backlog(now time.Time) int { return l.bottleneck.backlog(now) }
 
 // Stats returns a copy of the counters.
 func (l *Link) Stats() Stats { return l.stats }
 
-// tick advances the link's clock; it never runs back.
+// tick advances the link's clock, which never goes backwards.
 func (l *Link) tick(now time.Time) {
 	if now.After(l.now) {
 		l.now = now
 	}
 }
 
-// enter passes a packet through the MTU and the bottleneck. depart is when it
+// enter passes a packet through the MTU and the bottleneck. depart is the time at which it
 // leaves the bottleneck.
 func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 	if mtu := l.mtu.now(l.now); mtu > 0 && len(packet) > mtu {
@@ -186,7 +191,8 @@ func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 
 // survive passes a packet through the lossy part, which is after the bottleneck.
 func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
-	burst, losable := l.dice.inBurst(l.cfg.Burst, r, depart), l.cfg.losable(len(packet))
+	burst := l.dice.inBurst(l.cfg.Burst, r, depart)
+	losable := l.cfg.losable(len(packet))
 	switch {
 	case l.isDark(depart):
 		return LostDark
@@ -203,7 +209,7 @@ func (l *Link) isDark(t time.Time) bool {
 	return slices.ContainsFunc(l.dark, func(s span) bool { return !t.Before(s.from) && t.Before(s.until) })
 }
 
-// fly puts a packet in flight, and its copy if it is duplicated.
+// fly puts a packet in flight, and also its copy if it is duplicated.
 func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
 	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
 	if held := l.heldBack(r); held > 0 {
@@ -222,7 +228,7 @@ func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
 	}
 }
 
-// heldBack returns for how long Reorder and Alternate delay a packet.
+// heldBack returns the delay that Reorder and Alternate add to a packet.
 func (l *Link) heldBack(r roll) (held time.Duration) {
 	if r.reorder < l.cfg.Reorder {
 		held = l.cfg.reorderDelay()
@@ -233,7 +239,7 @@ func (l *Link) heldBack(r roll) (held time.Duration) {
 	return held
 }
 
-// inOrder returns at, or a later time at which jitter does not reorder packets.
+// inOrder returns at, or a later time if jitter would otherwise reorder packets.
 func (l *Link) inOrder(at time.Time) time.Time {
 	if at.Before(l.newest) {
 		return l.newest
@@ -241,7 +247,7 @@ func (l *Link) inOrder(at time.Time) time.Time {
 	return at
 }
 
-// clumped returns the next multiple of Config.Clump, when the packet arrives.
+// clumped returns the next multiple of Config.Clump, at which the packet arrives.
 func (l *Link) clumped(at time.Time) time.Time {
 	if l.cfg.Clump == 0 {
 		return at

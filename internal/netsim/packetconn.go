@@ -14,50 +14,50 @@ import (
 )
 
 const (
-	// readBuffer is the default size of a PacketConn's read buffer in bytes;
-	// SetReadBuffer changes it.
+	// readBuffer is the default size of a PacketConn's read buffer in bytes. SetReadBuffer
+	// changes it.
 	readBuffer = 1 << 20
-	// maxDatagram is the largest payload of a UDP datagram over IPv4, whose
-	// length field of 16 bits includes the headers.
+	// maxDatagram is the largest payload of a UDP datagram over IPv4, whose 16-bit length
+	// field includes the headers.
 	maxDatagram = 65535 - UDPOverhead
 )
 
 var errBuffers = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
 
-// A PacketConn is an emulated UDP socket. It owns no goroutine and no file descriptor:
-// packets stay in the links that lead to the socket until a reader, woken by a timer,
+// A PacketConn is an emulated UDP socket. It owns no goroutine and no file descriptor.
+// Packets stay in the links that lead to the socket until a reader, woken by a timer,
 // collects those that have arrived. All methods may be called concurrently.
 //
-// A PacketConn works in real time and, if it was made inside a testing/synctest
-// bubble, in the fake time of that bubble: it takes the time from package time
-// alone, and its readers block only on channels and timers.
+// A PacketConn works in real time. If it was made inside a testing/synctest bubble, it works
+// in the fake time of that bubble: it takes the time only from package time, and its readers
+// block only on channels and timers.
 type PacketConn struct {
 	addr   *net.UDPAddr
 	done   chan struct{}
 	closed atomic.Bool
 
 	routes sync.RWMutex
-	paths  map[netip.AddrPort]*Path // from this socket, by destination; guarded by routes
+	paths  map[netip.AddrPort]*Path // paths from this socket, by destination; guarded by routes
 
 	// Reading. mu guards the fields up to readDeadline, and the links of the paths in in.
 	mu           sync.Mutex
-	in           []*Path // to this socket
+	in           []*Path // paths to this socket
 	inbox        inbox
 	sleepers     sleepers
-	readDeadline time.Time // zero = none
+	readDeadline time.Time // zero if there is none
 
-	writeDeadline atomic.Pointer[time.Time] // nil = none
+	writeDeadline atomic.Pointer[time.Time] // nil if there is none
 
 	// sized records that SetReadBuffer (0) and SetWriteBuffer (1) were called, for SyscallConn.
 	sized [2]atomic.Bool
 }
 
-// hosts counts the sockets made in this process. NewPacketConn derives each
-// socket's address from it.
+// hosts counts the sockets made in this process. NewPacketConn derives each socket's address
+// from it.
 var hosts atomic.Uint32
 
-// NewPacketConn returns a socket with an address of its own in 10.0.0.0/8. It
-// has no paths until Connect or Pipe joins it to another.
+// NewPacketConn returns a socket with its own address in 10.0.0.0/8. It has no paths until
+// Connect or Pipe joins it to another socket.
 func NewPacketConn() *PacketConn {
 	n := hosts.Add(1)
 	return &PacketConn{
@@ -69,8 +69,8 @@ func NewPacketConn() *PacketConn {
 	}
 }
 
-// ReadFrom blocks until a packet has arrived, and copies it to p. If p is too
-// short, the rest of the packet is lost, as with UDP.
+// ReadFrom blocks until a packet has arrived and copies it to p. If p is too short, the rest
+// of the packet is lost, as with UDP.
 func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +90,8 @@ func (c *PacketConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// readable returns an error if the socket is closed or its read deadline has
-// passed. The caller holds mu.
+// readable returns an error if the socket is closed or its read deadline has passed. The
+// caller holds mu.
 func (c *PacketConn) readable(now time.Time) error {
 	if c.closed.Load() {
 		return net.ErrClosed
@@ -102,8 +102,8 @@ func (c *PacketConn) readable(now time.Time) error {
 	return nil
 }
 
-// collect moves the packets that have arrived by now into the inbox. It returns when
-// the next one will arrive, or the zero time if none is in flight. The caller holds mu.
+// collect moves the packets that have arrived by now into the inbox. It returns the arrival
+// time of the next packet, or the zero time if none is in flight. The caller holds mu.
 func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	var first recovery.Earliest
 	for _, path := range c.in {
@@ -114,9 +114,9 @@ func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	return next
 }
 
-// wait releases mu and blocks until a packet may be ready: at next, at the read
-// deadline, when the socket is closed, or when another goroutine calls
-// sleepers.wakeOne. The caller holds mu, and holds it again afterwards.
+// wait releases mu and blocks until a packet may be ready. That is at next, at the read
+// deadline, when the socket is closed, or when another goroutine calls sleepers.wakeOne. The
+// caller holds mu, and holds it again afterwards.
 func (c *PacketConn) wait(now, next time.Time) {
 	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
 		next = c.readDeadline
@@ -133,9 +133,11 @@ func (c *PacketConn) wait(now, next time.Time) {
 	c.sleepers.count--
 }
 
-// WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one.
-// It never blocks. As with UDP, it returns no error for a packet that is dropped or
-// whose address is unknown; the counters of Path.Stats show what is dropped on a path.
+// WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never
+// blocks.
+//
+// As with UDP, it returns no error for a packet that is dropped or whose address is unknown.
+// The counters of Path.Stats show the packets dropped on a path.
 func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	if c.closed.Load() {
 		return 0, c.fail("write", net.ErrClosed)
@@ -152,14 +154,15 @@ func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	return len(p), nil
 }
 
-// NeverBlocks marks the socket as one whose WriteTo may be called while a lock
-// is held. It does nothing.
+// NeverBlocks marks the socket as one whose WriteTo may be called while a lock is held. It
+// does nothing.
 func (c *PacketConn) NeverBlocks() {}
 
 // LocalAddr returns the socket's address, a *net.UDPAddr.
 func (c *PacketConn) LocalAddr() net.Addr { return c.addr }
 
-// Close unblocks all reads, which return net.ErrClosed. Packets in flight to the socket are lost.
+// Close unblocks all reads, which then return net.ErrClosed. Packets in flight to the socket
+// are lost.
 func (c *PacketConn) Close() error {
 	if c.closed.Swap(true) {
 		return c.fail("close", net.ErrClosed)
@@ -196,8 +199,8 @@ func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadBuffer sets how many bytes of packets that have arrived may wait for a
-// read. A packet that does not fit is dropped and counted in Stats.Overrun.
+// SetReadBuffer limits the bytes of packets that have arrived and wait for a read. A packet
+// that does not fit is dropped and counted in Stats.Overrun.
 func (c *PacketConn) SetReadBuffer(bytes int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,16 +209,17 @@ func (c *PacketConn) SetReadBuffer(bytes int) error {
 	return nil
 }
 
-// SetWriteBuffer has no effect: a write goes straight into the link.
+// SetWriteBuffer has no effect, because a write goes straight into the link.
 func (c *PacketConn) SetWriteBuffer(int) error {
 	c.sized[1].Store(true)
 	return nil
 }
 
-// SyscallConn returns a raw connection whose Control succeeds without calling its
-// function. quic-go then believes that it has set "don't fragment", and so discovers the
-// path MTU. Until SetReadBuffer and SetWriteBuffer have been called, SyscallConn returns
-// an error, because quic-go would otherwise read the buffer sizes from the kernel.
+// SyscallConn returns a raw connection whose Control succeeds without calling its function.
+// quic-go then believes that it has set "don't fragment", so it discovers the path MTU.
+//
+// Until SetReadBuffer and SetWriteBuffer have been called, SyscallConn returns an error.
+// Otherwise quic-go would read the buffer sizes from the kernel.
 func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
 	if !c.sized[0].Load() || !c.sized[1].Load() {
 		return nil, errBuffers
@@ -249,7 +253,7 @@ func (c *PacketConn) route(addr net.Addr) *Path {
 	return c.paths[key(udp)]
 }
 
-// key returns a as a key of PacketConn.paths: an IPv4 address in its form of 4 bytes.
+// key returns a as a key of PacketConn.paths, with an IPv4 address in its 4-byte form.
 func key(a *net.UDPAddr) netip.AddrPort {
 	ap := a.AddrPort()
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())

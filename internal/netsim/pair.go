@@ -8,60 +8,62 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Limits of a Pair, so that its runs end whatever the machines do.
+// Limits of a Pair. They make its runs end whatever the machines do.
 const (
-	maxPacketsAtOnce = 1 << 18 // sent by one side at one time: 256 MiB of packets
+	maxPacketsAtOnce = 1 << 18 // packets sent by one side at one time: 256 MiB
 	maxRounds        = 1 << 16 // rounds of packets back and forth at one time, over links without delay
 	maxStaleRounds   = 4       // rounds without a packet while a timeout is not in the future
-	maxIdleSteps     = 1 << 16 // steps of the clock in a row without a packet or a tick
-	maxSteps         = 1 << 26 // steps of the clock in one run
+	maxIdleSteps     = 1 << 16 // clock steps in a row without a packet or a tick
+	maxSteps         = 1 << 26 // clock steps in one run
 )
 
-// Epoch is when a Pair starts, unless its Config has another Start. It is also
-// for machines that need a time when they are made.
+// Epoch is the time at which a Pair starts unless its config sets Start. It is also for
+// machines that need a time when they are made.
 var Epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
-	// ErrLimit is returned if the virtual time given to a run is over.
+	// ErrLimit is returned when the virtual time of a run is used up.
 	ErrLimit = errors.New("netsim: time limit reached")
-	// ErrIdle is returned if nothing is in flight and no machine has a timeout,
-	// but the condition of the run is not true.
+	// ErrIdle is returned if nothing is in flight and no machine has a timeout, but the run's
+	// condition is not true.
 	ErrIdle = errors.New("netsim: nothing left to happen")
 	// ErrSpin is returned if a machine keeps the driver busy without progress.
 	ErrSpin = errors.New("netsim: machine spins")
 )
 
-// PairConfig describes the path between two machines, and what a test observes.
+// PairConfig describes the path between two machines and what a test observes.
 type PairConfig struct {
-	AtoB, BtoA Config    // may be equal; the two directions have different fates although the seed is the same
+	// The two directions may have equal configs. Their fates differ even with the same seed.
+	AtoB, BtoA Config
 	Start      time.Time // zero = Epoch
 
 	Max    int // Side.Max of both sides
-	Window int // if positive, the argument of one call of SetWindow(bytes int) for machines that have it
+	Window int // if positive, passed once to SetWindow(bytes int) of machines that have it
 
-	// OnStep, if not nil, is called at each time at which something happened: after the machines
-	// have received what arrived and have run their timers, and before they build packets.
+	// OnStep, if not nil, is called at each time at which something happened. By then the
+	// machines have received what arrived and have run their timers, but have not yet built
+	// packets.
 	OnStep func(now time.Time)
 	// OnTick, if not nil, is called every Tick, after OnStep.
 	Tick   time.Duration
 	OnTick func(now time.Time)
-	// OnPacket, if not nil, is called for each packet that is put into a link.
-	// It must not change or retain the packet.
+	// OnPacket, if not nil, is called for each packet put into a link. It must not change or
+	// retain the packet.
 	OnPacket func(from *Side, packet []byte, fate Fate)
 }
 
-// A Pair drives two machines over two links in virtual time. Every run ends: by
-// its condition, by its limit of virtual time, or with ErrSpin.
+// A Pair drives two machines over two links in virtual time. Every run ends, at the latest by
+// its time limit or with ErrSpin.
 type Pair struct {
 	A, B *Side
 
 	cfg  PairConfig
 	now  time.Time
-	tick time.Time // when OnTick is called next; zero = never
+	tick time.Time // next call of OnTick; zero = never
 
-	// To detect machines that spin.
+	// For detecting machines that spin.
 	idle  int // steps since the last packet or tick
-	stale int // rounds at this time without a packet, in which a timeout was in the past
+	stale int // rounds at this time without a packet in which a timeout was in the past
 }
 
 // NewPair returns a Pair. It panics if a link's Config is not valid.
@@ -101,9 +103,9 @@ func (p *Pair) SetMTU(bytes int) {
 	p.B.Link.SetMTU(p.now, bytes)
 }
 
-// Step does everything that happens now, and advances the clock to the next
-// event. If there is none, more is false and the clock stays as it is. The
-// error is a machine's (see Side.Err) or ErrSpin.
+// Step does everything that happens now and advances the clock to the next event. If there is
+// none, more is false and the clock stays unchanged. The error is a machine's (see Side.Err)
+// or ErrSpin.
 func (p *Pair) Step() (more bool, err error) {
 	if err := p.settle(); err != nil {
 		return false, err
@@ -115,8 +117,9 @@ func (p *Pair) Step() (more bool, err error) {
 	return ok, err
 }
 
-// Run steps until done returns true after a step, for at most limit of virtual time. Otherwise
-// it returns ErrLimit, ErrIdle or the error of Step, with the packet counts of both sides.
+// Run steps until done returns true after a step, for at most limit of virtual time.
+// Otherwise it returns ErrLimit, ErrIdle or the error of Step, with the packet counts of both
+// sides.
 func (p *Pair) Run(limit time.Duration, done func() bool) error {
 	return p.run(p.now.Add(limit), done)
 }
@@ -132,8 +135,8 @@ func (p *Pair) RunFor(d time.Duration) error {
 	return err
 }
 
-// RunUntilIdle steps until nothing is in flight and no machine has a timeout,
-// for at most limit of virtual time. With OnTick a Pair is never idle.
+// RunUntilIdle steps until nothing is in flight and no machine has a timeout, for at most
+// limit of virtual time. A Pair with OnTick is never idle.
 func (p *Pair) RunUntilIdle(limit time.Duration) error {
 	err := p.Run(limit, func() bool { return false })
 	if errors.Is(err, ErrIdle) {
@@ -142,7 +145,7 @@ func (p *Pair) RunUntilIdle(limit time.Duration) error {
 	return err
 }
 
-// run is Run with the time at which the limit ends.
+// run is Run with an end time instead of a duration.
 func (p *Pair) run(end time.Time, done func() bool) error {
 	for range maxSteps {
 		if err := p.settle(); err != nil {
@@ -181,7 +184,8 @@ func (p *Pair) settle() error {
 			return err
 		}
 		if moved {
-			p.idle, p.stale = 0, 0
+			p.idle = 0
+			p.stale = 0
 		}
 		if again, err := p.again(); !again || err != nil {
 			return err
@@ -225,8 +229,8 @@ func (p *Pair) callHooks() {
 	}
 }
 
-// again reports whether something else happens at this time. It returns an
-// error if a timeout stays in the past.
+// again reports whether something else happens at this time. It returns an error if a timeout
+// stays in the past.
 func (p *Pair) again() (bool, error) {
 	for _, s := range []*Side{p.A, p.B} {
 		if at, ok := s.Link.NextTimeout(); ok && !at.After(p.now) {
@@ -238,8 +242,10 @@ func (p *Pair) again() (bool, error) {
 		if !ok || at.After(p.now) {
 			continue
 		}
-		if p.stale++; p.stale > maxStaleRounds {
-			return false, fmt.Errorf("%w: side %s: NextTimeout stays at %v before now and no packet is ready", ErrSpin, s.Name, p.now.Sub(at))
+		p.stale++
+		if p.stale > maxStaleRounds {
+			return false, fmt.Errorf("%w: side %s: NextTimeout stays at %v before now and no packet is ready",
+				ErrSpin, s.Name, p.now.Sub(at))
 		}
 		return true, nil
 	}
@@ -257,10 +263,11 @@ func (p *Pair) next() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// moveTo sets the clock, and counts the steps without a packet.
+// moveTo sets the clock and counts the steps without a packet.
 func (p *Pair) moveTo(t time.Time) error {
 	p.now = t
-	if p.idle++; p.idle > maxIdleSteps {
+	p.idle++
+	if p.idle > maxIdleSteps {
 		return fmt.Errorf("%w: %d timeouts in a row without a packet", ErrSpin, p.idle)
 	}
 	return nil

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// A Path is the one-way link from one PacketConn to another. All methods may be
-// called concurrently.
+// A Path is the one-way link from one PacketConn to another. All methods may be called
+// concurrently.
 type Path struct {
 	from, to *PacketConn
-	link     *Link // guarded by to.mu, and so is overrun
-	overrun  uint64
+	link     *Link  // guarded by to.mu
+	overrun  uint64 // guarded by to.mu
 }
 
-// Pipe returns two sockets joined by two links. The Configs may be equal: the directions
-// have different fates although the seed is the same. Pipe panics if a Config is not valid.
+// Pipe returns two sockets joined by two links. The Configs may be equal: the fates of the
+// two directions differ even with the same seed. Pipe panics if a Config is not valid.
 func Pipe(aToB, bToA Config) (a, b *PacketConn) {
 	a, b = NewPacketConn(), NewPacketConn()
 	Connect(a, b, aToB, bToA)
 	return a, b
 }
 
-// Connect joins two sockets. A socket may be joined to many others, each over links of
-// its own. Connect panics if a Config is not valid, or if the two are joined already.
+// Connect joins two sockets. A socket may be joined to many others, each over separate links.
+// Connect panics if a Config is not valid or if the two sockets are already joined.
 func Connect(a, b *PacketConn, aToB, bToA Config) {
 	join(a, b, newLink(aToB, 1))
 	join(b, a, newLink(bToA, 2))
@@ -42,8 +42,8 @@ func join(from, to *PacketConn, link *Link) {
 	to.in = append(to.in, p)
 }
 
-// Share makes paths share the bottleneck of the first one. It must be called
-// before any of them carries a packet.
+// Share makes the others share the bottleneck of first. It must be called before any of them
+// carries a packet.
 func Share(first *Path, others ...*Path) {
 	for _, p := range others {
 		p.to.mu.Lock()
@@ -52,7 +52,7 @@ func Share(first *Path, others ...*Path) {
 	}
 }
 
-// Dark interrupts the path: every packet that leaves the bottleneck within d from now is lost.
+// Dark interrupts the path: packets that leave the bottleneck within d from now are lost.
 func (p *Path) Dark(d time.Duration) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -83,8 +83,8 @@ func (p *Path) Stats() Stats {
 	return s
 }
 
-// send puts a copy of a packet into the link. If no reader waits, it also collects
-// the packets that have arrived, so that a link that is not read does not grow.
+// send puts a copy of a packet into the link. If no reader waits, it also collects the
+// packets that have arrived. So a link that nobody reads does not grow.
 func (p *Path) send(packet []byte) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()

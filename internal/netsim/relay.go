@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// maxSessions is the most clients of a Relay. Packets of further ones are dropped.
+	// maxSessions is the maximum number of clients of a Relay. Packets from any more are
+	// dropped.
 	maxSessions = 64
-	// socketBuffer is the size in bytes of the kernel buffers to ask for, for each socket
-	// of a Relay, so that the sockets lose none of the packets that the links carry.
+	// socketBuffer is the size in bytes requested for the kernel buffers of each socket of a
+	// Relay. It keeps the sockets from losing packets that the links carry.
 	socketBuffer = 4 << 20
-	// maxReadErrors is how many reads in a row may fail, for instance because
-	// the target does not listen yet, before a Relay stops reading a socket.
+	// maxReadErrors is the number of reads in a row that may fail before a Relay stops
+	// reading a socket. Reads fail, for instance, while the target does not listen yet.
 	maxReadErrors = 1000
 )
 
-// A Relay carries UDP datagrams between clients and one target over emulated links,
-// in real time and over real sockets. Each client has links and fates of its own.
+// A Relay carries UDP datagrams between clients and one target over emulated links. It works
+// in real time and over real sockets. Each client has its own links and fates.
 type Relay struct {
 	up, down Config
 	target   *net.UDPAddr
 	listener *net.UDPConn
 	work     sync.WaitGroup
-	refused  atomic.Uint64 // packets of clients beyond maxSessions
+	refused  atomic.Uint64 // packets from clients beyond maxSessions
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
@@ -40,8 +41,8 @@ type session struct {
 	upstream  *net.UDPConn
 }
 
-// NewRelay listens on a free UDP port of the loopback interface. It forwards
-// packets to the target over up, and the target's packets over down.
+// NewRelay listens on a free UDP port of the loopback interface. It forwards packets to the
+// target over up and the target's packets over down.
 func NewRelay(target string, up, down Config) (*Relay, error) {
 	if err := errors.Join(up.Validate(), down.Validate()); err != nil {
 		return nil, err
@@ -55,7 +56,12 @@ func NewRelay(target string, up, down Config) (*Relay, error) {
 		return nil, fmt.Errorf("netsim: relay to %q: %w", target, err)
 	}
 	enlarge(listener)
-	r := &Relay{up: up, down: down, target: addr, listener: listener, sessions: make(map[netip.AddrPort]*session)}
+	r := &Relay{
+		up: up, down: down,
+		target:   addr,
+		listener: listener,
+		sessions: make(map[netip.AddrPort]*session),
+	}
 	r.work.Go(func() { pump(listener, r.accept) })
 	return r, nil
 }
@@ -63,7 +69,8 @@ func NewRelay(target string, up, down Config) (*Relay, error) {
 // Addr returns the address to which clients send.
 func (r *Relay) Addr() *net.UDPAddr { return r.listener.LocalAddr().(*net.UDPAddr) }
 
-// Stats returns the sums over all clients, for packets from them and to them.
+// Stats returns the sums over all clients, for packets from clients and for packets to
+// clients.
 func (r *Relay) Stats() (up, down Stats) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,10 +81,11 @@ func (r *Relay) Stats() (up, down Stats) {
 	return up, down
 }
 
-// Refused returns how many packets of clients beyond the limit were dropped.
+// Refused returns the number of packets dropped because they came from clients beyond the
+// limit.
 func (r *Relay) Refused() uint64 { return r.refused.Load() }
 
-// Close ends the Relay, and returns after its goroutines have ended.
+// Close ends the Relay. It returns after the Relay's goroutines have ended.
 func (r *Relay) Close() error {
 	err := r.listener.Close()
 	r.mu.Lock()
@@ -92,13 +100,14 @@ func (r *Relay) Close() error {
 	return err
 }
 
-// enlarge asks for larger socket buffers. If the kernel gives less, packets may be lost in bursts.
+// enlarge requests larger socket buffers. If the kernel grants less, packets may be lost in
+// bursts.
 func enlarge(c *net.UDPConn) {
 	_ = c.SetReadBuffer(socketBuffer)
 	_ = c.SetWriteBuffer(socketBuffer)
 }
 
-// accept puts a packet of a client into the client's link.
+// accept puts a client's packet into the client's link.
 func (r *Relay) accept(packet []byte, from net.Addr) {
 	if s := r.session(from.(*net.UDPAddr).AddrPort()); s != nil {
 		_, _ = s.near.WriteTo(packet, s.far.addr)
@@ -107,8 +116,8 @@ func (r *Relay) accept(packet []byte, from net.Addr) {
 	}
 }
 
-// session returns the client's session, which it makes if there is none, or nil
-// if there are too many or the Relay is closed.
+// session returns the client's session and makes it if there is none. It returns nil if there
+// are too many sessions or the Relay is closed.
 func (r *Relay) session(client netip.AddrPort) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,14 +135,17 @@ func (r *Relay) session(client netip.AddrPort) *session {
 	join(s.far, s.near, newLink(r.down, stream+2))
 	r.sessions[client] = s
 
-	r.work.Go(func() { pump(s.far, func(p []byte, _ net.Addr) { _, _ = upstream.Write(p) }) })
-	r.work.Go(func() { pump(s.near, func(p []byte, _ net.Addr) { _, _ = r.listener.WriteToUDPAddrPort(p, client) }) })
-	r.work.Go(func() { pump(upstream, func(p []byte, _ net.Addr) { _, _ = s.far.WriteTo(p, s.near.addr) }) })
+	toTarget := func(p []byte, _ net.Addr) { _, _ = upstream.Write(p) }
+	toClient := func(p []byte, _ net.Addr) { _, _ = r.listener.WriteToUDPAddrPort(p, client) }
+	fromTarget := func(p []byte, _ net.Addr) { _, _ = s.far.WriteTo(p, s.near.addr) }
+	r.work.Go(func() { pump(s.far, toTarget) })
+	r.work.Go(func() { pump(s.near, toClient) })
+	r.work.Go(func() { pump(upstream, fromTarget) })
 	return s
 }
 
-// pump passes every packet of a socket to a function until the socket is
-// closed, or maxReadErrors reads in a row have failed.
+// pump passes every packet from a socket to a function until the socket is closed or
+// maxReadErrors reads in a row have failed.
 func pump(socket net.PacketConn, to func(packet []byte, from net.Addr)) {
 	buf := make([]byte, maxDatagram)
 	for failed := 0; failed < maxReadErrors; {

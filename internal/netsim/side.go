@@ -6,24 +6,25 @@ import (
 )
 
 // DefaultMax is the size in bytes of the largest datagram that quic-go sends before it has
-// discovered a larger path MTU. If a side's link has no MTU, this is the limit for its machine.
+// discovered a larger path MTU. It is the limit for a side's machine if the side's link has
+// no MTU.
 const DefaultMax = 1243
 
 // A Machine is one end of a connection, without a clock. Its owner calls Receive, then
-// Advance, then AppendPacket until that returns no packet, and does so again at NextTimeout.
+// Advance, then AppendPacket until that returns no packet. It does so again at NextTimeout.
 type Machine interface {
 	// Receive handles the datagram and takes ownership of it. An error ends the machine.
 	Receive(now time.Time, datagram []byte) error
 	// AppendPacket appends a packet of at most size bytes to buf.
 	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
-	// Advance runs the timers that are due. An error ends the machine.
-	// Afterwards NextTimeout is after now, or a packet can be built.
+	// Advance runs the timers that are due. An error ends the machine. After Advance, either
+	// NextTimeout returns a time after now or a packet can be built.
 	Advance(now time.Time) error
-	// NextTimeout returns when the machine must be called again; ok is false if no timer runs.
+	// NextTimeout returns the time of the next call. ok is false if no timer runs.
 	NextTimeout() (at time.Time, ok bool)
 }
 
-// windower is a machine that needs the path's window.
+// windower is implemented by machines that need the path's window.
 type windower interface{ SetWindow(bytes int) }
 
 // A Side is one end of a Pair: a machine and its outgoing link.
@@ -32,15 +33,16 @@ type Side struct {
 	Machine Machine
 	Link    *Link // to the other side
 
-	// Max is the size in bytes of the largest datagram that the machine may build. 0 = the link's
-	// MTU at that time, or DefaultMax if it has none. A fixed Max above the MTU makes a black hole.
+	// Max is the size in bytes of the largest datagram the machine may build. 0 = the link's
+	// current MTU, or DefaultMax if it has none. A fixed Max above the MTU makes a black
+	// hole.
 	Max int
 
-	// Err is the error that Receive or Advance returned. After it the machine
-	// is not called, and packets to it are lost.
+	// Err is the error that Receive or Advance returned. After it, the machine is not called
+	// and packets to it are lost.
 	Err error
 
-	Sent, Received uint64 // packets that the machine has built and received
+	Sent, Received uint64 // packets the machine has built and received
 
 	spare []byte // buffer for the next packet
 }
@@ -56,8 +58,8 @@ func (s *Side) max(now time.Time) int {
 	return DefaultMax
 }
 
-// receive passes the packets that have arrived over the other side's link to
-// the machine, and reports whether there were any.
+// receive passes the packets that have arrived over the other side's link to the machine. It
+// reports whether there were any.
 func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 	for {
 		packet, ok := from.Link.Deliver(now)
@@ -92,7 +94,8 @@ func (s *Side) fail(call string, err error) error {
 	return fmt.Errorf("netsim: side %s: %s: %w", s.Name, call, err)
 }
 
-// send moves packets from the machine to the link until the machine has none. tap is OnPacket.
+// send moves packets from the machine to the link until the machine has no more. tap is
+// OnPacket.
 func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, err error) {
 	if s.Err != nil {
 		return false, nil
@@ -106,7 +109,8 @@ func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, e
 			s.spare = buf
 			return moved, nil
 		case len(packet) > limit:
-			return moved, fmt.Errorf("netsim: side %s built a packet of %d bytes, its limit was %d", s.Name, len(packet), limit)
+			return moved, fmt.Errorf("netsim: side %s built a packet of %d bytes, its limit was %d",
+				s.Name, len(packet), limit)
 		case len(packet) == 0:
 			return moved, fmt.Errorf("%w: side %s built an empty packet", ErrSpin, s.Name)
 		case n == maxPacketsAtOnce:
@@ -114,7 +118,8 @@ func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, e
 		}
 		moved = true
 		s.Sent++
-		if fate := s.Link.Send(now, packet); tap != nil {
+		fate := s.Link.Send(now, packet)
+		if tap != nil {
 			tap(s, packet, fate)
 		}
 	}
@@ -130,7 +135,7 @@ func (s *Side) buffer(size int) []byte {
 	return buf
 }
 
-// timeout returns when the machine must be called again.
+// timeout returns the time at which the machine must be called again.
 func (s *Side) timeout() (at time.Time, ok bool) {
 	if s.Err != nil {
 		return time.Time{}, false

@@ -6,10 +6,11 @@ import (
 	"github.com/quivernet/quiver/internal/bell"
 )
 
-// sleepers are the goroutines that wait in ReadFrom of one socket, whose mu guards count and
-// armed. A token in wake, or the timer, wakes one of them; a reader that returns wakes the next.
+// sleepers are the goroutines that wait in ReadFrom of one socket. The socket's mu guards
+// count and armed. A token in wake, or the timer, wakes one of them. A reader that returns
+// wakes the next.
 type sleepers struct {
-	count int // number of goroutines that wait
+	count int // number of waiting goroutines
 	wake  bell.Bell
 	timer *time.Timer
 	armed time.Time // when timer fires; zero = never
@@ -21,9 +22,10 @@ func newSleepers() sleepers {
 	return s
 }
 
-// arm sets the timer for the time at; a zero time stops it.
+// arm sets the timer for the time at. A zero time stops it.
 func (s *sleepers) arm(now, at time.Time) {
-	if s.armed = at; at.IsZero() {
+	s.armed = at
+	if at.IsZero() {
 		s.timer.Stop()
 	} else {
 		s.timer.Reset(at.Sub(now))

@@ -1,13 +1,13 @@
 package netsim
 
-// A Fate is what happens to a packet that was put into a link.
+// A Fate is what happens to a packet put into a link.
 type Fate uint8
 
 const (
 	Carried   Fate = iota // it will arrive
 	LostQueue             // the bottleneck's queue was full
-	LostMTU               // larger than the path's MTU
-	LostDark              // it left the bottleneck during an interruption
+	LostMTU               // the packet was larger than the path's MTU
+	LostDark              // the packet left the bottleneck during an interruption
 	Lost                  // at random, or by Config.Lose
 	LostBurst             // in a burst
 	fates
@@ -29,15 +29,15 @@ type Stats struct {
 	Duplicated, Reordered        uint64
 	LostQueue, LostMTU, LostDark uint64
 	Lost, LostBurst              uint64
-	Overrun                      uint64 // arrived at a PacketConn whose read buffer was full, or that was closed
+	Overrun                      uint64 // arrived at a PacketConn that was closed or whose read buffer was full
 }
 
-// Dropped returns how many packets were dropped, for all reasons together.
+// Dropped returns the number of packets dropped for any reason.
 func (s Stats) Dropped() uint64 {
 	return s.LostQueue + s.LostMTU + s.LostDark + s.Lost + s.LostBurst + s.Overrun
 }
 
-// Add returns the sums of two Stats.
+// Add returns the sum of two Stats.
 func (s Stats) Add(o Stats) Stats {
 	return Stats{
 		Packets: s.Packets + o.Packets, Bytes: s.Bytes + o.Bytes,

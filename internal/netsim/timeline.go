@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// timeline is the values of a setting over time, in order: the first applies now, the others later.
+// timeline holds the values of a setting over time, in order. The first applies now, the
+// others later.
 type timeline[T any] []change[T]
 
 // change is a value and the time from which it applies.
@@ -14,7 +15,7 @@ type change[T any] struct {
 	value T
 }
 
-// always returns a timeline of one value.
+// always returns a timeline with a single value.
 func always[T any](value T) timeline[T] { return timeline[T]{{value: value}} }
 
 // set adds a value that applies from the time at on.
@@ -26,7 +27,7 @@ func (l *timeline[T]) set(at time.Time, value T) {
 	*l = slices.Insert(*l, i, change[T]{at, value})
 }
 
-// now returns the value that applies now, and removes earlier ones.
+// now returns the value that applies now and removes earlier ones.
 func (l *timeline[T]) now(now time.Time) T {
 	for len(*l) > 1 && !(*l)[1].at.After(now) {
 		*l = (*l)[1:]
