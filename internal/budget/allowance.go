@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// An Allowance limits what one connection sends, over all its carriers. It
-// implements [link.Rate] and [sealed.Rate], and is safe for concurrent use.
+// An Allowance limits what one connection sends over all its carriers. It implements
+// [link.Rate] and [sealed.Rate] and is safe for concurrent use.
 type Allowance struct {
-	own, world *Meter // nil = no limit
+	own, world *Meter // nil if there is no limit
 
 	mu   sync.Mutex // guards the fields below
-	turn time.Time  // when bulk may be sent at the world's rate; zero = not booked
+	turn time.Time  // when bulk may be sent at the world's rate; zero if not booked
 	open bool       // the last Bulk allowed bulk, so the next Spend uses up the turn
-	held time.Time  // since when bulk is held back; zero = it is not
+	held time.Time  // since when bulk is held back; zero if it is not
 }
 
-// NewAllowance returns the allowance of a connection with a rate of its own, in
-// bytes a second (0 = no limit), and with its world's.
+// NewAllowance returns the allowance of a connection with its own rate in bytes per second,
+// or 0 for no limit. world is the meter of the connection's world.
 func NewAllowance(rate int, world *Meter) *Allowance {
 	return &Allowance{own: NewMeter(rate), world: world}
 }
@@ -25,7 +25,7 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns the lowest rate that limits the connection, in bytes a second; 0 = no limit.
+// Most returns the lowest rate that limits the connection, in bytes per second. 0 = no limit.
 func (a *Allowance) Most() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
 		if m != nil && (rate == 0 || m.rate < rate) {
@@ -38,7 +38,7 @@ func (a *Allowance) Most() (rate int) {
 // Play implements link.Rate.
 func (a *Allowance) Play(now time.Time) time.Duration { return a.Behind(now, 0) }
 
-// Behind returns how long unreliable data must wait if queued bytes are sent before it.
+// Behind returns the time unreliable data must wait if queued bytes are sent before it.
 func (a *Allowance) Behind(now time.Time, queued int) time.Duration {
 	return max(a.own.play(now, queued), a.world.play(now, queued))
 }
@@ -56,7 +56,8 @@ func (a *Allowance) Bulk(now time.Time) time.Duration {
 	}
 	switch {
 	case wait <= 0:
-		a.held, a.open = time.Time{}, true
+		a.held = time.Time{}
+		a.open = true
 		return 0
 	case a.held.IsZero():
 		a.held = now
@@ -75,7 +76,8 @@ func (a *Allowance) Spend(now time.Time, size int) {
 	if !a.open {
 		return
 	}
-	a.turn, a.open = time.Time{}, false
+	a.turn = time.Time{}
+	a.open = false
 	if now.Sub(a.held) >= bulkPatience {
 		a.held = time.Time{}
 	}

@@ -9,7 +9,7 @@ import (
 // second's worth of tokens, but never less than one. The zero Bucket is full.
 type Bucket struct {
 	tokens float64
-	last   time.Time // when the last call arrived, and tokens was updated; zero before the first call
+	last   time.Time // when the last call arrived and tokens was updated; zero before the first call
 }
 
 // Allow takes a token for a call and reports whether one was available. It uses the
@@ -30,8 +30,8 @@ func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	return true
 }
 
-// fill adds the tokens for the time from b.last to at, and sets b.last to at.
-// If at is earlier, it adds none.
+// fill adds the tokens for the time from b.last to at and sets b.last to at. If at is earlier
+// than b.last, it adds none.
 func (b *Bucket) fill(rate float64, at time.Time) {
 	size := max(1, rate)
 	if b.last.IsZero() {
@@ -43,28 +43,30 @@ func (b *Bucket) fill(rate float64, at time.Time) {
 	b.last = at
 }
 
-// Throttle counts calls by method between two updates of an actor. The zero
-// Throttle has counted none.
+// Throttle counts calls by method between two updates of an actor. The zero Throttle has
+// counted no calls.
 type Throttle[M comparable] struct {
 	flush  uint64    // number of the Flush at which counting began
-	since  time.Time // when that was
+	since  time.Time // time of that Flush
 	counts []methodCalls[M]
 }
 
-// methodCalls is the count of one method.
+// methodCalls is the number of calls to one method.
 type methodCalls[M comparable] struct {
 	method M
 	calls  int
 }
 
-// Exceeds counts a call and reports whether more than most calls to m have been made
-// since the actor's last update. An update is the first Flush, recognized by its
-// number, at least a period after the previous update. UE: net.MaxRPCPerNetUpdate.
+// Exceeds counts a call and reports whether more than most calls to m have been made since
+// the actor's last update. An update is the first Flush, recognized by its number, at least a
+// period after the previous update. UE: net.MaxRPCPerNetUpdate.
 func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
 	past := now.Sub(t.since)
 	due := past < 0 || past >= period // past < 0: the game's clock was set back
 	if due && t.flush != flush {
-		t.flush, t.since, t.counts = flush, now, t.counts[:0]
+		t.flush = flush
+		t.since = now
+		t.counts = t.counts[:0]
 	}
 	i := slices.IndexFunc(t.counts, func(c methodCalls[M]) bool { return c.method == m })
 	if i < 0 {

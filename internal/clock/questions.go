@@ -4,32 +4,34 @@ import "time"
 
 const (
 	// The next question is sent askSoon after the last one while the clock is not settled.
-	// Afterwards it is sent askLater after the last one, but only if there is other traffic.
-	// That makes ten questions in a second, or in ten round trips if those are longer.
+	// That makes ten questions in a second, or in ten round trips if those take longer.
+	// Later, the next question is sent askLater after the last one, but only if there is
+	// other traffic.
 	askSoon  = 100 * time.Millisecond
 	askLater = time.Second
 )
 
-// A Beat is one moment on two clocks: the game's, which may be set, run slowly
-// or stand still, and the real one, which times packets.
+// A Beat is one moment on two clocks. The game's clock may be set, run slowly or stand still.
+// The real clock times packets.
 type Beat struct{ Game, Real time.Time }
 
-// At converts a real time to the game's clock, as if the game's clock ran at the real speed.
+// At converts a real time to the game's clock, assuming that the game's clock runs at the
+// real speed.
 func (b Beat) At(moment time.Time) time.Time { return b.Game.Add(moment.Sub(b.Real)) }
 
 // Of converts a time of the game's clock to real time.
 func (b Beat) Of(game time.Time) time.Time { return b.Real.Add(game.Sub(b.Game)) }
 
-// Questions decides when one end asks its peer for the time of the peer's game, with
-// at most one question in flight, and holds the resulting estimate. All times are
-// real times. The zero Questions asks nothing. It is not safe for concurrent use.
+// Questions decides when one end asks its peer for the time of the peer's game, with at most
+// one question in flight. It holds the resulting estimate. All times are real times. The zero
+// Questions asks nothing. It is not safe for concurrent use.
 type Questions struct {
 	wanted  bool      // Want was called
 	traffic bool      // NoteTraffic was called since the last question
 	asking  bool      // a question is in flight
 	asked   time.Time // when the last question was sent
 	epoch   time.Time // the real time at which clock reads 0
-	clock   Clock     // estimates the peer's game
+	clock   Clock     // estimates the clock of the peer's game
 }
 
 // Want starts asking. first is true on the first call only.
@@ -37,19 +39,20 @@ func (q *Questions) Want(now time.Time) (first bool) {
 	if q.wanted {
 		return false
 	}
-	q.wanted, q.epoch = true, now
+	q.wanted = true
+	q.epoch = now
 	return true
 }
 
 // Wanted reports whether Want was called.
 func (q *Questions) Wanted() bool { return q.wanted }
 
-// NoteTraffic is called when a message that is not about time was sent or received. A
-// settled clock asks only after such a message, so that it wakes no idle connection.
+// NoteTraffic is called when a message that is not about time was sent or received. A settled
+// clock asks only after such a message, so it wakes no idle connection.
 func (q *Questions) NoteTraffic() { q.traffic = true }
 
-// NeedsDriving reports whether a question will be due even if nothing happens,
-// so that the owner must call Ask again later.
+// NeedsDriving reports whether a question will be due even if nothing happens. The owner must
+// then call Ask again later.
 func (q *Questions) NeedsDriving() bool { return q.wanted && !q.asking && !q.clock.Settled() }
 
 // Ask reports whether a question must be sent now. If so, it counts as sent.
@@ -59,23 +62,30 @@ func (q *Questions) Ask(now time.Time) bool {
 	if !q.wanted || q.asking || !due {
 		return false
 	}
-	q.asking, q.asked, q.traffic = true, now, false
+	q.asking = true
+	q.asked = now
+	q.traffic = false
 	return true
 }
 
 // Asking reports whether a question is in flight.
 func (q *Questions) Asking() bool { return q.asking }
 
-// Answer adds the answer to the question in flight. peer is the time of the peer's
-// game when the answer was sent, in nanoseconds since 1970, and held is how long the
-// peer had held the question. Answer returns false if the answer cannot be true.
+// Answer adds the answer to the question in flight. peer is the time of the peer's game when
+// the answer was sent, in nanoseconds since 1970. held is how long the peer had held the
+// question. Answer returns false if the answer cannot be true.
 func (q *Questions) Answer(peer int64, held time.Duration, arrived time.Time) (sound bool) {
 	q.asking = false
-	return q.clock.Add(Sample{Asked: q.asked.Sub(q.epoch), Answered: arrived.Sub(q.epoch), Held: held, Peer: peer})
+	return q.clock.Add(Sample{
+		Asked:    q.asked.Sub(q.epoch),
+		Answered: arrived.Sub(q.epoch),
+		Held:     held,
+		Peer:     peer,
+	})
 }
 
-// At returns the time of the peer's game now, and by how much that may be
-// wrong. ok is false before the first answer. See [Clock.At].
+// At returns the time of the peer's game now. bound limits the error of peer. ok is false
+// before the first answer. At records its result, as [Clock.At] does.
 func (q *Questions) At(now time.Time) (peer time.Time, bound time.Duration, ok bool) {
 	told, bound, ok := q.clock.At(now.Sub(q.epoch))
 	if !ok {
