@@ -1,5 +1,6 @@
-// Package control encodes and parses the messages of channel 0: the handshake in its
-// strict order, the agreement on sealed carriers, and the game's own messages. It is pure.
+// Package control encodes and parses the messages of channel 0: the handshake in its strict
+// order, the agreement on sealed carriers and the game's own messages. It uses no clock,
+// goroutine or lock.
 package control
 
 import (
@@ -11,18 +12,22 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Handshake messages are sent on channel 0, each as one message: an id, then
-// the body. The order is strict:
+// Handshake messages are sent on channel 0. Each is one message: an ID, then the body. The
+// order is strict:
 //
 //	client                     server
 //	Hello, Login          →
-//	                      ←    Hello, or Shape if the classes differ and Config.ExplainMismatch is set: the client names the difference and closes
+//	                      ←    Hello (or Shape)
 //	                      ←    Welcome, if Authenticate accepts the token
 //	Join                  →
 //
-// The ids are Unreal's; Shape has the id of Unreal's Upgrade. After Join
-// channel 0 carries the messages listed in sealed.go, if both Hellos have the
-// feature, those in mail.go, and Missed, AskTime and Time.
+// If the classes differ and Config.ExplainMismatch is set, the server answers Hello with Shape. The
+// client then names the difference and closes.
+//
+// The IDs are Unreal's. Shape has the ID of Unreal's Upgrade.
+//
+// After Join, channel 0 carries the messages of mail.go, Missed, AskTime and Time. If both
+// Hellos have the feature, it also carries the messages of sealed.go.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -38,24 +43,24 @@ const (
 	idTaken   = 43
 )
 
-// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver
-// ignores unknown bits, which later versions may use.
+// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver ignores unknown
+// bits, which later versions may use.
 const FeatureSealed = 1 << 0
 
-// Version is the version of the protocol below the game's classes. Both ends
-// must have the same one.
+// Version is the version of the protocol below the game's classes. Both ends must have the
+// same version.
 const Version = 1
 
 // Limits of the messages.
 const (
-	MaxIdentity   = 1024    // bytes of an identity
-	MaxToken      = 4096    // bytes of a token
-	maxParam      = 1 << 30 // largest number in Params; real ones are far smaller
+	MaxIdentity   = 1024    // bytes
+	MaxToken      = 4096    // bytes
+	maxParam      = 1 << 30 // maximum of a number in Params; real ones are far smaller
 	maxAckDelay   = time.Minute
-	maxHeld       = 24 * time.Hour // a server that held a question for longer has lost its clients by then
+	maxHeld       = 24 * time.Hour // by then, a server that held a question for longer has lost its clients
 	maxShapeLines = 4096
-	// maxShapeBytes is the most bytes of the Shape that a server sends to a
-	// client whose classes differ. It fits into one message.
+	// maxShapeBytes is the maximum size in bytes of the Shape that a server sends to a client
+	// whose classes differ. It fits into one message.
 	maxShapeBytes = 48 << 10
 )
 
@@ -76,18 +81,18 @@ type Welcome struct{ Identity string }
 // Join asks to join the world.
 type Join struct{}
 
-// Missed is sent by a client that had no memory for states in packets that it
-// had acknowledged. It asks for the states of all its actors again.
+// Missed is sent by a client that had no memory for states in packets it had acknowledged. It
+// asks for the states of all its actors again.
 type Missed struct{}
 
-// AskTime is sent by a client that asks for the time of the server's game. It
-// sends the next one only after the answer.
+// AskTime is sent by a client to ask for the time of the server's game. The client sends the
+// next AskTime only after the answer.
 type AskTime struct{}
 
 // Time answers AskTime.
 type Time struct {
-	Now  int64         // the server's game time when the answer was sent, in nanoseconds since 1970
-	Held time.Duration // how long the server had held the question
+	Now  int64         // server's game time when the answer was sent, in nanoseconds since 1970
+	Held time.Duration // time for which the server held the question
 }
 
 // Shape lists the server's classes, for a client whose classes differ.
@@ -109,18 +114,19 @@ func AppendHello(b []byte, h Hello) []byte {
 	return append(b, h.Shape[:]...)
 }
 
-// parseHello parses a Hello. Of one of another version it reads only the version.
+// parseHello parses a Hello. If its version differs, parseHello reads only the version.
 func parseHello(r *wire.Reader) Hello {
 	h := Hello{Version: r.Uvarint(1 << 32)}
-	if h.Version != Version { // only that version knows the format of the rest
+	if h.Version != Version { // the format of the rest is unknown
 		r.Left = nil
 		return h
 	}
 	h.Features = r.Uvarint(wire.Any)
-	for _, n := range []*int{&h.Params.ReliableBuffer, &h.Params.MaxBunch, &h.Params.History, &h.Params.MaxChannels} {
+	p := &h.Params
+	for _, n := range []*int{&p.ReliableBuffer, &p.MaxBunch, &p.History, &p.MaxChannels} {
 		*n = int(r.Uvarint(maxParam))
 	}
-	h.Params.AckDelay = time.Duration(r.Uvarint(uint64(maxAckDelay/time.Microsecond))) * time.Microsecond
+	p.AckDelay = time.Duration(r.Uvarint(uint64(maxAckDelay/time.Microsecond))) * time.Microsecond
 	copy(h.Shape[:], r.Take(len(h.Shape)))
 	return h
 }
@@ -161,15 +167,16 @@ func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with as many lines as fit into one message. Its
-// Cut is set if some did not fit.
+// AppendShape appends a Shape with as many lines as fit into one message. Its Cut is set if
+// some did not fit.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
-	for n < len(lines) && n < maxShapeLines && size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
+	for n < len(lines) && n < maxShapeLines &&
+		size+len(lines[n])+binary.MaxVarintLen16 <= maxShapeBytes {
 		size += len(lines[n]) + binary.MaxVarintLen16
 		n++
 	}
-	b = wire.AppendFlag(append(b, idShape), n < len(lines)) // whether lines are left out
+	b = wire.AppendFlag(append(b, idShape), n < len(lines)) // Shape.Cut
 	b = binary.AppendUvarint(b, uint64(n))
 	for _, line := range lines[:n] {
 		b = wire.AppendBytes(b, line)
@@ -186,13 +193,13 @@ func parseShape(r *wire.Reader) Shape {
 	return s
 }
 
-// format is the name and the parser of a message.
+// format holds the name and the parser of a message.
 type format struct {
 	name  string
 	parse func(r *wire.Reader) any
 }
 
-// formats are the formats of all messages, by their first bytes.
+// formats holds the formats of all messages by first byte.
 var formats = map[byte]format{
 	idHello:      {"Hello", as(parseHello)},
 	idWelcome:    {"Welcome", as(parseWelcome)},
@@ -218,8 +225,8 @@ func as[T any](parse func(r *wire.Reader) T) func(r *wire.Reader) any {
 // parseNothing parses a message without a body.
 func parseNothing[T any](*wire.Reader) (none T) { return none }
 
-// Parse parses one message of channel 0, and returns it as a value of its type: a
-// Hello, a Login and so on. The value may alias payload. An error is an *Error.
+// Parse parses one message of channel 0 and returns it as a value of its type, such as Hello
+// or Login. The value may alias payload. An error is an *Error.
 func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
 		return nil, &Error{PayloadFail, "a control message is empty"}
@@ -236,7 +243,7 @@ func Parse(payload []byte) (message any, err error) {
 	return message, nil
 }
 
-// Name returns the name of a message, given its first byte.
+// Name returns the name of the message with the given first byte.
 func Name(id byte) string {
 	if f, ok := formats[id]; ok {
 		return f.name
@@ -244,7 +251,7 @@ func Name(id byte) string {
 	return fmt.Sprintf("message %d", id)
 }
 
-// Kind is what is wrong with a message.
+// Kind says what is wrong with a message.
 type Kind uint8
 
 const (

@@ -2,27 +2,27 @@ package control
 
 import "fmt"
 
-// A Greeting is one side's state in the handshake, which determines the
-// messages that the peer may send next. Its owner passes it the messages of
-// channel 0 and, on a server, records the server's answers in it.
+// A Greeting is one side's state in the handshake. It determines which messages the peer may
+// send next. Its owner passes it the messages of channel 0 and, on a server, records the
+// server's answers in it.
 type Greeting uint8
 
 const (
 	// States of a server, in order.
 	awaitHello Greeting = iota
 	awaitLogin
-	awaitVerdict // no message: the server's own Authenticate has not returned yet
+	awaitVerdict // no message may arrive: Authenticate has not returned yet
 	awaitJoin
 	// States of a client, in order.
 	awaitServerHello // or Shape
 	awaitWelcome
 	// States of both.
-	greeted // the handshake is over: the Greeting is not used for later messages
-	refused // the classes differ: only the Login that followed Hello may still arrive
+	greeted // the handshake is over, and the Greeting is not used for later messages
+	refused // the classes differ; only the Login that followed Hello may still arrive
 )
 
-// NewGreeting returns the state of a side that has received nothing yet. A
-// client has sent Hello and Login.
+// NewGreeting returns the state of a side that has received nothing yet. A client has already
+// sent Hello and Login.
 func NewGreeting(client bool) Greeting {
 	if client {
 		return awaitServerHello
@@ -30,8 +30,8 @@ func NewGreeting(client bool) Greeting {
 	return awaitHello
 }
 
-// Receive parses a message of channel 0 and updates the state. An error is an
-// *Error and must end the connection. A nil message must be ignored.
+// Receive parses a message of channel 0 and updates the state. An error is an *Error and must
+// end the connection. The caller must ignore a nil message.
 func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	message, err = Parse(payload)
 	if err != nil {
@@ -48,8 +48,8 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	return message, nil
 }
 
-// after returns the state that follows when message arrives. ok is false if the
-// message may not arrive now.
+// after returns the state that follows when message arrives. ok is false if the message may
+// not arrive now.
 func (g Greeting) after(message any) (next Greeting, ok bool) {
 	switch message.(type) {
 	case Hello:
@@ -84,7 +84,7 @@ func (g Greeting) Done() bool { return g == greeted }
 // AwaitsHello reports whether the client has not sent Hello yet.
 func (g Greeting) AwaitsHello() bool { return g == awaitHello }
 
-// greetings are the texts of String.
+// greetings holds the texts of String.
 var greetings = [...]string{
 	awaitHello:       "waiting for the client's Hello",
 	awaitLogin:       "waiting for Login",
@@ -96,5 +96,5 @@ var greetings = [...]string{
 	refused:          "refusing the client's classes",
 }
 
-// String returns what the side does in this state, for errors.
+// String describes the state, for errors.
 func (g Greeting) String() string { return greetings[g] }

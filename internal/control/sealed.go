@@ -7,17 +7,17 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// The messages about sealed carriers are sent on channel 0 after Join, if both ends
-// have the feature. n is the instance, the number of a carrier within its connection.
-// Welcome and Join open instance 1; the client opens the later ones, one at a time:
+// Messages about sealed carriers are sent on channel 0 after Join if both ends have the
+// feature. n is the instance, the number of a carrier within its connection. Welcome and Join
+// open instance 1. The client opens the later ones, one at a time:
 //
 //	SealedOpen n       client → server   open carrier n; a server that refuses answers SealedShut n
 //	SealedAsk n        either            ask for spare ids, for changes of an address
 //	SealedIDs n, ids   either            the answer to SealedAsk n
 //	SealedShut n       either            the sender has no carrier n any more
 //
-// A message about an instance that has ended is ignored: it was sent before its
-// sender knew of the end.
+// A message about an instance that has ended is ignored, because its sender did not know of
+// the end.
 const (
 	IDSealedOpen = 32
 	IDSealedShut = 33
@@ -25,17 +25,18 @@ const (
 	IDSealedIDs  = 35
 )
 
-// maxSealedIDs is the most ids of a SealedIDs.
+// maxSealedIDs is the maximum number of IDs in a SealedIDs.
 const maxSealedIDs = 8
 
 // Sealed is a message about sealed carriers.
 type Sealed struct {
-	Kind     byte        // one of the four message ids
-	Instance uint32      // from 1
-	IDs      []sealed.ID // spare connection ids: 1 to maxSealedIDs in a SealedIDs, none in others
+	Kind     byte        // one of the four message IDs
+	Instance uint32      // counts from 1
+	IDs      []sealed.ID // spare connection IDs: 1 to maxSealedIDs in a SealedIDs, none in other messages
 }
 
-// AppendSealed appends the message whose id is one of the four above. Only a SealedIDs has ids.
+// AppendSealed appends the message with the given ID, one of the four above. Only a SealedIDs
+// has ids.
 func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	b = binary.AppendUvarint(append(b, id), uint64(instance))
 	if id == IDSealedIDs {
@@ -47,7 +48,8 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	return b
 }
 
-// parseSealed returns the function that parses the message whose id is one of the four above.
+// parseSealed returns the function that parses the message with the given ID, one of the four
+// above.
 func parseSealed(id byte) func(r *wire.Reader) any {
 	return func(r *wire.Reader) any {
 		m := Sealed{Kind: id, Instance: uint32(r.Positive(1<<32-1, "instances count from 1"))}
@@ -61,7 +63,7 @@ func parseSealed(id byte) func(r *wire.Reader) any {
 	}
 }
 
-// readID reads a connection id.
+// readID reads a connection ID.
 func readID(r *wire.Reader) (id sealed.ID) {
 	copy(id[:], r.Take(len(id)))
 	return id

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// AddressOf returns the prefix to which limits per address apply: an IPv4
-// address, or the /64 of an IPv6 address, because one client may use all
-// addresses of a /64. It returns the zero Prefix if addr is not an IP address.
+// AddressOf returns the prefix to which limits per address apply: an IPv4 address, or the /64
+// of an IPv6 address, because one client may use all addresses of a /64. It returns the zero
+// Prefix if addr is not an IP address.
 func AddressOf(addr net.Addr) netip.Prefix {
 	if addr == nil {
 		return netip.Prefix{}

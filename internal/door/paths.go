@@ -7,80 +7,94 @@ import (
 )
 
 const (
-	// amplification is how many times the bytes received from an address may be
-	// sent to it before it is proven (RFC 9000, section 8).
+	// amplification limits what may be sent to an address before it is proven: three bytes
+	// for each byte received from it (RFC 9000, section 8).
 	amplification = 3
-	// pathAllowance is how many bytes an address may be sent in addition. A client whose
-	// address has changed does not know that, and its packets are small, while each
-	// PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1). The allowance is ten of them.
+	// pathAllowance is the number of bytes an address may be sent in addition. A client does
+	// not know that its address has changed, so its packets are small, while each
+	// PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1). The allowance is ten of
+	// those datagrams.
 	pathAllowance = 10 * 1200
-	// copiesLeave is how much of an address's allowance copies of packets must
-	// leave for the PATH_CHALLENGEs that are to prove the address.
+	// copiesLeave is the part of an address's allowance that copies of packets must leave for
+	// the PATH_CHALLENGEs that prove the address.
 	copiesLeave = pathAllowance / 2
-	// mostCopied is how many bytes of copies may be sent for an address in all, beyond
-	// three times what was received from where they are sent, until its client has
-	// proven another address. So a client that forges many addresses has no more sent
-	// to all of them together, and one that moves four times in a row gets its copies.
+	// mostCopied limits the bytes of copies for a client until it has proven another address.
+	// Each byte received from where the copies go allows three more.
+	//
+	// So a client that forges many addresses has no more sent to all of them together, and a
+	// client that moves four times in a row gets its copies.
 	mostCopied = 4 * (pathAllowance - copiesLeave)
-	// joining is how many bytes an address may be sent while a handshake from it
-	// completes, before the address is known to be proven: for the confirmation
-	// of the handshake, connection ids, and probes of the path's MTU.
+	// joining is the number of bytes an address may be sent while a handshake from it
+	// completes, before the address is known to be proven. They are for the confirmation of
+	// the handshake, connection IDs and probes of the path's MTU.
 	joining = 16 * 1200
-	// newcomers is how many handshakes from an address may begin before further ones must prove
-	// it by a Retry (RFC 9000, section 8.1.2). So a household spends no round trip on a proof,
-	// and an attacker who forges an address has joining bytes sent to it four times at most.
+	// newcomers is the number of handshakes from an address that may begin before any more
+	// must prove the address by a Retry (RFC 9000, section 8.1.2). So a household spends no
+	// round trip on a proof. An attacker who forges an address has joining bytes sent to it
+	// four times at most.
 	newcomers = 4
-	// pathTime is the least time for which an address that sends nothing is remembered.
+	// pathTime is the minimum time for which an address that sends nothing is remembered.
 	pathTime = 10 * time.Second
-	// mostPaths is the most addresses in newer, and in older. An attacker who fills them, to have
-	// an address forgotten and its allowance renewed, must send more bytes than the allowance has.
+	// mostPaths is the maximum number of addresses in newer and in older. An attacker may
+	// fill them to have an address forgotten and its allowance renewed. That takes more bytes
+	// than the allowance has.
 	mostPaths = 4096
 )
 
-// A ConnID is a connection id that a server has issued; it has quicconn.ConnectionIDBytes bytes.
+// A ConnID is a connection ID that a server has issued. It has quicconn.ConnectionIDBytes
+// bytes.
 type ConnID [17]byte
 
-// Paths keeps a server within the limit of RFC 9000, section 8, when it sends to addresses that
-// were not proven: packets from such an address may be forged. quic-go answers each PATH_CHALLENGE
-// by a full packet, however small the packet with the challenge was. Packets received from such an
-// address are never held back, because a client that has moved proves its new address by them.
+// Paths keeps a server within the limit of RFC 9000, section 8, when it sends to unproven
+// addresses. Packets from such an address may be forged, and quic-go answers each
+// PATH_CHALLENGE with a full packet, however small the received packet was. Packets received
+// from such an address are never held back, because a client that has moved proves its new
+// address by them.
 //
-// Paths also finds addresses to which clients may have moved: those from which packets arrive
-// with a connection id that was received from another address before. A NAT that gives a
-// client another port does not inform it, so the id stays the same (RFC 9000, section 9.5).
+// Paths also finds addresses to which clients may have moved. Packets from such an address
+// carry a connection ID that was received from another address before. A NAT that gives a
+// client another port does not tell the client, so the ID stays the same (RFC 9000, section
+// 9.5).
 type Paths struct {
-	homes map[netip.AddrPort]*home // the proven addresses, which are those of connections
-	// Homes by their newest id; of two homes with one id, the one from which it arrived last.
+	homes map[netip.AddrPort]*home // proven addresses, which are those of connections
+	// Homes by their newest ID. If two homes have the same ID, this is the home it last
+	// arrived from.
 	byID  map[ConnID]*home
-	conns map[uint64]netip.AddrPort // addresses of connections, by their numbers
+	conns map[uint64]netip.AddrPort // address of each connection, by number
 	moved int                       // number of homes whose away is valid
 
-	handshakes   map[netip.AddrPort]int    // bytes that may still be sent, by the address of the handshake
-	newer, older map[netip.Prefix]unproven // by prefixOf the address
-	turned       time.Time                 // when newer was begun
+	// Bytes that may still be sent to an address while a handshake from it completes.
+	handshakes map[netip.AddrPort]int
+
+	// Unproven addresses, by their prefixOf. older holds those of the previous period.
+	newer, older map[netip.Prefix]unproven
+	turned       time.Time // when newer was started
 }
 
-// home is a proven address, and what is known of its client.
+// home is a proven address and what is known about its client.
 type home struct {
-	id     ConnID         // the newest in packets from there; valid if known
-	known  bool           // a packet has arrived from there since the address was proven
-	away   netip.AddrPort // from where packets with that id have arrived since; not valid = from nowhere else
-	copied int            // bytes of copies sent for it, minus three times what was received from away, but at least 0
+	id    ConnID         // newest ID in packets from the address; valid if known
+	known bool           // a packet arrived from the address after it was proven
+	away  netip.AddrPort // source of later packets with that ID; not valid if there were none
+
+	// Bytes of copies, less three times the bytes received from away, but at least 0. Limited by
+	// mostCopied.
+	copied int
 }
 
-// arrival is a client, by its newest id, at the proven address to which it has moved.
+// arrival is a client, by its newest ID, and the proven address to which it has moved.
 type arrival struct {
 	at *home
 	id ConnID
 }
 
-// unproven is an address that was not proven.
+// unproven is the state of an unproven address.
 type unproven struct {
 	left  int // bytes that may still be sent there
 	begun int // handshakes begun without a proof
 }
 
-// NewPaths returns Paths of a server without connections.
+// NewPaths returns the Paths of a server without connections.
 func NewPaths() *Paths {
 	return &Paths{
 		homes: make(map[netip.AddrPort]*home), byID: make(map[ConnID]*home),
@@ -89,7 +103,7 @@ func NewPaths() *Paths {
 	}
 }
 
-// Prove adds an address of a connection, to which everything may be sent from now on.
+// Prove adds an address of a connection. Everything may be sent to it from now on.
 func (p *Paths) Prove(at netip.AddrPort) {
 	if !p.Knows(at) {
 		p.settle(prefixOf(at.Addr()))
@@ -97,15 +111,17 @@ func (p *Paths) Prove(at netip.AddrPort) {
 	}
 }
 
-// Renew sets the addresses of all connections, by their numbers, and removes
-// other addresses. What is known of a client moves with its connection: its
-// packets may arrive from elsewhere already when its new address is proven.
+// Renew sets the addresses of all connections, by their numbers, and removes other addresses.
+// What is known about a client moves with its connection, because the client's packets may
+// arrive from elsewhere by the time its new address is proven.
 func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
-	homes, conns := make(map[netip.AddrPort]*home, len(p.homes)), make(map[uint64]netip.AddrPort, len(p.conns))
-	var came []arrival // applied after all others have left, because a client may be where another was
+	homes := make(map[netip.AddrPort]*home, len(p.homes))
+	conns := make(map[uint64]netip.AddrPort, len(p.conns))
+	var came []arrival // applied at the end, because a client may be where another one was
 	for conn, at := range remotes {
 		p.Prove(at)
-		homes[at], conns[conn] = p.homes[at], at
+		homes[at] = p.homes[at]
+		conns[conn] = at
 		left := p.conns[conn]
 		if h := p.homes[left]; left != at && h != nil && h.known {
 			came = append(came, arrival{p.homes[at], h.id})
@@ -120,16 +136,19 @@ func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 			p.forget(h)
 		}
 	}
-	p.homes, p.conns = homes, conns
+	p.homes = homes
+	p.conns = conns
 }
 
-// identify records the id of the client at a proven address.
+// identify records the ID of the client at a proven address.
 func (p *Paths) identify(h *home, id ConnID) {
 	p.forget(h)
-	h.id, h.known, p.byID[id] = id, true, h
+	h.id = id
+	h.known = true
+	p.byID[id] = h
 }
 
-// forget removes what is known of the client at an address.
+// forget removes what is known about the client at an address.
 func (p *Paths) forget(h *home) {
 	if p.byID[h.id] == h {
 		delete(p.byID, h.id)
@@ -138,19 +157,21 @@ func (p *Paths) forget(h *home) {
 	p.moves(h, netip.AddrPort{})
 }
 
-// moves records where the client of a proven address may be; not valid = at that address.
+// moves records where the client of a proven address may be. An invalid address means that it
+// has not moved.
 func (p *Paths) moves(h *home, to netip.AddrPort) {
 	if h.away.IsValid() {
 		p.moved--
 	}
-	if h.away = to; to.IsValid() {
+	h.away = to
+	if to.IsValid() {
 		p.moved++
 	}
 }
 
-// settle restores the allowance of an address, because a client has just proven
-// that it receives there. Otherwise a client that moves back and forth would
-// have used it up after ten times. A client that stays does not restore it.
+// settle restores the allowance of an address because a client has just proven that it
+// receives there. Without this, a client that moves back and forth would use up the allowance
+// after ten moves. A client that stays does not restore it.
 func (p *Paths) settle(address netip.Prefix) {
 	for _, m := range [...]map[netip.Prefix]unproven{p.newer, p.older} {
 		if u, ok := m[address]; ok {
@@ -160,15 +181,17 @@ func (p *Paths) settle(address netip.Prefix) {
 	}
 }
 
-// MustProve reports whether a client must prove its address before its handshake begins. Otherwise
-// an attacker who forges the address could have as much sent to it as it begins handshakes.
+// MustProve reports whether a client must prove its address before its handshake begins.
+// Otherwise an attacker who forges the address could have data sent to it with each
+// handshake.
 func (p *Paths) MustProve(from netip.AddrPort) bool {
 	return p.from(prefixOf(from.Addr())).begun >= newcomers
 }
 
-// Begin allows the first packets to a client that are sent before the server has noticed the end
-// of its handshake. Without that, the clients of a crowd with one address would wait for each
-// other. proven is whether the client has shown a token, which it had received at that address.
+// Begin allows the first packets to a client, which are sent before the server has noticed
+// the end of the client's handshake. Without this, the clients of a crowd with one address
+// would wait for each other. proven says whether the client has shown a token that it
+// received at that address.
 func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
 	if address := prefixOf(from.Addr()); address.IsValid() && !proven {
 		p.turn(now)
@@ -179,7 +202,7 @@ func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
 	p.handshakes[from] = joining
 }
 
-// End is called when a connection is proven or has ended, and removes what Begin has allowed.
+// End is called when a connection is proven or has ended. It removes what Begin has allowed.
 func (p *Paths) End(from netip.AddrPort) { delete(p.handshakes, from) }
 
 // Proven returns the number of proven addresses.
@@ -188,8 +211,9 @@ func (p *Paths) Proven() int { return len(p.homes) }
 // Knows reports whether an address is proven.
 func (p *Paths) Knows(at netip.AddrPort) bool { return p.homes[at] != nil }
 
-// Stays reports whether a packet of a connection came from a proven address from which packets
-// with its id have arrived before. If so, the client is there, and Came need not be called.
+// Stays reports whether a packet of a connection came from a proven address and packets with
+// the same ID have arrived from there before. If so, the client is there, and Came need not
+// be called.
 func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 	h := p.homes[from]
 	if h == nil || !h.known || h.id != id {
@@ -199,7 +223,7 @@ func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 	return true
 }
 
-// Came records a packet of a connection, so that three times its size may be sent to its source.
+// Came records a packet of a connection. Three times its size may then be sent to its source.
 func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	if p.Stays(from, id) {
 		return
@@ -222,14 +246,16 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	p.newer[address] = u
 }
 
-// Moving reports whether some client may have moved, so that Copy is of use.
+// Moving reports whether some client may have moved. Only then is Copy of use.
 func (p *Paths) Moving() bool { return p.moved > 0 }
 
-// Copy returns the address to which size bytes for an address must be sent as well: where
-// its client may have moved, if enough bytes remain to prove that address, and mostCopied
-// allows it. QUIC proves a new address with a connection id that the client has given it,
-// and asks for more at the old one. Without copies, a client that has moved a few times
-// within a second would never receive that, and would be cut off until IdleTimeout.
+// Copy returns the address to which size bytes for to must also be sent. That is where the
+// client of to may have moved, if enough bytes remain to prove that address and mostCopied
+// allows the copy.
+//
+// QUIC proves a new address with a connection ID from the client and asks for more IDs at the
+// old address. Without copies, a client that has moved a few times within a second would
+// never receive that request. It would be cut off until IdleTimeout.
 func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
 	h := p.homes[to]
 	if h == nil || !h.away.IsValid() || h.copied+size > mostCopied {
@@ -243,8 +269,8 @@ func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.Add
 	return h.away, true
 }
 
-// MaySend reports whether size bytes may be sent to an address, and subtracts
-// them from what is left.
+// MaySend reports whether size bytes may be sent to an address. It subtracts them from what
+// is left.
 func (p *Paths) MaySend(to netip.AddrPort, size int, now time.Time) bool {
 	address := prefixOf(to.Addr())
 	if p.Knows(to) || !address.IsValid() {
@@ -275,11 +301,13 @@ func (p *Paths) from(address netip.Prefix) unproven {
 	return unproven{left: pathAllowance}
 }
 
-// turn removes the addresses from which nothing was received for pathTime, or
-// sooner if there are mostPaths.
+// turn removes the addresses from which nothing was received for pathTime, or sooner if there
+// are mostPaths.
 func (p *Paths) turn(now time.Time) {
 	if now.Sub(p.turned) < pathTime && len(p.newer) < mostPaths {
 		return
 	}
-	p.older, p.newer, p.turned = p.newer, make(map[netip.Prefix]unproven), now
+	p.older = p.newer
+	p.newer = make(map[netip.Prefix]unproven)
+	p.turned = now
 }

@@ -12,27 +12,29 @@ import (
 )
 
 const (
-	// packetsBack is how far the oldest packet that can still arrive is behind the newest,
-	// in packets: a connection drops older ones as duplicates (seenWindow in package bunch).
+	// packetsBack is the maximum number of packets by which an arriving packet can be older
+	// than the newest. A connection drops older packets as duplicates (seenWindow in package
+	// bunch).
 	packetsBack = 8192
-	// maxHeld is how many items a client's list may have. It is more than
-	// MaxItems, because new items may arrive before the update that removes
-	// others, and items that the client has set itself count, too.
+	// maxHeld is the maximum number of items in a client's list. It exceeds MaxItems, because
+	// new items may arrive before the update that removes others, and items set by the client
+	// itself count.
 	maxHeld = 4 * MaxItems
-	// maxGraves is how many tombstones a client remembers, plus less than a
-	// seventh, so that a hostile server's removals cannot fill its memory.
+	// maxGraves is the number of tombstones a client remembers, plus less than a seventh. It
+	// keeps a hostile server's removals from filling the client's memory.
 	maxGraves = 16 * MaxItems
-	// gravesShare is the least part of the tombstones that forget drops at once, 1/8.
+	// gravesShare is the minimum part of the tombstones that forget drops at once, 1/8.
 	gravesShare = 8
-	// maxCensuses is how many censuses an update may have. No more full ones fit, see censusShare.
+	// maxCensuses is the maximum number of censuses in an update. No more full ones fit (see
+	// censusShare).
 	maxCensuses = 8
 )
 
-// A Change is a change of an item at a client.
+// A Change is a change of an item in a client's list.
 type Change[K comparable, V any] struct {
 	Key            K
-	Value          V    // the new value, or the last one of a removed item
-	Added, Removed bool // both false = the value has changed
+	Value          V    // the new value, or the last value of a removed item
+	Added, Removed bool // if both are false, the value has changed
 }
 
 // A Copy is a client's copy of a server's list. It is not safe for concurrent use.
@@ -42,26 +44,26 @@ type Copy[K comparable, V any] struct {
 	name fmt.Stringer // names the list in errors
 
 	tells   bool                // Read records changes for Next
-	changes []Change[K, V]      // not returned by Next yet
-	gone    map[uint32]struct{} // numbers of items that late packets must not bring back
-	graves  []tombstone         // one for each of gone, in the order in which they were removed
-	names   names               // the references in the items
+	changes []Change[K, V]      // not yet returned by Next
+	gone    map[uint32]struct{} // numbers of removed items, which late packets must not bring back
+	graves  []tombstone         // one for each number in gone, in order of removal
+	names   names               // references in the items
 }
 
-// A tombstone records that the server removed item number in a packet.
+// A tombstone records that the server removed item number in the packet numbered packet.
 type tombstone struct {
 	number uint32
 	packet uint64
 }
 
-// NewCopy returns a copy that fills list from updates. plan describes its items.
+// NewCopy returns a Copy that fills list from updates. plan describes the items.
 func NewCopy[K comparable, V any](list *List[K, V], plan *state.Plan, name fmt.Stringer) Copy[K, V] {
 	return Copy[K, V]{list: list, plan: plan, name: name}
 }
 
-// Read applies an update that arrived in a packet, and records the changes for
-// [Copy.Next] if tells is true. After an error the owner must close the
-// connection, because no honest server sends such an update.
+// Read applies an update that arrived in a packet. If tells is true, it records the changes
+// for [Copy.Next]. After an error, the owner must close the connection, because no honest
+// server sends such an update.
 func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	c.tells = tells
 	censuses := 0
@@ -91,7 +93,7 @@ func (c *Copy[K, V]) Read(b []byte, packet uint64, tells bool) error {
 	return nil
 }
 
-// readItem reads an item after its number, and applies it unless it is outdated.
+// readItem reads an item after its number and applies it unless it is outdated.
 func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte, err error) {
 	fresh := &item[K, V]{number: number, packet: packet}
 	for i := range 2 {
@@ -99,7 +101,7 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 			return nil, fmt.Errorf("item %d of %v: %w", number, c.name, err)
 		}
 	}
-	if _, gone := c.gone[number]; gone { // if there is an item with that number, the client itself has set it
+	if _, gone := c.gone[number]; gone { // an item with that number can only be the client's own
 		return b, nil
 	}
 	switch item := c.list.find(number); {
@@ -110,22 +112,23 @@ func (c *Copy[K, V]) readItem(b []byte, number uint32, packet uint64) (_ []byte,
 		return b, nil
 	case item.pair.Key != fresh.pair.Key:
 		return nil, fmt.Errorf("item %d of %v has changed its key", number, c.name)
-	default: // its value may be the same: its ack was late, or all items were sent again
+	default: // the value may be the same, if the ack was late or all items were sent again
 		c.noteUnless(item, Change[K, V]{Key: item.pair.Key, Value: fresh.pair.Value})
 		c.tally(item, -1)
 		item.packet, item.pair = packet, fresh.pair
 		c.tally(item, 1)
 		return b, nil
 	}
-	if c.enter(fresh); len(c.list.items) > maxHeld {
+	c.enter(fresh)
+	if len(c.list.items) > maxHeld {
 		return nil, fmt.Errorf("%v has more than %d items", c.name, maxHeld)
 	}
 	return b, nil
 }
 
-// enter adds an item that is new here. Of two items with the same key, the one
-// with the higher number was set later. The other was removed, although the
-// update that says so may not have arrived yet.
+// enter adds an item that is new here. Of two items with the same key, the one with the
+// higher number was set later. The other was removed, even if the update that says so has not
+// arrived yet.
 func (c *Copy[K, V]) enter(item *item[K, V]) {
 	switch other := c.list.byKey[item.pair.Key]; {
 	case other == nil:
@@ -134,10 +137,11 @@ func (c *Copy[K, V]) enter(item *item[K, V]) {
 		c.bury(item.number, item.packet)
 		return
 	default:
-		c.noteUnless(other, Change[K, V]{Key: item.pair.Key, Value: item.pair.Value}) // the key may have been removed and set to the same value
+		// The key may have been removed and set to the same value.
+		c.noteUnless(other, Change[K, V]{Key: item.pair.Key, Value: item.pair.Value})
 		c.list.remove(other)
 		c.tally(other, -1)
-		if other.packet > 0 { // otherwise its number is the client's own, and the server may use it later
+		if other.packet > 0 { // otherwise the number is the client's own, and the server may use it later
 			c.bury(other.number, item.packet)
 		}
 	}
@@ -159,14 +163,18 @@ func (c *Copy[K, V]) readGone(number uint32, packet uint64) {
 	}
 }
 
-// readCensus removes items that a census leaves out, if they arrived in an
-// earlier packet. Items that the client has set itself stay.
+// readCensus removes items that a census leaves out if they arrived in an earlier packet.
+// Items set by the client itself stay.
 func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	r := wire.Reader{Left: b}
-	first, last, count := r.Uvarint(censusBit-1), r.Uvarint(censusBit-1), r.Count(censusBit-1, 1)
-	kept, number := make(map[uint32]bool, count), first
+	first := r.Uvarint(censusBit - 1)
+	last := r.Uvarint(censusBit - 1)
+	count := r.Count(censusBit-1, 1)
+	kept := make(map[uint32]bool, count)
+	number := first
 	for range count {
-		if number += r.Uvarint(censusBit - 1); number > last {
+		number += r.Uvarint(censusBit - 1)
+		if number > last {
 			r.Fail(fmt.Errorf("number %d", number))
 			break
 		}
@@ -177,7 +185,9 @@ func (c *Copy[K, V]) readCensus(b []byte, packet uint64) ([]byte, error) {
 	}
 	at, _ := c.list.place(uint32(first))
 	end, _ := c.list.place(uint32(last) + 1)
-	var gone []uint32 // a copy of the list's part would take 64 KiB for a census of four bytes, which may remove nothing
+	// Collect only the numbers to remove. A copy of that part of the list would take 64 KiB for a
+	// census of four bytes, which may remove nothing.
+	var gone []uint32
 	for _, item := range c.list.items[at:max(at, end)] {
 		if item.packet > 0 && item.packet < packet && !kept[item.number] {
 			gone = append(gone, item.number)
@@ -198,8 +208,9 @@ func (c *Copy[K, V]) bury(number uint32, packet uint64) {
 	c.graves = append(c.graves, tombstone{number, packet})
 }
 
-// forget drops tombstones from packets older than any that may still arrive, and the oldest beyond
-// maxGraves: at least an eighth of all at once, because all others, half a MiB of them, are moved.
+// forget drops tombstones from packets older than any that may still arrive, and the oldest
+// beyond maxGraves. It drops at least an eighth of all at once, because all others, half a
+// MiB of them, are moved.
 func (c *Copy[K, V]) forget(packet uint64) {
 	old := func(n int) bool { return n < len(c.graves) && c.graves[n].packet+packetsBack < packet }
 	least := len(c.graves) / gravesShare
@@ -223,25 +234,26 @@ func (c *Copy[K, V]) note(change Change[K, V]) {
 	}
 }
 
-// noteUnless records a change, unless the item had arrived with the same value.
+// noteUnless records a change unless the item had arrived with the same value.
 func (c *Copy[K, V]) noteUnless(item *item[K, V], change Change[K, V]) {
 	if c.tells && (item.packet == 0 || !reflect.DeepEqual(item.pair.Value, change.Value)) {
 		c.note(change)
 	}
 }
 
-// Next removes and returns the oldest change that Read has recorded.
+// Next removes and returns the oldest recorded change.
 func (c *Copy[K, V]) Next() (change Change[K, V], ok bool) {
 	if len(c.changes) == 0 {
 		c.changes = nil
 		return change, false
 	}
-	change, c.changes = c.changes[0], c.changes[1:]
+	change = c.changes[0]
+	c.changes = c.changes[1:]
 	return change, true
 }
 
-// tally adds by to the count of each reference in an item: 1 for an item that
-// was added, -1 for one that was removed.
+// tally adds by to the count of each reference in an item. by is 1 for an item that was added
+// and -1 for one that was removed.
 func (c *Copy[K, V]) tally(item *item[K, V], by int) {
 	n := &c.names
 	if n.visit == nil {
@@ -251,10 +263,10 @@ func (c *Copy[K, V]) tally(item *item[K, V], by int) {
 	c.plan.References(reflect.ValueOf(&item.pair).Elem(), n.visit)
 }
 
-// Renamed calls visit for each id to which the items have begun to refer since
-// the last call, or no longer refer, in the order in which that happened.
+// Renamed calls visit for each ID to which the items have begun or ceased to refer since the
+// last call, in the order in which that happened.
 func (c *Copy[K, V]) Renamed(visit func(id uint64, named bool)) {
-	if c.list.written { // what the game has written was not counted
+	if c.list.written { // the game's own changes were not counted
 		c.Unname()
 		for _, item := range c.list.items {
 			c.tally(item, 1)
@@ -263,21 +275,26 @@ func (c *Copy[K, V]) Renamed(visit func(id uint64, named bool)) {
 	c.names.tell(visit)
 }
 
-// Unname makes the next Renamed report that the items refer to nothing, because
-// the actor has ended.
+// Unname makes the next Renamed report that the items refer to nothing. It is called when the
+// actor has ended.
 func (c *Copy[K, V]) Unname() {
 	c.list.written = false
 	c.names.empty()
 }
 
-// Naming yields the items that contain a reference to id. The list may change during the loop.
+// Naming yields the items that contain a reference to id. The list may change during the
+// loop.
 func (c *Copy[K, V]) Naming(id uint64) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		names := false
-		visit := func(other uint64) { names = names || other == id }
+		found := false
+		visit := func(other uint64) { found = found || other == id }
 		for _, item := range slices.Clone(c.list.items) {
-			names = false
-			if c.plan.References(reflect.ValueOf(&item.pair).Elem(), visit); names && c.list.byKey[item.pair.Key] == item && !yield(item.pair.Key, item.pair.Value) {
+			found = false
+			c.plan.References(reflect.ValueOf(&item.pair).Elem(), visit)
+			if !found || c.list.byKey[item.pair.Key] != item {
+				continue
+			}
+			if !yield(item.pair.Key, item.pair.Value) {
 				return
 			}
 		}

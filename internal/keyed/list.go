@@ -1,9 +1,10 @@
-// Package keyed replicates a list of keys and values from a server to its clients. It is pure.
+// Package keyed replicates a list of keys and values from a server to its clients. It uses no
+// clock, goroutine or lock.
 //
-// The server gives each item a number that is never used again. Its [Source]
-// says which items have changed. For each client, a [Lacking] holds the numbers
-// of the items that the client may not have in their newest version. A client's
-// [Copy] reads the updates, some of which may be lost or arrive late.
+// The server gives each item a number that is never used again. Its [Source] says which items
+// have changed. For each client, a [Lacking] holds the numbers of the items that the client
+// may not have in their newest version. A client's [Copy] reads the updates, some of which
+// may be lost or arrive late.
 package keyed
 
 import (
@@ -17,22 +18,23 @@ import (
 )
 
 const (
-	// MaxItems is how many items a list may have. UE: net.MaxRepArraySize.
+	// MaxItems is the maximum number of items in a list. UE: net.MaxRepArraySize.
 	MaxItems = 2048
-	// MaxEver is how many items a list may have in its life, because their
-	// numbers must stay below censusBit: a thousand a second for 24 days.
+	// MaxEver is the maximum number of items in the lifetime of a list, because their numbers
+	// must stay below censusBit. It allows a thousand items a second for 24 days.
 	MaxEver = censusBit - 1
 )
 
 // A List maps keys K to values V. Its methods record which items change, so that no long list
-// need be compared at each tick. The zero List is empty. It must not be used concurrently.
+// must be compared in each tick. The zero List is empty. A List must not be used
+// concurrently.
 type List[K comparable, V any] struct {
 	byKey   map[K]*item[K, V]
-	items   []*item[K, V] // in the order of their numbers
+	items   []*item[K, V] // in number order
 	last    uint32        // number of the newest item
-	changed []uint32      // at a server: numbers of items that were set or removed since the last TakeChanged
-	watched bool          // at a server: some client has the list, so touch appends to changed
-	written bool          // the game has set or removed items since a client's Copy last counted its references
+	changed []uint32      // on a server: items set or removed since the last TakeChanged, by number
+	watched bool          // on a server: some client has the list, so touch appends to changed
+	written bool          // on a client: the game has changed items since Copy last counted its references
 }
 
 // item is one item of a list.
@@ -40,11 +42,11 @@ type item[K comparable, V any] struct {
 	number uint32
 	dirty  bool // its number is in changed
 	pair   pair[K, V]
-	// At a server.
+	// Used by a server.
 	shadow  state.Shadow // the item's last encoding
 	encoded bool         // the item was encoded at least once
 
-	packet uint64 // at a client: number of the packet that brought the item; 0 = the client's game has set it
+	packet uint64 // on a client: number of the packet that brought the item; 0 if the client's game set it
 }
 
 // pair is the part of an item that is sent.
@@ -53,8 +55,8 @@ type pair[K comparable, V any] struct {
 	Value V
 }
 
-// Compile returns the plan of a list's items, or an error that says why they
-// cannot be replicated. reference is the type of references to actors.
+// Compile returns the plan of a list's items. Its error says why they cannot be replicated.
+// reference is the type of references to actors.
 func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	if err := cmp.Or(bare("key", reflect.TypeFor[K]()), bare("value", reflect.TypeFor[V]())); err != nil {
 		return nil, err
@@ -71,8 +73,8 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	return plan, nil
 }
 
-// bare returns an error if t, the type of a key or value, needs a bound. Only
-// the tag of a struct's field can give it one.
+// bare returns an error if t, the type of a key or value, needs a bound. Only the tag of a
+// struct field can give it one.
 func bare(role string, t reflect.Type) error {
 	inner := t
 	for inner.Kind() == reflect.Array {
@@ -81,7 +83,8 @@ func bare(role string, t reflect.Type) error {
 	if kind := inner.Kind(); kind != reflect.String && kind != reflect.Slice {
 		return nil
 	}
-	return fmt.Errorf("the %s is a %v, which needs a bound: make it the field of a struct, as Name string `quiver:\"max=…\"`", role, t)
+	return fmt.Errorf("the %s is a %v, which needs a bound: "+
+		"make it the field of a struct, as Name string `quiver:\"max=…\"`", role, t)
 }
 
 // hasFloats reports whether values of t, which state.Compile has accepted, hold floats.
@@ -112,8 +115,8 @@ func (l *List[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// All yields the items in the order in which their keys were first set. The
-// list may change during the loop; items that are added then are not yielded.
+// All yields the items in the order in which their keys were first set. The list may change
+// during the loop. Items added during the loop are not yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(l.items) {
@@ -124,8 +127,8 @@ func (l *List[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Set sets the value of a key. If the key is new and would exceed [MaxItems] or
-// [MaxEver], Set returns false and changes nothing.
+// Set sets the value of a key. If the key is new and would exceed [MaxItems] or [MaxEver],
+// Set returns false and changes nothing.
 func (l *List[K, V]) Set(key K, value V) (ok bool) {
 	i := l.byKey[key]
 	if i == nil {
@@ -136,7 +139,8 @@ func (l *List[K, V]) Set(key K, value V) (ok bool) {
 		i = &item[K, V]{number: l.last, pair: pair[K, V]{Key: key}}
 		l.add(i)
 	}
-	i.pair.Value, l.written = value, true
+	i.pair.Value = value
+	l.written = true
 	l.touch(i)
 	return true
 }
@@ -152,7 +156,7 @@ func (l *List[K, V]) Delete(key K) bool {
 	return item != nil
 }
 
-// add inserts an item in the order of numbers.
+// add inserts an item in number order.
 func (l *List[K, V]) add(i *item[K, V]) {
 	if l.byKey == nil {
 		l.byKey = make(map[K]*item[K, V])
@@ -172,8 +176,8 @@ func (l *List[K, V]) remove(i *item[K, V]) {
 	}
 }
 
-// renumber gives a client's own item another number, because the server has
-// given its number to another item.
+// renumber gives a client's own item another number, because the server has given its number
+// to another item.
 func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.remove(i)
 	l.last++
@@ -181,9 +185,12 @@ func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.add(i)
 }
 
-// place returns the index of the item with the given number, or where it would be inserted.
+// place returns the index of the item with the given number, or the index at which to insert
+// it.
 func (l *List[K, V]) place(number uint32) (int, bool) {
-	return slices.BinarySearchFunc(l.items, number, func(i *item[K, V], n uint32) int { return cmp.Compare(i.number, n) })
+	return slices.BinarySearchFunc(l.items, number, func(i *item[K, V], n uint32) int {
+		return cmp.Compare(i.number, n)
+	})
 }
 
 // find returns the item with the given number, or nil if there is none.
@@ -194,7 +201,7 @@ func (l *List[K, V]) find(number uint32) *item[K, V] {
 	return nil
 }
 
-// touch records that an item was set or removed, if a client has the list.
+// touch records that an item was set or removed if some client has the list.
 func (l *List[K, V]) touch(i *item[K, V]) {
 	if l.watched && !i.dirty {
 		i.dirty = true

@@ -5,33 +5,34 @@ import (
 	"slices"
 )
 
-// names counts the references in the items of a copy, as they are added and
-// removed. A client that examined all items of a long list for each update of
-// one took 0.6 ms, for 12 bytes from its server.
+// names counts the references in a copy's items as items are added and removed. Without it, a
+// client examined all items of a long list for each update of one. That took 0.6 ms for 12
+// bytes from the server.
 type names struct {
 	counts  map[uint64]named
-	renamed []uint64 // ids in counts that are listed
+	renamed []uint64 // IDs in counts that are listed
 
-	// For the item that is being counted.
-	by    int             // what count adds
+	// For the item being counted.
+	by    int             // amount that count adds
 	visit func(id uint64) // counts one reference; bound once, so that an item allocates nothing
 }
 
-// named is what names knows about an id that items refer to.
+// named is the state of an ID to which items refer.
 type named struct {
-	items  int  // number of references to it
-	told   bool // tell has reported it
-	listed bool // it is in renamed
+	items  int  // number of references to the ID
+	told   bool // tell has reported the ID
+	listed bool // the ID is in renamed
 }
 
 // count adds by to the number of references to id.
 func (n *names) count(id uint64) {
 	of := n.counts[id]
-	if of.items += n.by; !of.listed && (of.items > 0) != of.told {
+	of.items += n.by
+	if !of.listed && (of.items > 0) != of.told {
 		of.listed = true
 		n.renamed = append(n.renamed, id)
 	}
-	if of == (named{}) { // the game had written to the list, so that a reference was removed that was never counted
+	if of == (named{}) { // the game changed the list, so a reference was removed that was never counted
 		delete(n.counts, id)
 		return
 	}
@@ -49,8 +50,8 @@ func (n *names) empty() {
 	}
 }
 
-// tell calls visit for each id to which there is a reference now and was none
-// at the last call, or the other way round, in the order in which that changed.
+// tell calls visit for each ID that has become referenced or unreferenced since the last
+// call, in the order in which that happened.
 func (n *names) tell(visit func(id uint64, named bool)) {
 	for _, id := range n.renamed {
 		of := n.counts[id]
@@ -58,7 +59,8 @@ func (n *names) tell(visit func(id uint64, named bool)) {
 			visit(id, now)
 			of.told = now
 		}
-		if of.listed = false; of.told {
+		of.listed = false
+		if of.told {
 			n.counts[id] = of
 		} else {
 			delete(n.counts, id)

@@ -10,12 +10,14 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// An update of a list consists, after its mask, of items up to the end of the message.
-// Each item is a varint, twice its number, plus one if the item is gone; otherwise its
-// key and value follow. A varint 0 instead begins a census: a first and a last number,
-// the count of items with numbers from first to last, and for each the distance to the
-// one before. All other items in that range are gone. A server sends a census if a
-// client could not keep updates that it had acknowledged, which may have held removals.
+// An update of a list consists, after its mask, of items up to the end of the message. Each
+// item is a varint: twice its number, plus one if the item is gone. If it is not gone, its
+// key and value follow.
+//
+// A varint 0 begins a census instead. It has a first and a last number and the count of items
+// with numbers in that range. For each of them follows the distance to the one before. All
+// other items in the range are gone. A server sends a census if a client could not keep
+// updates that it had acknowledged, because they may have held removals.
 
 // A Source encodes a server's list for its clients. It is not safe for concurrent use.
 type Source[K comparable, V any] struct {
@@ -24,12 +26,13 @@ type Source[K comparable, V any] struct {
 	scratch []uint32
 }
 
-// NewSource returns the source of a list. plan describes its items.
+// NewSource returns the Source of a list. plan describes the items.
 func NewSource[K comparable, V any](list *List[K, V], plan *state.Plan) Source[K, V] {
 	return Source[K, V]{list: list, plan: plan}
 }
 
-// Watch sets whether any client has the list. Changes are recorded only while one does.
+// Watch sets whether any client has the list. Changes are recorded only while some client has
+// it.
 func (s *Source[K, V]) Watch(on bool) {
 	s.list.watched = on
 	if !on {
@@ -43,9 +46,9 @@ func (s *Source[K, V]) Watch(on bool) {
 // Changed reports whether items were set or removed since the last TakeChanged.
 func (s *Source[K, V]) Changed() bool { return len(s.list.changed) > 0 }
 
-// TakeChanged encodes the items that were set since the last call. It returns the numbers
-// of items whose encoding has changed, and of removed items; the slice is valid until the
-// next call. The error names items that cannot be encoded; clients keep their last value.
+// TakeChanged encodes the items that were set since the last call. It returns the numbers of
+// removed items and of items whose encoding has changed. The slice is valid until the next
+// call. The error names items that cannot be encoded; clients keep their last value.
 func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	numbers = s.scratch[:0]
 	for _, number := range s.list.changed {
@@ -56,26 +59,29 @@ func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 		}
 		item.dirty = false
 		changed, failed := s.encodeItem(item)
-		if err = errors.Join(err, failed); changed && item.encoded {
+		err = errors.Join(err, failed)
+		if changed && item.encoded {
 			numbers = append(numbers, number)
 		}
 	}
-	s.scratch, s.list.changed = numbers, s.list.changed[:0]
+	s.scratch = numbers
+	s.list.changed = s.list.changed[:0]
 	return numbers, err
 }
 
-// encodeItem encodes an item, and reports whether its encoding has changed.
+// encodeItem encodes an item and reports whether its encoding has changed.
 func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	mask, err := item.shadow.Update(s.plan, reflect.ValueOf(&item.pair).Elem())
 	if err != nil {
 		return false, fmt.Errorf("item %v: %w", item.pair.Key, err)
 	}
-	changed, item.encoded = mask != 0 || !item.encoded, true
+	changed = mask != 0 || !item.encoded
+	item.encoded = true
 	return changed, nil
 }
 
-// EncodeAll encodes all items. The owner calls it when a client gets the list,
-// because TakeChanged misses items that were set while no client had it.
+// EncodeAll encodes all items. The owner calls it when a client gets the list, because
+// TakeChanged misses items that were set while no client had it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
 		_, failed := s.encodeItem(item)
@@ -84,7 +90,7 @@ func (s *Source[K, V]) EncodeAll() (err error) {
 	return err
 }
 
-// Numbers appends the numbers of all encoded items, in order.
+// Numbers appends the numbers of all encoded items in order.
 func (s *Source[K, V]) Numbers(into []uint32) []uint32 {
 	into = slices.Grow(into, len(s.list.items))
 	for _, item := range s.list.items {
