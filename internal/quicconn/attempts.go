@@ -9,14 +9,65 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// attemptDelay is how long a dial waits for an address before it also tries the
-// next one (RFC 8305, section 5).
+// attemptDelay is how long a dial waits for an address before it also tries the next one (RFC
+// 8305, section 5).
 const attemptDelay = 250 * time.Millisecond
 
-// silenceTime is how much longer silent addresses are waited for after another
-// one has refused, or has answered with a wrong certificate. It is enough for a
-// first packet that was lost, which QUIC sends again after a second.
+// silenceTime is how much longer a dial waits for silent addresses after another address has
+// refused or has answered with a wrong certificate. It is long enough for a lost first
+// packet, which QUIC sends again after a second.
 const silenceTime = 2 * time.Second
+
+// dialFirst dials the addresses in order. It dials the next one after attemptDelay, or at once
+// if one has failed. It returns the connection of the first address that answers and abandons
+// the others.
+//
+// If no address answers, or none within silenceTime after one has refused, dialFirst returns an
+// error. It is the first error that says more than that no server answered or that the caller
+// canceled.
+func dialFirst(
+	ctx context.Context, addrs []net.Addr, dial func(context.Context, net.Addr) (*quic.Conn, error),
+) (*quic.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &race{dial: dial, addrs: addrs, ended: make(chan attempt)}
+	defer func() {
+		cancel()
+		r.giveUp()
+	}()
+	var enough <-chan time.Time // fires when silenceTime has passed
+	for len(r.addrs) > 0 || r.dialing > 0 {
+		var late <-chan time.Time // fires when the next address is due
+		if len(r.addrs) > 0 {
+			r.start(ctx)
+			late = time.After(attemptDelay)
+		}
+		if len(r.addrs) == 0 && enough == nil && r.refused {
+			enough = time.After(silenceTime)
+		}
+		select {
+		case <-late:
+		case <-enough:
+			return nil, r.failed
+		case a := <-r.ended:
+			r.dialing--
+			if a.err == nil {
+				return a.conn, nil
+			}
+			r.fail(ctx, a.err)
+		}
+	}
+	return nil, r.failed
+}
+
+// A race is a dial of several addresses, of which the first to answer wins.
+type race struct {
+	dial    func(context.Context, net.Addr) (*quic.Conn, error)
+	addrs   []net.Addr // not dialed yet
+	dialing int        // number of running attempts
+	ended   chan attempt
+	failed  error // the error to return if no address answers
+	refused bool  // an address has refused; failed may still be another's error
+}
 
 // attempt is the result of dialing one address.
 type attempt struct {
@@ -24,71 +75,46 @@ type attempt struct {
 	err  error
 }
 
-// dialFirst dials the addresses in order: the next one after attemptDelay, or at once if one
-// has failed. It returns the connection of the first that answers, and abandons the others.
-// If none does, or none within silenceTime after one has refused, it returns the first error
-// that says more than that no server has answered, or that the caller has canceled.
-func dialFirst(ctx context.Context, addrs []net.Addr, dial func(context.Context, net.Addr) (*quic.Conn, error)) (*quic.Conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended, dialing := make(chan attempt), 0
-	var failed error
-	refused := false            // one has refused, although failed may be another's error
-	var enough <-chan time.Time // fires when silenceTime has passed
-	for len(addrs) > 0 || dialing > 0 {
-		var late <-chan time.Time
-		if len(addrs) > 0 {
-			go func(addr net.Addr) {
-				conn, err := dial(ctx, addr)
-				ended <- attempt{conn, err}
-			}(addrs[0])
-			addrs, dialing, late = addrs[1:], dialing+1, time.After(attemptDelay)
-		}
-		if len(addrs) == 0 && enough == nil && refused {
-			enough = time.After(silenceTime)
-		}
-		select {
-		case <-late:
-		case <-enough:
-			cancel()
-			giveUp(ended, dialing)
-			return nil, failed
-		case a := <-ended:
-			dialing--
-			if a.err == nil {
-				cancel()
-				giveUp(ended, dialing)
-				return a.conn, nil
-			}
-			refused = refused || isRefusal(a.err)
-			if failed == nil || isSilence(failed) && !isSilence(a.err) || errors.Is(ctx.Err(), context.Canceled) {
-				failed = a.err
-			}
-			if ctx.Err() != nil {
-				addrs = nil
-			}
-		}
-	}
-	return nil, failed
+// start dials the next address.
+func (r *race) start(ctx context.Context) {
+	addr := r.addrs[0]
+	r.addrs = r.addrs[1:]
+	r.dialing++
+	go func() {
+		conn, err := r.dial(ctx, addr)
+		r.ended <- attempt{conn, err}
+	}()
 }
 
-// giveUp waits for the attempts that are still running. If one succeeds after
-// all, its connection is closed.
-func giveUp(ended <-chan attempt, dialing int) {
-	for range dialing {
-		if a := <-ended; a.err == nil {
+// fail records the error of an attempt. If ctx is done, no more addresses are dialed.
+func (r *race) fail(ctx context.Context, err error) {
+	r.refused = r.refused || isRefusal(err)
+	canceled := errors.Is(ctx.Err(), context.Canceled)
+	if r.failed == nil || isSilence(r.failed) && !isSilence(err) || canceled {
+		r.failed = err
+	}
+	if ctx.Err() != nil {
+		r.addrs = nil
+	}
+}
+
+// giveUp waits for the attempts that are still running. If one of them succeeds, giveUp closes
+// its connection.
+func (r *race) giveUp() {
+	for range r.dialing {
+		if a := <-r.ended; a.err == nil {
 			_ = a.conn.CloseWithError(0, "another address has answered first")
 		}
 	}
 }
 
-// isSilence reports whether err says that no server has answered.
+// isSilence reports whether err says that no server answered.
 func isSilence(err error) bool {
 	late, ok := errors.AsType[net.Error](err)
 	return ok && late.Timeout()
 }
 
-// isRefusal reports whether err says that one side has ended a handshake that had begun.
+// isRefusal reports whether err says that one side ended a handshake that had begun.
 func isRefusal(err error) bool {
 	failed, ok := errors.AsType[*quic.TransportError](err)
 	return ok && (failed.Remote || failed.ErrorCode.IsCryptoError())

@@ -15,39 +15,42 @@ import (
 )
 
 const (
-	// pathAge is for how long Carrier.Path returns the same result.
+	// pathAge is how long Carrier.Path returns the same result.
 	pathAge = time.Millisecond
-	// probeSize is larger than any path takes, so that quic-go refuses the
-	// datagram and returns its limit.
+	// probeSize is larger than any path takes, so quic-go refuses the datagram and returns
+	// its limit.
 	probeSize = 1 << 16
-	// sendQueue is how many datagrams quic-go queues before it blocks: its
-	// maxDatagramSendQueueLen is 32, which a test checks, and 24 leaves a margin.
+	// sendQueue is the number of datagrams that quic-go certainly queues before it blocks.
+	// Its maxDatagramSendQueueLen is 32, which a test checks. 24 leaves a margin.
 	sendQueue = 24
-	// minProbePause is the least pause between two probes of the limit on short
-	// paths. The pause doubles while the limit stays the same.
+	// minProbePause is the minimum pause between two probes of the limit on short paths. The
+	// pause doubles while the limit stays the same.
 	minProbePause = 10 * time.Millisecond
 	maxProbePause = time.Second
-	// provokePings are sent before a close, within at most provokeTime. Of 100 closes
-	// at 20 % loss, 4 do not reach the peer with three of them, and 14 without any.
+	// provokePings is the number of pings sent before a close, within provokeTime. Of 100
+	// closes at 20 % loss, 4 do not reach the peer with three pings, and 14 without any.
 	provokePings = 3
 	provokeTime  = 5 * time.Millisecond
-	// provokeAfter is how old a connection must be for that: a younger one is in
-	// its handshake, in which the peer sends anyway. A listener that refuses a
-	// crowd closes one connection after the other, and must not wait for each.
+	// provokeAfter is the minimum age of a connection for that. The peer of a younger one is
+	// in its handshake and sends anyway. A listener that refuses a crowd closes one
+	// connection after another and must not wait for each.
 	provokeAfter = time.Second
 )
 
-// oversized is the datagram that probe passes to quic-go. It is never written to and never sent.
+// oversized is the datagram that probe passes to quic-go. It is never written and never sent.
 var oversized [probeSize]byte
 
-// A Carrier is a QUIC connection as a carrier of package link. Its methods may
-// be called concurrently.
+// A Carrier makes a QUIC connection a carrier of package link. Its methods may be called
+// concurrently.
 type Carrier struct {
 	Conn   *quic.Conn
 	began  time.Time
 	socket *sealed.Socket // nil without Config.Sealed
-	local  net.PacketConn // of the transport that Dial made for Conn; nil on a server, whose connections share one
-	free   chan struct{}  // closed when that transport is closed; nil on a server
+
+	// The socket of the transport that Dial made for Conn, and a channel that is closed when that
+	// transport is closed. Both are nil on a server, whose connections share a transport.
+	local net.PacketConn
+	free  chan struct{}
 
 	mu     sync.Mutex // guards the fields below
 	path   link.Path
@@ -56,8 +59,8 @@ type Carrier struct {
 	pause  time.Duration // before the next probe
 }
 
-// NewCarrier returns the carrier of a connection. socket is shared with sealed
-// packets; nil = there are none.
+// NewCarrier returns the carrier of a connection. socket is the socket shared with sealed
+// packets, or nil if there are none.
 func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
 	return &Carrier{Conn: conn, began: time.Now(), socket: socket}
 }
@@ -70,7 +73,8 @@ func (c *Carrier) SendDatagram(p []byte) error {
 		return peerClosed(err)
 	}
 	c.mu.Lock()
-	c.path.MaxDatagram, c.probed = int(large.MaxDatagramPayloadSize), time.Now()
+	c.path.MaxDatagram = int(large.MaxDatagramPayloadSize)
+	c.probed = time.Now()
 	c.mu.Unlock()
 	return &link.TooLargeError{Max: int(large.MaxDatagramPayloadSize)}
 }
@@ -89,10 +93,12 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// provoke makes the peer acknowledge something that is sent just before the close. quic-go
-// repeats a lost close only to a peer that sends. A peer that is idle, or that sends sealed
-// packets only, would notice the end by silence. The pings are sent on a goroutine of their own,
-// which the close ends if quic-go's queue is full, so provoke takes no longer than provokeTime.
+// provoke makes the peer acknowledge packets sent just before the close. quic-go repeats a
+// lost close only to a peer that sends. Otherwise, a peer that is idle or sends only sealed
+// packets would notice the end only by silence.
+//
+// The pings are sent on a separate goroutine. If quic-go's queue is full, the close ends that
+// goroutine. So provoke takes no longer than provokeTime.
 func (c *Carrier) provoke() {
 	enough := c.Conn.ConnectionStats().PacketsSent + provokePings
 	go func() {
@@ -103,7 +109,10 @@ func (c *Carrier) provoke() {
 			}
 		}
 	}()
-	for waited := time.Duration(0); waited < provokeTime && c.Conn.Context().Err() == nil; waited += time.Millisecond {
+	for waited := time.Duration(0); waited < provokeTime; waited += time.Millisecond {
+		if c.Conn.Context().Err() != nil {
+			return
+		}
 		time.Sleep(time.Millisecond)
 		if c.Conn.ConnectionStats().PacketsSent >= enough {
 			return
@@ -111,7 +120,7 @@ func (c *Carrier) provoke() {
 	}
 }
 
-// SendQueue returns how many datagrams quic-go queues before SendDatagram blocks.
+// SendQueue returns the number of datagrams quic-go queues before SendDatagram blocks.
 func (c *Carrier) SendQueue() int { return sendQueue }
 
 // RemoteAddr returns the address of the peer.
@@ -127,16 +136,17 @@ func (c *Carrier) Path() link.Path {
 	}
 	stats := c.Conn.ConnectionStats()
 	c.asked = now
-	c.path.Cwnd, c.path.SmoothedRTT = int(stats.CongestionWindow), stats.SmoothedRTT
+	c.path.Cwnd = int(stats.CongestionWindow)
+	c.path.SmoothedRTT = stats.SmoothedRTT
 	if now.Sub(c.probed) >= max(stats.SmoothedRTT, c.pause) {
 		c.probe(now)
 	}
 	return c.path
 }
 
-// probe finds the size limit of datagrams, which path MTU discovery raises
-// about every 5 round trips until it ends. The pause before the next probe
-// doubles while the limit stays the same. The caller holds mu.
+// probe finds the size limit of datagrams. Path MTU discovery raises the limit about every 5
+// round trips until it ends. The pause before the next probe doubles while the limit stays
+// the same. The caller holds mu.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
 	large, ok := errors.AsType[*quic.DatagramTooLargeError](c.Conn.SendDatagram(oversized[:]))
@@ -145,21 +155,25 @@ func (c *Carrier) probe(now time.Time) {
 	}
 	c.pause = min(2*max(c.pause, minProbePause), maxProbePause)
 	if size := int(large.MaxDatagramPayloadSize); size != c.path.MaxDatagram {
-		c.path.MaxDatagram, c.pause = size, minProbePause
+		c.path.MaxDatagram = size
+		c.pause = minProbePause
 	}
 }
 
-// peerClosed converts quic-go's error for a close by the peer to a
-// *link.CloseError, with the peer's code and reason.
+// peerClosed converts quic-go's error for a close by the peer to a *link.CloseError with the
+// peer's code and reason.
 func peerClosed(err error) error {
 	if app, ok := errors.AsType[*quic.ApplicationError](err); ok && app.Remote {
-		return &link.CloseError{Code: uint64(app.ErrorCode), Reason: app.ErrorMessage, Remote: true, Cause: err}
+		return &link.CloseError{
+			Code: uint64(app.ErrorCode), Reason: app.ErrorMessage,
+			Remote: true, Cause: err,
+		}
 	}
 	return err
 }
 
-// Unsent returns why the system refused the latest packet of a client, if it may
-// accept the next one, or nil if it did not refuse it. On a server it returns nil.
+// Unsent returns the reason the system refused a client's latest packet, if it may accept the
+// next one. It returns nil if the packet was not refused, and always on a server.
 func (c *Carrier) Unsent() error {
 	if err := unsent(c.local); udp.IsLoss(err) {
 		return err
@@ -167,8 +181,8 @@ func (c *Carrier) Unsent() error {
 	return nil
 }
 
-// Wait waits until the transport that [Dial] made for the carrier is closed. On
-// a server, whose carriers share a transport, it returns at once.
+// Wait waits until the transport that [Dial] made for the carrier is closed. On a server,
+// whose carriers share a transport, it returns at once.
 func (c *Carrier) Wait() {
 	if c.free != nil {
 		<-c.free
@@ -177,14 +191,14 @@ func (c *Carrier) Wait() {
 
 // The methods below are for a sealed carrier beside this one.
 
-// Socket returns the socket that sealed packets share with the connection, or
-// nil if there are none.
+// Socket returns the socket that sealed packets share with the connection, or nil if there
+// are none.
 func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 
 // CipherSuite returns the cipher suite of the TLS connection.
 func (c *Carrier) CipherSuite() uint16 { return c.Conn.ConnectionState().TLS.CipherSuite }
 
-// Export derives keys from the TLS connection (RFC 5705); value is the context.
+// Export derives keys from the TLS connection (RFC 5705). value is the context.
 func (c *Carrier) Export(label string, value []byte, length int) ([]byte, error) {
 	state := c.Conn.ConnectionState().TLS
 	return state.ExportKeyingMaterial(label, value, length)
@@ -198,9 +212,9 @@ func (c *Carrier) Addrs() (remote, local net.Addr) {
 // Received returns the number of packets received over QUIC.
 func (c *Carrier) Received() uint64 { return c.Conn.ConnectionStats().PacketsReceived }
 
-// MaxPacket returns the largest UDP payload in bytes that the path is known to
-// take: a datagram frame, and what quic-go adds to it, which is the packet's
-// type, connection id, at least one byte of packet number, and tag.
+// MaxPacket returns the largest UDP payload in bytes that the path is known to take. It is a
+// datagram frame and what quic-go adds to it: the packet's type, connection ID, at least one
+// byte of packet number, and tag.
 func (c *Carrier) MaxPacket() int {
 	const short = 1 + ConnectionIDBytes + 1 + 16
 	if most := c.Path().MaxDatagram; most > 0 {

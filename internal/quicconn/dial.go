@@ -14,19 +14,23 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// A RefusedError is the error of a dial if the server accepts no handshake now,
-// or none from this address.
+// A RefusedError is returned by a dial if the server accepts no handshakes now, or none from
+// this address.
 type RefusedError struct{ cause error }
 
 func (e *RefusedError) Error() string { return e.cause.Error() }
 
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// Dial connects to the address that answers first, over a transport of its own
-// on socket, which is shared with sealed packets if shared is not nil. free is
-// called when the socket is no longer used: before Dial returns an error, or
-// after the carrier has ended, for which [Carrier.Wait] waits.
-func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addrs []net.Addr, tlsConfig *tls.Config, config *quic.Config, free func()) (*Carrier, error) {
+// Dial connects to the address that answers first. It uses a new transport on socket. If
+// shared is not nil, sealed packets share the socket.
+//
+// free is called when the socket is no longer used: before Dial returns an error, or after
+// the carrier has ended. [Carrier.Wait] waits for the latter.
+func Dial(
+	ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addrs []net.Addr,
+	tlsConfig *tls.Config, config *quic.Config, free func(),
+) (*Carrier, error) {
 	transport := &quic.Transport{Conn: socket, ConnectionIDLength: ConnectionIDBytes}
 	release := func() {
 		_ = transport.Close()
@@ -37,7 +41,8 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 		if err == nil {
 			return conn, nil
 		}
-		if err = dialError(ctx, err, unsent(socket)); len(addrs) > 1 {
+		err = dialError(ctx, err, unsent(socket))
+		if len(addrs) > 1 {
 			err = fmt.Errorf("%v: %w", addr, err)
 		}
 		return nil, err
@@ -47,17 +52,18 @@ func Dial(ctx context.Context, socket net.PacketConn, shared *sealed.Socket, add
 		return nil, err
 	}
 	carrier := NewCarrier(conn, shared)
-	carrier.local, carrier.free = socket, make(chan struct{})
+	carrier.local = socket
+	carrier.free = make(chan struct{})
 	context.AfterFunc(conn.Context(), func() {
-		time.Sleep(LingerTime(conn)) // the transport outlives the connection, to repeat a close that was lost
+		time.Sleep(LingerTime(conn)) // the transport outlives the connection, to repeat a lost close
 		release()
 		close(carrier.free)
 	})
 	return carrier, nil
 }
 
-// unsent returns why the system refused QUIC's latest packet, if the socket is
-// one of package sealed. It returns nil if the packet was sent.
+// unsent returns the reason the system refused QUIC's latest packet, if the socket is one of
+// package sealed. It returns nil if the packet was sent.
 func unsent(socket net.PacketConn) error {
 	if s, ok := socket.(interface{ Unsent() error }); ok {
 		return s.Unsent()
@@ -65,7 +71,7 @@ func unsent(socket net.PacketConn) error {
 	return nil
 }
 
-// dialError returns why a dial has failed: err, with a cause that is easier to
+// dialError returns the reason a dial failed. It is err, or a cause that is easier to
 // understand if there is one.
 func dialError(ctx context.Context, err, unsent error) error {
 	silent := "no server has answered there"
@@ -81,11 +87,13 @@ func dialError(ctx context.Context, err, unsent error) error {
 	case errors.As(err, new(*quic.IdleTimeoutError)), errors.As(err, new(*quic.HandshakeTimeoutError)):
 		return fmt.Errorf("%s: %w", silent, err)
 	case errors.As(err, &refused) && !refused.Remote && errors.Is(unsent, syscall.EMSGSIZE):
-		return fmt.Errorf("this machine's interface to it takes no packet of 1,200 bytes, with which QUIC begins: %w", unsent)
+		return fmt.Errorf("this machine's interface to it takes no packet of 1,200 bytes, with which QUIC begins: %w",
+			unsent)
 	case errors.As(err, &refused) && refused.Remote && refused.ErrorCode == quic.ConnectionRefused:
 		return &RefusedError{err}
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return fmt.Errorf("%w; to trust one certificate without an authority, whatever its names and dates, use cert.Pinned with its fingerprint", err)
+		return fmt.Errorf("%w; to trust one certificate without an authority, whatever its names and dates, "+
+			"use cert.Pinned with its fingerprint", err)
 	}
 	return err
 }

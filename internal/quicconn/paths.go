@@ -13,55 +13,58 @@ import (
 )
 
 const (
-	// lookTime is the least time between two calls of renew while packets are
-	// sent to unknown addresses.
+	// lookTime is the minimum time between two calls of renew while packets are sent to
+	// unknown addresses.
 	lookTime = 10 * time.Millisecond
-	// fewPaths is how many proven addresses are kept in any case. If there are more
-	// than that and twice the number at the last renew, renew is called again.
+	// fewPaths is the number of proven addresses that are kept in any case. If there are
+	// more, and more than twice the number at the last renew, renew is called again.
 	fewPaths = 64
 )
 
-// Paths guards quic-go's socket on a server: it holds back packets to addresses
-// that no connection has proven, as described at [door.Paths]. It is a
-// [sealed.Guard]. Its methods may be called concurrently.
+// Paths guards quic-go's socket on a server. It holds back packets to addresses that no
+// connection has proven, as [door.Paths] describes. It is a [sealed.Guard]. Its methods may
+// be called concurrently.
 type Paths struct {
 	warn func(to net.Addr) // called for each packet that is held back
 
 	mu    sync.Mutex // locked before the listener's lock
 	limit *door.Paths
-	// The addresses of all connections, by connection number; nil until the listener listens.
+	// The addresses of all connections by connection number. Nil until the listener listens.
 	remotes iter.Seq2[uint64, net.Addr]
 	looked  time.Time // when renew was last called by look
 	most    int       // number of proven addresses at which Prove calls renew
 }
 
-// NewPaths returns Paths that know no connection. warn is called for each
-// packet that is held back; it must not block.
+// NewPaths returns Paths without connections. warn is called for each packet that is held
+// back. It must not block.
 func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: door.NewPaths()} }
 
-// shortHeader reports whether a packet belongs to a connection whose handshake is complete. For
-// other packets quic-go itself limits what it sends to the address (RFC 9000, section 8.1).
+// shortHeader reports whether a packet belongs to a connection whose handshake is complete.
+// For other packets, quic-go itself limits what it sends to the address (RFC 9000, section
+// 8.1).
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
-// Came implements sealed.Guard: it is called for each packet that QUIC receives.
+// Came implements sealed.Guard. It is called for each packet that QUIC receives.
 func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	if !shortHeader(packet) || len(packet) <= ConnectionIDBytes {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if id := door.ConnID(packet[1:]); !p.limit.Stays(from, id) { // as nearly all do
+	id := door.ConnID(packet[1:])
+	if !p.limit.Stays(from, id) { // nearly all packets stay
 		p.limit.Came(from, id, len(packet), time.Now())
 	}
 }
 
-// Route implements sealed.Guard. Of packets only the first may have a long
-// header. also is another address to send them to; nil = none.
+// Route implements sealed.Guard. Only the first of the packets may have a long header. also
+// is another address to which to send them, or nil if there is none.
 func (p *Paths) Route(to net.Addr, packets []byte) (also net.Addr, ok bool) {
 	if !shortHeader(packets) {
 		return nil, true
 	}
-	if also, ok = p.allows(udp.AddrPort(to), len(packets)); !ok {
+	also, ok = p.allows(udp.AddrPort(to), len(packets))
+	if !ok {
 		p.warn(to)
 	}
 	return also, ok
@@ -75,11 +78,11 @@ func (p *Paths) allows(to netip.AddrPort, size int) (also net.Addr, ok bool) {
 		return p.copies(to, size), true
 	}
 	now := time.Now()
-	p.look(now) // first, because a connection that has proven the address has its allowance back before the next move
+	p.look(now) // first, so that a connection that has proven the address has its allowance back
 	return nil, p.limit.MaySend(to, size, now)
 }
 
-// copies returns the address to which packets for a proven address are sent as well, or nil.
+// copies returns the address to which packets for a proven address must also be sent, or nil.
 func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
 	if !p.limit.Moving() {
 		return nil
@@ -97,8 +100,8 @@ func (p *Paths) MustProve(remote net.Addr) bool {
 	return p.limit.MustProve(udp.AddrPort(remote))
 }
 
-// Begin counts a handshake with an address until ctx is done. proven is whether
-// the client has shown a token.
+// Begin counts a handshake with an address until ctx is done. proven says whether the client
+// has shown a token.
 func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 	from := udp.AddrPort(remote)
 	p.mu.Lock()
@@ -121,15 +124,15 @@ func (p *Paths) Prove(remote net.Addr) {
 	p.limit.Prove(udp.AddrPort(remote))
 }
 
-// Follow sets the function that yields the addresses of all connections by
-// their numbers, which are unique.
+// Follow sets the function that yields the addresses of all connections by their unique
+// numbers.
 func (p *Paths) Follow(remotes iter.Seq2[uint64, net.Addr]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remotes = remotes
 }
 
-// look calls renew, unless it has done so within lookTime. The caller holds mu.
+// look calls renew unless it did so within lookTime. The caller holds mu.
 func (p *Paths) look(now time.Time) {
 	if now.Sub(p.looked) >= lookTime {
 		p.looked = now
@@ -137,8 +140,8 @@ func (p *Paths) look(now time.Time) {
 	}
 }
 
-// renew removes addresses that are not of a connection any more, and adds those
-// to which connections have moved. The caller holds mu.
+// renew removes addresses that no longer belong to a connection and adds those to which
+// connections have moved. The caller holds mu.
 func (p *Paths) renew() {
 	p.limit.Renew(func(yield func(uint64, netip.AddrPort) bool) {
 		if p.remotes == nil {

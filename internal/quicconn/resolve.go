@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// mostAddresses is the most addresses of a host that are dialed.
+// mostAddresses is the maximum number of a host's addresses that are dialed.
 const mostAddresses = 6
 
-// Resolve looks addr up, and returns the addresses to dial in order; see order.
-// The error is a timeout if another attempt may succeed.
+// Resolve looks up addr and returns the addresses to dial in order (see order). The error is
+// a timeout if another attempt may succeed.
 func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string, err error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -38,8 +38,8 @@ func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string,
 	return remotes, host, nil
 }
 
-// unresolved makes a temporary failure of the resolver a timeout, which the
-// caller of Dial checks for. A machine without a network has such failures.
+// unresolved turns a temporary failure of the resolver into a timeout, which the caller of
+// Dial checks for. A machine without a network has such failures.
 func unresolved(err error) error {
 	failed, ok := errors.AsType[*net.DNSError](err)
 	if !ok || !failed.IsTemporary {
@@ -50,11 +50,12 @@ func unresolved(err error) error {
 	return &passing
 }
 
-// order returns the addresses to which this machine has a route, or all if it has a
-// route to none: in an IPv6-only mobile network a server's IPv4 address cannot be
-// reached. The families alternate, IPv4 first as in package net (RFC 8305, section 4).
+// order returns the addresses to which this machine has a route, or all of them if it has a
+// route to none. In an IPv6-only mobile network, for example, a server's IPv4 address cannot
+// be reached. The families alternate, IPv4 first as in package net (RFC 8305, section 4).
 func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr) {
-	if with := slices.DeleteFunc(slices.Clone(ips), func(ip net.IPAddr) bool { return !routed(ip) }); len(with) > 0 {
+	with := slices.DeleteFunc(slices.Clone(ips), func(ip net.IPAddr) bool { return !routed(ip) })
+	if len(with) > 0 {
 		ips = with
 	}
 	var families [2][]net.IPAddr

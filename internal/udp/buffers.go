@@ -6,15 +6,16 @@ import (
 	"net"
 )
 
-// BufferBytes is the default size of a socket buffer: it holds what arrives in
-// half a second at 100 Mbit/s, and more than two chunks of 256 KiB.
+// BufferBytes is the default size of a socket buffer. It holds what arrives in half a second
+// at 100 Mbit/s, and more than two chunks of 256 KiB.
 const BufferBytes = 7 << 20
 
-// ErrBuffers means that the kernel's limit on socket buffers is below the size that was asked for.
+// ErrBuffers means that the kernel's limit on socket buffers is below the requested size.
 var ErrBuffers = errors.New("udp: the kernel's socket buffers are too small")
 
-// AskBuffers asks the kernel for socket buffers of at least bytes each. It returns ErrBuffers if
-// the kernel gives less; the socket then works, but drops bursts. It never makes a buffer smaller.
+// AskBuffers asks the kernel for socket buffers of at least bytes each. It never makes a
+// buffer smaller. It returns ErrBuffers if the kernel gives less. The socket then works but
+// drops bursts.
 func AskBuffers(conn net.PacketConn, bytes int) error {
 	system, ok := conn.(SystemConn)
 	if !ok {
@@ -30,7 +31,8 @@ func AskBuffers(conn net.PacketConn, bytes int) error {
 		if err != nil {
 			errs = append(errs, err)
 		} else if got < bytes {
-			errs = append(errs, fmt.Errorf("%w: asked for a %s buffer of %d bytes, got %d; raise %s", ErrBuffers, b.name, bytes, got, b.setting))
+			errs = append(errs, fmt.Errorf("%w: asked for a %s buffer of %d bytes, got %d; raise %s",
+				ErrBuffers, b.name, bytes, got, b.setting))
 		}
 	}
 	return errors.Join(errs...)
@@ -38,7 +40,9 @@ func AskBuffers(conn net.PacketConn, bytes int) error {
 
 // kernelBuffer is one of a socket's two buffers.
 type kernelBuffer struct {
-	name, setting string // for errors: "receive" or "send", and what limits it
-	set           func(c SystemConn, bytes int) error
-	option, force int // socket options: the size, and the size regardless of the limit; force is 0 if there is none
+	name    string // "receive" or "send", for errors
+	setting string // what limits the size, for errors
+	set     func(c SystemConn, bytes int) error
+	option  int // socket option for the size
+	force   int // socket option for the size regardless of the limit; 0 if there is none
 }

@@ -14,13 +14,16 @@ var kernelBuffers = []kernelBuffer{
 	{"send", sendSetting, SystemConn.SetWriteBuffer, unix.SO_SNDBUF, forceSend},
 }
 
-// ask makes the buffer larger if it has fewer than bytes, and returns its size afterwards.
+// ask makes the buffer larger if it has fewer than bytes bytes and returns its size
+// afterwards.
 func (k kernelBuffer) ask(raw syscall.RawConn, c SystemConn, bytes int) (got int, err error) {
-	if got, err = k.size(raw); err != nil || got >= bytes {
+	got, err = k.size(raw)
+	if err != nil || got >= bytes {
 		return got, err
 	}
 	_ = k.set(c, bytes) // size shows whether it worked
-	if got, err = k.size(raw); err != nil || got >= bytes || k.force == 0 {
+	got, err = k.size(raw)
+	if err != nil || got >= bytes || k.force == 0 {
 		return got, err
 	}
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, k.force, bytes) })
@@ -30,7 +33,9 @@ func (k kernelBuffer) ask(raw syscall.RawConn, c SystemConn, bytes int) (got int
 // size asks the kernel for the buffer's size.
 func (k kernelBuffer) size(raw syscall.RawConn) (bytes int, err error) {
 	var failed error
-	err = raw.Control(func(fd uintptr) { bytes, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, k.option) })
+	err = raw.Control(func(fd uintptr) {
+		bytes, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, k.option)
+	})
 	if err == nil {
 		err = failed
 	}

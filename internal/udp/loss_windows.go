@@ -6,13 +6,13 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// losses are the errors of a packet that the system refuses to send now,
-// although it may send the next one.
+// losses are the errors for a packet that the system refuses to send now, although it may
+// send the next one.
 var losses = []syscall.Errno{
-	windows.WSAENETUNREACH, windows.WSAEHOSTUNREACH, windows.WSAENETDOWN, windows.WSAEHOSTDOWN, windows.WSAEADDRNOTAVAIL, windows.WSAENETRESET,
-	windows.WSAECONNRESET, windows.WSAECONNREFUSED, windows.WSAEACCES, windows.WSAEINVAL, windows.WSAENOBUFS,
+	windows.WSAENETUNREACH, windows.WSAEHOSTUNREACH, windows.WSAENETDOWN, windows.WSAEHOSTDOWN,
+	windows.WSAEADDRNOTAVAIL, windows.WSAENETRESET, windows.WSAECONNRESET, windows.WSAECONNREFUSED,
+	windows.WSAEACCES, windows.WSAEINVAL, windows.WSAENOBUFS,
 }
 
-// TooLong is the error of a read of a datagram that is longer than the buffer.
-// The datagram is lost.
+// TooLong is the error of reading a datagram longer than the buffer. The datagram is lost.
 const TooLong = windows.WSAEMSGSIZE

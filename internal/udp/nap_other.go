@@ -4,8 +4,8 @@ package udp
 
 import "time"
 
-// TimerUnit is 0: on these systems the runtime's timers are precise enough for
-// every wait, so Nap is never used.
+// TimerUnit is 0, because the runtime's timers are precise enough on these systems. So Nap is
+// never used.
 const TimerUnit = 0
 
 // Nap does nothing and returns false.

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasGSO reports whether the kernel can split what is sent into packets (Linux
-// 4.18). A device may still refuse it later.
+// hasGSO reports whether the kernel can split a batch into packets (Linux 4.18). A device may
+// still refuse a batch later.
 func hasGSO(raw syscall.RawConn) bool {
 	var failed error
 	err := raw.Control(func(fd uintptr) {
@@ -18,25 +18,27 @@ func hasGSO(raw syscall.RawConn) bool {
 	return err == nil && failed == nil
 }
 
-// enableGRO lets the kernel join received packets, if it can (Linux 5.0).
+// enableGRO lets the kernel join received packets if it can (Linux 5.0).
 func enableGRO(raw syscall.RawConn) {
-	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1) })
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+	})
 }
 
-// appendSegmentSize appends the control message that makes the kernel split
-// what is sent into packets of size bytes.
+// appendSegmentSize appends the control message that makes the kernel split a batch into
+// packets of size bytes.
 func appendSegmentSize(oob []byte, size int) []byte {
 	start := len(oob)
 	oob = append(oob, make([]byte, unix.CmsgSpace(2))...)
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[start]))
-	h.Level, h.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
+	h.Level = unix.IPPROTO_UDP
+	h.Type = unix.UDP_SEGMENT
 	h.SetLen(unix.CmsgLen(2))
 	binary.NativeEndian.PutUint16(oob[start+unix.CmsgLen(0):], uint16(size))
 	return oob
 }
 
-// SegmentSize returns the size of the packets that the kernel has joined, or 0
-// if it has joined none.
+// SegmentSize returns the size of the packets that the kernel joined, or 0 if it joined none.
 func SegmentSize(oob []byte) int {
 	for len(oob) > 0 {
 		h, body, rest, err := unix.ParseOneSocketControlMessage(oob)
@@ -51,9 +53,10 @@ func SegmentSize(oob []byte) int {
 	return 0
 }
 
-// isOffloadError reports whether a batch was refused because it is one, and not for a
-// reason that holds for its packets: by a device without checksums (EIO), for which
-// forGood is true, or by one whose MTU is below the packets (EINVAL, EMSGSIZE).
+// isOffloadError reports whether a batch was refused because it is a batch. In that case, its
+// packets may be sent one by one. Devices without checksums refuse batches with EIO, and
+// forGood is then true. Devices whose MTU is below the packet size refuse them with EINVAL or
+// EMSGSIZE.
 func isOffloadError(err error) (refused, forGood bool) {
 	switch err {
 	case unix.EIO:

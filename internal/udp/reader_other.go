@@ -12,11 +12,11 @@ type Reader struct {
 	oob    [oobBytes]byte
 }
 
-// NewReader returns a Reader of a kernel's socket.
+// NewReader returns a Reader of a kernel socket.
 func NewReader(s *Socket) *Reader { return &Reader{socket: s} }
 
-// Read waits for a packet, and reports whether it had to wait. The packet is
-// valid until the next Read.
+// Read waits for a packet and reports whether it had to wait. The packet is valid until the
+// next Read.
 func (r *Reader) Read() (ms []Message, waited bool, err error) {
 	begin := time.Now()
 	n, oobn, _, from, err := r.socket.UDP.ReadMsgUDPAddrPort(r.data[:], r.oob[:])

@@ -1,6 +1,6 @@
-// Package udp provides what sealed packets need of the system and package net lacks:
-// writes that report that they would block, batches that the kernel splits and joins
-// (GSO, GRO), large buffers, and sleeps that are shorter than the runtime's timers allow.
+// Package udp provides system functions that sealed packets need and package net lacks:
+// writes that report that they would block, batches that the kernel splits and joins (GSO,
+// GRO), large buffers, and sleeps shorter than the runtime's timers allow.
 package udp
 
 import (
@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// A Socket is a UDP socket, and what the system can do with it.
+// A Socket is a UDP socket together with what the system can do with it.
 type Socket struct {
 	Conn net.PacketConn
 	UDP  *net.UDPConn    // nil if Conn is of another type
 	Raw  syscall.RawConn // nil if there is none
 	GSO  atomic.Bool     // the kernel splits batches; cleared if the device refuses them
 
-	v6 bool // of family AF_INET6
+	v6 bool // the socket has family AF_INET6
 }
 
-// New returns the Socket of conn. If offload is true, it uses GSO and GRO where
-// the system has them.
+// New returns the Socket of conn. If offload is true, the Socket uses GSO and GRO where the
+// system has them.
 func New(conn net.PacketConn, offload bool) *Socket {
 	s := &Socket{Conn: conn}
 	udp, ok := conn.(*net.UDPConn)
@@ -42,29 +42,29 @@ func New(conn net.PacketConn, offload bool) *Socket {
 	return s
 }
 
-// Blocks reports whether a write may block, because it uses package net.
+// Blocks reports whether a write may block because it uses package net.
 func (s *Socket) Blocks() bool {
 	_, never := s.Conn.(interface{ NeverBlocks() })
 	return !never && (!writes || s.Raw == nil)
 }
 
 const (
-	// readMessages is how many messages, of up to joinedBytes each, one call reads.
+	// readMessages is the number of messages, of up to joinedBytes each, that one call reads.
 	readMessages = 4
 	joinedBytes  = 64 << 10
-	oobBytes     = 128 // control messages for ECN and segment size; the size that quic-go uses
+	oobBytes     = 128 // size of control messages for ECN and segment size, as in quic-go
 )
 
-// LongRead is the least time of a read that counts as having waited for a
-// packet; others take a few microseconds.
+// LongRead is the minimum duration of a read that counts as having waited for a packet. Other
+// reads take a few microseconds.
 const LongRead = 20 * time.Microsecond
 
-// A Message is what a [Reader] reads: packets of one flow and one size that
-// arrived in a row and were joined by the kernel. Only the last may be shorter.
+// A Message is what a [Reader] reads: packets of the same flow and size that arrived in a row
+// and that the kernel joined. Only the last packet may be shorter.
 type Message struct {
-	From netip.AddrPort // as AddrPort returns it
+	From netip.AddrPort // in the form that AddrPort returns
 	Data []byte
-	OOB  []byte // has the size of the packets; see SegmentSize
+	OOB  []byte // contains the packet size; see SegmentSize
 }
 
 // SystemConn is a socket with kernel buffers, or a type that acts like one.
@@ -74,7 +74,7 @@ type SystemConn interface {
 	SyscallConn() (syscall.RawConn, error)
 }
 
-// AddrPort returns an address in a form that can be compared, or zero if it is not a UDP address.
+// AddrPort returns an address in comparable form, or zero if it is not a UDP address.
 func AddrPort(a net.Addr) netip.AddrPort {
 	udp, ok := a.(*net.UDPAddr)
 	if !ok || udp == nil {
@@ -88,8 +88,8 @@ func inOneForm(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(named(a.Addr().Unmap()), a.Port())
 }
 
-// named replaces a zone that is the number of an interface by the interface's
-// name, as in the source of received packets.
+// named replaces a zone that is an interface number by the interface's name, as in the source
+// of received packets.
 func named(a netip.Addr) netip.Addr {
 	zone := a.Zone()
 	if zone == "" || zone[0] < '0' || zone[0] > '9' {

@@ -9,7 +9,7 @@ import (
 
 const writes = false
 
-// systemWriter cannot be used on these systems: package net sends.
+// systemWriter is not used on these systems, where package net sends.
 type systemWriter struct{}
 
 func (systemWriter) ready() bool { return false }

@@ -16,15 +16,15 @@ import (
 // writes is true where systemWriter can write to kernel sockets.
 const writes = true
 
-// systemWriter calls sendmsg itself, because package net does not report that a
-// call would block, and cannot send segments.
+// systemWriter calls sendmsg itself, because package net does not report that a call would
+// block and cannot send segments.
 type systemWriter struct {
-	to   unix.Sockaddr // nil = the writer cannot be used
+	to   unix.Sockaddr // nil if the writer cannot be used
 	oob  []byte        // control message with the source address; may be empty
 	more []byte        // oob and a segment size
 
-	// Arguments and results of sendAll, which RawConn calls. The functions are
-	// bound once, so that a write allocates no closure.
+	// Arguments and results of sendAll, which RawConn calls. The functions are bound once, so
+	// that a write allocates no closure.
 	socket *Socket
 	batch  []byte
 	size   int
@@ -39,7 +39,8 @@ func (w *systemWriter) ready() bool { return w.to != nil }
 
 // aim sets the addresses, as Writer.Aim does.
 func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
-	w.to, w.oob = nil, nil
+	w.to = nil
+	w.oob = nil
 	if s.Raw == nil || !to.IsValid() {
 		return
 	}
@@ -57,7 +58,7 @@ func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
 	}
 }
 
-// sockaddr returns an address for sendmsg, or nil if a socket of IPv4 cannot send to it.
+// sockaddr returns an address for sendmsg, or nil if an IPv4 socket cannot send to it.
 func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 	if !s.v6 {
 		if !to.Addr().Is4() {
@@ -76,14 +77,17 @@ func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 
 // write is Writer.Write.
 func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (sent int, err error) {
-	w.socket, w.batch, w.size = s, batch, size
-	w.sent, w.err = 0, nil
+	w.socket = s
+	w.batch = batch
+	w.size = size
+	w.sent = 0
+	w.err = nil
 	if mayWait {
 		err = s.Raw.Write(w.wait)
 	} else {
 		err = s.Raw.Control(w.send)
 	}
-	w.batch = nil // it is the caller's, and an idle writer must not retain it
+	w.batch = nil // an idle writer must not retain the caller's memory
 	if err != nil {
 		return w.sent, err // the socket is closed
 	}
@@ -91,7 +95,8 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (s
 }
 
 // sendAll sends the batch. RawConn.Write waits for other writes to the socket first.
-// RawConn.Control does not, because a write of QUIC may be waiting for room in the send buffer.
+// RawConn.Control does not wait, because a write of QUIC may be waiting for room in the send
+// buffer.
 func (w *systemWriter) sendAll(fd uintptr) {
 	if len(w.batch) > w.size && w.socket.GSO.Load() {
 		w.more = appendSegmentSize(append(w.more[:0], w.oob...), w.size)
@@ -111,7 +116,7 @@ func (w *systemWriter) sendAll(fd uintptr) {
 	}
 }
 
-// sendOne calls sendmsg, again if a signal interrupts it.
+// sendOne calls sendmsg. If a signal interrupts the call, sendOne repeats it.
 func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 	for {
 		_, err := unix.SendmsgN(int(fd), b, oob, w.to, unix.MSG_DONTWAIT)
@@ -133,7 +138,7 @@ func (w *systemWriter) finish(n int, err error) {
 	}
 }
 
-// isIPv6 reports whether a socket uses IPv6 addresses, to which those of IPv4 are mapped.
+// isIPv6 reports whether a socket uses IPv6 addresses, to which IPv4 addresses are mapped.
 func isIPv6(raw syscall.RawConn) bool {
 	v6 := false
 	_ = raw.Control(func(fd uintptr) {
