@@ -1,5 +1,5 @@
-// Package ask keeps the unanswered questions of one end of a connection, by
-// number, and encodes questions and answers. It is pure.
+// Package ask keeps the unanswered questions of one end of a connection by number, and
+// encodes questions and answers. It uses no clock, goroutine or lock.
 package ask
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Table holds open questions by number, at most as many as SetLimit allows.
-// The zero Table has the limit 0. It is not safe for concurrent use.
+// A Table holds open questions by number, at most as many as SetLimit allows. The limit of
+// the zero Table is 0. A Table is not safe for concurrent use.
 type Table[Q any] struct {
 	limit int
-	last  uint64            // the newest number that Add has given
-	open  []entry[Q]        // by number
-	due   recovery.Earliest // no open question times out earlier
+	last  uint64            // newest number given by Add
+	open  []entry[Q]        // in number order
+	due   recovery.Earliest // no open question times out before this time
 }
 
 // entry is an open question.
@@ -26,7 +26,7 @@ type entry[Q any] struct {
 	question Q
 }
 
-// SetLimit sets how many questions the table may hold.
+// SetLimit sets the maximum number of questions in the table.
 func (t *Table[Q]) SetLimit(limit int) { t.limit = limit }
 
 // Len returns the number of open questions.
@@ -35,8 +35,8 @@ func (t *Table[Q]) Len() int { return len(t.open) }
 // Full reports whether the table holds as many questions as its limit allows.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add adds a question of this end under the next number. ok is false if the
-// table is full. The question times out at until; zero = never.
+// Add adds a question of this end under the next number. The question times out at until;
+// zero = never. ok is false if the table is full.
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
 		return 0, false
@@ -47,11 +47,12 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	return t.last, true
 }
 
-// Added returns how many questions Add has added. The peer cannot have answered others.
+// Added returns the number of questions Add has added. The peer cannot have answered any
+// others.
 func (t *Table[Q]) Added() uint64 { return t.last }
 
-// Put adds a question of the peer under its number. ok is false if the number
-// is in use or the table is full.
+// Put adds a question of the peer under its number. ok is false if the number is in use or
+// the table is full.
 func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	i, taken := t.find(number)
 	if taken || t.Full() {
@@ -61,7 +62,7 @@ func (t *Table[Q]) Put(number uint64, q Q) (ok bool) {
 	return true
 }
 
-// Get returns the open question with a number.
+// Get returns the open question with the given number.
 func (t *Table[Q]) Get(number uint64) (q Q, ok bool) {
 	if i, ok := t.find(number); ok {
 		return t.open[i].question, true
@@ -69,7 +70,7 @@ func (t *Table[Q]) Get(number uint64) (q Q, ok bool) {
 	return q, false
 }
 
-// Take removes the open question with a number and returns it.
+// Take removes and returns the open question with the given number.
 func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	if i, ok := t.find(number); ok {
 		return t.take(i)
@@ -77,8 +78,8 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	return q, false
 }
 
-// TakeDue removes and returns the oldest question that has timed out by now. It
-// examines the questions only if one may have.
+// TakeDue removes and returns the oldest question that has timed out by now. It examines the
+// questions only if one may have timed out.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	if due, ok := t.due.Time(); !ok || now.Before(due) {
 		return q, false
@@ -103,12 +104,15 @@ func (t *Table[Q]) Any(fits func(Q) bool) bool {
 	return slices.ContainsFunc(t.open, func(e entry[Q]) bool { return fits(e.question) })
 }
 
-// find returns the index of the question with a number, or where it would be inserted.
+// find returns the index of the question with the given number, or the index at which to
+// insert it.
 func (t *Table[Q]) find(number uint64) (i int, ok bool) {
-	return slices.BinarySearchFunc(t.open, number, func(e entry[Q], number uint64) int { return cmp.Compare(e.number, number) })
+	return slices.BinarySearchFunc(t.open, number, func(e entry[Q], number uint64) int {
+		return cmp.Compare(e.number, number)
+	})
 }
 
-// take removes and returns the question with index i. ok is false if i is negative.
+// take removes and returns the question at index i. ok is false if i is negative.
 func (t *Table[Q]) take(i int) (q Q, ok bool) {
 	if i < 0 {
 		return q, false

@@ -8,17 +8,19 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// A question and its answer are arguments of two reliable calls on the actor's channel:
+// A question and its answer are the arguments of two reliable calls on the actor's channel:
 //
 //	question  number × 2, varint; the argument
 //	cancel    number × 2 + 1, varint: nobody waits for the answer any more
-//	answer    number, varint; verdict u8; with Answered the result, with Refused and Failed a code, varint, and a text in UTF-8
+//	answer    number, varint; verdict u8; then, by verdict:
+//	          Answered: the result
+//	          Refused, Failed: a code, varint, and a text in UTF-8
 //
-// Each end numbers its questions on a connection from 1 and uses no number
-// twice. A question has at most one answer.
+// Each end numbers its questions on a connection from 1 and never reuses a number. A question
+// has at most one answer.
 
-// MaxText is the size of the largest text of an error, in bytes. Cut shortens
-// longer ones. It is enough for a sentence.
+// MaxText is the maximum size of an error text in bytes. Cut shortens longer ones. It is
+// enough for a sentence.
 const MaxText = 512
 
 // A Verdict says how a question was answered.
@@ -27,7 +29,7 @@ type Verdict uint8
 const (
 	Answered    Verdict = iota
 	Refused             // the handler returned an error
-	Failed              // the handler's result cannot be encoded, or the argument is not valid
+	Failed              // the result cannot be encoded, or the argument is not valid
 	Unbound             // nothing handles it
 	NotOwner            // the asking client does not own the actor
 	RateLimited         // the limit in the RPC's declaration is exceeded
@@ -41,9 +43,9 @@ const (
 type Answer struct {
 	Number  uint64
 	Verdict Verdict
-	Result  []byte // of an Answered; aliases the message
-	Code    uint32 // of a Refused or Failed
-	Text    string // of a Refused or Failed
+	Result  []byte // set for Answered; aliases the message
+	Code    uint32 // set for Refused and Failed
+	Text    string // set for Refused and Failed
 }
 
 // AppendQuestion appends the header of a question, which the argument must follow.
@@ -55,9 +57,10 @@ func AppendCancel(b []byte, number uint64) []byte { return binary.AppendUvarint(
 // ReadQuestion parses a question or a cancel. argument aliases b.
 func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err error) {
 	head, n := binary.Uvarint(b)
-	number, cancel = head>>1, head&1 == 1
+	number = head >> 1
+	cancel = head&1 == 1
 	switch {
-	case number == 0: // also if there is none
+	case number == 0: // or there is no varint
 		return 0, false, nil, fmt.Errorf("question of %d bytes without a number", len(b))
 	case cancel && len(b) > n:
 		return 0, false, nil, fmt.Errorf("cancel of question %d: %d bytes left over", number, len(b)-n)
@@ -65,8 +68,8 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	return number, cancel, b[n:], nil
 }
 
-// AppendAnswer appends an answer without a result, or the header of one, which
-// its result must follow.
+// AppendAnswer appends an answer without a result, or the header of one that its result must
+// follow.
 func AppendAnswer(b []byte, number uint64, v Verdict) []byte {
 	return append(binary.AppendUvarint(b, number), byte(v))
 }
@@ -77,14 +80,15 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 	return append(b, Cut(text)...)
 }
 
-// Cut shortens a text to MaxText bytes without splitting a character, and
-// leaves out bytes that are not UTF-8.
+// Cut shortens a text to MaxText bytes without splitting a character. It leaves out bytes
+// that are not UTF-8.
 func Cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), MaxText)], "") }
 
 // ReadAnswer parses an answer.
 func ReadAnswer(b []byte) (a Answer, err error) {
 	r := wire.Reader{Left: b}
-	a.Number, a.Verdict = r.Positive(wire.Any, "it has no number"), Verdict(r.Byte())
+	a.Number = r.Positive(wire.Any, "it has no number")
+	a.Verdict = Verdict(r.Byte())
 	switch a.Verdict {
 	case Answered:
 		a.Result = r.Take(len(r.Left))

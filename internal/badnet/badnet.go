@@ -1,5 +1,5 @@
-// Package badnet puts the network that emulation.Settings describe between the
-// sockets of a world and the real network.
+// Package badnet puts the network described by emulation.Settings between the sockets of a
+// world and the real network.
 package badnet
 
 import (
@@ -13,26 +13,29 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// orderTime is how long PktOrder delays a packet: a tick at 30 Hz, because UE's
-// PktOrder sends it with one of the next packets.
+// orderTime is the time by which PktOrder delays a packet. It is a tick at 30 Hz, because
+// UE's PktOrder sends the packet together with one of the next packets.
 const orderTime = 33 * time.Millisecond
 
-// Links returns the links of an emulation: out for packets sent, in for packets
-// received. The error names the first setting that is not valid.
+// Links returns the links of an emulation: out for packets sent and in for packets received.
+// The error names the first setting that is not valid.
 func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 	if err := e.Validate(); err != nil {
 		return out, in, err
 	}
+	least := max(0, e.PktLag-e.PktLagVariance)
 	out = netsim.Config{
-		Delay: max(0, e.PktLag-e.PktLagVariance), Jitter: e.PktLag + e.PktLagVariance - max(0, e.PktLag-e.PktLagVariance),
+		Delay: least, Jitter: e.PktLag + e.PktLagVariance - least,
 		LossMin: e.PktLossMinSize, LossMax: e.PktLossMaxSize, Alternate: e.PktJitter,
 		Rate: e.Rate, Queue: e.Queue, Seed: e.Seed,
 	}
 	if e.PktLag == 0 {
-		out.Delay, out.Jitter = e.PktLagMin, max(0, e.PktLagMax-e.PktLagMin)
+		out.Delay = e.PktLagMin
+		out.Jitter = max(0, e.PktLagMax-e.PktLagMin)
 	}
 	if e.PktOrder {
-		out.Reorder, out.ReorderDelay = 0.5, orderTime
+		out.Reorder = 0.5
+		out.ReorderDelay = orderTime
 	} else if e.PktLag == 0 {
 		out.Duplicate = e.PktDup / 100
 	}
@@ -42,46 +45,49 @@ func Links(e emulation.Settings) (out, in netsim.Config, err error) {
 		out.Loss = loss
 	}
 	in = netsim.Config{
-		Loss: e.PktIncomingLoss / 100, Delay: e.PktIncomingLagMin, Jitter: max(0, e.PktIncomingLagMax-e.PktIncomingLagMin), Seed: e.Seed,
+		Loss:   e.PktIncomingLoss / 100,
+		Delay:  e.PktIncomingLagMin,
+		Jitter: max(0, e.PktIncomingLagMax-e.PktIncomingLagMin),
+		Seed:   e.Seed,
 	}
 	if e.IncomingRate > 0 {
-		in.Rate, in.Queue = e.IncomingRate, e.Queue
+		in.Rate = e.IncomingRate
+		in.Queue = e.Queue
 	}
-	if err = out.Validate(); err == nil {
-		if err = in.Validate(); err != nil {
-			err = fmt.Errorf("what comes: %w", err)
-		}
-	}
-	if err != nil {
+	if err = out.Validate(); err != nil {
 		return out, in, fmt.Errorf("rpc: Emulation: %w", err)
+	}
+	if err = in.Validate(); err != nil {
+		return out, in, fmt.Errorf("rpc: Emulation: what comes: %w", err)
 	}
 	return out, in, nil
 }
 
-// Sockets is the sockets of one world, all with the same emulation. Its methods
-// may be called concurrently.
+// Sockets holds the sockets of one world, all with the same emulation. Its methods may be
+// called concurrently.
 type Sockets struct {
 	mu      sync.Mutex // guards the fields below
 	out, in netsim.Config
 	open    []*netsim.Emulated
 }
 
-// NewSockets returns Sockets without a socket.
+// NewSockets returns Sockets that hold no socket.
 func NewSockets(out, in netsim.Config) *Sockets { return &Sockets{out: out, in: in} }
 
-// Set changes the emulation of all sockets: those that Add has returned and
-// those that it will return.
+// Set changes the emulation of all sockets: those that Add has returned and those that it
+// will return.
 func (s *Sockets) Set(out, in netsim.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.out, s.in = out, in
+	s.out = out
+	s.in = in
 	for _, socket := range s.open {
 		socket.Set(out, in)
 	}
 }
 
-// Add puts the emulation in front of a socket. The caller must call free when
-// it no longer needs the socket.
+// Add combines a socket with the emulation. The caller must call free when it no longer needs
+// the socket.
 func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +100,8 @@ func (s *Sockets) Add(socket net.PacketConn) (emulated net.PacketConn, free func
 	}
 }
 
-// Len returns how many sockets are in use. It is 0 after all connections and
-// listeners of a world have ended.
+// Len returns the number of sockets in use. It is 0 after all connections and listeners of a
+// world have ended.
 func (s *Sockets) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

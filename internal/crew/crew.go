@@ -1,5 +1,6 @@
-// Package crew limits how many goroutines work at once. A [Crew] is for small pieces of work, for
-// which starting a goroutine each would cost more than the work itself. [Turns] are for heavy work.
+// Package crew limits how many goroutines work at once. A [Crew] is for small pieces of work,
+// for which starting a goroutine each would cost more than the work itself. [Turns] is for
+// heavy work.
 package crew
 
 import (
@@ -9,9 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Crew is a pool of goroutines, the members, that calls a function for each added
-// value. It has at most GOMAXPROCS members: Add starts them, and they end when no value
-// waits. Members take values in the order of Add. Add may be called concurrently.
+// A Crew is a pool of goroutines, the members, that calls a function for each added value. It
+// has at most GOMAXPROCS members. Add starts them, and they end when no value waits. Members
+// take values in the order they were added. Add may be called concurrently.
 type Crew[T any] struct {
 	work func(T) // set by New
 
@@ -20,11 +21,11 @@ type Crew[T any] struct {
 	members int // goroutines in run
 }
 
-// New returns a crew that calls work, which must be short and never block. The
-// members may call it concurrently.
+// New returns a crew that calls work. work must be short and never block. The members may
+// call it concurrently.
 func New[T any](work func(T)) *Crew[T] { return &Crew[T]{work: work} }
 
-// Add makes a member call work for one. It does not wait for that.
+// Add makes a member call work for one. It does not wait for the call.
 func (c *Crew[T]) Add(one T) {
 	c.mu.Lock()
 	c.waiting.Add(one)
@@ -38,19 +39,20 @@ func (c *Crew[T]) Add(one T) {
 	}
 }
 
-// run is the goroutine of a member.
+// run runs on a member's goroutine.
 func (c *Crew[T]) run() {
 	for one, ok := c.take(); ok; one, ok = c.take() {
 		c.work(one)
 	}
 }
 
-// take removes and returns the first value. If there is none, it removes the
-// calling member from the count, and the member must end.
+// take removes and returns the first value. If there is none, it removes the calling member
+// from the count. The member must then end.
 func (c *Crew[T]) take() (one T, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one, ok = c.waiting.Take(); !ok {
+	one, ok = c.waiting.Take()
+	if !ok {
 		c.members--
 	}
 	return one, ok

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Callers is a list of items, such as connections, that the driver must look at, so that it
-// need not look at all. Its methods may be called concurrently. The zero Callers is empty.
+// Callers lists the items, such as connections, that the driver must look at, so that it need
+// not look at all of them. Its methods may be called concurrently. The zero Callers is empty.
 type Callers[T any] struct {
 	mu      sync.Mutex
 	waiting []caller[T]
@@ -18,8 +18,8 @@ type caller[T any] struct {
 	waits *atomic.Bool
 }
 
-// Call lists an item, unless it is listed already. waits records that it is; it
-// must be a field of the item that is used with this list only.
+// Call lists an item unless it is already listed. waits records that the item is listed. It
+// must be a field of the item and used with this list only.
 func (c *Callers[T]) Call(item *T, waits *atomic.Bool) {
 	if waits.Swap(true) {
 		return
@@ -29,8 +29,9 @@ func (c *Callers[T]) Call(item *T, waits *atomic.Bool) {
 	c.waiting = append(c.waiting, caller[T]{item, waits})
 }
 
-// Take empties the list and calls each for its items. each must neither block nor use the Callers.
-// The driver looks at the items after Take has returned: a Call in between lists its item again.
+// Take empties the list and calls each for its items. each must not block and must not use
+// the Callers. The driver looks at the items after Take has returned, so a Call in between
+// lists its item again.
 func (c *Callers[T]) Take(each func(*T)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package drops counts the calls and messages that a connection drops, by reason:
-// received ones that it does not run, and outgoing ones that it does not send.
+// Package drops counts the calls and messages that a connection drops, by reason: received
+// ones that it does not run and outgoing ones that it does not send.
 package drops
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// A Reason is why something was dropped. The field of rpc.Drops with the same
-// name is its count, and documents it.
+// A Reason says why something was dropped. The field of rpc.Drops with the same name holds
+// its count and documents it.
 type Reason uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	NotOwner
 	RateLimited
 	Unbound
-	Closed // the actor, or its channel
+	Closed // the actor or its channel is closed
 	Invalid
 	Ended
 	Saturated
@@ -34,21 +34,25 @@ const (
 )
 
 var texts = [reasons]string{
-	NotOwner: "the caller does not own the actor", RateLimited: "over the method's RateLimit",
-	Unbound: "no handler is bound", Invalid: "Validate refused the argument",
-	Ended:    "the connection has ended",
-	Blocked:  "more of its method than rpc.Config.DoS lets run",
-	Requests: "as many requests wait for an answer of this side as Config.MaxRequests allows",
+	NotOwner:    "the caller does not own the actor",
+	RateLimited: "over the method's RateLimit",
+	Unbound:     "no handler is bound",
+	Invalid:     "Validate refused the argument",
+	Ended:       "the connection has ended",
+	Blocked:     "more of its method than rpc.Config.DoS lets run",
+	Requests:    "as many requests wait for an answer of this side as Config.MaxRequests allows",
 }
 
-// String returns the text of the reason in a warning, or "" if no warning has that reason.
+// String returns the reason's text in a warning, or "" if no warning has that reason.
 func (r Reason) String() string { return texts[r] }
 
-// harmless are the reasons that occur although neither side made a mistake.
-var harmless = [reasons]bool{Closed: true, Saturated: true, UnknownRef: true, Throttled: true, Answer: true}
+// harmless holds the reasons that occur even if neither side made a mistake.
+var harmless = [reasons]bool{
+	Closed: true, Saturated: true, UnknownRef: true, Throttled: true, Answer: true,
+}
 
-// Counters counts the drops of one connection. The zero value is ready to use. Add and Of
-// may be called concurrently; Pass and Blame must be called by one goroutine at a time.
+// Counters counts the drops of one connection. The zero value is ready to use. Add and Of may
+// be called concurrently. Pass and Blame must be called by one goroutine at a time.
 type Counters struct {
 	counts [reasons]atomic.Uint64
 	gates  [reasons]logs.Gate
@@ -60,15 +64,15 @@ func (c *Counters) Add(r Reason, n int) { c.counts[r].Add(uint64(n)) }
 // Of returns the number of drops for a reason.
 func (c *Counters) Of(r Reason) uint64 { return c.counts[r].Load() }
 
-// Pass counts one drop and reports whether to log a warning: at most one a second
-// for each reason. hidden is how many drops since the last warning were not logged.
+// Pass counts one drop and reports whether to log a warning. It allows one warning a second
+// for each reason. hidden is the number of drops since the last warning that were not logged.
 func (c *Counters) Pass(r Reason, now time.Time) (hidden int, ok bool) {
 	c.Add(r, 1)
 	return c.gates[r].Pass(now)
 }
 
-// Blame is Pass for a drop that may be the peer's mistake. ok is always false
-// if the reason is harmless.
+// Blame is Pass for a drop that may be the peer's mistake. ok is always false for a harmless
+// reason.
 func (c *Counters) Blame(r Reason, now time.Time) (hidden int, ok bool) {
 	hidden, ok = c.Pass(r, now)
 	return hidden, ok && !harmless[r]

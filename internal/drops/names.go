@@ -8,17 +8,19 @@ import (
 	"strings"
 )
 
-// mostNames is how many names Names.String lists, so that a log line stays short.
+// mostNames is the maximum number of names Names.String lists. It keeps log lines short.
 const mostNames = 5
 
-// Names counts dropped messages by name. It has no more keys than the game has
-// declared calls and states.
+// Names counts dropped messages by name. It has at most as many keys as the game has declared
+// calls and states.
 type Names map[string]int
 
-// String lists the names with the most messages, as in "300 × Mill.Grind, 2 ×
-// (control)", and says how many more names there are.
+// String lists the names with the most messages, as in "300 × Mill.Grind, 2 × (control)", and
+// the number of other names.
 func (n Names) String() string {
-	names := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(n), func(a, b string) int {
+		return cmp.Or(cmp.Compare(n[b], n[a]), cmp.Compare(a, b))
+	})
 	var texts []string
 	for _, name := range names[:min(len(names), mostNames)] {
 		texts = append(texts, fmt.Sprintf("%d × %s", n[name], name))

@@ -1,6 +1,6 @@
-// Package extend lets package stream, an extension of package rpc, add a protocol
-// machine to its connections, and attach values to its worlds and classes. It is not
-// part of the public interface: its contracts may change together with package link.
+// Package extend lets package stream, an extension of package rpc, add a protocol machine to
+// connections and attach values to worlds and classes. It is not part of the public
+// interface: its contracts may change together with package link.
 package extend
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// A Machine is a protocol of its own beside the calls of a connection, without clock,
-// goroutine or lock. An error of Receive or Advance ends the connection. The link calls
-// all methods under the lock of the connection's machines, which [Drive] takes, too.
+// A Machine is a protocol beside the calls of a connection, without a clock, goroutine or
+// lock. An error of Receive or Advance ends the connection. The link calls all methods under
+// the lock of the connection's machines, which [Drive] also takes.
 type Machine interface{ link.Extension }
 
-// Package rpc sets these functions in its init, because an extension has only a
-// *rpc.World, a *rpc.Conn or a *rpc.Class. They panic for values of other types.
+// Package rpc sets these functions in its init, because an extension only has a *rpc.World, a
+// *rpc.Conn or a *rpc.Class. They panic for values of other types.
 var (
 	WorldOf func(world any) *World
 	ConnOf  func(conn any) *Conn
@@ -29,28 +29,30 @@ var (
 	PartyOf func(conn any) budget.Party // the party of a connection's peer; may be called concurrently
 )
 
-// Add adds a machine to every connection of a world. Its priority is below those of calls and of
-// the machines added earlier: its datagrams are sent when those have none. They begin with the
-// machine's FirstByte, on which both ends must agree. Datagrams that arrive before the connection
-// has joined are dropped and counted. newMachine is called when a connection begins, on any
-// goroutine, before the game has the connection. Add panics after the world's first connection.
+// Add adds a machine to every connection of a world. Its priority is below that of calls and
+// of machines added earlier: its datagrams are sent when the others have none. They begin
+// with the machine's FirstByte, on which both ends must agree.
+//
+// Datagrams that arrive before the connection has joined are dropped and counted. newMachine
+// is called when a connection begins, on any goroutine, before the game has the connection.
+// Add panics after the world's first connection.
 func Add(world any, newMachine func() Machine) { WorldOf(world).add(newMachine) }
 
-// OnJoin adds a hook that is called on the world's goroutine for every connection
-// that has joined, before any actor of the game opens on it, because actors may
-// use up the channels. OnJoin must be called before the first connection.
+// OnJoin adds a hook that is called on the world's goroutine for every connection that has
+// joined. It is called before any of the game's actors open on the connection, because actors
+// may use up the channels. OnJoin must be called before the first connection.
 func OnJoin(world any, hook func(conn any)) {
 	w := WorldOf(world)
 	w.Joined = append(w.Joined, hook)
 }
 
-// Of returns the machine that Add has added to a connection for datagrams that begin
-// with first, or nil if there is none. The caller may use it only within Drive.
+// Of returns the machine that Add has added to a connection for datagrams that begin with
+// first, or nil if there is none. The caller may use it only within Drive.
 func Of(conn any, first byte) Machine { return ConnOf(conn).of(first) }
 
-// Drive calls fn under the lock of the connection's machines, and then sends
-// what fn has made ready. No packets are sent or received during fn: it must
-// not block, and must not call package rpc.
+// Drive calls fn under the lock of the connection's machines and then sends what fn has made
+// ready. No packets are sent or received during fn. fn must not block and must not call
+// package rpc.
 func Drive(conn any, fn func()) {
 	l := ConnOf(conn).Link
 	l.Lock()
@@ -58,13 +60,13 @@ func Drive(conn any, fn func()) {
 	fn()
 }
 
-// Expect announces how many bytes of bulk an extension will yet pass to its
-// machine or send in calls. The more they are, the more carefully bulk starts
-// on a path of which little is known. It may be called concurrently.
+// Expect announces the number of bulk bytes that an extension will yet pass to its machine or
+// send in calls. The more there are, the more carefully bulk starts on a path about which
+// little is known. It may be called concurrently.
 func Expect(conn any, bytes int64) { ConnOf(conn).Link.Expect(bytes) }
 
-// Stats returns the counters and path measurements of the connection's own machine, that
-// of its bunches. It is cheaper than rpc.Conn's Stats. It may be called concurrently.
+// Stats returns the counters and path measurements of the connection's own machine, which
+// carries its bunches. It is cheaper than Stats of rpc.Conn. It may be called concurrently.
 func Stats(conn any) (s bunch.Stats) {
 	c := ConnOf(conn)
 	c.Link.Lock()
@@ -72,19 +74,20 @@ func Stats(conn any) (s bunch.Stats) {
 	return c.bunches.Stats()
 }
 
-// OnWake sets the function that is called, on any goroutine, whenever a machine of the connection
-// has something for its owner. fn must not block. It replaces the function set before.
+// OnWake sets the function that is called, on any goroutine, whenever a machine of the
+// connection has something for its owner. fn must not block. It replaces the function set
+// before.
 func OnWake(conn any, fn func()) { ConnOf(conn).woken.Store(&fn) }
 
-// Wake makes a world that waits for events tick. It may be called concurrently.
-// Unlike a post it never fails; on a closed world it has no effect.
+// Wake makes a world that waits for events tick. It may be called concurrently. Unlike a
+// post, it never fails. It has no effect on a closed world.
 func Wake(world any) { WorldOf(world).Wake() }
 
 // Closed returns a channel that is closed when the world is closed. It may be called concurrently.
 func Closed(world any) <-chan struct{} { return WorldOf(world).Closed }
 
-// Keep returns the value that a world keeps for an extension. The first call
-// makes it by create. It must be called on the world's goroutine.
+// Keep returns the value that a world keeps for an extension. The first call makes the value
+// with create. Keep must be called on the world's goroutine.
 func Keep(world any, create func() any) any {
 	w := WorldOf(world)
 	if w.kept == nil {
@@ -93,39 +96,40 @@ func Keep(world any, create func() any) any {
 	return w.kept
 }
 
-// Seed makes the random draws of a world's connections repeatable. It must be
-// called before the first connection.
+// Seed makes the random draws of a world's connections repeatable. It must be called before
+// the first connection.
 func Seed(world any, seed uint64) { WorldOf(world).seed = &seed }
 
-// DrivenBy passes to a world the id of the goroutine that calls its Dispatch next,
-// as returned by driver.Goroutine. To get that id takes 10 µs, most of the time of
-// a quiet world's tick, so a goroutine that drives many worlds gets it only once.
+// DrivenBy tells a world the ID of the goroutine that will next call its Dispatch, as
+// returned by driver.Goroutine. Getting the ID takes 10 µs, most of the time of a quiet
+// world's tick. A goroutine that drives many worlds gets it only once.
 func DrivenBy(world any, goroutine uint64) { WorldOf(world).Driven(goroutine) }
 
 // DeclaredBy sets the name of the function that adds a class to a world, such as
-// "stream.Install", so that the error of a handshake can say which end did not call it.
-// The name is part of the shape. DeclaredBy must be called where the class is declared.
+// "stream.Install". The error of a handshake can then say which end did not call it. The name
+// is part of the shape. DeclaredBy must be called where the class is declared.
 func DeclaredBy(class any, function string) { ClassOf(class).Declarer = function }
 
-// Priority sets the priority of the channels of a class's actors. The default is bunch.Normal.
+// Priority sets the channel priority of a class's actors. The default is bunch.Normal.
 func Priority(class any, p bunch.Priority) { ClassOf(class).Priority = p }
 
-// Answers sets the methods of a class, as "Class.Method", by which clients answer
-// what the server sends. With rpc.Config.DoS, as many of them as Owe has announced do
-// not count as load of a client. Answers must be called where the class is declared.
+// Answers sets the methods of a class, as "Class.Method", with which clients answer what the
+// server sends. With rpc.Config.DoS, they do not count as load of a client, up to the number
+// announced by Owe. Answers must be called where the class is declared.
 func Answers(class any, methods ...string) { ClassOf(class).Answers = methods }
 
-// mostOwed is the most answers that a client may owe. They are enough for 1,024
-// transfers, the most of a connection, with two answers and two reports in flight each.
+// mostOwed is the maximum number of answers that a client may owe. It is enough for 1,024
+// transfers, the maximum of a connection, with two answers and two reports in flight each.
 const mostOwed = 4096
 
-// Owe announces that a client may answer n more times. It must be called on the world's goroutine.
+// Owe announces that a client may answer n more times. It must be called on the world's
+// goroutine.
 func Owe(conn any, n int) {
 	c := ConnOf(conn)
 	c.Owed = min(c.Owed+n, mostOwed)
 }
 
-// Class is the properties of a class that only extensions set.
+// Class holds the properties of a class that only extensions set.
 type Class struct {
 	Declarer string
 	Priority bunch.Priority
@@ -137,14 +141,14 @@ type World struct {
 	Wake   func()           // set before the game has the world
 	Driven func(by uint64)  // driver.Driver.DrivenBy; set before the game has the world
 	Closed <-chan struct{}  // closed with the world; set before the game has the world
-	Joined []func(conn any) // hooks of OnJoin; used on the world's goroutine only
+	Joined []func(conn any) // added by OnJoin; used on the world's goroutine only
 
 	mu       sync.Mutex // guards machines and closed
 	machines []func() Machine
 	closed   bool // the world has had a connection
 
-	kept any     // see Keep
-	seed *uint64 // set before the first connection; nil = random draws
+	kept any     // returned by Keep
+	seed *uint64 // set before the first connection; nil if draws are not repeatable
 }
 
 // add is Add.
@@ -164,8 +168,8 @@ func (w *World) Close() {
 	w.closed = true
 }
 
-// Random returns a function that returns a random number from 0 to n-1, for
-// connection number conn, which calls it under its link's lock.
+// Random returns a function that returns a random number from 0 to n-1. It is for the
+// connection numbered conn, which calls it under its link's lock.
 func (w *World) Random(conn uint64) func(n int) int {
 	if w.seed == nil {
 		return rand.IntN
@@ -177,16 +181,17 @@ func (w *World) Random(conn uint64) func(n int) int {
 type Conn struct {
 	Link      *link.Link    // set before the connection's traffic begins
 	Uninvited atomic.Uint64 // datagrams that arrived before the connection had joined
-	Owed      int           // answers that a client may still send, see Owe; used on the world's goroutine only
+	Owed      int           // answers that a client may still send (see Owe); used on the world's goroutine only
 
-	woken atomic.Pointer[func()] // argument of OnWake; nil = none
+	woken atomic.Pointer[func()] // argument of OnWake; nil if there is none
 
-	bunches  *bunch.Conn // the connection's own machine; guarded by the link's lock, as machines
+	// Guarded by the link's lock.
+	bunches  *bunch.Conn // the connection's own machine
 	machines []*added
 }
 
-// added is a machine that Add has added to a connection. It receives nothing
-// before the connection has joined, because the sender is unknown until then.
+// added is a machine that Add has added to a connection. It receives nothing before the
+// connection has joined, because the sender is unknown until then.
 type added struct {
 	Machine
 	conn   *Conn
@@ -202,8 +207,8 @@ func (a *added) Receive(now time.Time, datagram []byte) error {
 	return a.Machine.Receive(now, datagram)
 }
 
-// Take makes the machines of a connection and returns them in order of priority;
-// all are below own. joined becomes true when the connection has joined.
+// Take makes the machines of a connection and returns them in priority order, all below own.
+// joined becomes true when the connection has joined.
 func (c *Conn) Take(w *World, own *bunch.Conn, joined *atomic.Bool) (machines []link.Extension) {
 	c.bunches = own
 	w.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setDirect sets whether writes to f bypass the system's cache, and reports
-// whether the file system supports that.
+// setDirect sets whether writes to f bypass the system's cache. It reports whether the file
+// system supports this.
 func setDirect(f *os.File, on bool) (ok bool) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -15,7 +15,8 @@ func setDirect(f *os.File, on bool) (ok bool) {
 	}
 	_ = conn.Control(func(fd uintptr) {
 		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
-		if flags &^= unix.O_DIRECT; on {
+		flags &^= unix.O_DIRECT
+		if on {
 			flags |= unix.O_DIRECT
 		}
 		if err == nil {

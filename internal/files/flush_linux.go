@@ -6,11 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartFlush makes the system begin to write to the disk what it caches of a
-// file, and does not wait for that. So a later flush has less to wait for. It
-// makes nothing durable, and does nothing if it cannot.
+// StartFlush makes the system begin to write a file's cached content to the disk, without
+// waiting for the end. A later flush then has less to wait for. It makes nothing durable, and
+// does nothing if it cannot.
 func StartFlush(f *os.File) {
 	if conn, err := f.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { _ = unix.SyncFileRange(int(fd), 0, 0, unix.SYNC_FILE_RANGE_WRITE) })
+		_ = conn.Control(func(fd uintptr) {
+			_ = unix.SyncFileRange(int(fd), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+		})
 	}
 }

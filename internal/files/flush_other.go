@@ -4,6 +4,6 @@ package files
 
 import "os"
 
-// StartFlush does nothing: only Linux has a call that starts writing a file to
-// disk without waiting for it, sync_file_range(2).
+// StartFlush does nothing. Only Linux has a call, sync_file_range(2), that starts writing a
+// file to disk without waiting for the end.
 func StartFlush(*os.File) {}

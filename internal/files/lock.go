@@ -1,5 +1,6 @@
-// Package files has operating system functions for files: locks that one process at a time holds,
-// folders whose names are made durable, exchanging names, owners, and the free space of a disk.
+// Package files provides operating system functions for files: locks that only one process at
+// a time holds, folders whose names are made durable, exchanging names, owners, and the free
+// space of a disk.
 package files
 
 import (
@@ -9,20 +10,22 @@ import (
 	"time"
 )
 
-// ErrLocked means that another process, or another open file of this one, holds the lock.
+// ErrLocked means that the lock is held by another process or another open file of this
+// process.
 var ErrLocked = errors.New("another process holds the lock")
 
-// TryLock locks an open file until it is closed or the process ends in any way. It fails
-// with [ErrLocked] if the file is already locked. If lock files are ever removed, every
-// holder must check [Stands]; otherwise two processes could lock two files of one name.
+// TryLock locks an open file until it is closed or the process ends in any way. It fails with
+// [ErrLocked] if the file is already locked. If lock files are ever removed, every holder
+// must check [Stands]. Otherwise two processes could lock two files with the same name.
 func TryLock(f *os.File) error { return tryLock(f.Fd()) }
 
-// leastPatience is how long Lock tries at least. A program that starts another one has a copy
-// of its open files, and so of a lock that it has just released, until the other one is loaded.
+// leastPatience is the minimum time for which Lock tries. A program that starts another one
+// shares its open files with it until the other one is loaded. So a lock that the program has
+// just released may still be held.
 const leastPatience = 200 * time.Millisecond
 
-// Lock opens and locks the file at path, which it creates if it is missing. It
-// tries for as long as patience. The caller must close the file.
+// Lock opens and locks the file at path. It creates the file if it is missing. It tries for
+// patience. The caller must close the file.
 func Lock(path string, patience time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -38,9 +41,9 @@ func Lock(path string, patience time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// Stands reports whether an open file still has its name. If lock files are
-// removed or replaced, every holder of a lock must check this, because the lock
-// of a file that has lost its name keeps nobody out.
+// Stands reports whether an open file still has its name. If lock files are removed or
+// replaced, every holder of a lock must check this, because the lock of a file that has lost
+// its name keeps nobody out.
 func Stands(f *os.File) bool {
 	ours, err := f.Stat()
 	named, gone := os.Stat(f.Name())

@@ -20,7 +20,8 @@ func tryLock(fd uintptr) error {
 	return err
 }
 
-// SyncFolder makes the names in a folder durable. It returns nil if the file system cannot do that.
+// SyncFolder makes the names in a folder durable. It returns nil if the file system does not
+// support this.
 func SyncFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -33,9 +34,10 @@ func SyncFolder(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// IsMine reports whether a folder belongs to the user who runs this program. On a
-// file system without owners, such as FAT, all files belong to the user who has
-// mounted it, including those that this program creates. Then IsMine returns true.
+// IsMine reports whether a folder belongs to the user who runs this program.
+//
+// On a file system without owners, such as FAT, all files belong to the user who mounted it,
+// including files that this program creates. IsMine then returns true.
 func IsMine(folder string, info fs.FileInfo) bool {
 	if owner(info) == os.Geteuid() {
 		return true
@@ -50,5 +52,5 @@ func IsMine(folder string, info fs.FileInfo) bool {
 	return err == nil && owner(made) == owner(info)
 }
 
-// owner returns the user id of a file's owner.
+// owner returns the user ID of a file's owner.
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock locks a byte far beyond the end of the file, because nobody else can read locked bytes.
+// tryLock locks a byte far beyond the end of the file, because nobody else can read a locked
+// byte.
 func tryLock(fd uintptr) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(fd), flags, 0, 1, 0, &windows.Overlapped{OffsetHigh: 1 << 30})
@@ -16,11 +17,11 @@ func tryLock(fd uintptr) error {
 	return err
 }
 
-// SyncFolder does nothing, because os opens folders only for reading on
-// Windows, and such handles cannot be flushed.
+// SyncFolder does nothing. On Windows, package os opens folders only for reading, and such
+// handles cannot be flushed.
 func SyncFolder(string) error { return nil }
 
-// Free returns how many bytes an ordinary user may still write to the disk of a folder.
+// Free returns the number of bytes an ordinary user may still write to the disk of a folder.
 func Free(folder string) (bytes int64, err error) {
 	path, err := windows.UTF16PtrFromString(folder)
 	if err != nil {
@@ -31,5 +32,6 @@ func Free(folder string) (bytes int64, err error) {
 	return int64(available), err
 }
 
-// IsMine returns true: it is for folders that all users share, such as /tmp, and Windows has none.
+// IsMine returns true. It is for folders shared by all users, such as /tmp, and Windows has
+// none.
 func IsMine(string, fs.FileInfo) bool { return true }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Replace makes path a file with these bytes, for its owner alone, and
-// atomically: after a crash there is the old file or the new one.
+// Replace makes path a file with these bytes, readable by its owner alone. It is atomic:
+// after a crash, path is the old file or the new one.
 func Replace(path string, data []byte) error {
 	made, err := WriteBeside(path, data)
 	if err != nil {
@@ -19,15 +19,16 @@ func Replace(path string, data []byte) error {
 	return nil
 }
 
-// WriteBeside creates a file with these bytes, for its owner alone, in the folder
-// of path, and returns its name. The bytes are durable then, but the name is not.
+// WriteBeside creates a file with these bytes, readable by its owner alone, in the folder of
+// path. It returns the file's name. The bytes are then durable, but the name is not.
 func WriteBeside(path string, data []byte) (made string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return "", err
 	}
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil

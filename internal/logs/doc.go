@@ -1,3 +1,3 @@
-// Package logs switches the records of a logger on and off at run time: all
-// records by their level, and those at Debug also by category, as Unreal does.
+// Package logs switches a logger's records on and off at run time: all records by level and,
+// as in Unreal, records at Debug also by category.
 package logs

@@ -3,30 +3,33 @@ package logs
 import "fmt"
 
 // These methods log records at Debug, each in its category. conn, actor and rpc are the
-// connection, actor and RPC in the record; they are formatted only if it is written.
+// connection, actor and RPC in the record. They are formatted only if the record is written.
 
 // Call describes a call that was sent or received.
 type Call struct {
 	Conn     any
 	RPC      fmt.Stringer
-	Bytes    int // encoded
-	Entries  int // of the reliable buffer: one for each bunch
+	Bytes    int // encoded size
+	Entries  int // entries of the reliable buffer, one for each bunch
 	Reliable bool
 }
 
-// Sent logs a call that was queued for a packet. buffer returns how many entries of the channel's
-// reliable buffer are used, and how many it has. UE: net.Reliable.Debug, LogNetPartialBunch.
+// Sent logs a call that was queued for a packet. buffer returns the number of used entries of
+// the channel's reliable buffer and the buffer's size in entries. UE: net.Reliable.Debug,
+// LogNetPartialBunch.
 func (s *Set) Sent(c Call, channel uint64, buffer func() (out, slots int)) {
 	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
-		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries)
+		log.Debug("sent in parts", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel,
+			"bytes", c.Bytes, "entries", c.Entries)
 	}
 	if log := s.debugIf(c.Reliable, Reliable); log != nil {
 		out, slots := buffer()
-		log.Debug("sent", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel, "bytes", c.Bytes, "entries", c.Entries, "out", out, "slots", slots)
+		log.Debug("sent", "conn", c.Conn, "rpc", c.RPC.String(), "channel", channel,
+			"bytes", c.Bytes, "entries", c.Entries, "out", out, "slots", slots)
 	}
 }
 
-// Received logs a call from the peer that is about to run, or to be refused.
+// Received logs a call from the peer that is about to run or to be refused.
 func (s *Set) Received(c Call, actor any) {
 	if log := s.debugIf(c.Entries > 1, Partial); log != nil {
 		log.Debug("put together", "conn", c.Conn, "rpc", c.RPC.String(), "actor", actor, "bytes", c.Bytes)
@@ -50,15 +53,15 @@ func (s *Set) Closed(conn, actor any, channel uint64, why fmt.Stringer) {
 	}
 }
 
-// Actor logs what happened to an actor on a connection.
+// Actor logs an event of an actor on a connection.
 func (s *Set) Actor(of Category, what string, conn, actor any) {
 	if log := s.Debug(of); log != nil {
 		log.Debug(what, "conn", conn, "actor", actor)
 	}
 }
 
-// Updates logs how many bytes of states a Flush has sent, how many actors still
-// wait, and whether the pace held some back.
+// Updates logs the number of state bytes a Flush has sent, the number of actors still
+// waiting, and whether the pace held some back.
 func (s *Set) Updates(conn any, bytes, waiting int, held bool) {
 	if log := s.debugIf(bytes > 0 || held, Rep); log != nil {
 		log.Debug("states sent", "conn", conn, "bytes", bytes, "actors waiting", waiting, "held", held)

@@ -6,27 +6,29 @@ import (
 	"time"
 )
 
-// every is the shortest time between two warnings that pass a [Gate].
+// every is the minimum time between two warnings that pass a [Gate].
 const every = time.Second
 
-// A Gate passes one warning a second and counts the others. The zero Gate is ready to use.
+// A Gate passes one warning a second and counts all others. The zero Gate is ready to use.
 type Gate struct {
-	last   time.Time // when a warning last passed; zero = never
+	last   time.Time // when a warning last passed; zero if none has
 	hidden int       // warnings since then
 }
 
-// Pass reports whether a warning may be logged now. hidden is how many warnings
-// were not, since the last one that was.
+// Pass reports whether a warning may be logged now. hidden is the number of warnings that
+// were not logged since the last one that was.
 func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	if !g.last.IsZero() && now.Sub(g.last) < every && !now.Before(g.last) {
 		g.hidden++
 		return 0, false
 	}
-	hidden, g.hidden, g.last = g.hidden, 0, now
+	hidden = g.hidden
+	g.hidden = 0
+	g.last = now
 	return hidden, true
 }
 
-// Gates are gates by key, made as needed.
+// Gates holds gates by key. They are made as needed.
 type Gates[K comparable] map[K]Gate
 
 // Pass calls [Gate.Pass] of the key's gate.
@@ -42,25 +44,25 @@ type Cause uint8
 
 const (
 	Retry     Cause = iota // a client must prove its address
-	Household              // the same, because several clients at that address have begun
+	Household              // the same, because several clients at the address have begun
 	Refused                // there is no room for a client
 	Failed                 // a client does not join
 	Login                  // a client's token is refused
-	Unproven               // a packet would be sent to an address that is not of a client
+	Unproven               // a packet would be sent to an address that belongs to no client
 	causes
 )
 
-// strangers limits the records that clients can cause: those of unknown clients by a
-// gate for each cause, those of clients that have joined by a count for each deed.
+// strangers limits the records that clients can cause. It has a gate for each cause of
+// unknown clients, and a count for each deed of clients that have joined.
 type strangers struct {
 	mu     sync.Mutex // guards the fields below; locked last
 	gates  [causes]Gate
 	guests [deeds]guests
 }
 
-// Stranger logs an action of an unknown client: as a warning, unless honest
-// clients do the same. If a record with the same cause was logged within the
-// last second, it only counts this one. It may be called concurrently.
+// Stranger logs an action of an unknown client. The record is a warning, unless honest
+// clients do the same. If a record with the same cause was logged within the last second,
+// Stranger only counts this one. It may be called concurrently.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
 	level := slog.LevelWarn
 	if of == Household {
@@ -69,39 +71,41 @@ func (s *Set) Stranger(of Cause, message string, args ...any) {
 	s.bounded(s.strangers.gates[of].Pass, level, message, args)
 }
 
-// A Deed is something for which clients that have joined can make a world log
-// records again and again.
+// A Deed is something for which clients that have joined can make a world log records again
+// and again.
 type Deed uint8
 
 const (
 	Joined   Deed = iota // a client has joined
 	Left                 // the client's connection has ended
 	Violated             // the client broke a rule
-	Carried              // the client's sealed carrier has changed its state, or there is none any more
+	Carried              // the client's sealed carrier has changed its state or has ended
 	deeds
 )
 
 const (
-	// guestLines is how many records of a deed are logged for one party in a
-	// minute, and allLines how many for all parties: enough for the clients of
-	// a server that restarts, and too few to fill a disk.
+	// guestLines is the maximum number of records of a deed logged for one party in a minute.
+	// allLines is the maximum for all parties. It is enough for the clients of a server that
+	// restarts, and too few to fill a disk.
 	guestLines = 20
 	allLines   = 300
 )
 
 // guests counts the records of one deed by minute. The zero guests is ready to use.
 type guests struct {
-	begun  time.Time   // when the minute began
+	begun  time.Time   // start of the minute
 	lines  int         // records logged in the minute
 	of     map[any]int // records logged in the minute, by party
-	hidden int         // records that were not logged since the last one that was
+	hidden int         // records not logged since the last one that was
 }
 
-// pass reports whether a record about a party may be logged now. hidden is how
-// many records were not, since the last one that was.
+// pass reports whether a record about a party may be logged now. hidden is the number of
+// records that were not logged since the last one that was.
 func (g *guests) pass(party any, now time.Time) (hidden int, ok bool) {
 	if since := now.Sub(g.begun); since >= time.Minute || since < 0 {
-		g.begun, g.lines, g.of = now, 0, make(map[any]int)
+		g.begun = now
+		g.lines = 0
+		g.of = make(map[any]int)
 	}
 	if g.lines >= allLines || g.of[party] >= guestLines {
 		g.hidden++
@@ -109,6 +113,7 @@ func (g *guests) pass(party any, now time.Time) (hidden int, ok bool) {
 	}
 	g.lines++
 	g.of[party]++
-	hidden, g.hidden = g.hidden, 0
+	hidden = g.hidden
+	g.hidden = 0
 	return hidden, true
 }

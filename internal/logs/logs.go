@@ -10,30 +10,32 @@ import (
 	"time"
 )
 
-// A Category is what a log record is about. The level of each can be set by itself.
+// A Category is the subject of a log record. Each category can have its own level.
 type Category uint8
 
-// The categories, with Unreal's beside them.
+// The categories, with Unreal's equivalents.
 const (
 	Handshake Category = iota // messages of the handshake. UE: LogHandshake, LogNet
 	Channel                   // channels of actors open and close. UE: LogNetTraffic
 	Partial                   // messages that need more than one bunch. UE: LogNetPartialBunch
 	Reliable                  // reliable calls, and what fills their buffers. UE: net.Reliable.Debug
 	Rep                       // updates of states. UE: LogRep, LogRepTraffic
-	Relevancy                 // actors become relevant, or no longer are
+	Relevancy                 // actors become relevant or irrelevant
 	Dormancy                  // actors fall asleep and wake. UE: LogNetDormancy
 	categories
 )
 
-// names are the names of the categories.
-var names = [categories]string{"handshake", "channel", "partial", "reliable", "rep", "relevancy", "dormancy"}
+// names holds the names of the categories.
+var names = [categories]string{
+	"handshake", "channel", "partial", "reliable", "rep", "relevancy", "dormancy",
+}
 
-// A Set is the logger of a world, with a logger for each category. Its methods
-// may be called concurrently.
+// A Set is the logger of a world, with a logger for each category. Its methods may be called
+// concurrently.
 type Set struct {
 	All    *slog.Logger             // for records without a category
-	level  *slog.LevelVar           // of all records; the caller of New may change it, too
-	levels [categories]own          // for SetLevel
+	level  *slog.LevelVar           // level of all records; the caller of New may also change it
+	levels [categories]own          // set by SetLevel
 	of     [categories]*slog.Logger // by category
 
 	strangers strangers // limits the records that clients can cause
@@ -42,11 +44,11 @@ type Set struct {
 // own is a category's own level, if SetLevel has set one.
 type own struct {
 	level slog.LevelVar
-	set   atomic.Bool // false: Set.level counts
+	set   atomic.Bool // if false, Set.level applies
 }
 
-// New returns a Set that writes to the handler of logger. If logger is nil, it
-// discards all records.
+// New returns a Set that writes to logger's handler. If logger is nil, the Set discards all
+// records.
 func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	handler := slog.Handler(slog.DiscardHandler)
 	if logger != nil {
@@ -60,8 +62,8 @@ func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	return s
 }
 
-// Debug returns the logger of a category, or nil if its records at Debug are
-// off, so that the caller can skip formatting them.
+// Debug returns the logger of a category, or nil if the category's records at Debug are off.
+// The caller can then skip formatting them.
 func (s *Set) Debug(c Category) *slog.Logger {
 	if log := s.of[c]; log.Enabled(context.Background(), slog.LevelDebug) {
 		return log
@@ -69,8 +71,8 @@ func (s *Set) Debug(c Category) *slog.Logger {
 	return nil
 }
 
-// debugIf is Debug if worth is true, and otherwise returns nil. Most calls are not worth
-// a record, and checking that first is cheaper than asking the handler for its level.
+// debugIf is Debug if worth is true, and otherwise returns nil. Most calls are not worth a
+// record, and checking that first is cheaper than asking the handler for its level.
 func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
 	if !worth {
 		return nil
@@ -78,24 +80,29 @@ func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
 	return s.Debug(c)
 }
 
-// Failed logs the error of a call at Debug. The caller has the same error, but
-// may ignore it. UE: net.RPC.Debug.
+// Failed logs the error of a call at Debug. The caller has the same error but may ignore it.
+// UE: net.RPC.Debug.
 func (s *Set) Failed(rpc fmt.Stringer, err error) {
 	if log := s.Debug(Reliable); log != nil {
 		log.Debug("call failed", "rpc", rpc.String(), "error", err)
 	}
 }
 
-// Guest logs what a client that has joined did. If the client's party, or all clients
-// together, have used up their records of this kind for the minute, it only counts the record.
+// Guest logs an action of a client that has joined. If the client's party, or all clients
+// together, have used up their records of this kind for the minute, Guest only counts the
+// record.
 func (s *Set) Guest(level slog.Level, of Deed, party any, message string, args ...any) {
-	pass := func(now time.Time) (hidden int, ok bool) { return s.strangers.guests[of].pass(party, now) }
+	pass := func(now time.Time) (hidden int, ok bool) {
+		return s.strangers.guests[of].pass(party, now)
+	}
 	s.bounded(pass, level, message, args)
 }
 
-// bounded logs a record if pass lets it, with the number of records that were
-// not logged since the last one.
-func (s *Set) bounded(pass func(now time.Time) (hidden int, ok bool), level slog.Level, message string, args []any) {
+// bounded logs a record if pass allows it. The record contains the number of records not
+// logged since the last one.
+func (s *Set) bounded(
+	pass func(now time.Time) (hidden int, ok bool), level slog.Level, message string, args []any,
+) {
 	s.strangers.mu.Lock()
 	hidden, ok := pass(time.Now())
 	s.strangers.mu.Unlock()
@@ -108,8 +115,8 @@ func (s *Set) bounded(pass func(now time.Time) (hidden int, ok bool), level slog
 	s.All.Log(context.Background(), level, message, args...)
 }
 
-// SetLevel sets the level of the named categories. Without a name it sets the
-// level of all records, except those of categories whose own level was set.
+// SetLevel sets the level of the named categories. Without names, it sets the level of all
+// records, except those of categories whose own level was set.
 func (s *Set) SetLevel(level slog.Level, of ...string) error {
 	for _, name := range of {
 		if !slices.Contains(names[:], name) {
@@ -127,12 +134,12 @@ func (s *Set) SetLevel(level slog.Level, of ...string) error {
 	return nil
 }
 
-// leveled is a handler whose level may change at run time: a record must pass
-// own, if that is set, or else level, before it reaches Handler.
+// leveled is a handler whose level may change at run time. Before a record reaches Handler,
+// it must pass own if that is set, and otherwise level.
 type leveled struct {
 	slog.Handler
 	level *slog.LevelVar
-	own   *own // of the category; nil = none
+	own   *own // level of the category; nil if there is none
 }
 
 // Enabled implements slog.Handler.

@@ -1,6 +1,6 @@
-// Package outbox holds what a server keeps for each client besides the fields
-// that the client lacks: how many bytes of states it may send at a Flush, and
-// the calls that wait for an actor's next update. It is pure.
+// Package outbox holds what a server keeps for each client besides the fields that the client
+// lacks: the number of state bytes that it may send in a Flush, and the calls that wait for
+// an actor's next update. It uses no clock, goroutine or lock.
 package outbox
 
 import (
@@ -8,22 +8,22 @@ import (
 	"slices"
 )
 
-// maxCalls limits the bytes of calls that wait for the states of an actor, for
-// one client: about seven packets.
+// maxCalls limits the bytes of one client's calls that wait for the states of an actor. It is
+// about seven packets.
 const maxCalls = 8 << 10
 
-// Calls is a queue of encoded calls that wait for the next update of an actor.
-// Each follows its length. The zero Calls is empty.
+// Calls is a queue of encoded calls that wait for the next update of an actor. Each call is
+// preceded by its length. The zero Calls is empty.
 type Calls struct {
 	queued []byte
-	backed int // how many bytes at the front Back has returned since the last Cut
+	backed int // bytes at the front that Back has returned since the last Cut
 }
 
 // Empty reports whether there are no calls.
 func (c *Calls) Empty() bool { return len(c.queued) == 0 }
 
-// Add appends a call. It returns false, and does nothing, if the queue with the
-// call has more than maxCalls bytes.
+// Add appends a call. If the queue with the call would have more than maxCalls bytes, Add
+// does nothing and returns false.
 func (c *Calls) Add(call []byte) bool {
 	if len(c.queued)+len(call) > maxCalls {
 		return false
@@ -43,12 +43,13 @@ func (c *Calls) Cut(into []byte, most int) []byte {
 		n += head + int(size)
 	}
 	into = append(into, c.queued[:n]...)
-	c.queued, c.backed = append(c.queued[:0], c.queued[n:]...), 0
+	c.queued = append(c.queued[:0], c.queued[n:]...)
+	c.backed = 0
 	return into
 }
 
-// Back puts calls that were cut and not sent back at the front of the queue,
-// after those that Back has put there since the last Cut.
+// Back puts calls that were cut but not sent back at the front of the queue, after those that
+// Back has put there since the last Cut.
 func (c *Calls) Back(calls []byte) {
 	c.queued = slices.Insert(c.queued, c.backed, calls...)
 	c.backed += len(calls)

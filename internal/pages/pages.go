@@ -1,5 +1,6 @@
-// Package pages shares the memory of bulk among all connections, in pages of the size of
-// bulk messages, which is half of the largest. The garbage collector frees unused pages.
+// Package pages shares memory for bulk among all connections, in pages of the size of a bulk
+// message. That is half the size of the largest message. The garbage collector frees unused
+// pages.
 package pages
 
 import "sync"

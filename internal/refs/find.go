@@ -1,5 +1,5 @@
-// Package refs finds references to actors in the types and values of arguments,
-// and keeps an index of what refers to an actor. It is pure.
+// Package refs finds references to actors in the types and values of arguments. It also keeps
+// an index of what refers to an actor. It uses no clock, goroutine or lock.
 package refs
 
 import (
@@ -8,20 +8,22 @@ import (
 	"slices"
 )
 
-// A Finder finds references of one type, whose kind is uint64.
+// A Finder finds references of one type. The type's kind is uint64.
 type Finder struct {
 	Ref   reflect.Type
 	Actor reflect.Type // the type that a reference names; it cannot be sent itself
 }
 
 var (
-	errActor = errors.New("an Actor does not travel: use a Ref, which Actor.Ref returns and World.Actor takes")
-	errInMap = errors.New("a Ref in a map cannot be checked against what the other side has: use a slice")
+	errActor = errors.New("an Actor does not travel: " +
+		"use a Ref, which Actor.Ref returns and World.Actor takes")
+	errInMap = errors.New("a Ref in a map cannot be checked against what the other side has: " +
+		"use a slice")
 )
 
-// In reports whether values of t may contain a reference that [Finder.Each]
-// visits. A reference in a map is an error, because Each could not change it
-// there. In ignores interfaces, because their values are not sent.
+// In reports whether values of t may contain a reference that [Finder.Each] visits. A
+// reference in a map is an error, because Each could not change it there. In ignores
+// interfaces, because their values are not sent.
 func (f Finder) In(t reflect.Type) (found bool, err error) {
 	if err := f.check(t, make(map[reflect.Type]bool)); err != nil {
 		return false, err
@@ -29,8 +31,8 @@ func (f Finder) In(t reflect.Type) (found bool, err error) {
 	return f.reaches(t, make(map[reflect.Type]bool)), nil
 }
 
-// check returns an error if values of t cannot be sent. It skips the types in
-// seen; otherwise it would not end for a type that contains itself.
+// check returns an error if values of t cannot be sent. It skips the types in seen, so it
+// ends for a type that contains itself.
 func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 	switch {
 	case t == f.Actor:
@@ -43,14 +45,16 @@ func (f Finder) check(t reflect.Type, seen map[reflect.Type]bool) error {
 		if err := f.check(part, seen); err != nil {
 			return err
 		}
-		if t.Kind() == reflect.Map && f.reaches(part, make(map[reflect.Type]bool)) { // with a new seen, because a type that check has seen may contain one
+		// reaches gets a new seen, because a type that check has seen may contain a reference.
+		if t.Kind() == reflect.Map && f.reaches(part, make(map[reflect.Type]bool)) {
 			return errInMap
 		}
 	}
 	return nil
 }
 
-// reaches reports whether values of t contain references at any depth. It skips the types in seen.
+// reaches reports whether values of t contain references at any depth. It skips the types in
+// seen.
 func (f Finder) reaches(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == f.Ref || seen[t] {
 		return t == f.Ref
@@ -87,7 +91,8 @@ func (f Finder) Each(v reflect.Value, visit func(reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			if field := v.Type().Field(i); field.IsExported() || field.Anonymous { // an embedded struct may have exported fields
+			field := v.Type().Field(i)
+			if field.IsExported() || field.Anonymous { // an embedded struct may have exported fields
 				f.Each(v.Field(i), visit)
 			}
 		}

@@ -2,25 +2,25 @@ package refs
 
 import "slices"
 
-// Index lists for each key the R that name it, in the order in which they began to.
-// The cost of Refile depends on the number of keys that its r names, not on how many
-// R name the same key: a game may have thousands of states that name one actor.
+// Index lists for each key the R that name the key, in the order in which they began to. The
+// cost of Refile depends on the number of keys that r names, and not on how many R name the
+// same key: a game may have thousands of states that name one actor.
 type Index[K, R comparable] map[K]*list[R]
 
 // A list holds the R that name one key.
 type list[R comparable] struct {
-	places map[R]uint64 // each is above those of the R that were in the list when it was added
-	last   uint64       // the newest place
-	order  []place[R]   // ascending; places of R that were removed, or added again, are stale
+	places map[R]uint64 // increase in the order of adding
+	last   uint64       // newest place
+	order  []place[R]   // ascending; places of R that were removed or added again are stale
 }
 
-// A place is the place that an R has or had.
+// A place is the current or a former place of an R.
 type place[R comparable] struct {
 	r  R
 	at uint64
 }
 
-// leastStale is how many stale places a list may keep at least before it drops them.
+// leastStale is the minimum number of stale places at which a list drops them.
 const leastStale = 8
 
 // fresh returns the places that are not stale.
@@ -32,7 +32,7 @@ func (l *list[R]) fresh(yield func(place[R]) bool) {
 	}
 }
 
-// Of returns the R that name a key. The caller may keep the slice.
+// Of returns the R that name key. The caller may keep the slice.
 func (x Index[K, R]) Of(key K) []R {
 	l := x[key]
 	if l == nil {
@@ -45,8 +45,8 @@ func (x Index[K, R]) Of(key K) []R {
 	return all
 }
 
-// Refile moves r from the keys in before to those in now. It returns now, in the
-// memory of before. If both are equal, as they usually are, it does nothing.
+// Refile moves r from the keys in before to those in now. It returns now, using the memory of
+// before. If both are equal, as they usually are, it does nothing.
 func (x Index[K, R]) Refile(r R, before, now []K) []K {
 	if slices.Equal(before, now) {
 		return before

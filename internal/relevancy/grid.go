@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// A Grid is a spatial hash: space is divided into cubes, and only cubes with items take
-// memory. An item is in a cube whose edge is at least its radius, so that every point
-// that is near enough to it is in the same cube or in one beside it. Radii differ widely,
-// so edges are powers of two, and each edge in use is a level of its own. Near looks at
-// no more than 27 cubes of each level, and compares distances with the items in these.
+// A Grid is a spatial hash. It divides space into cubes, and only cubes with items take
+// memory. The zero Grid is empty.
 //
-// The zero Grid is empty.
+// The edge of an item's cube is at least the item's radius. So every point that is near
+// enough to the item is in the same cube or in a cube next to it. Radii differ widely, so
+// edges are powers of two, and each edge in use is a separate level. Near looks at no more
+// than 27 cubes of each level and compares distances with the items in these cubes.
 type Grid[T any] struct {
 	cells  map[key]*cell[T] // cubes with items
-	free   []*cell[T]       // unused, with the memory of their entries
-	levels []level          // those with items, in no order
+	free   []*cell[T]       // unused cells, which keep the memory of their entries
+	levels []level          // levels with items, in no particular order
 }
 
-// A Place is where an item is: in a cell, at an index of its entries. The zero Place is nowhere.
+// A Place is the location of an item: its cell and its index in the cell's entries. The zero
+// Place is nowhere.
 type Place[T any] struct {
 	Item *T
-	cell *cell[T] // nil = nowhere
+	cell *cell[T] // nil if the item is not in the grid
 	at   int
 }
 
@@ -32,11 +33,11 @@ type cell[T any] struct {
 	entries []entry[T]
 }
 
-// key identifies a cube: its number along each axis, and the exponent of its
-// edge, which is a power of two.
+// key identifies a cube by its number along each axis and the exponent of its edge, which is
+// a power of two.
 type key struct{ x, y, z, level int32 }
 
-// entry is an item as Near reads it; the entries of a cell are adjacent in memory.
+// entry is an item as Near reads it. The entries of a cell are adjacent in memory.
 type entry[T any] struct {
 	x, y, z, radius float32
 	place           *Place[T]
@@ -49,18 +50,18 @@ type level struct {
 	items    int
 }
 
-// Found is an item that is near enough.
+// Found is an item to which a point is near enough.
 type Found[T any] struct {
 	Item *T
-	Far  float32 // the square of the distance divided by the square of the radius: 0 to 1
+	Far  float32 // squared distance divided by squared radius: 0 to 1
 }
 
 // farthest is the largest number of a cube along an axis. Items beyond it are in the
-// outermost cube: there may be too many for Near to be fast, but its results are right.
+// outermost cube. If there are many of them, Near is slow, but its results are correct.
 const farthest = 1 << 30
 
-// Set puts an item at a point; it is near to points that are less than radius away.
-// If a coordinate is not finite, or the radius is not above 0, Set removes the item.
+// Set puts an item at a point. The item is near to points that are less than radius away. If
+// a coordinate is not finite or the radius is not above 0, Set removes the item.
 func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	if !isPoint(x, y, z) || !(radius > 0) {
 		g.Remove(place)
@@ -83,24 +84,27 @@ func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	}
 }
 
-// holds reports whether the position of e is in the cell. The radius of e must
-// be of the cell's level.
+// holds reports whether the position of e is in the cell. The radius of e must belong to the
+// cell's level.
 func (c *cell[T]) holds(e entry[T]) bool {
-	return number(float64(e.x)*c.inverse) == c.x && number(float64(e.y)*c.inverse) == c.y && number(float64(e.z)*c.inverse) == c.z
+	return number(float64(e.x)*c.inverse) == c.x &&
+		number(float64(e.y)*c.inverse) == c.y &&
+		number(float64(e.z)*c.inverse) == c.z
 }
 
-// insert adds an item that is in no cell to the cell k.
+// insert adds an item that is in no cell to the cell with key k.
 func (g *Grid[T]) insert(k key, e entry[T]) {
 	c := g.cells[k]
 	if c == nil {
 		c = g.acquire(k)
 	}
-	e.place.cell, e.place.at = c, len(c.entries)
+	e.place.cell = c
+	e.place.at = len(c.entries)
 	c.entries = append(c.entries, e)
 	g.count(k.level, 1)
 }
 
-// acquire makes the cell of a key that has none.
+// acquire makes a cell for a key that has none.
 func (g *Grid[T]) acquire(k key) *cell[T] {
 	if g.cells == nil {
 		g.cells = make(map[key]*cell[T])
@@ -111,12 +115,13 @@ func (g *Grid[T]) acquire(k key) *cell[T] {
 	last := len(g.free) - 1
 	c := g.free[last]
 	g.free = g.free[:last]
-	c.key, c.inverse = k, inverseOf(k.level)
+	c.key = k
+	c.inverse = inverseOf(k.level)
 	g.cells[k] = c
 	return c
 }
 
-// Remove removes an item, if it is in the grid.
+// Remove removes an item if it is in the grid.
 func (g *Grid[T]) Remove(place *Place[T]) {
 	c := place.cell
 	if c == nil {
@@ -126,7 +131,8 @@ func (g *Grid[T]) Remove(place *Place[T]) {
 	c.entries[place.at] = c.entries[last]
 	c.entries[place.at].place.at = place.at
 	c.entries[last] = entry[T]{}
-	c.entries, place.cell = c.entries[:last], nil
+	c.entries = c.entries[:last]
+	place.cell = nil
 	g.count(c.level, -1)
 	if last == 0 {
 		delete(g.cells, c.key)
@@ -146,8 +152,8 @@ func (p *Place[T]) IsNear(x, y, z float32) bool {
 	return near
 }
 
-// Near appends to found the items to which a point is near enough. If a
-// coordinate is not finite, there are none.
+// Near appends to found the items to which a point is near enough. If a coordinate is not
+// finite, there are none.
 func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	if !isPoint(x, y, z) {
 		return found
@@ -159,15 +165,16 @@ func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	return found
 }
 
-// nearAt looks at the cubes of one level. It skips cubes whose nearest point is
-// an edge or more away, because no item in them can be near enough.
+// nearAt looks at the cubes of one level. It skips cubes whose nearest point is an edge or
+// more away, because no item in them can be near enough.
 func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
 	var base [3]int32
-	var gaps [3][3]float64 // by axis and side: distance to the next face of the cube, in edges, squared
+	var gaps [3][3]float64 // by axis and side: squared distance to the next face of the cube, in edges
 	for axis := range 3 {
 		at := p[axis] / l.edge
 		base[axis] = number(at)
-		below, above := at-float64(base[axis]), float64(base[axis])+1-at
+		below := at - float64(base[axis])
+		above := float64(base[axis]) + 1 - at
 		gaps[axis] = [3]float64{below * below, 0, above * above}
 	}
 	for i, gapX := range gaps[0] {
@@ -176,7 +183,8 @@ func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
 				if gapX+gapY+gapZ >= 1 {
 					continue
 				}
-				if c := g.cells[key{base[0] + int32(i) - 1, base[1] + int32(j) - 1, base[2] + int32(k) - 1, l.exponent}]; c != nil {
+				near := key{base[0] + int32(i) - 1, base[1] + int32(j) - 1, base[2] + int32(k) - 1, l.exponent}
+				if c := g.cells[near]; c != nil {
 					found = appendNear(found, c.entries, p)
 				}
 			}
@@ -195,17 +203,20 @@ func appendNear[T any](found []Found[T], entries []entry[T], p [3]float64) []Fou
 	return found
 }
 
-// far returns the distance of a point, as in Found, and whether that is near enough.
+// far returns the distance of a point, as in Found, and whether the point is near enough.
 func (e *entry[T]) far(p [3]float64) (far float32, near bool) {
-	dx, dy, dz := float64(e.x)-p[0], float64(e.y)-p[1], float64(e.z)-p[2]
-	square, limit := dx*dx+dy*dy+dz*dz, float64(e.radius)*float64(e.radius)
+	dx := float64(e.x) - p[0]
+	dy := float64(e.y) - p[1]
+	dz := float64(e.z) - p[2]
+	square := dx*dx + dy*dy + dz*dz
+	limit := float64(e.radius) * float64(e.radius)
 	return float32(square / limit), square < limit
 }
 
 // isPoint reports whether three coordinates are finite.
 func isPoint(x, y, z float32) bool { return x-x == 0 && y-y == 0 && z-z == 0 }
 
-// exponentOf returns the exponent of the smallest power of two that is at least the radius.
+// exponentOf returns the exponent of the smallest power of two that is at least radius.
 func exponentOf(radius float32) int32 {
 	fraction, exponent := math.Frexp(float64(radius))
 	if fraction == 0.5 {
@@ -214,16 +225,22 @@ func exponentOf(radius float32) int32 {
 	return int32(exponent)
 }
 
-// inverseOf returns 1/edge for the edge of an exponent.
+// inverseOf returns 1/edge for the edge with the given exponent.
 func inverseOf(exponent int32) float64 { return math.Ldexp(1, -int(exponent)) }
 
-// keyOf returns the key of the cube of an entry on a level.
+// keyOf returns the key of an entry's cube on a level.
 func keyOf[T any](e entry[T], exponent int32) key {
 	inverse := inverseOf(exponent)
-	return key{number(float64(e.x) * inverse), number(float64(e.y) * inverse), number(float64(e.z) * inverse), exponent}
+	return key{
+		x:     number(float64(e.x) * inverse),
+		y:     number(float64(e.y) * inverse),
+		z:     number(float64(e.z) * inverse),
+		level: exponent,
+	}
 }
 
-// number returns the number of the cube along an axis for a coordinate in units of the edge.
+// number returns the number of the cube along an axis. at is a coordinate in units of the
+// edge.
 func number(at float64) int32 {
 	switch at = math.Floor(at); {
 	case at > farthest:
@@ -241,7 +258,8 @@ func (g *Grid[T]) count(exponent int32, n int) {
 		g.levels = append(g.levels, level{exponent, math.Ldexp(1, int(exponent)), n})
 		return
 	}
-	if g.levels[i].items += n; g.levels[i].items == 0 {
+	g.levels[i].items += n
+	if g.levels[i].items == 0 {
 		g.levels = slices.Delete(g.levels, i, i+1)
 	}
 }

@@ -3,9 +3,11 @@ package relevancy
 import "time"
 
 // Round spreads one visit to each of many items over the Flushes of a period.
-type Round struct{ owed time.Duration } // sum over the items of the time that has passed; a period of it is one visit
+type Round struct {
+	owed time.Duration // elapsed time, summed over the items; a period of it is one visit
+}
 
-// Take returns how many of n items are due, if passed time has passed since the last call.
+// Take returns the number of n items that are due. passed is the time since the last call.
 func (r *Round) Take(n int, passed, period time.Duration) int {
 	r.owed += min(passed, period) * time.Duration(n)
 	due := r.owed / period
@@ -13,23 +15,25 @@ func (r *Round) Take(n int, passed, period time.Duration) int {
 	return min(int(due), n)
 }
 
-// A Sweep visits each item of a list once in a period, some of them in each
-// Flush, and starts again after the last one.
+// A Sweep visits each item of a list once in a period, some of them in each Flush. It starts
+// again after the last item.
 type Sweep struct {
 	round Round
-	left  int // items that this Flush has yet to visit
-	at    int // index of the item visited last
+	left  int // items that this Flush still has to visit
+	at    int // index of the last visited item
 }
 
-// Begin decides how many of n items this Flush visits, if passed time has
-// passed since the last one.
-func (s *Sweep) Begin(n int, passed, period time.Duration) { s.left = s.round.Take(n, passed, period) }
+// Begin decides how many of n items this Flush visits. passed is the time since the last
+// Flush.
+func (s *Sweep) Begin(n int, passed, period time.Duration) {
+	s.left = s.round.Take(n, passed, period)
+}
 
-// More reports whether this Flush has yet to visit one of n items.
+// More reports whether this Flush still has to visit one of n items.
 func (s *Sweep) More(n int) bool { return s.left > 0 && n > 0 }
 
-// Next returns the index of the next item to visit, of n. The item counts as
-// visited even if the visit panics.
+// Next returns the index of the next of n items to visit. The item counts as visited even if
+// the visit panics.
 func (s *Sweep) Next(n int) int {
 	s.left--
 	s.at = (s.at + 1) % n
@@ -39,11 +43,11 @@ func (s *Sweep) Next(n int) int {
 // Upcoming returns the next result of Next, but n instead of 0.
 func (s *Sweep) Upcoming() int { return s.at + 1 }
 
-// GoOn makes Next continue with index i, because the items have moved.
+// GoOn makes Next continue with index i because the items have moved.
 func (s *Sweep) GoOn(i int) { s.at = i - 1 }
 
-// Removed is called when the item with index i is removed from the list, so
-// that the sweep skips none after it.
+// Removed is called when the item at index i is removed from the list. It keeps the sweep
+// from skipping an item.
 func (s *Sweep) Removed(i int) {
 	if i <= s.at {
 		s.at--

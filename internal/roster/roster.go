@@ -1,22 +1,22 @@
-// Package roster keeps items in the order in which they were added, in a list
-// that callers may iterate over while items are added and removed. It is pure.
+// Package roster keeps items in the order in which they were added, in a list that callers
+// may iterate over while items are added and removed. It uses no clock, goroutine or lock.
 package roster
 
-// A Seat is the place of an item in a [List]. An item has one Seat for each
-// list that it may be in. The zero Seat means that the item is not listed.
+// A Seat is the place of an item in a [List]. An item has one Seat for each list that may
+// contain it. The zero Seat means that the item is not listed.
 type Seat struct{ place int } // index in entries, plus 1
 
-// A List lists items in the order in which they were added. Removing an item leaves
-// a gap, in constant time. If half of a list is gaps, Remove copies it, so that a
-// loop over the old entries still finds all remaining items. The zero List is empty.
+// A List lists items in the order in which they were added. Removing an item takes constant
+// time and leaves a gap. When half of a list is gaps, Remove copies it. So a loop over the
+// old entries still finds all remaining items. The zero List is empty.
 type List[T any] struct {
 	entries []entry[T]
 	gaps    int
-	head    int // all entries before it are gaps
+	head    int // all entries before this index are gaps
 }
 
 type entry[T any] struct {
-	item *T // nil = a gap
+	item *T // nil if the entry is a gap
 	seat *Seat
 }
 
@@ -34,7 +34,8 @@ func (l *List[T]) Remove(seat *Seat) {
 	}
 	seat.place = 0
 	l.entries[place-1] = entry[T]{}
-	if l.gaps++; 2*l.gaps > len(l.entries) {
+	l.gaps++
+	if 2*l.gaps > len(l.entries) {
 		l.close()
 	}
 }
@@ -51,7 +52,9 @@ func (l *List[T]) close() {
 			e.seat.place = len(kept)
 		}
 	}
-	l.entries, l.gaps, l.head = kept, 0, 0
+	l.entries = kept
+	l.gaps = 0
+	l.head = 0
 }
 
 // First returns the oldest item, or nil if the list is empty.
@@ -64,8 +67,8 @@ func (l *List[T]) First() *T {
 	return nil
 }
 
-// All yields the items that are listed when it begins. It may still yield an
-// item that is removed during the loop: the caller must check that on the item.
+// All yields the items that are listed when it begins. It may still yield an item that is
+// removed during the loop, so the caller must check the item.
 func (l *List[T]) All(yield func(*T) bool) {
 	for _, e := range l.entries {
 		if e.item != nil && !yield(e.item) {

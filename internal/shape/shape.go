@@ -1,5 +1,6 @@
-// Package shape describes what both ends of a connection must declare alike, in one line for
-// every class, method and field, and finds the first line in which two ends differ. It is pure.
+// Package shape describes what both ends of a connection must declare alike, with one line
+// for every class, method and field. It finds the first line in which two ends differ. It
+// uses no clock, goroutine or lock.
 package shape
 
 import (
@@ -11,25 +12,26 @@ import (
 )
 
 const (
-	// maxDifference is the most bytes of the sentence that names a difference:
-	// a close reason has at most 256 on the wire (internal/link).
+	// maxDifference is the maximum length in bytes of the sentence that names a difference.
+	// On the wire, a close reason has at most 256 bytes (internal/link).
 	maxDifference = 200
-	// declaredBy precedes, in the line of a class, the function that adds the
-	// class; see extend.DeclaredBy.
+	// declaredBy precedes the function that adds a class in the line of the class (see
+	// extend.DeclaredBy).
 	declaredBy = ", by "
 )
 
-// A Shape is lines of the form "path: what", in the order of declaration. Two
-// ends with the same lines can decode each other's messages. The order of
-// classes and methods matters, because it determines their numbers on the wire.
+// A Shape holds lines of the form "path: what" in declaration order. Two ends with the same
+// lines can decode each other's messages.
+//
+// The order of classes and methods matters, because it determines their numbers on the wire.
 // The name of a Go type matters only if the type encodes itself.
 type Shape struct{ Lines []string }
 
 // Add adds a line.
 func (s *Shape) Add(path, what string) { s.Lines = append(s.Lines, path+": "+what) }
 
-// Class adds the line of a class. declarer is the function that adds the class
-// to a world, or empty if the game binds it itself.
+// Class adds the line of a class. declarer is the function that adds the class to a world. It
+// is empty if the game itself binds the class.
 func (s *Shape) Class(index int, name, declarer string) {
 	what := fmt.Sprintf("class %d", index)
 	if declarer != "" {
@@ -41,14 +43,15 @@ func (s *Shape) Class(index int, name, declarer string) {
 // Hash returns a digest of all lines, which the ends compare in their Hellos.
 func (s *Shape) Hash() [32]byte { return sha256.Sum256([]byte(strings.Join(s.Lines, "\n"))) }
 
-// Mismatch returns how many classes a client and its server have, and their
-// first difference. Its arguments are those of Difference.
+// Mismatch returns the number of classes at a client and at its server, and their first
+// difference. Its arguments are those of Difference.
 func Mismatch(client, server []string, cut bool) string {
 	more := ""
 	if cut {
 		more = " or more"
 	}
-	return fmt.Sprintf("%d classes at the client, %d%s at the server: %s", classes(client), classes(server), more, Difference(client, server, cut))
+	return fmt.Sprintf("%d classes at the client, %d%s at the server: %s",
+		classes(client), classes(server), more, Difference(client, server, cut))
 }
 
 // classes counts the classes of a shape.
@@ -61,8 +64,8 @@ func classes(lines []string) (n int) {
 	return n
 }
 
-// Difference returns the first difference between a client's lines and its server's,
-// which have been received from it. cut is whether the server has more lines than these.
+// Difference returns the first difference between a client's lines and the lines received
+// from its server. cut says whether the server has more lines than these.
 func Difference(client, server []string, cut bool) string {
 	if cut && len(client) > len(server) {
 		client = client[:len(server)]
@@ -94,7 +97,7 @@ func differ(client, server []string) string {
 	path, what, _ := strings.Cut(client[0], ": ")
 	serverPath, serverWhat, _ := strings.Cut(server[0], ": ")
 	switch {
-	case path == serverPath && isState(what) && isState(serverWhat): // with different numbers of fields; the fields say more
+	case path == serverPath && isState(what) && isState(serverWhat): // the fields say more than their number
 		if d := diff(below(client), below(server)); d != "" {
 			return d
 		}
@@ -109,30 +112,31 @@ func differ(client, server []string) string {
 	return fmt.Sprintf("%q stands at the client where %q stands at the server", client[0], server[0])
 }
 
-// missing returns that one end has a line and the other does not.
+// missing says that one end has a line and the other end lacks it.
 func missing(line, has, lacks string) string {
 	class, _, _ := strings.Cut(line, ": ")
 	switch _, call, declared := strings.Cut(line, declaredBy); {
 	case isClass(line) && declared:
 		return fmt.Sprintf("%s was called at the %s and not at the %s (%q)", call, has, lacks, line)
 	case isClass(line):
-		return fmt.Sprintf("the world of the %s has class %q and that of the %s has not: Bind it there, or name it in Config.Classes", has, class, lacks)
+		return fmt.Sprintf("the world of the %s has class %q and that of the %s has not: "+
+			"Bind it there, or name it in Config.Classes", has, class, lacks)
 	}
 	return fmt.Sprintf("%q is missing at the %s", line, lacks)
 }
 
-// isClass reports whether a line is that of a class, and not of a method or a
-// field. Names have no colon.
+// isClass reports whether a line describes a class, rather than a method or a field. Names
+// contain no colon.
 func isClass(line string) bool {
 	_, what, _ := strings.Cut(line, ": ")
 	return strings.HasPrefix(what, "class ")
 }
 
-// isState reports whether what is from the line of a state. It has the number
-// of the state's fields, whose lines follow.
+// isState reports whether what comes from the line of a state. It contains the number of the
+// state's fields, whose lines follow.
 func isState(what string) bool { return strings.HasPrefix(what, "state of ") }
 
-// below returns the lines of everything inside of the first line's path.
+// below returns the lines of everything inside the first line's path.
 func below(lines []string) []string {
 	path, _, _ := strings.Cut(lines[0], ": ")
 	n := 1
@@ -144,11 +148,13 @@ func below(lines []string) []string {
 
 // names reports whether one of the lines has this path.
 func names(lines []string, path string) bool {
-	return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, path+": ") })
+	return slices.ContainsFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, path+": ")
+	})
 }
 
-// Clip shortens a sentence, which may contain text of the peer, so that it fits
-// into a log record and a close reason.
+// Clip shortens a sentence to fit into a log record and a close reason. The sentence may
+// contain the peer's text.
 func Clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

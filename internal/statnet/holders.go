@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// maxHolders is how many methods the text of [Holders] names, so that it fits
-// into the reason of a close.
+// maxHolders is the maximum number of methods that the text of [Holders] names. It makes the
+// text fit into a close reason.
 const maxHolders = 5
 
-// Holders lists the methods whose calls fill a reliable buffer, in the order of their
-// first calls, as UE prints on ReliableBufferOverflow. The zero Holders is empty.
+// Holders lists the methods whose calls fill a reliable buffer, in the order of their first
+// calls, as UE prints on ReliableBufferOverflow. The zero Holders is empty.
 type Holders struct{ list []holder }
 
 // holder is one method's share of a reliable buffer.
 type holder struct {
 	name           string
-	calls, entries int // calls in the buffer, and entries that they take
+	calls, entries int // calls in the buffer and the entries they take
 }
 
 // Add adds a call of the named method that takes entries entries of the buffer.
@@ -31,12 +31,13 @@ func (h *Holders) Add(name string, entries int) {
 	h.list[i].entries += entries
 }
 
-// String returns the first maxHolders methods with their calls and entries, as
-// in "3 × Fire (4 entries)", and the number of other methods.
+// String returns the first maxHolders methods with their calls and entries, as in "3 × Fire
+// (4 entries)", and the number of other methods.
 func (h *Holders) String() string {
 	var named []string
 	for _, one := range h.list[:min(len(h.list), maxHolders)] {
-		named = append(named, fmt.Sprintf("%d × %s (%s)", one.calls, one.name, Plural(one.entries, "entry", "entries")))
+		entries := Plural(one.entries, "entry", "entries")
+		named = append(named, fmt.Sprintf("%d × %s (%s)", one.calls, one.name, entries))
 	}
 	text := strings.Join(named, ", ")
 	if more := len(h.list) - maxHolders; more > 0 {

@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// Window is the shortest time over which a rate is computed. UE: stat net's second.
+// Window is the minimum time over which a rate is computed. UE: stat net's second.
 const Window = time.Second
 
-// Sample holds counters of a connection (uint64), or their rates a second (float64).
+// Sample holds a connection's counters (uint64) or their rates per second (float64).
 type Sample[T uint64 | float64] struct {
 	BytesIn, BytesOut, PacketsIn, PacketsOut, BunchesIn, BunchesOut T
 	SlicesIn, SlicesOut                                             T // in bytes
 	Ticks, Saturated                                                T
 }
 
-// since returns the rates a second at which counters grew within seconds.
+// since returns the growth of counters per second.
 func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
-	gained := func(now, then uint64) float64 { return max(0, float64(now)-float64(then)) / seconds } // a counter falls if a packet is unsent
+	gained := func(now, then uint64) float64 {
+		return max(0, float64(now)-float64(then)) / seconds // a counter falls if a packet is unsent
+	}
 	return Sample[float64]{
 		BytesIn: gained(now.BytesIn, then.BytesIn), BytesOut: gained(now.BytesOut, then.BytesOut),
 		PacketsIn: gained(now.PacketsIn, then.PacketsIn), PacketsOut: gained(now.PacketsOut, then.PacketsOut),
@@ -27,8 +29,8 @@ func since(now, then *Sample[uint64], seconds float64) Sample[float64] {
 	}
 }
 
-// A Sampler computes rates from counters, without allocating. Of may be called
-// concurrently; Start may not.
+// A Sampler computes rates from counters without allocating. Of may be called concurrently;
+// Start may not.
 type Sampler struct {
 	mu    sync.Mutex
 	at    time.Time // when last was taken
@@ -40,8 +42,8 @@ type Sampler struct {
 // Start sets the time at which the counters were zero. It must be called before the first Of.
 func (s *Sampler) Start(at time.Time) { s.at = at }
 
-// Of takes the counters at now. It returns the rates of the last whole window
-// or, during the first window, those since Start.
+// Of takes the counters at now. It returns the rates of the last whole window. During the
+// first window, it returns the rates since Start.
 func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +53,10 @@ func (s *Sampler) Of(now time.Time, counters Sample[uint64]) Sample[float64] {
 	}
 	rate := since(&counters, &s.last, elapsed.Seconds())
 	if elapsed >= Window {
-		s.at, s.last, s.rate, s.whole = now, counters, rate, true
+		s.at = now
+		s.last = counters
+		s.rate = rate
+		s.whole = true
 	}
 	return rate
 }

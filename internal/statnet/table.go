@@ -10,14 +10,14 @@ import (
 const (
 	labelWidth = 16
 	cellWidth  = 13 // characters
-	// Width is the most characters of a line: enough for a label and six cells.
+	// Width is the maximum number of characters in a line: enough for a label and six cells.
 	Width = 100
 )
 
 // A Table is the text of a table, built line by line. The zero Table is empty.
 type Table struct{ text strings.Builder }
 
-// Row adds a line of a label and cells, which are aligned to the right of their columns.
+// Row adds a line with a label and cells, which are aligned to the right of their columns.
 func (t *Table) Row(label string, cells ...string) {
 	line := left(label, labelWidth)
 	for _, cell := range cells {
@@ -33,7 +33,9 @@ func (t *Table) List(label string, items ...string) {
 		if i < len(items)-1 {
 			item += ", "
 		}
-		if utf8.RuneCountInString(line)+utf8.RuneCountInString(item) > Width+1 && strings.TrimSpace(line) != label { // a space may exceed the width
+		// The space after the last item that fits may exceed the width.
+		full := utf8.RuneCountInString(line)+utf8.RuneCountInString(item) > Width+1
+		if full && strings.TrimSpace(line) != label {
 			t.line(line)
 			line = left("", labelWidth) + "  "
 		}
@@ -64,8 +66,8 @@ func (t *Table) Columns(columns []Column, cells ...string) {
 // String returns the lines, each with a newline.
 func (t *Table) String() string { return t.text.String() }
 
-// line adds a line. It may contain a peer's text, so characters that a terminal
-// would not print are replaced.
+// line adds a line. The line may contain a peer's text, so characters that a terminal would
+// not print are replaced.
 func (t *Table) line(s string) {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -81,7 +83,7 @@ func (t *Table) line(s string) {
 func left(s string, width int) string  { return fmt.Sprintf("%-*s", width, s) }
 func right(s string, width int) string { return fmt.Sprintf("%*s", width, s) }
 
-// cut shortens s to most characters, the last of which then is an ellipsis.
+// cut shortens s to most characters. The last of them is then an ellipsis.
 func cut(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -9,18 +9,18 @@ import (
 // Bytes formats a number of bytes, as kB or MB of 1,000 if that is shorter.
 func Bytes(n float64) string {
 	switch {
-	case n < 999.5: // from here on it would be 1000 B
+	case n < 999.5: // a larger number would round to 1000 B
 		return fmt.Sprintf("%.0f B", n)
-	case n < 999_950: // from here on it would be 1000.0 kB
+	case n < 999_950: // a larger number would round to 1000.0 kB
 		return fmt.Sprintf("%.1f kB", n/1e3)
 	}
 	return fmt.Sprintf("%.1f MB", n/1e6)
 }
 
-// Rate formats bytes a second.
+// Rate formats bytes per second.
 func Rate(n float64) string { return Bytes(n) + "/s" }
 
-// Often formats how often a second something happens.
+// Often formats a number of events per second.
 func Often(n float64) string { return fmt.Sprintf("%.1f /s", n) }
 
 // Percent formats a share from 0 to 1.

@@ -1,13 +1,13 @@
 package tasks
 
-// A Runner runs functions of a game one at a time. Each runs for a connection C, or
-// for none, the zero C. A Runner removes a function from its queue before it calls
-// it, so that a panic loses only that function. It must not be used concurrently.
+// A Runner runs functions of a game one at a time. Each runs for a connection C, or for the
+// zero C if it belongs to none. A Runner removes a function from its queue before it calls
+// the function, so a panic loses only that function. A Runner must not be used concurrently.
 type Runner[C any] struct {
-	// Doing names the function that is running, for errors if it panics or takes long.
+	// Doing names the running function, for errors if it panics or takes long.
 	Doing Doing
-	// Panicked is called when a function panics, while the stack of the panic
-	// can still be read; nil = the panic continues.
+	// Panicked is called when a function panics, while the stack of the panic can still be
+	// read. If Panicked is nil, the panic continues.
 	Panicked func(conn C, doing Doing, recovered any)
 
 	tasks Queue[task[C]]
@@ -21,14 +21,14 @@ type task[C any] struct {
 	run   func()
 }
 
-// Later queues a task. Joining and leaving consist of tasks, so that each of
-// the game's functions in them runs exactly once, even if another one panics.
+// Later queues a task. Joining and leaving consist of tasks, so each of the game's functions
+// in them runs exactly once even if another one panics.
 func (r *Runner[C]) Later(conn C, doing Doing, run func()) { r.tasks.Add(task[C]{conn, doing, run}) }
 
 // Owed returns the number of queued tasks.
 func (r *Runner[C]) Owed() int { return r.tasks.Len() }
 
-// RunTasks runs the queued tasks, and those that they queue.
+// RunTasks runs the queued tasks and the tasks they queue.
 func (r *Runner[C]) RunTasks() {
 	for t, ok := r.tasks.Take(); ok; t, ok = r.tasks.Take() {
 		r.runTask(t)
@@ -42,7 +42,7 @@ func (r *Runner[C]) runTask(t task[C]) {
 	t.run()
 }
 
-// Post moves the functions in from to the queue of posts, and empties from.
+// Post moves the functions in from to the queue of posts and empties from.
 func (r *Runner[C]) Post(from *[]func()) { r.posts.AddAll(from) }
 
 // RunPosts runs the queued posts.
@@ -57,14 +57,14 @@ func (r *Runner[C]) RunPosts() {
 	})
 }
 
-// All calls next until that returns false. Each call runs one function of the
-// game, for no connection. If that panics, All continues with the next.
+// All calls next until it returns false. Each call runs one function of the game, for no
+// connection. If the function panics, All continues with the next one.
 func (r *Runner[C]) All(next func() bool) {
 	for r.untilPanic(next) {
 	}
 }
 
-// untilPanic calls next until that returns false or panics, and reports whether it has panicked.
+// untilPanic calls next until it returns false or panics, and reports whether it panicked.
 func (r *Runner[C]) untilPanic(next func() bool) (panicked bool) {
 	var nobody C
 	defer r.Catch(nobody)
@@ -74,8 +74,8 @@ func (r *Runner[C]) untilPanic(next func() bool) (panicked bool) {
 	return false
 }
 
-// During calls fn, a part of the running function, with Doing set to doing. If
-// fn panics, Doing keeps that value.
+// During calls fn, a part of the running function, with Doing set to doing. If fn panics,
+// Doing keeps that value.
 func (r *Runner[C]) During(doing Doing, fn func()) {
 	outer := r.Doing
 	r.Doing = doing
@@ -83,8 +83,8 @@ func (r *Runner[C]) During(doing Doing, fn func()) {
 	r.Doing = outer
 }
 
-// Catch is deferred around calls of the game's functions. It recovers from a panic
-// and calls Panicked, unless that is nil. It does not affect runtime.Goexit.
+// Catch is deferred around calls of the game's functions. It recovers from a panic and calls
+// Panicked, unless Panicked is nil. It does not affect runtime.Goexit.
 func (r *Runner[C]) Catch(conn C) {
 	if r.Panicked == nil {
 		return

@@ -1,5 +1,6 @@
-// Package tasks queues the functions of a game that wait to run, so that each of them
-// runs once even if another panics, and names the one that is running. It is pure.
+// Package tasks queues the functions of a game that wait to run and names the one that is
+// running. Each function runs once even if another panics. The package uses no clock,
+// goroutine or lock.
 package tasks
 
 import (
@@ -11,14 +12,17 @@ import (
 // leastPlaces is the initial capacity of a queue.
 const leastPlaces = 8
 
-// A Queue holds what must run, in order. The caller removes each item before it
-// runs, so that a panic loses nothing else. The zero Queue is empty.
+// A Queue holds items to run, in order. The caller removes each item before running it, so a
+// panic loses no other item. The zero Queue is empty.
 type Queue[T any] struct{ waiting recovery.Ring[T] }
 
 // Add appends t.
-func (q *Queue[T]) Add(t T) { *q.waiting.Push(leastPlaces) = t }
+func (q *Queue[T]) Add(t T) {
+	last := q.waiting.Push(leastPlaces)
+	*last = t
+}
 
-// AddAll appends the items in from, and empties from.
+// AddAll appends the items in from and empties from.
 func (q *Queue[T]) AddAll(from *[]T) {
 	for _, t := range *from {
 		q.Add(t)
@@ -38,9 +42,9 @@ func (q *Queue[T]) Take() (t T, ok bool) {
 	return q.waiting.Take(), true
 }
 
-// Doing names the function of the game that is running: what it is and, unless Of
-// is nil, of which method or class. The two parts are separate because Doing is
-// set before every call and must not allocate; String joins them after an error.
+// Doing names the running function of the game: what it is and, unless Of is nil, to which
+// method or class it belongs. The two parts are separate because Doing is set before every
+// call and must not allocate. String joins them after an error.
 type Doing struct {
 	What string
 	Of   fmt.Stringer
@@ -56,12 +60,14 @@ func (d Doing) String() string {
 	return d.What
 }
 
-// A Panic is what a function of the game panicked with, as an error. It is not sent to the peer.
+// A Panic is the value with which a function of the game panicked, as an error. It is not
+// sent to the peer.
 type Panic struct{ Recovered any }
 
 func (p Panic) Error() string { return fmt.Sprintf("panic: %v", p.Recovered) }
 
-// Unwrap returns the error that the function panicked with, or nil if that was not an error.
+// Unwrap returns the error with which the function panicked, or nil if the value was not an
+// error.
 func (p Panic) Unwrap() error {
 	err, _ := p.Recovered.(error)
 	return err

@@ -2,16 +2,17 @@ package testkit
 
 import "runtime"
 
-// Heap returns how many bytes are alive on the heap.
+// Heap returns the number of bytes alive on the heap.
 func Heap() int {
 	runtime.GC()
-	runtime.GC() // the second run also frees what sync.Pools hold
+	runtime.GC() // the second run also frees the content of sync.Pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
-// Allocated returns how many bytes are allocated during fn, including those of other goroutines.
+// Allocated returns the number of bytes allocated during fn, including those of other
+// goroutines.
 func Allocated(fn func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nobody is the id of a user that owns nothing.
+// Nobody is the ID of a user that owns nothing.
 const Nobody = 65534
 
-// AsNobody runs do, on one thread, with the file access rights of Nobody if the test runs as root,
-// who may read any file. Files that do may read must be readable by others, or belong to Nobody.
+// AsNobody runs do on one thread. If the test runs as root, who may read any file, do has the
+// file access rights of Nobody. Files that do may read must be readable by others or belong
+// to Nobody.
 func AsNobody(t testing.TB, do func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

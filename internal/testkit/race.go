@@ -2,6 +2,6 @@
 
 package testkit
 
-// Race is whether the race detector is on. If so, sync.Pool drops some of its
-// values, so memory is not always reused.
+// Race says whether the race detector is on. If so, sync.Pool drops some of its values, so
+// memory is not always reused.
 const Race = true

@@ -1,5 +1,5 @@
-// Package testkit has what the tests of many packages share: a leak check, a
-// directory for temporary files, seeds, and measurements of memory.
+// Package testkit has what the tests of many packages share: a leak check, a directory for
+// temporary files, seeds, and memory measurements.
 package testkit
 
 import (
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Main runs a package's tests, and fails if a goroutine outlives them. A
-// TestMain needs to call nothing else.
+// Main runs a package's tests and fails if a goroutine outlives them. A TestMain needs to
+// call nothing else.
 func Main(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
@@ -43,8 +43,8 @@ func settles(before int) bool {
 	return false
 }
 
-// TempDir gives a test a directory of its own for temporary files, and fails
-// the test if a file is left there.
+// TempDir gives a test its own directory for temporary files. It fails the test if a file is
+// left there.
 func TempDir(t testing.TB) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -56,8 +56,8 @@ func TempDir(t testing.TB) {
 	})
 }
 
-// Brief returns short under -short, as it is used for repeated runs and with
-// the race detector, and full otherwise.
+// Brief returns short under -short, which is used for repeated runs and with the race
+// detector. Otherwise it returns full.
 func Brief[T any](short, full T) T {
 	if testing.Short() {
 		return short
@@ -65,9 +65,9 @@ func Brief[T any](short, full T) T {
 	return full
 }
 
-// Allocs returns the least of up to five results of [testing.AllocsPerRun].
-// That counts all allocations, and goroutines of earlier tests, timers and the
-// collector allocate now and then, too.
+// Allocs returns the minimum of up to five results of [testing.AllocsPerRun]. That function
+// counts all allocations, including occasional ones by goroutines of earlier tests, timers and
+// the garbage collector.
 func Allocs(runs int, fn func()) float64 {
 	least := testing.AllocsPerRun(runs, fn)
 	for i := 0; i < 4 && least > 0; i++ {
@@ -76,8 +76,8 @@ func Allocs(runs int, fn func()) float64 {
 	return least
 }
 
-// Seed returns a random seed, or the one in QUIVER_SEED, and logs it, so that a
-// failure can be repeated.
+// Seed returns the seed in QUIVER_SEED, or a random one if it is not set. It logs the seed, so
+// that a failure can be repeated.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()

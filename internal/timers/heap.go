@@ -2,19 +2,22 @@ package timers
 
 import "time"
 
-// entry is the time to which a timer is set. To find the first of a thousand
-// timers, only entries are compared, which are adjacent in memory.
+// entry is the time to which a timer is set. Finding the first of a thousand timers compares
+// only entries, which are adjacent in memory.
 type entry struct {
 	at    time.Duration
 	timer *Timer
 }
 
-// heap is a binary heap with the earliest entry first: the children of n, at 2n+1
-// and 2n+2, are not earlier than n. Each timer knows the index of its entry.
+// heap is a binary heap with the earliest entry first. The children of n, at 2n+1 and 2n+2,
+// are not earlier than n. Each timer knows the index of its entry.
 type heap []entry
 
 // put puts e at index n.
-func (h heap) put(n int, e entry) { h[n], e.timer.place = e, n+1 }
+func (h heap) put(n int, e entry) {
+	h[n] = e
+	e.timer.place = n + 1
+}
 
 // fix moves the entry at n, whose time has changed, to its place in the heap.
 func (h heap) fix(n int) {
@@ -36,7 +39,7 @@ func (h heap) fix(n int) {
 	h.put(n, e)
 }
 
-// set adds an entry, or replaces the one of its timer.
+// set adds an entry or replaces its timer's entry.
 func (h *heap) set(e entry) {
 	if e.timer.place == 0 {
 		*h = append(*h, e)
@@ -49,10 +52,13 @@ func (h *heap) set(e entry) {
 
 // remove removes the entry at n and returns its timer.
 func (h *heap) remove(n int) *Timer {
-	s, t := *h, (*h)[n].timer
+	s := *h
+	t := s[n].timer
+	t.place = 0
 	last := len(s) - 1
-	s[n], s[last] = s[last], entry{}
-	*h, t.place = s[:last], 0
+	s[n] = s[last]
+	s[last] = entry{}
+	*h = s[:last]
 	if n < last {
 		h.fix(n)
 	}

@@ -1,6 +1,7 @@
-// Package timers calls many functions at their times on few goroutines. The
-// runtime starts a goroutine for each time.AfterFunc that fires. That costs
-// more than a function which in most cases finds that its time was postponed.
+// Package timers calls many functions at their times on few goroutines.
+//
+// The runtime starts a goroutine for each time.AfterFunc that fires. That costs more than the
+// function itself, which in most cases only finds that its time was postponed.
 package timers
 
 import (
@@ -8,38 +9,39 @@ import (
 	"time"
 )
 
-// gap is the least time between two runs of a queue. Timers that become due in
-// between wait for the next run, so that with many timers one run fires several.
+// gap is the minimum time between two runs of a queue. Timers that become due in between wait
+// for the next run. So with many timers, one run fires several.
 const gap = time.Millisecond
 
-// A Queue fires timers. It has a goroutine only while it does so. Its methods
-// may be called concurrently, and by Timer.Fire.
+// A Queue fires timers. It has a goroutine only while it fires some. Its methods may be
+// called concurrently and by Timer.Fire.
 type Queue struct {
 	mu      sync.Mutex
-	epoch   time.Time // all times of the queue count from it
+	epoch   time.Time // origin of all times in the queue
 	waiting heap
-	next    time.Duration // when runtime fires; if it is in the past, runtime is not set
+	next    time.Duration // when runtime fires; in the past if runtime is not set
 	runtime *time.Timer   // nil before the first Set
-	fires   bool          // fire is running, and will set runtime when it ends
+	fires   bool          // fire is running and will set runtime when it ends
 	due     []*Timer      // scratch of fire
 }
 
-// A Timer is a timer of one queue, whose lock guards all fields but Fire.
+// A Timer is a timer of one queue. The queue's lock guards all fields except Fire.
 type Timer struct {
 	Fire func() // called when the timer fires; it must be short and must not block
 
-	place int // one above the index of its entry in waiting; 0 = the timer is not set
+	place int // index of its entry in waiting, plus 1; 0 if the timer is not set
 }
 
 // New returns an empty queue.
 func New() *Queue { return &Queue{epoch: time.Now()} }
 
-// Shares reports whether now is of the queue's time. The time of a testing/synctest bubble, which
-// begins in the year 2000, is not. The runtime ends a process in which one timer is set in both.
+// Shares reports whether now is on the same clock as the queue. The time of a
+// testing/synctest bubble, which begins in the year 2000, is not. The runtime ends a process
+// in which one timer is set in both.
 func (q *Queue) Shares(now time.Time) bool { return !now.Before(q.epoch) }
 
-// Set makes t fire at the time at, or up to a millisecond later. It replaces
-// the time to which t was set before.
+// Set makes t fire at the time at, or up to a millisecond later. It replaces the time to
+// which t was set before.
 func (q *Queue) Set(t *Timer, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -49,7 +51,7 @@ func (q *Queue) Set(t *Timer, at time.Time) {
 	}
 }
 
-// Stop makes t not fire, unless it is firing already.
+// Stop keeps t from firing, unless it is already firing.
 func (q *Queue) Stop(t *Timer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,19 +60,21 @@ func (q *Queue) Stop(t *Timer) {
 	}
 }
 
-// wake makes runtime call fire at the time at, unless it calls it sooner. The caller holds mu.
+// wake makes runtime call fire at the time at, unless it calls fire sooner. The caller holds
+// mu.
 func (q *Queue) wake(at time.Duration) {
 	now := time.Since(q.epoch)
 	switch {
 	case q.runtime == nil:
-		q.next, q.runtime = at, time.AfterFunc(at-now, q.fire)
+		q.next = at
+		q.runtime = time.AfterFunc(at-now, q.fire)
 	case at < q.next || q.next <= now:
 		q.next = at
 		q.runtime.Reset(at - now)
 	}
 }
 
-// fire fires the timers that are due. It is called by runtime.
+// fire fires the timers that are due. runtime calls it.
 func (q *Queue) fire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,7 +92,8 @@ func (q *Queue) fire() {
 	}
 }
 
-// callDue calls Fire of the timers in due. The caller holds mu, which callDue releases meanwhile.
+// callDue calls Fire of the timers in due. The caller holds mu, which callDue releases during
+// the calls.
 func (q *Queue) callDue() {
 	q.fires = true
 	q.mu.Unlock()
@@ -97,5 +102,6 @@ func (q *Queue) callDue() {
 		q.due[i] = nil
 	}
 	q.mu.Lock()
-	q.fires, q.due = false, q.due[:0]
+	q.fires = false
+	q.due = q.due[:0]
 }
