@@ -9,11 +9,12 @@ import (
 )
 
 const (
-	// A receiver acks every ackEvery-th packet at once, each packet within
-	// ackDelay, and a gap at once (RFC 9000, section 13.2).
+	// A receiver acks every ackEvery-th packet at once, each packet within ackDelay, and a
+	// gap at once (RFC 9000, section 13.2).
 	ackEvery = 2
 	ackDelay = 25 * time.Millisecond
-	// ackNumbers is how many packet numbers an ack lists at most; they are the newest.
+	// ackNumbers is the maximum number of packet numbers in an ack. An ack lists the newest
+	// ones.
 	ackNumbers = 96
 )
 
@@ -27,41 +28,41 @@ func timeOf(b []byte) time.Time {
 	return netsim.Epoch.Add(time.Duration(binary.BigEndian.Uint64(b)))
 }
 
-// A congestion is a model of another stack's congestion control. Sizes are in
-// packets, and times count from the beginning of the flow.
+// A congestion is a model of another stack's congestion control. Sizes are in packets. Times
+// count from the start of the flow.
 type congestion interface {
 	acked(a ack)
-	spurious(sent time.Duration) // a packet that counted as lost has arrived
+	spurious(sent time.Duration) // a packet that was declared lost has arrived
 	lost(now, sent time.Duration, inFlight int)
 	timeout(now time.Duration)
 	window() float64
-	pace(srtt time.Duration) float64 // packets a second
+	pace(srtt time.Duration) float64 // packets per second
 }
 
 // An ack is what a congestion control learns about one packet that arrived.
 type ack struct {
 	now, sent time.Duration
 	rtt       time.Duration
-	latest    bool          // it was sent last of the packets in the same ack
+	latest    bool          // it was sent last of the packets in the ack
 	delivered float64       // packets that arrived while it was in flight
-	took      time.Duration // the time in which these arrived
+	took      time.Duration // time in which these arrived
 	inFlight  int           // packets still in flight
 	before    int           // packets in flight before the ack arrived
 	limited   bool          // the sender had nothing more to send when it was sent
 }
 
-// A sender sends a transfer as QUIC does: with packet numbers, acks of ranges,
-// loss detection by RFC 9002, and a congestion control.
+// A sender sends a transfer as QUIC does: with packet numbers, acks of ranges, loss detection
+// by RFC 9002, and a congestion control.
 type sender struct {
 	control congestion
 	begin   time.Time // epoch of the times below
 	total   int       // pieces of the transfer
 
-	now            time.Duration // the newest time that a method was given
+	now            time.Duration // newest time passed to a method
 	fresh          int           // the first piece that was never sent
 	again          []int         // lost pieces, to be sent again
 	packets        []packet      // by number
-	oldest         int           // no smaller number is in flight
+	oldest         int           // no packet with a smaller number is in flight
 	flying         int           // packets in flight
 	before         int           // packets in flight before the newest ack arrived
 	latest         int           // the largest number in the newest ack
@@ -74,12 +75,12 @@ type sender struct {
 	limited        bool          // there was nothing more to send
 	delivered      float64       // packets that the peer has acknowledged
 	lastAck        time.Duration // when delivered last grew
-	spuriousLosses uint64        // packets that counted as lost and arrived
+	spuriousLosses uint64        // packets that were declared lost but arrived
 }
 
-// A packet is what a sender records about one packet.
+// A packet is a sender's record of one packet.
 type packet struct {
-	piece     int           // the piece that it carries
+	piece     int           // piece in the packet
 	sent      time.Duration // when it was sent
 	delivered float64       // sender.delivered when it was sent
 	at        time.Duration // sender.lastAck when it was sent
@@ -88,14 +89,14 @@ type packet struct {
 	acked     bool
 }
 
-// A receiver acks what arrives.
+// A receiver acks the packets that arrive.
 type receiver struct {
 	receipt
 	sender  *sender
-	newest  []uint32  // numbers of the packets that arrived last, for the next ack
+	newest  []uint32  // numbers of the newest packets that arrived, for the next ack
 	highest uint32    // largest packet number that arrived
 	waiting int       // packets received since the last ack
-	due     time.Time // when the next ack is to be sent; zero = nothing to ack
+	due     time.Time // when the next ack must be sent; zero if there is nothing to ack
 }
 
 // newAcked returns both ends of a flow of Reno, Cubic or BBR.
@@ -119,7 +120,8 @@ func (s *sender) Receive(now time.Time, b []byte) error {
 	t := s.at(now)
 	s.now = t
 	news := false
-	s.before, s.latest = s.flying, 0
+	s.before = s.flying
+	s.latest = 0
 	for n := b; len(n) >= 4; n = n[4:] {
 		s.latest = max(s.latest, int(binary.BigEndian.Uint32(n)))
 	}
@@ -134,8 +136,8 @@ func (s *sender) Receive(now time.Time, b []byte) error {
 	return nil
 }
 
-// ack records that packet n has arrived. It returns false if the peer had acked
-// it before, or if it had counted as lost.
+// ack records that packet n has arrived. It returns false if the peer had acked the packet
+// before or the packet had been declared lost.
 func (s *sender) ack(t time.Duration, n int) bool {
 	p := &s.packets[n]
 	if p.acked {
@@ -158,13 +160,14 @@ func (s *sender) ack(t time.Duration, n int) bool {
 		s.rtt.Update(t, rtt, 0)
 	}
 	s.control.acked(ack{
-		now: t, sent: p.sent, rtt: rtt, latest: n == s.latest, delivered: s.delivered - p.delivered, took: max(t-p.at, 1),
+		now: t, sent: p.sent, rtt: rtt, latest: n == s.latest,
+		delivered: s.delivered - p.delivered, took: max(t-p.at, 1),
 		inFlight: s.flying, before: s.before, limited: p.limited,
 	})
 	return true
 }
 
-// lose declares packets lost that later ones have overtaken.
+// lose declares packets lost that later packets have overtaken.
 func (s *sender) lose(t time.Duration) {
 	s.loss.Begin(t, max(s.rtt.Current(), time.Millisecond))
 	for n := s.oldest; n < len(s.packets) && uint64(n) < s.loss.Largest; n++ {
@@ -180,14 +183,14 @@ func (s *sender) lose(t time.Duration) {
 	}
 }
 
-// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). It doubles with
-// each timeout in a row, up to 64 times.
+// setPTO restarts the probe timeout (RFC 9002, section 6.2.1). The timeout doubles with each
+// one in a row, up to 64 times.
 func (s *sender) setPTO(t time.Duration) {
 	s.pto = t + (s.rtt.Current()+max(4*s.rtt.Variance, time.Millisecond)+ackDelay)<<min(s.backoff, 6)
 }
 
-// Advance runs the timers of losses and probes. From the third timeout in a row
-// on it calls the congestion control's timeout.
+// Advance runs the timers of losses and probes. From the third timeout in a row, it calls the
+// congestion control's timeout.
 func (s *sender) Advance(now time.Time) error {
 	t := s.at(now)
 	s.now = t
@@ -221,8 +224,8 @@ func (s *sender) NextTimeout() (time.Time, bool) {
 // more reports whether pieces wait to be sent.
 func (s *sender) more() bool { return len(s.again) > 0 || s.fresh < s.total }
 
-// AppendPacket appends the next packet if window and pacer allow one; a probe
-// is sent whatever they allow.
+// AppendPacket appends the next packet if window and pacer allow one. A probe is always
+// allowed.
 func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, bool) {
 	t := s.at(now)
 	s.now = t
@@ -237,14 +240,19 @@ func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 		return b, 0, false
 	}
 	n := len(s.packets)
-	p := packet{piece: s.pick(), sent: t, delivered: s.delivered, at: s.lastAck, limited: s.limited, flying: true}
+	p := packet{
+		piece: s.pick(), sent: t,
+		delivered: s.delivered, at: s.lastAck,
+		limited: s.limited, flying: true,
+	}
 	if s.flying == 0 {
 		p.at = t
 		s.lastAck = t
 	}
 	s.packets = append(s.packets, p)
 	s.flying++
-	s.probe, s.limited = false, false
+	s.probe = false
+	s.limited = false
 	if rate := s.control.pace(s.rtt.Current()); rate > 0 {
 		s.next = max(s.next, t-2*time.Millisecond) + time.Duration(1e9/rate)
 	}
@@ -254,7 +262,8 @@ func (s *sender) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 	return append(b, make([]byte, maxPacket-len(b))...), uint64(n), true
 }
 
-// pick returns the piece to send: a lost one, a new one, or for a probe the oldest in flight.
+// pick returns the piece to send: a lost one, a new one or, for a probe, the oldest one in
+// flight.
 func (s *sender) pick() int {
 	switch {
 	case len(s.again) > 0:
@@ -268,16 +277,19 @@ func (s *sender) pick() int {
 	return s.packets[s.oldest].piece
 }
 
-// Receive handles a packet, and decides when the next ack is sent.
+// Receive handles a packet and decides when to send the next ack.
 func (r *receiver) Receive(now time.Time, b []byte) error {
-	n, piece := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+	n := binary.BigEndian.Uint32(b)
+	piece := binary.BigEndian.Uint32(b[4:])
 	r.arrived(now, piece)
-	if r.newest = append(r.newest, n); len(r.newest) > ackNumbers {
+	r.newest = append(r.newest, n)
+	if len(r.newest) > ackNumbers {
 		r.newest = append(r.newest[:0], r.newest[len(r.newest)-ackNumbers/2:]...)
 	}
 	gap := n > r.highest+1 || n < r.highest
 	r.highest = max(r.highest, n)
-	if r.waiting++; r.waiting >= ackEvery || gap {
+	r.waiting++
+	if r.waiting >= ackEvery || gap {
 		r.due = now
 	} else if r.due.IsZero() {
 		r.due = now.Add(ackDelay)
@@ -291,7 +303,8 @@ func (r *receiver) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64,
 	if r.due.IsZero() || now.Before(r.due) {
 		return b, 0, false
 	}
-	r.due, r.waiting = time.Time{}, 0
+	r.due = time.Time{}
+	r.waiting = 0
 	for _, n := range r.newest {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}

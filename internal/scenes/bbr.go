@@ -13,12 +13,12 @@ const (
 // bbrGains are the pacing gains of the eight phases of ProbeBW.
 var bbrGains = [8]float64{1.25, 0.75, 1, 1, 1, 1, 1, 1}
 
-// A bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in
-// Linux: its rate does not react to loss.
+// A bbr is BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as in Linux. Its
+// rate does not react to loss.
 type bbr struct {
-	rates   [bbrRounds]float64 // packets a second, by round
+	rates   [bbrRounds]float64 // packets per second, by round
 	round   int
-	roundAt time.Duration // the arrival of a packet sent after this ends the round
+	roundAt time.Duration // the round ends when a packet sent after this arrives
 
 	least   time.Duration
 	leastAt time.Duration
@@ -37,7 +37,7 @@ type bbr struct {
 
 func newBBR() *bbr { return &bbr{} }
 
-// rate returns the greatest rate of the last bbrRounds rounds, in packets a second.
+// rate returns the maximum rate of the last bbrRounds rounds, in packets per second.
 func (b *bbr) rate() (most float64) {
 	for _, r := range b.rates {
 		most = max(most, r)
@@ -50,14 +50,16 @@ func (b *bbr) acked(a ack) {
 	b.inFlight = a.inFlight
 	expired := b.least > 0 && now-b.leastAt > bbrMinRTT
 	if b.least == 0 || rtt <= b.least || expired {
-		b.least, b.leastAt = rtt, now
+		b.least = rtt
+		b.leastAt = now
 	}
 	if expired && b.probing == 0 && b.filled {
 		b.probing = now + max(bbrProbeTime, rtt)
 	}
 	ended := a.sent >= b.roundAt
 	if ended {
-		b.round, b.roundAt = b.round+1, now
+		b.round++
+		b.roundAt = now
 		b.rates[b.round%bbrRounds] = 0
 	}
 	if rate := a.delivered / max(a.took, rtt).Seconds(); !a.limited || rate > b.rate() {
@@ -71,7 +73,8 @@ func (b *bbr) step(now time.Duration, ended bool) {
 	switch {
 	case b.probing > 0:
 		if now >= b.probing {
-			b.probing, b.leastAt = 0, now
+			b.probing = 0
+			b.leastAt = now
 		}
 	case !b.filled:
 		if ended {
@@ -81,13 +84,16 @@ func (b *bbr) step(now time.Duration, ended bool) {
 		b.drained = float64(b.inFlight) <= b.product()
 		b.phaseAt = now
 	case b.phaseOver(now):
-		b.phase, b.phaseAt, b.dropped = (b.phase+1)%len(bbrGains), now, false
+		b.phase = (b.phase + 1) % len(bbrGains)
+		b.phaseAt = now
+		b.dropped = false
 	}
 }
 
 // phaseOver is BBRIsNextCyclePhase of the draft.
 func (b *bbr) phaseOver(now time.Duration) bool {
-	whole, inFlight := now-b.phaseAt > b.least, float64(b.inFlight)
+	whole := now-b.phaseAt > b.least
+	inFlight := float64(b.inFlight)
 	switch gain := bbrGains[b.phase]; {
 	case gain > 1:
 		return whole && (b.dropped || inFlight >= gain*b.product())
@@ -100,7 +106,8 @@ func (b *bbr) phaseOver(now time.Duration) bool {
 // grow ends Startup after three rounds in which the rate grew by less than a quarter.
 func (b *bbr) grow() {
 	if r := b.rate(); r >= b.full*1.25 {
-		b.full, b.flat = r, 0
+		b.full = r
+		b.flat = 0
 		return
 	}
 	b.flat++
@@ -127,7 +134,7 @@ func (b *bbr) window() float64 {
 	return max(2*b.product(), bbrLeast)
 }
 
-// pace returns the pacing rate in packets a second.
+// pace returns the pacing rate in packets per second.
 func (b *bbr) pace(srtt time.Duration) float64 {
 	switch {
 	case b.least == 0:

@@ -10,14 +10,14 @@ const (
 	cubicBeta = 0.7 // RFC 9438, section 4.6
 )
 
-// A cubic is CUBIC (RFC 9438) with quic-go's end of slow start, which is nearly
-// that of HyStart++ (RFC 9406).
+// A cubic is CUBIC (RFC 9438). Slow start ends as in quic-go, which is nearly HyStart++ (RFC
+// 9406).
 type cubic struct {
 	reno
 	most   float64       // W_max
-	begin  time.Duration // when the epoch of congestion avoidance began; 0 = no epoch
-	origin float64       // the window at the plateau
-	k      float64       // K: seconds from the beginning of the epoch to the plateau
+	begin  time.Duration // start of the epoch of congestion avoidance; 0 = no epoch
+	origin float64       // window at the plateau
+	k      float64       // K: seconds from the start of the epoch to the plateau
 	friend float64       // W_est
 }
 
@@ -43,12 +43,15 @@ func (c *cubic) acked(a ack) {
 	c.cwnd = max(c.cwnd+(target-c.cwnd)/c.cwnd, c.friend)
 }
 
-// enter begins an epoch of congestion avoidance.
+// enter starts an epoch of congestion avoidance.
 func (c *cubic) enter(now time.Duration) {
-	c.begin, c.friend = max(now, 1), c.cwnd
-	c.origin, c.k = c.most, math.Cbrt(max(c.most-c.cwnd, 0)/cubicC)
+	c.begin = max(now, 1)
+	c.friend = c.cwnd
+	c.origin = c.most
+	c.k = math.Cbrt(max(c.most-c.cwnd, 0) / cubicC)
 	if c.cwnd >= c.most {
-		c.origin, c.k = c.cwnd, 0
+		c.origin = c.cwnd
+		c.k = 0
 	}
 }
 
@@ -56,7 +59,9 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 	if sent <= c.cut {
 		return
 	}
-	c.cut, c.slow, c.begin = now, false, 0
+	c.cut = now
+	c.slow = false
+	c.begin = 0
 	if c.cwnd < c.most {
 		c.most = c.cwnd * (1 + cubicBeta) / 2 // fast convergence, RFC 9438, section 4.7
 	} else {
@@ -68,7 +73,7 @@ func (c *cubic) lost(now, sent time.Duration, _ int) {
 func (c *cubic) timeout(time.Duration) { c.cwnd = 2 }
 
 // pace returns the rate at which the Linux kernel paces senders that do not pace themselves:
-// twice the window per round trip in slow start, and 1.2 times the window after it.
+// twice the window per round trip in slow start, and 1.2 times the window afterwards.
 func (c *cubic) pace(srtt time.Duration) float64 {
 	if c.slow {
 		return 2 * c.cwnd / srtt.Seconds()

@@ -7,7 +7,7 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// lead returns how long before Begin the flow's machines start.
+// lead returns the time before Begin at which the flow's machines start.
 func (f Flow) lead() time.Duration {
 	if f.Kind == Ours {
 		return min(max(f.Lead, opening), f.Begin)
@@ -15,19 +15,24 @@ func (f Flow) lead() time.Duration {
 	return 0
 }
 
-// ends makes the two machines of a flow, and the value that shows the stage what the flow has
-// done. siblings are the sender's other sessions, which know of each other; nil = there are none.
-func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (a, b netsim.Machine, watched flow) {
+// ends makes the two machines of a flow, and the value that shows the stage what the flow
+// did. siblings are the sender's other sessions, which know of each other, or nil if there
+// are none.
+func (f Flow) ends(
+	seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings,
+) (a, b netsim.Machine, watched flow) {
 	switch f.Kind {
 	case Ours:
 		a, b, o := newOurs(f, seed, begin, rate, rtt, siblings)
 		return a, b, o
 	case Constant:
-		s := &ticker{next: begin, size: piece, each: time.Duration((piece + netsim.UDPOverhead) * 8e9 / f.Rate)}
+		const bits = (piece + netsim.UDPOverhead) * 8
+		s := &ticker{next: begin, size: piece, each: time.Duration(bits * 1e9 / f.Rate)}
 		to := &sink{}
 		return s, to, to
 	case Play:
-		s := &ticker{next: begin.Add(time.Duration(seed*2654435761%33) * time.Millisecond), size: callBytes, each: time.Second / 30}
+		first := begin.Add(time.Duration(seed*2654435761%33) * time.Millisecond)
+		s := &ticker{next: first, size: callBytes, each: time.Second / 30}
 		to := &sink{}
 		return s, to, to
 	}
@@ -39,7 +44,7 @@ func (f Flow) ends(seed uint64, begin time.Time, rate int64, rtt time.Duration, 
 type receipt struct {
 	want   int             // pieces of the transfer
 	have   map[uint32]bool // pieces that arrived
-	doneAt time.Time       // when the last of them arrived; zero = not yet
+	doneAt time.Time       // arrival of the last of them; zero if it has not arrived
 }
 
 func newReceipt(bytes int) receipt { return receipt{want: pieces(bytes), have: make(map[uint32]bool)} }
@@ -60,7 +65,7 @@ func (r *receipt) ended() time.Duration {
 	return r.doneAt.Sub(netsim.Epoch)
 }
 
-// A ticker sends packets of size bytes, one every each, and ignores what arrives.
+// A ticker sends packets of size bytes, one every each. It ignores what arrives.
 type ticker struct {
 	next time.Time
 	each time.Duration
@@ -79,7 +84,7 @@ func (t *ticker) AppendPacket(now time.Time, b []byte, _ int) ([]byte, uint64, b
 	return append(b, make([]byte, t.size-timeBytes)...), 0, true
 }
 
-// A sink counts the bytes that arrive, and records how long each packet took.
+// A sink counts the bytes that arrive and records how long each packet took.
 type sink struct {
 	bytes int
 	took  []time.Duration

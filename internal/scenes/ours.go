@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// maxPacket is the size of the largest packet of every flow in bytes, without IP and UDP.
+	// maxPacket is the maximum packet size of every flow in bytes, without IP and UDP
+	// headers.
 	maxPacket = sealed.SafePacket
-	// piece is the payload of a full packet of every flow: what chunks have
-	// room for in a sealed packet.
+	// piece is the payload of a full packet of every flow: the room for chunks in a sealed
+	// packet.
 	piece = 1136
-	// opening is how long before its transfer a carrier of ours begins to open,
-	// unless the flow's Lead is longer.
+	// opening is the time before a transfer at which our carrier begins to open, unless the
+	// flow's Lead is longer.
 	opening = time.Second
-	// callBytes is the payload of a packet of play that is sent beside a
-	// transfer of ours. callToken is the token of all of these.
+	// callBytes is the payload of a packet of play (game traffic: everything but bulk) sent
+	// beside a transfer of ours. callToken is the token of all these packets.
 	callBytes = 100
 	callToken = 1 << 40
 )
 
-// An ours is a flow of ours: a transfer between two sealed sessions.
+// An ours is one of our flows: a transfer between two sealed sessions.
 type ours struct {
 	*receipt // the receipt of to
 	to       *source
@@ -37,22 +38,28 @@ type ours struct {
 func (o ours) delays() []time.Duration { return o.to.callDelays }
 func (o ours) spurious() uint64        { return o.session.Stats().Spurious }
 
-// newOurs makes the two sessions of a flow of ours. rate is the path's rate in
-// bit/s, and rtt its round trip.
-func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings) (client, server netsim.Machine, o ours) {
+// newOurs makes the two sessions of one of our flows. rate is the path's rate in bit/s, and
+// rtt is its round trip.
+func newOurs(
+	f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration, siblings *sealed.Siblings,
+) (client, server netsim.Machine, o ours) {
 	sends := &source{begin: begin, total: pieces(f.Bytes), pause: f.Pause}
 	if f.Refill > 0 {
-		sends.refillEvery, sends.refillPieces = f.Refill, int(1.2*float64(rate)/8*f.Refill.Seconds())/maxPacket
+		sends.refillEvery = f.Refill
+		sends.refillPieces = int(1.2*float64(rate)/8*f.Refill.Seconds()) / maxPacket
 		if f.Batch > 0 {
-			sends.refillPieces, sends.batched = pieces(f.Batch), true
+			sends.refillPieces = pieces(f.Batch)
+			sends.batched = true
 		}
 	}
 	if f.Plays {
-		sends.nextCall = begin.Add(-f.lead() + time.Duration(seed*2654435761%33)*time.Millisecond)
+		first := time.Duration(seed*2654435761%33) * time.Millisecond
+		sends.nextCall = begin.Add(first - f.lead())
 	}
 	o.to = &source{receipt: newReceipt(f.Bytes)}
 	o.receipt = &o.to.receipt
-	a, b := newSession(sends, true, seed, f.Train, rtt, siblings), newSession(o.to, false, seed, 0, rtt, nil)
+	a := newSession(sends, true, seed, f.Train, rtt, siblings)
+	b := newSession(o.to, false, seed, 0, rtt, nil)
 	a.Start(begin.Add(-f.lead()), sealed.ID{1})
 	b.Start(begin.Add(-f.lead()), sealed.ID{2})
 	o.session = a
@@ -62,15 +69,21 @@ func newOurs(f Flow, seed uint64, begin time.Time, rate int64, rtt time.Duration
 	return a, b, o
 }
 
-// newSession makes one end, which knows the round trip that QUIC has measured,
-// as on a real connection. train is the rate in bit/s that the opening train
-// would have shown; 0 = the session sends a real train.
-func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, siblings *sealed.Siblings) *sealed.Session {
-	c := sealed.SessionConfig{Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Siblings: siblings, Controller: pace.New(pace.Config{Epoch: epoch(seed, siblings)})}
+// newSession makes one end. The end knows the round trip that QUIC measured, as on a real
+// connection. train is the rate in bit/s that the opening train would have shown. If it is 0,
+// the session sends a real train.
+func newSession(
+	s sealed.Source, client bool, seed uint64, train float64, rtt time.Duration, siblings *sealed.Siblings,
+) *sealed.Session {
+	c := sealed.SessionConfig{
+		Exporter: export(seed), Instance: 1, Client: client, Source: s, RTT: rtt, Siblings: siblings,
+		Controller: pace.New(pace.Config{Epoch: epoch(seed, siblings)}),
+	}
 	if train > 0 {
 		const bytes = 16 * 1500
 		c.NoTrain = true
-		c.Controller.Train(pace.Train{Bytes: bytes, Span: time.Duration(bytes * 8e9 / train), Even: true})
+		span := time.Duration(bytes * 8e9 / train)
+		c.Controller.Train(pace.Train{Bytes: bytes, Span: span, Even: true})
 	}
 	binary.LittleEndian.PutUint64(c.Seed[:], seed+1)
 	session, err := sealed.NewSession(c)
@@ -80,10 +93,10 @@ func newSession(s sealed.Source, client bool, seed uint64, train float64, rtt ti
 	return session
 }
 
-// clocksDiffer is by how much the clocks of two hosts differ at most.
+// clocksDiffer is the maximum difference between the clocks of two hosts.
 const clocksDiffer = 200 * time.Millisecond
 
-// epoch returns 1970 by the clock of a flow's host.
+// epoch returns the time that a flow's host takes for 1970.
 func epoch(seed uint64, siblings *sealed.Siblings) time.Time {
 	if siblings != nil { // all sessions of a server share its clock
 		return time.Time{}
@@ -101,8 +114,8 @@ func export(seed uint64) sealed.Exporter {
 	}
 }
 
-// pieces returns the number of pieces in a transfer. An endless transfer has
-// more than any scene sends.
+// pieces returns the number of pieces in a transfer. An endless transfer has more pieces than
+// any scene sends.
 func pieces(bytes int) int {
 	if bytes == 0 {
 		return 1 << 30
@@ -110,32 +123,32 @@ func pieces(bytes int) int {
 	return (bytes + piece - 1) / piece
 }
 
-// A source is one end of a flow of ours. It sends numbered pieces, sends lost
-// ones again, and records what it receives.
+// A source is one end of a flow of ours. It sends numbered pieces, resends lost ones and
+// records what it receives.
 type source struct {
-	begin time.Time                      // when the transfer begins
+	begin time.Time                      // start of the transfer
 	total int                            // pieces of the transfer
 	pause func(since time.Duration) bool // Flow.Pause
-	now   time.Time                      // the newest time that a method was given
+	now   time.Time                      // newest time passed to a method
 
 	// Sending.
 	next  uint32   // the first piece that was never sent
-	again []uint32 // pieces that were lost, to be sent again
+	again []uint32 // lost pieces, to be sent again
 	acked []uint64 // one bit for each piece that the peer has acked
 
 	receipt // what has arrived of the peer's transfer
 
 	// Play beside the transfer.
-	nextCall   time.Time       // when the next call is made; zero = never
-	calls      []time.Time     // when the calls that wait to be sent were made
-	callDelays []time.Duration // how long each call of the peer took to arrive
+	nextCall   time.Time       // time of the next call; zero = never
+	calls      []time.Time     // times of the calls that wait to be sent
+	callDelays []time.Duration // time each call of the peer took to arrive
 
 	// Refills, if Flow.Refill is set.
-	refillEvery  time.Duration // 0 = all pieces wait from the beginning
-	refillPieces int           // pieces that wait after a refill
-	batched      bool          // no more pieces wait than refillPieces and lost ones
-	refillLeft   int           // pieces of the last refill that still wait; negative after one was asked for in vain
-	refilledAt   time.Time     // when the last refill was
+	refillEvery  time.Duration // 0 if all pieces wait from the beginning
+	refillPieces int           // number of pieces that wait after a refill
+	batched      bool          // no more pieces wait than refillPieces and the lost ones
+	refillLeft   int           // waiting pieces of the last refill; negative after one was asked for in vain
+	refilledAt   time.Time     // time of the last refill
 }
 
 func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]byte, uint64, sealed.Content, bool) {
@@ -145,7 +158,8 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 		s.calls = s.calls[1:]
 		return buf, callToken, sealed.Content{Play: true}, true
 	}
-	if room.Max < piece || !room.Bulk || now.Before(s.begin) || s.pause != nil && s.pause(now.Sub(netsim.Epoch)) {
+	paused := s.pause != nil && s.pause(now.Sub(netsim.Epoch))
+	if room.Max < piece || !room.Bulk || now.Before(s.begin) || paused {
 		return buf, 0, sealed.Content{}, false
 	}
 	for len(s.again) > 0 {
@@ -162,14 +176,15 @@ func (s *source) AppendPayload(now time.Time, buf []byte, room sealed.Room) ([]b
 	return appendPiece(buf, s.next-1), uint64(s.next - 1), sealed.Content{Bulk: true}, true
 }
 
-// take reports whether a piece may be sent now, and if so counts it. Without
-// Refill a piece always may.
+// take reports whether a piece may be sent now. If so, it counts the piece. Without Refill, a
+// piece may always be sent.
 func (s *source) take() bool {
 	if s.refillEvery == 0 {
 		return true
 	}
 	if s.now.Sub(s.refilledAt) >= s.refillEvery {
-		s.refilledAt, s.refillLeft = s.now, s.refillPieces
+		s.refilledAt = s.now
+		s.refillLeft = s.refillPieces
 	}
 	s.refillLeft--
 	return s.refillLeft >= 0
@@ -233,8 +248,8 @@ func (s *source) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when the source may again have something to send: a call
-// of play, or a piece of the transfer.
+// NextTimeout returns the time at which the source may again have something to send: a call
+// of play or a piece of the transfer.
 func (s *source) NextTimeout() (time.Time, bool) {
 	at, ok := s.nextPiece()
 	if !s.nextCall.IsZero() && (!ok || s.nextCall.Before(at)) {
@@ -243,7 +258,7 @@ func (s *source) NextTimeout() (time.Time, bool) {
 	return at, ok
 }
 
-// nextPiece returns when a piece may be ready again: when the transfer begins,
+// nextPiece returns the time at which a piece may be ready again: when the transfer begins,
 // every millisecond of a pause, and at the next refill.
 func (s *source) nextPiece() (time.Time, bool) {
 	switch {
@@ -257,17 +272,18 @@ func (s *source) nextPiece() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// A mover is a session whose address changes at some time.
+// A mover is a session whose address changes at a given time.
 type mover struct {
 	*sealed.Session
 	at    time.Time
-	again time.Duration // after how long it changes again, repeatedly; 0 = it changes once
+	again time.Duration // time after which it changes again, repeatedly; 0 if it changes once
 }
 
 func (m *mover) Advance(now time.Time) error {
 	if !m.at.IsZero() && !now.Before(m.at) {
 		m.Moved(now)
-		if m.at = m.at.Add(m.again); m.again == 0 {
+		m.at = m.at.Add(m.again)
+		if m.again == 0 {
 			m.at = time.Time{}
 		}
 	}

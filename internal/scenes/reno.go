@@ -3,22 +3,22 @@ package scenes
 import "time"
 
 const (
-	renoBurst    = 3   // the window grows if it was full except for this many packets
-	renoBeta     = 0.7 // the part of the window that is kept after a loss
-	renoLeast    = 2   // least window in packets
-	startSamples = 8   // round trips at the beginning of a round that show whether a queue has grown
+	renoBurst    = 3   // the window grows if at most this many packets of it were free
+	renoBeta     = 0.7 // part of the window that is kept after a loss
+	renoLeast    = 2   // minimum window in packets
+	startSamples = 8   // round trips at the start of a round that show whether a queue has grown
 	startWindow  = 16  // packets; a queue does not end slow start with a smaller window
 )
 
-// A reno is New Reno as in quic-go v0.65 (internal/congestion). The window begins at
-// 32 packets. Slow start lasts until a loss, or until round trips have grown; then
-// the window grows by a packet per round trip. A loss reduces it to 0.7, at most
-// once per round trip. Spurious losses are undone. A probe timeout changes nothing.
+// A reno is New Reno as in quic-go v0.65 (internal/congestion). The window starts at 32
+// packets. Slow start lasts until a loss or until round trips have grown. Then the window
+// grows by a packet per round trip. A loss reduces it to 0.7, at most once per round trip.
+// Spurious losses are undone. A probe timeout changes nothing.
 type reno struct {
 	cwnd  float64
 	slow  bool
-	cut   time.Duration // when the window was cut; losses of packets sent before it belong to the same event
-	last  time.Duration // when the newest acknowledged packet was sent
+	cut   time.Duration // when the window was cut; losses of packets sent earlier belong to the same event
+	last  time.Duration // send time of the newest acknowledged packet
 	start hybridStart
 	undo  renoUndo
 }
@@ -28,7 +28,7 @@ type renoUndo struct {
 	cwnd float64
 	slow bool
 	cut  time.Duration
-	lost int // losses since the cut that are not known to be spurious; 0 = nothing to undo
+	lost int // losses since the cut not known to be spurious; 0 if there is nothing to undo
 }
 
 func newReno() *reno { return &reno{cwnd: 32, slow: true, cut: -1, start: hybridStart{end: -1}} }
@@ -60,7 +60,8 @@ func (r *reno) lost(now, sent time.Duration, _ int) {
 		return
 	}
 	r.undo = renoUndo{r.cwnd, r.slow, r.cut, 1}
-	r.cut, r.slow = now, false
+	r.cut = now
+	r.slow = false
 	r.cwnd = max(r.cwnd*renoBeta, renoLeast)
 }
 
@@ -69,8 +70,11 @@ func (r *reno) spurious(sent time.Duration) {
 	if u.lost == 0 || sent <= u.cut || sent > r.cut {
 		return
 	}
-	if u.lost--; u.lost == 0 && r.cwnd <= u.cwnd {
-		r.cwnd, r.slow, r.cut = u.cwnd, u.slow, u.cut
+	u.lost--
+	if u.lost == 0 && r.cwnd <= u.cwnd {
+		r.cwnd = u.cwnd
+		r.slow = u.slow
+		r.cut = u.cut
 	}
 }
 
@@ -84,25 +88,28 @@ func (r *reno) pace(srtt time.Duration) float64 {
 	return 1.25 * r.cwnd / srtt.Seconds()
 }
 
-// A hybridStart is quic-go's HybridSlowStart: a queue has grown if the shortest
-// of a round's first round trips is an eighth longer than the shortest ever.
+// A hybridStart is quic-go's HybridSlowStart. A queue has grown if the shortest of a round's
+// first round trips is an eighth longer than the shortest ever.
 type hybridStart struct {
 	end     time.Duration // a packet sent after this belongs to the next round
 	least   time.Duration // the shortest round trip ever
-	current time.Duration // the shortest of this round's first round trips
+	current time.Duration // the shortest of the first round trips in this round
 	samples int           // round trips in current
 	found   bool
 }
 
-// grown adds the round trip of an ack, and reports whether it shows a queue.
+// grown adds the round trip of an ack and reports whether it shows a queue.
 func (h *hybridStart) grown(a ack) bool {
 	if h.least == 0 || a.rtt < h.least {
 		h.least = a.rtt
 	}
 	if a.sent > h.end {
-		h.end, h.samples, h.current = a.now, 0, a.rtt
+		h.end = a.now
+		h.samples = 0
+		h.current = a.rtt
 	}
-	if h.samples++; h.samples <= startSamples {
+	h.samples++
+	if h.samples <= startSamples {
 		h.current = min(h.current, a.rtt)
 	}
 	over := min(max(h.least/8, 4*time.Millisecond), 16*time.Millisecond)

@@ -12,18 +12,18 @@ import (
 type Result struct {
 	Scene Scene
 	Flows []FlowResult
-	Queue []time.Duration // how long a packet would have waited at the bottleneck, at each step
+	Queue []time.Duration // queueing time of a packet at the bottleneck, at each step
 }
 
 // A FlowResult is what one flow did in a run.
 type FlowResult struct {
-	Ended    time.Duration // time since the flow's Begin; 0 = it has not ended
-	Points   []Point       // one for each step since the scene's beginning
+	Ended    time.Duration // time since the flow's Begin; 0 if it has not ended
+	Points   []Point       // one for each step since the start of the scene
 	Delays   []time.Duration
 	Spurious uint64
 }
 
-// A Point is what a flow had done up to a time.
+// A Point is what a flow had done by some time.
 type Point struct {
 	Received int    // bytes of payload
 	Sent     uint64 // packets
@@ -47,32 +47,41 @@ func (st *stage) sample(t time.Duration) {
 func (st *stage) point(i int) Point {
 	s := st.pairs[i].A.Link.Stats()
 	return Point{
-		Received: st.flows[i].received(), Sent: s.Packets, Wire: s.Bytes + netsim.UDPOverhead*s.Packets,
+		Received: st.flows[i].received(), Sent: s.Packets,
+		Wire:    s.Bytes + netsim.UDPOverhead*s.Packets,
 		Dropped: s.LostQueue, Lost: s.Dropped(),
 	}
 }
 
-// finish records what the flows have done until the end of the scene.
+// finish records what the flows did until the end of the scene.
 func (st *stage) finish() {
 	for i, f := range st.flows {
 		r := &st.result.Flows[i]
 		r.Points = append(r.Points, st.point(i))
-		r.Delays, r.Spurious = f.delays(), f.spurious()
+		r.Delays = f.delays()
+		r.Spurious = f.spurious()
 		if e := f.ended(); e > 0 {
 			r.Ended = e - st.Scene.Flows[i].Begin
 		}
 	}
 }
 
-// At returns the point at the last step up to a time.
+// At returns the point at the last step up to t.
 func (f FlowResult) At(t time.Duration) Point {
 	return f.Points[min(int(t/Step), len(f.Points)-1)]
 }
 
 // Between returns what the flow did between two times.
 func (f FlowResult) Between(from, until time.Duration) Point {
-	a, b := f.At(from), f.At(until)
-	return Point{b.Received - a.Received, b.Sent - a.Sent, b.Wire - a.Wire, b.Dropped - a.Dropped, b.Lost - a.Lost}
+	a := f.At(from)
+	b := f.At(until)
+	return Point{
+		Received: b.Received - a.Received,
+		Sent:     b.Sent - a.Sent,
+		Wire:     b.Wire - a.Wire,
+		Dropped:  b.Dropped - a.Dropped,
+		Lost:     b.Lost - a.Lost,
+	}
 }
 
 // Rate returns the goodput between two times in bit/s.
@@ -80,7 +89,8 @@ func (f FlowResult) Rate(from, until time.Duration) float64 {
 	return float64(f.Between(from, until).Received) * 8 / (until - from).Seconds()
 }
 
-// took returns how long a flow has taken. If it has not ended, that is until the end of the scene.
+// took returns the duration of a flow. If the flow has not ended, that is the time until the
+// end of the scene.
 func (r Result) took(flow int) time.Duration {
 	if ended := r.Flows[flow].Ended; ended > 0 {
 		return ended
@@ -107,13 +117,14 @@ func (r Result) Share(k Kind, from, until time.Duration) float64 {
 	return sum / float64(r.Scene.There.Rate)
 }
 
-// Drops returns the share of packets of a kind of flow that the queue dropped, 0 to 1.
+// Drops returns the share of packets, 0 to 1, that the queue dropped from flows of a kind.
 func (r Result) Drops(k Kind, from, until time.Duration) float64 {
 	dropped, sent := uint64(0), uint64(0)
 	for i, f := range r.Flows {
 		if r.Scene.Flows[i].Kind == k {
 			p := f.Between(from, until)
-			dropped, sent = dropped+p.Dropped, sent+p.Sent
+			dropped += p.Dropped
+			sent += p.Sent
 		}
 	}
 	return float64(dropped) / float64(max(sent, 1))
@@ -128,15 +139,17 @@ func (r Result) queues(from, until time.Duration) []time.Duration {
 func (r Result) StandingQueue(from, until time.Duration) time.Duration {
 	sum, n := time.Duration(0), 0
 	for _, q := range r.queues(from, until) {
-		sum, n = sum+q, n+1
+		sum += q
+		n++
 	}
 	return sum / time.Duration(max(n, 1))
 }
 
-// Above returns the part of the time between two times in which the queueing
-// time was above a bound.
+// Above returns the part of the time between two times in which the queueing time exceeded a
+// bound.
 func (r Result) Above(bound, from, until time.Duration) float64 {
-	above, all := 0, r.queues(from, until)
+	above := 0
+	all := r.queues(from, until)
 	for _, q := range all {
 		if q > bound {
 			above++
@@ -145,8 +158,8 @@ func (r Result) Above(bound, from, until time.Duration) float64 {
 	return float64(above) / float64(max(len(all), 1))
 }
 
-// Ideal returns the shortest time in which bytes bytes can arrive: half a round
-// trip, and the time that they take at the mean rate that random loss leaves.
+// Ideal returns the shortest time in which a transfer of this size can arrive. That is half a
+// round trip and the time it takes at the mean rate that random loss leaves.
 func (s Scene) Ideal(bytes int) time.Duration {
 	rate := float64(s.There.Rate) * (1 - s.randomLoss())
 	return s.There.Delay + time.Duration(float64(bytes)*8e9/rate)
@@ -156,7 +169,8 @@ func (s Scene) Ideal(bytes int) time.Duration {
 func Jain(rates []float64) float64 {
 	sum, squares := 0.0, 0.0
 	for _, x := range rates {
-		sum, squares = sum+x, squares+x*x
+		sum += x
+		squares += x * x
 	}
 	if squares == 0 {
 		return 0

@@ -6,29 +6,30 @@ import (
 	"time"
 )
 
-// A Row is a scene and the bounds that its result must keep.
+// A Row is a scene and the bounds for its result.
 type Row struct {
 	Family string
 	Scene  Scene
 	Judge  func(r Result) []Figure
-	// If Compare is not nil, the scene is also played with flows of kind Beside
-	// in place of ours, and Compare judges both results.
+	// If Compare is not nil, the scene is also played with flows of kind Beside instead of
+	// ours. Compare judges both results.
 	Beside  Kind
 	Compare func(ours, theirs Result) []Figure
-	// Binds is the reason why the row misses its bounds, if it does; empty = no reason is known.
+	// Binds is the reason the row misses its bounds, or empty if it meets them or no reason
+	// is known.
 	Binds string
 }
 
 // Name returns the row's family and its scene's name.
 func (row Row) Name() string { return row.Family + ": " + row.Scene.Name }
 
-// A Figure is one measured value and its bounds. A bound of 0 means no bound.
+// A Figure is one measured value with its bounds. A bound of 0 means no bound.
 type Figure struct {
 	Name        string
 	Value       float64
 	Least, Most float64
-	// Of several seeds the greatest value counts instead of the median, which
-	// would hide one collapse in five.
+	// With several seeds, the maximum counts instead of the median. The median would hide one
+	// collapse in five.
 	Worst bool
 }
 
@@ -55,11 +56,11 @@ func atLeast(name string, value, least float64) Figure {
 	return Figure{Name: name, Value: value, Least: least}
 }
 
-// Play plays a row once for each seed and returns the median of each figure, or
-// its greatest value if Worst.
+// Play plays a row once for each seed. It returns the median of each figure, or the maximum
+// if Worst is set.
 func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...) }
 
-// PlayAs is Play with flows of another kind in place of ours, judged by the same bounds.
+// PlayAs is Play with flows of another kind instead of ours, judged by the same bounds.
 func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 	var all [][]Figure
 	for _, seed := range seeds {
@@ -80,15 +81,15 @@ func (row Row) figures(k Kind, seed uint64) (figures []Figure) {
 	return figures
 }
 
-// Models reports whether PlayAs can replace our flows by models of other
-// stacks, which have no trains, address changes, pauses or play.
+// Models reports whether PlayAs can replace our flows by models of other stacks. The models
+// have no trains, address changes, pauses or play.
 func (row Row) Models() bool {
 	return !slices.ContainsFunc(row.Scene.Flows, func(f Flow) bool {
 		return f.Train > 0 || f.Moves > 0 || f.Pause != nil || f.Refill > 0 || f.Plays
 	})
 }
 
-// instead returns the scene with flows of another kind in place of ours.
+// instead returns the scene with flows of another kind instead of ours.
 func (s Scene) instead(k Kind) Scene {
 	s.Flows = slices.Clone(s.Flows)
 	for i := range s.Flows {
@@ -99,7 +100,7 @@ func (s Scene) instead(k Kind) Scene {
 	return s
 }
 
-// medians returns the median of each figure, or its greatest value if Worst.
+// medians returns the median of each figure, or the maximum if Worst is set.
 func medians(all [][]Figure) []Figure {
 	middle := slices.Clone(all[0])
 	for i := range middle {
@@ -107,7 +108,8 @@ func medians(all [][]Figure) []Figure {
 		for _, figures := range all {
 			values = append(values, figures[i].Value)
 		}
-		if middle[i].Value = Percentile(values, 0.5); middle[i].Worst {
+		middle[i].Value = Percentile(values, 0.5)
+		if middle[i].Worst {
 			middle[i].Value = slices.Max(values)
 		}
 	}
@@ -115,39 +117,43 @@ func medians(all [][]Figure) []Figure {
 }
 
 // ratio returns the time of the first flow as a multiple of the ideal.
-func ratio(r Result) float64 { return r.took(0).Seconds() / r.Scene.ideal(r.Scene.Flows[0]).Seconds() }
+func ratio(r Result) float64 {
+	return r.took(0).Seconds() / r.Scene.ideal(r.Scene.Flows[0]).Seconds()
+}
 
-// besideReno judges the time of the first flow as a multiple of the time that
-// New Reno takes on a QUIC stream.
+// besideReno judges the time of the first flow as a multiple of the time that New Reno takes
+// on a QUIC stream.
 func besideReno(most float64) func(ours, theirs Result) []Figure {
 	return func(ours, theirs Result) []Figure {
 		return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), most)}
 	}
 }
 
-// ideal returns the shortest time in which a flow can end, given the changes of
-// the bottleneck's rate.
+// ideal returns the shortest time in which a flow can end, given the changes of the
+// bottleneck's rate.
 func (s Scene) ideal(f Flow) time.Duration {
 	if len(s.Rates) == 0 {
 		return s.Ideal(f.Bytes)
 	}
 	left := float64(f.Bytes) * 8 / (1 - s.randomLoss())
-	at, rate := f.Begin, float64(s.There.Rate)
+	at := f.Begin
+	rate := float64(s.There.Rate)
 	for _, c := range s.Rates {
 		if c.At > at {
-			if carried := (c.At - at).Seconds() * rate; carried >= left {
+			carried := (c.At - at).Seconds() * rate
+			if carried >= left {
 				break
-			} else {
-				left, at = left-carried, c.At
 			}
+			left -= carried
+			at = c.At
 		}
 		rate = float64(c.Bit)
 	}
 	return at - f.Begin + time.Duration(left*1e9/rate) + s.There.Delay
 }
 
-// wire returns the bytes that the first flow put on the wire since its Begin,
-// as a multiple of its payload.
+// wire returns the bytes that the first flow put on the wire after its Begin, as a multiple
+// of its payload.
 func wire(r Result) float64 {
 	f := r.Scene.Flows[0]
 	return float64(r.Flows[0].Between(f.Begin, r.Scene.For).Wire) / float64(f.Bytes)

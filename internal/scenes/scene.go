@@ -26,34 +26,36 @@ func (k Kind) String() string {
 	return [...]string{"ours", "reno", "cubic", "bbr", "constant", "play"}[k]
 }
 
-// A Flow is one sender and its receiver. A field whose comment names a kind is
-// used for that kind only.
+// A Flow is one sender and its receiver. A field whose comment names a kind is used for that
+// kind only.
 type Flow struct {
 	Kind  Kind
 	Begin time.Duration // since the scene's beginning
-	Bytes int           // payload to transfer, in bytes; 0 = endless
+	Bytes int           // bytes of payload to transfer; 0 = endless
 	Rate  float64       // Constant: bit/s on the wire
-	Delay time.Duration // added to the delay of each way of the scene
-	Train float64       // Ours: the rate in bit/s that the opening train shows; 0 = a real train measures it
-	Moves time.Duration // Ours: when the address changes, since the scene's beginning; 0 = never
-	Roams time.Duration // Ours: after how long it changes again, repeatedly; 0 = it changes once
-	// Ours: 30 packets of play of 100 bytes are sent each second over the same
-	// carrier, from its opening on.
+	Delay time.Duration // added to the scene's delay each way
+	Train float64       // Ours: rate in bit/s that the opening train shows; 0 = a real train measures it
+	Moves time.Duration // Ours: time of an address change since the start of the scene; 0 = never
+	Roams time.Duration // Ours: time after which it changes again, repeatedly; 0 if it changes once
+	// Ours: 30 packets of play, 100 bytes each, are sent every second over the same carrier
+	// once it opens.
 	Plays bool
-	Lead  time.Duration // Ours: how long before Begin the carrier opens; at least a second
+	Lead  time.Duration // Ours: time before Begin at which the carrier opens; at least a second
 
-	// Ours: Pause reports whether the sender has nothing to send at a time since the scene's
-	// beginning; nil = it always has something. Refill is the time after which the bytes that
-	// wait to be sent are filled up to Batch, or, if that is 0, to 1.2 times what the link
-	// carries in that time; 0 = all bytes wait from the beginning. If Batch is set, the sender
-	// knows that no more than a Batch waits, as with small transfers one after another.
+	// Ours: Pause reports whether the sender has nothing to send at a time since the start of
+	// the scene. If it is nil, the sender always has something to send.
+	//
+	// Refill is the time after which the bytes that wait to be sent are filled up. They are
+	// filled up to Batch or, if that is 0, to 1.2 times what the link carries in that time.
+	// If Refill is 0, all bytes wait from the beginning. If Batch is set, the sender knows
+	// that no more than a Batch waits, as with small transfers one after another.
 	Pause  func(since time.Duration) bool
 	Refill time.Duration
 	Batch  int
 }
 
-// A Scene is one run's network and traffic: flows that share the bottleneck of
-// the way There, and a way Back.
+// A Scene is the network and traffic of one run: flows that share the bottleneck of the way
+// There, and a way Back.
 type Scene struct {
 	Name        string
 	There, Back netsim.Config
@@ -61,10 +63,10 @@ type Scene struct {
 	Trips       []Trip // changes of the round trip, by time
 	Dark        []Span // periods in which neither way carries anything
 	Flows       []Flow
-	// Our flows belong to one server, which knows how many of them start;
-	// otherwise each host has a clock of its own.
+	// Our flows belong to one server, which knows how many of them start. Otherwise each host
+	// has a separate clock.
 	OneServer bool
-	For       time.Duration // the scene ends after this time, or when all flows with a size have ended
+	For       time.Duration // end of the scene, unless all flows with a size end earlier
 }
 
 // A Rate is a change of the bottleneck's rate.
@@ -73,25 +75,25 @@ type Rate struct {
 	Bit int64 // bit/s
 }
 
-// A Trip is a change of the round trip, as by a route, a satellite, or a radio.
-// It affects packets that are sent later.
+// A Trip is a change of the round trip, caused by a route, a satellite or a radio. It affects
+// packets sent later.
 type Trip struct {
 	At            time.Duration
 	RTT           time.Duration
-	Jitter, Clump time.Duration // of each way from then on; 0 = none
-	Loss          float64       // random loss of each way from then on; 0 = that of the scene
+	Jitter, Clump time.Duration // each way from then on; 0 = none
+	Loss          float64       // random loss each way from then on; 0 = that of the scene
 }
 
-// A Span is a period since the scene's beginning.
+// A Span is a period, counted from the start of the scene.
 type Span struct{ From, Until time.Duration }
 
-// RTT returns the round trip over empty queues of a flow without Delay.
+// RTT returns the round trip over empty queues for a flow without Delay.
 func (s Scene) RTT() time.Duration { return s.There.Delay + s.Back.Delay }
 
 // Product returns the bandwidth-delay product in bytes.
 func (s Scene) Product() int { return int(float64(s.There.Rate) / 8 * s.RTT().Seconds()) }
 
-// randomLoss returns the share of packets that the way there loses at random.
+// randomLoss returns the share of packets lost at random on the way there.
 func (s Scene) randomLoss() float64 {
 	inRuns := 0.0
 	if b := s.There.Burst; b.Enter > 0 {
@@ -100,7 +102,7 @@ func (s Scene) randomLoss() float64 {
 	return 1 - (1-s.There.Loss)*(1-inRuns)
 }
 
-// RateAt returns the bottleneck's rate at a time, in bit/s.
+// RateAt returns the bottleneck's rate in bit/s at time t.
 func (s Scene) RateAt(t time.Duration) float64 {
 	rate := s.There.Rate
 	for _, r := range s.Rates {
@@ -111,8 +113,8 @@ func (s Scene) RateAt(t time.Duration) float64 {
 	return max(float64(rate), 1)
 }
 
-// CarriesAt returns what the path carries at a time, in bit/s: the bottleneck's
-// rate, or that of the policer before it.
+// CarriesAt returns the rate in bit/s that the path carries at time t. It is the rate of the
+// bottleneck, or of the policer before it if that is lower.
 func (s Scene) CarriesAt(t time.Duration) float64 {
 	if police := float64(s.There.Police); police > 0 {
 		return min(police, s.RateAt(t))
@@ -120,8 +122,9 @@ func (s Scene) CarriesAt(t time.Duration) float64 {
 	return s.RateAt(t)
 }
 
-// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay, and
-// loss as the share of random loss. The bottleneck's queue holds queue bandwidth-delay products.
+// Path returns a scene without flows. Both ways have the rate in bit/s, half of rtt as delay,
+// and loss as the share of random loss. The bottleneck's queue holds queue bandwidth-delay
+// products.
 func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	s := Scene{
 		There: netsim.Config{Rate: rate, Delay: rtt / 2, Loss: loss},
@@ -132,15 +135,19 @@ func Path(rate int64, rtt time.Duration, loss, queue float64) Scene {
 	return s
 }
 
-// stillRate is the rate of a path that stalls, in bit/s: one packet takes longer than a scene.
+// stillRate is the rate of a stalled path in bit/s. At this rate, one packet takes longer
+// than a scene.
 const stillRate = 100
 
-// Stalls returns the scene with stalls of the bottleneck until a time. Each lasts about still,
-// and one begins about every every; both vary at random from half to one and a half times that.
+// Stalls returns the scene with stalls of the bottleneck until a given time. Each lasts about
+// still, and one begins about every every. Both times vary at random from half to one and a
+// half times their value.
 func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	s.Rates = append([]Rate(nil), s.Rates...)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	around := func(d time.Duration) time.Duration { return d/2 + time.Duration(rng.Int64N(int64(d))) }
+	around := func(d time.Duration) time.Duration {
+		return d/2 + time.Duration(rng.Int64N(int64(d)))
+	}
 	for at := every; at < until; at += around(every - still) {
 		s.Rates = append(s.Rates, Rate{at, stillRate})
 		at += around(still)
@@ -149,8 +156,8 @@ func (s Scene) Stalls(still, every, until time.Duration, seed uint64) Scene {
 	return s
 }
 
-// With returns the scene with n more flows like f. The first begins at f.Begin,
-// and each later one apart after the one before.
+// With returns the scene with n more flows like f. The first begins at f.Begin, and each
+// later flow begins apart after the previous one.
 func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	s.Flows = append([]Flow(nil), s.Flows...)
 	for range n {
@@ -163,27 +170,27 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 // Step is the time between two samples of a scene.
 const Step = 20 * time.Millisecond
 
-// A stage is a scene that is being played.
+// A stage is a scene being played.
 type stage struct {
 	Scene
 	seed     uint64
 	now      time.Duration
 	pairs    []*netsim.Pair
-	live     []*netsim.Pair // the pairs in which something will still happen
+	live     []*netsim.Pair // pairs in which something will still happen
 	flows    []flow
 	there    *netsim.Link // the first of the links that share the bottleneck
 	sampled  time.Duration
-	changed  int              // how many of Trips have been applied
-	siblings *sealed.Siblings // the one server's sessions; nil = it is not one server
+	changed  int              // number of Trips applied so far
+	siblings *sealed.Siblings // the server's sessions; nil unless OneServer is set
 	result   Result
 }
 
-// A flow is a running flow as the stage sees it.
+// A flow is a running flow as seen by the stage.
 type flow interface {
 	received() int           // bytes of payload, each counted once
-	ended() time.Duration    // when the last byte arrived, since the beginning of the scene; 0 = not yet
-	delays() []time.Duration // how long each packet of play took
-	spurious() uint64        // packets that counted as lost and arrived
+	ended() time.Duration    // arrival of the last byte since the start of the scene; 0 if it has not arrived
+	delays() []time.Duration // time each packet of play took
+	spurious() uint64        // packets that were declared lost but arrived
 }
 
 // Run plays a scene. The seed decides every random draw. It panics if a machine returns an error.
@@ -202,8 +209,8 @@ func newStage(s Scene, seed uint64) *stage {
 	return newStageOf(s, seed, nil)
 }
 
-// newStageOf is newStage with the sessions of a server, which may include
-// sessions on other stages; nil = each flow of ours belongs to another program.
+// newStageOf is newStage with the sessions of a server, which may include sessions on other
+// stages. If siblings is nil, each of our flows belongs to a different program.
 func newStageOf(s Scene, seed uint64, siblings *sealed.Siblings) *stage {
 	st := &stage{Scene: s, seed: seed, siblings: siblings}
 	for i, f := range s.Flows {
@@ -213,7 +220,7 @@ func newStageOf(s Scene, seed uint64, siblings *sealed.Siblings) *stage {
 	return st
 }
 
-// act plays the next event, and reports whether the scene continues.
+// act plays the next event and reports whether the scene continues.
 func (st *stage) act() bool {
 	if len(st.live) == 0 {
 		return false
@@ -240,10 +247,16 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 	there, back := st.There, st.Back
 	there.Delay += f.Delay
 	back.Delay += f.Delay
-	there.Seed, back.Seed = seed+uint64(i)*7919, seed+uint64(i)*7919
+	there.Seed = seed + uint64(i)*7919
+	back.Seed = there.Seed
 	begin := netsim.Epoch.Add(f.Begin)
-	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, st.handshake(there, back), st.siblings)
-	p := netsim.NewPair(a, b, netsim.PairConfig{AtoB: there, BtoA: back, Start: begin.Add(-f.lead()), Max: maxPacket})
+	rtt := st.handshake(there, back)
+	a, b, watched := f.ends(seed+uint64(i), begin, st.There.Rate, rtt, st.siblings)
+	p := netsim.NewPair(a, b, netsim.PairConfig{
+		AtoB: there, BtoA: back,
+		Start: begin.Add(-f.lead()),
+		Max:   maxPacket,
+	})
 	if i > 0 {
 		p.A.Link.ShareBottleneck(st.pairs[0].A.Link)
 		p.B.Link.ShareBottleneck(st.pairs[0].B.Link)
@@ -257,35 +270,42 @@ func (st *stage) add(i int, f Flow, seed uint64) {
 		p.A.Link.Dark(netsim.Epoch.Add(d.From), netsim.Epoch.Add(d.Until))
 		p.B.Link.Dark(netsim.Epoch.Add(d.From), netsim.Epoch.Add(d.Until))
 	}
-	st.pairs, st.live, st.flows = append(st.pairs, p), append(st.live, p), append(st.flows, watched)
+	st.pairs = append(st.pairs, p)
+	st.live = append(st.live, p)
+	st.flows = append(st.flows, watched)
 }
 
-// handshake returns the round trip that QUIC's handshake measures, with full packets both ways.
+// handshake returns the round trip that QUIC's handshake measures with full packets both
+// ways.
 func (st *stage) handshake(there, back netsim.Config) time.Duration {
 	const bits = 8 * (maxPacket + netsim.UDPOverhead)
-	return there.Delay + back.Delay + time.Duration(bits*1e9/float64(there.Rate)+bits*1e9/float64(back.Rate))
+	sending := bits*1e9/float64(there.Rate) + bits*1e9/float64(back.Rate)
+	return there.Delay + back.Delay + time.Duration(sending)
 }
 
-// changeTrip changes the round trip of all pairs if it is time. No packet has been
-// sent since that time, because pairs are played in the order of their events.
+// changeTrip changes the round trip of all pairs when it is time. No packet was sent since
+// that time, because pairs are played in the order of their events.
 func (st *stage) changeTrip() {
 	for ; st.changed < len(st.Trips) && st.Trips[st.changed].At <= st.now; st.changed++ {
 		trip := st.Trips[st.changed]
-		there, back, half := st.There, st.Back, trip.RTT/2
-		there.Jitter, there.Clump, back.Jitter, back.Clump = trip.Jitter, trip.Clump, trip.Jitter, trip.Clump
+		there := st.There
+		back := st.Back
+		there.Jitter, back.Jitter = trip.Jitter, trip.Jitter
+		there.Clump, back.Clump = trip.Clump, trip.Clump
 		if trip.Loss > 0 {
 			there.Loss, back.Loss = trip.Loss, trip.Loss
 		}
 		for i, p := range st.pairs {
-			there.Delay, back.Delay = half+st.Flows[i].Delay, half+st.Flows[i].Delay
+			there.Delay = trip.RTT/2 + st.Flows[i].Delay
+			back.Delay = there.Delay
 			p.A.Link.SetBehind(there)
 			p.B.Link.SetBehind(back)
 		}
 	}
 }
 
-// first returns the pair whose next event is the earliest. Pairs share
-// bottlenecks, so packets must enter those in order.
+// first returns the pair whose next event is earliest. Pairs share bottlenecks, so packets
+// must enter these in order.
 func (st *stage) first() *netsim.Pair {
 	first := st.live[0]
 	for _, p := range st.live[1:] {

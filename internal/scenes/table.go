@@ -14,14 +14,18 @@ const (
 	mib    = 1 << 20
 )
 
-// Table returns all rows: the families that RFC 9743, section 5, requires of a
-// congestion control, and the conditions of networks at home.
+// Table returns all rows: the families that RFC 9743, section 5, requires for a congestion
+// control, and the conditions of home networks.
 func Table() []Row {
-	return bound(slices.Concat(loss(), jitter(), clumps(), reordering(), weather(), bursts(), queues(), changes(), stalls(), wayBack(), products(),
-		satellites(), narrow(), crowds(), crowdsInWeather(), near(), roundTrips(), neighbours(), unqueued(), shorts(), constants(), play(), starts(), rushes(), little()))
+	return bound(slices.Concat(
+		loss(), jitter(), clumps(), reordering(), weather(), bursts(), queues(), changes(),
+		stalls(), wayBack(), products(), satellites(), narrow(), crowds(), crowdsInWeather(),
+		near(), roundTrips(), neighbours(), unqueued(), shorts(), constants(), play(), starts(),
+		rushes(), little(),
+	))
 }
 
-// single returns a scene of one transfer of ours over a path.
+// single returns a scene with one transfer of ours over a path.
 func single(s Scene, bytes int) Scene {
 	s.Flows = []Flow{{Kind: Ours, Begin: second, Bytes: bytes}}
 	s.For = second + max(20*s.Ideal(bytes), 10*second)
@@ -33,15 +37,16 @@ func named(s Scene, format string, args ...any) Scene {
 	return s
 }
 
-// inTime judges the time of the first flow as a multiple of the ideal, and
-// shows its bytes on the wire.
+// inTime judges the time of the first flow as a multiple of the ideal. It also shows the
+// flow's bytes on the wire.
 func inTime(most float64) func(Result) []Figure {
 	return func(r Result) []Figure {
 		return []Figure{atMost("time", ratio(r), most), {Name: "wire", Value: wire(r)}}
 	}
 }
 
-// always is inTime with one more bound: no seed may take more than twice as long as the median may.
+// always is inTime with one more bound: no seed may take more than twice the bound on the
+// median.
 func always(most float64) func(Result) []Figure {
 	return func(r Result) []Figure {
 		return append(inTime(most)(r), Figure{Name: "worst time", Value: ratio(r), Most: 2 * most, Worst: true})
@@ -54,7 +59,8 @@ func loss() (rows []Row) {
 	for _, rate := range []int64{10e6, 100e6} {
 		for _, rtt := range []time.Duration{20, 50, 100, 200} {
 			for _, p := range []float64{0, 0.01, 0.02, 0.05, 0.10} {
-				s := named(single(Path(rate, rtt*milli, p, 1), 4*mib), "%d Mbit/s %d ms %g %%", mbit(rate), rtt, 100*p)
+				s := named(single(Path(rate, rtt*milli, p, 1), 4*mib),
+					"%d Mbit/s %d ms %g %%", mbit(rate), rtt, 100*p)
 				most := 1.3
 				if rate > 50e6 && p > 0.02 {
 					most = 2
@@ -66,13 +72,14 @@ func loss() (rows []Row) {
 	return append(rows, besidePlay()...)
 }
 
-// besidePlay returns transfers in a game's connection, whose small packets show
-// a shorter delay than full ones have.
+// besidePlay returns transfers in a game's connection. The game's small packets show a
+// shorter delay than full packets have.
 func besidePlay() (rows []Row) {
 	for _, rate := range []int64{2e6, 8e6} {
 		for _, rtt := range []time.Duration{20, 100} {
 			for _, p := range []float64{0.02, 0.05} {
-				s := named(single(Path(rate, rtt*milli, p, 1), 4*mib), "%d Mbit/s %d ms %g %% beside play", mbit(rate), rtt, 100*p)
+				s := named(single(Path(rate, rtt*milli, p, 1), 4*mib),
+					"%d Mbit/s %d ms %g %% beside play", mbit(rate), rtt, 100*p)
 				s.Flows[0].Plays = true
 				rows = append(rows, Row{Family: "loss", Scene: s, Judge: always(1.3)})
 			}
@@ -86,7 +93,8 @@ func jitter() (rows []Row) {
 		for _, rtt := range []time.Duration{20, 50, 80} {
 			for _, j := range []time.Duration{5, 10, 20, 40} {
 				for _, p := range []float64{0, 0.001} {
-					s := named(single(Path(rate, rtt*milli, p, 1), 4*mib), "%d Mbit/s %d ms jitter %d ms %g %%", mbit(rate), rtt, j, 100*p)
+					s := named(single(Path(rate, rtt*milli, p, 1), 4*mib),
+						"%d Mbit/s %d ms jitter %d ms %g %%", mbit(rate), rtt, j, 100*p)
 					s.There.Jitter, s.Back.Jitter = j*milli, j*milli
 					rows = append(rows, Row{Family: "jitter", Scene: s, Judge: func(r Result) []Figure {
 						if j > rtt {
@@ -104,7 +112,8 @@ func jitter() (rows []Row) {
 func clumps() (rows []Row) {
 	for _, rate := range []int64{10e6, 50e6, 100e6} {
 		for _, q := range []time.Duration{5, 10, 20} {
-			s := named(single(Path(rate, 50*milli, 0, 1), 4*mib), "%d Mbit/s 50 ms clumps of %d ms", mbit(rate), q)
+			s := named(single(Path(rate, 50*milli, 0, 1), 4*mib),
+				"%d Mbit/s 50 ms clumps of %d ms", mbit(rate), q)
 			s.There.Clump, s.Back.Clump = q*milli, q*milli
 			rows = append(rows, Row{Family: "clumps", Scene: s, Judge: func(r Result) []Figure {
 				return []Figure{atMost("time", ratio(r), 1.25), atMost("wire", wire(r), 1.08*maxPacketWire)}
@@ -114,11 +123,11 @@ func clumps() (rows []Row) {
 	return rows
 }
 
-// maxPacketWire is the wire figure of a transfer that sends nothing twice: the
-// cost of headers alone.
+// maxPacketWire is the wire figure of a transfer that sends nothing twice. It is the cost of
+// headers alone.
 const maxPacketWire = float64(maxPacket+netsim.UDPOverhead) / piece
 
-// spurious judges the share of the first flow's packets that counted as lost and arrived.
+// spurious judges the share of the first flow's packets that were declared lost but arrived.
 func spurious(r Result) Figure {
 	return atMost("spurious", float64(r.Flows[0].Spurious)/float64(r.Flows[0].At(r.Scene.For).Sent), 0.02)
 }
@@ -126,7 +135,8 @@ func spurious(r Result) Figure {
 func reordering() (rows []Row) {
 	for _, share := range []float64{0.01, 0.05, 0.1, 0.3} {
 		for _, rate := range []int64{10e6, 100e6} {
-			s := named(single(Path(rate, 50*milli, 0, 1), 4*mib), "%d Mbit/s 50 ms, %g %% late by 25 ms", mbit(rate), 100*share)
+			s := named(single(Path(rate, 50*milli, 0, 1), 4*mib),
+				"%d Mbit/s 50 ms, %g %% late by 25 ms", mbit(rate), 100*share)
 			s.There.Reorder, s.There.ReorderDelay = share, 25*milli
 			rows = append(rows, Row{Family: "reordering", Scene: s, Judge: func(r Result) []Figure {
 				return []Figure{atMost("time", ratio(r), 1.3), spurious(r)}
@@ -136,7 +146,8 @@ func reordering() (rows []Row) {
 	for _, late := range []time.Duration{20 * milli, 40 * milli} {
 		for _, rate := range []int64{10e6, 100e6} {
 			for _, loss := range []float64{0, 0.01, 0.05} {
-				s := named(single(Path(rate, 40*milli, loss, 1), 4*mib), "%d Mbit/s 40 ms %g %%, every other packet late by %v", mbit(rate), 100*loss, late)
+				s := named(single(Path(rate, 40*milli, loss, 1), 4*mib),
+					"%d Mbit/s 40 ms %g %%, every other packet late by %v", mbit(rate), 100*loss, late)
 				s.There.Alternate, s.Back.Alternate = late, late
 				rows = append(rows, Row{Family: "reordering", Scene: s, Judge: func(r Result) []Figure {
 					return []Figure{atMost("time", ratio(r), 1.5), spurious(r)}
@@ -147,9 +158,9 @@ func reordering() (rows []Row) {
 	return rows
 }
 
-// weather returns endless transfers with losses that are not those of a queue,
-// and with delays that are not either: late packets, or jitter that is no longer
-// than a short queue. Mistaking one for the other costs most of the link.
+// weather returns endless transfers with losses and delays that do not come from a queue. The
+// delays are late packets, or jitter no longer than a short queue. Mistaking one for the
+// other costs most of the link.
 func weather() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, p := range []float64{0.02, 0.05} {
@@ -160,27 +171,32 @@ func weather() (rows []Row) {
 			}
 			jittery.There.Jitter, jittery.Back.Jitter = 2*milli, 2*milli
 			rows = append(rows, endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms", mbit(rate), 100*p), nil),
-				endless(named(late, "%d Mbit/s 50 ms %g %%, as many late by 6 ms, every other second", mbit(rate), 100*p), inEven),
+				endless(named(late,
+					"%d Mbit/s 50 ms %g %%, as many late by 6 ms, every other second", mbit(rate), 100*p), inEven),
 				endless(named(jittery, "%d Mbit/s 50 ms %g %% jitter 2 ms", mbit(rate), 100*p), nil))
 		}
 	}
 	return slices.Concat(rows, swaying(), spells(), profiles())
 }
 
-// spells returns paths that lose most packets for a tenth of each second, as of
-// a radio that another one disturbs.
+// spells returns paths that lose most packets for a tenth of each second, like a radio
+// disturbed by another one.
 func spells() (rows []Row) {
 	for _, rate := range []int64{20e6, 50e6} {
 		for _, rtt := range []time.Duration{20 * milli, 50 * milli} {
 			for _, loss := range []float64{0.3, 0.6} {
-				s := named(single(Path(rate, rtt, 0, 1), 0), "%d Mbit/s %d ms, %g %% for 100 ms of each second", mbit(rate), rtt/milli, 100*loss)
+				s := named(single(Path(rate, rtt, 0, 1), 0),
+					"%d Mbit/s %d ms, %g %% for 100 ms of each second", mbit(rate), rtt/milli, 100*loss)
 				for i := range time.Duration(30) {
 					at := i*second + i*i*37%500*milli
 					s.Trips = append(s.Trips, Trip{At: at, RTT: rtt, Loss: loss}, Trip{At: at + 100*milli, RTT: rtt})
 				}
 				s.For = 30 * second
 				rows = append(rows, Row{Family: "weather", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-					return []Figure{atLeast("of what the path carries", carried(ours), 0.6), atLeast("of a quic stream's", carried(ours)/carried(theirs), 1)}
+					return []Figure{
+						atLeast("of what the path carries", carried(ours), 0.6),
+						atLeast("of a quic stream's", carried(ours)/carried(theirs), 1),
+					}
 				}})
 			}
 		}
@@ -188,8 +204,8 @@ func spells() (rows []Row) {
 	return rows
 }
 
-// profiles returns transfers through UE's emulation profiles, behind a fast
-// link. Each packet takes its own time there, within half of a round trip.
+// profiles returns transfers through UE's emulation profiles after a fast link. There, each
+// packet takes its own time, within half a round trip.
 func profiles() (rows []Row) {
 	for _, e := range []struct {
 		name   string
@@ -198,22 +214,26 @@ func profiles() (rows []Row) {
 		within float64 // the slowest, in seconds
 	}{{"Average", [2]time.Duration{30, 60}, 0.01, 2}, {"Bad", [2]time.Duration{100, 200}, 0.05, 8}} {
 		for _, plays := range []bool{false, true} {
-			s := named(single(Path(100e6, 2*e.lag[0]*milli, e.loss, 1), 4*mib), "UE's profile %s on 100 Mbit/s%s", e.name, map[bool]string{true: ", play"}[plays])
+			s := named(single(Path(100e6, 2*e.lag[0]*milli, e.loss, 1), 4*mib),
+				"UE's profile %s on 100 Mbit/s%s", e.name, map[bool]string{true: ", play"}[plays])
 			s.There.Jitter, s.Back.Jitter = (e.lag[1]-e.lag[0])*milli, (e.lag[1]-e.lag[0])*milli
 			s.Flows[0].Plays, s.For = plays, 100*second
 			rows = append(rows, Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
-				return []Figure{{Name: "slowest, s", Value: ratio(r) * r.Scene.Ideal(4*mib).Seconds(), Most: e.within, Worst: true}}
+				return []Figure{
+					{Name: "slowest, s", Value: ratio(r) * r.Scene.Ideal(4*mib).Seconds(), Most: e.within, Worst: true},
+				}
 			}, Beside: Reno, Compare: besideReno(1)})
 		}
 	}
 	return rows
 }
 
-// swaying returns transfers over a long path with much random loss, jitter, and
-// packets that overtake each other.
+// swaying returns transfers over a long path with much random loss, jitter and packets that
+// overtake each other.
 func swaying() (rows []Row) {
 	for _, w := range [][2]time.Duration{{3, 3}, {5, 5}, {15, 20}} {
-		s := named(single(Path(20e6, 150*milli, 0.05, 1), 8*mib), "20 Mbit/s 150 ms 5 %%, jitter of %d ms, every other packet late by %d ms", w[0], w[1])
+		s := named(single(Path(20e6, 150*milli, 0.05, 1), 8*mib),
+			"20 Mbit/s 150 ms 5 %%, jitter of %d ms, every other packet late by %d ms", w[0], w[1])
 		for _, way := range []*netsim.Config{&s.There, &s.Back} {
 			way.Jitter, way.Alternate = w[0]*milli, w[1]*milli
 		}
@@ -226,8 +246,8 @@ func swaying() (rows []Row) {
 // inEven reports whether since is in an even second.
 func inEven(since time.Duration) bool { return int(since/second)%2 == 0 }
 
-// endless returns an endless transfer, with pauses, judged by its share of what
-// random loss leaves of the link.
+// endless returns an endless transfer with pauses. It is judged by its share of what random
+// loss leaves of the link.
 func endless(s Scene, pause func(time.Duration) bool) Row {
 	s.Flows, s.For = []Flow{{Begin: second, Pause: pause}}, 12*second
 	return Row{Family: "weather", Scene: s, Judge: func(r Result) []Figure {
@@ -237,26 +257,29 @@ func endless(s Scene, pause func(time.Duration) bool) Row {
 				sent, all = sent+r.Flows[0].Rate(at, at+second)*maxPacketWire, all+float64(s.There.Rate)*(1-s.There.Loss)
 			}
 		}
-		return []Figure{atLeast("of the link", sent/all, 0.9), {Name: "worst part left idle", Value: 1 - sent/all, Most: 0.3, Worst: true}}
+		return []Figure{
+			atLeast("of the link", sent/all, 0.9),
+			{Name: "worst part left idle", Value: 1 - sent/all, Most: 0.3, Worst: true},
+		}
 	}}
 }
 
-// fades returns losses in runs of a mean length in packets, as of a radio that
-// fades. A fade also ends if nothing is sent; otherwise one in fourteen of the
-// longest would last for all ten seconds in which a carrier tries to open.
+// fades returns losses in runs with a given mean length in packets, like those of a fading
+// radio. A fade also ends if nothing is sent. Otherwise, one in fourteen of the longest fades
+// would last for all ten seconds in which a carrier tries to open.
 func fades(loss, length float64) netsim.Burst {
 	b := netsim.Bursts(loss, length)
 	b.Idle = 50 * milli
 	return b
 }
 
-// bursts returns losses in runs. The losses of a run say no more about a queue
-// than one lost packet does.
+// bursts returns losses in runs. A run says no more about a queue than one lost packet does.
 func bursts() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, rtt := range []time.Duration{20, 60, 150} {
 			for _, length := range []float64{3, 8, 20} {
-				s := named(single(Path(rate, rtt*milli, 0, 1), int(rate/20e6)*8*mib), "%d Mbit/s %d ms 10 %% in runs of %g", mbit(rate), rtt, length)
+				s := named(single(Path(rate, rtt*milli, 0, 1), int(rate/20e6)*8*mib),
+					"%d Mbit/s %d ms 10 %% in runs of %g", mbit(rate), rtt, length)
 				s.There.Burst = fades(0.1, length)
 				rows = append(rows, Row{Family: "bursts", Scene: s, Judge: always(1.5)})
 			}
@@ -276,32 +299,39 @@ func queues() (rows []Row) {
 	}
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, q := range []float64{1. / 16, 1. / 4, 1, 4, 10} {
-			s := named(single(Path(rate, 50*milli, 0, q), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, queue %.3g products", mbit(rate), q)
+			s := named(single(Path(rate, 50*milli, 0, q), int(rate/20e6)*4*mib),
+				"%d Mbit/s 50 ms, queue %.3g products", mbit(rate), q)
 			rows = append(rows, Row{Family: "queue", Scene: s, Judge: standing})
 		}
-		s := named(single(Path(rate, 50*milli, 0, 10), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, CoDel", mbit(rate))
+		s := named(single(Path(rate, 50*milli, 0, 10), int(rate/20e6)*4*mib),
+			"%d Mbit/s 50 ms, CoDel", mbit(rate))
 		s.There.CoDel = true
 		rows = append(rows, Row{Family: "queue", Scene: s, Judge: standing})
 		s = named(s, "%d Mbit/s 50 ms, PIE", mbit(rate))
 		s.There.CoDel, s.There.PIE = false, true
 		rows = append(rows, Row{Family: "queue", Scene: s, Judge: standing})
-		p := named(single(Path(rate, 50*milli, 0, 1), int(rate/20e6)*4*mib), "%d Mbit/s 50 ms, policed", mbit(rate))
+		p := named(single(Path(rate, 50*milli, 0, 1), int(rate/20e6)*4*mib),
+			"%d Mbit/s 50 ms, policed", mbit(rate))
 		p.There.Police, p.There.Bucket = rate, max(p.Product()/4, 15_000)
 		p.There.Rate, p.There.Queue = 1e9, 1<<20
 		rows = append(rows, Row{Family: "queue", Scene: p, Judge: func(r Result) []Figure {
 			ideal := 25*milli + time.Duration(float64(r.Scene.Flows[0].Bytes)*8e9/float64(rate))
-			return []Figure{atMost("time", r.took(0).Seconds()/ideal.Seconds(), 1.5), atMost("dropped", r.Drops(Ours, second, r.Scene.For), 0.05)}
+			return []Figure{
+				atMost("time", r.took(0).Seconds()/ideal.Seconds(), 1.5),
+				atMost("dropped", r.Drops(Ours, second, r.Scene.For), 0.05),
+			}
 		}})
 	}
 	return append(rows, fewPackets()...)
 }
 
-// fewPackets returns queues of so few packets that they drop most of a train,
+// fewPackets returns queues with room for so few packets that they drop most of a train,
 // beside the play of a game.
 func fewPackets() (rows []Row) {
 	for _, rate := range []int64{500e3, 2e6, 10e6} {
 		for _, packets := range []int{2, 4} {
-			s := named(Path(rate, 50*milli, 0, 1).With(1, Flow{Begin: second, Plays: true}, 0), "%g Mbit/s 50 ms, queue of %d packets, beside play", float64(rate)/1e6, packets)
+			s := named(Path(rate, 50*milli, 0, 1).With(1, Flow{Begin: second, Plays: true}, 0),
+				"%g Mbit/s 50 ms, queue of %d packets, beside play", float64(rate)/1e6, packets)
 			s.There.Queue, s.For = packets*1500, 21*second
 			rows = append(rows, Row{Family: "queue", Scene: s, Judge: func(r Result) []Figure {
 				dropped := r.Drops(Ours, second, r.Scene.For)
@@ -368,11 +398,12 @@ func changes() (rows []Row) {
 	return slices.Concat(rows, trips(), routes(), onsets())
 }
 
-// routes returns slow paths that change between two routes every 3 s. A longer
-// route looks like a rival's queue.
+// routes returns slow paths that change between two routes every 3 s. The longer route looks
+// like a competitor's queue.
 func routes() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6, 10e6} {
-		s := named(single(Path(rate, 50*milli, 0, 4), 0), "%d Mbit/s 50 ms, 90 for 3 s of 6, queue 4 products", mbit(rate))
+		s := named(single(Path(rate, 50*milli, 0, 4), 0),
+			"%d Mbit/s 50 ms, 90 for 3 s of 6, queue 4 products", mbit(rate))
 		for i := range 5 {
 			at := time.Duration(6*i) * second
 			s.Trips = append(s.Trips, Trip{At: at + 3*second, RTT: 90 * milli}, Trip{At: at + 6*second, RTT: 50 * milli})
@@ -387,8 +418,8 @@ func routes() (rows []Row) {
 	return rows
 }
 
-// onsets returns paths on which jitter or clumps begin or end while a transfer runs:
-// somebody walks away from the access point, or another device begins to send.
+// onsets returns paths on which jitter or clumps begin or end during a transfer. Somebody
+// walks away from the access point, or another device begins to send.
 func onsets() (rows []Row) {
 	type weather struct{ jitter, clump time.Duration }
 	for _, rate := range []int64{20e6, 100e6} {
@@ -398,7 +429,8 @@ func onsets() (rows []Row) {
 			if w.clump > 0 {
 				what = fmt.Sprintf("clumps of %v", bad.Clump)
 			}
-			begins := named(single(Path(rate, 50*milli, 0, 1), int(rate/20e6)*16*mib), "%d Mbit/s 50 ms, %s from 2 s on", mbit(rate), what)
+			begins := named(single(Path(rate, 50*milli, 0, 1), int(rate/20e6)*16*mib),
+				"%d Mbit/s 50 ms, %s from 2 s on", mbit(rate), what)
 			begins.Trips = []Trip{at(bad, 3*second)}
 			swings := begins
 			swings.Name = fmt.Sprintf("%d Mbit/s 50 ms, %s for 1 s of 3", mbit(rate), what)
@@ -408,7 +440,10 @@ func onsets() (rows []Row) {
 			}
 			for _, s := range []Scene{begins, swings} {
 				rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-					return []Figure{atMost("of a quic stream", ratio(ours)/ratio(theirs), 1.25), {Name: "worst of a quic stream", Value: ratio(ours) / ratio(theirs), Most: 2, Worst: true}}
+					return []Figure{
+						atMost("of a quic stream", ratio(ours)/ratio(theirs), 1.25),
+						{Name: "worst of a quic stream", Value: ratio(ours) / ratio(theirs), Most: 2, Worst: true},
+					}
 				}})
 			}
 		}
@@ -421,33 +456,40 @@ func at(t Trip, when time.Duration) Trip {
 	return t
 }
 
-// trips returns paths whose round trip changes: another route, a handover, or another satellite.
+// trips returns paths whose round trip changes because of another route, a handover or
+// another satellite.
 func trips() (rows []Row) {
 	for _, c := range [][2]time.Duration{{20, 200}, {50, 150}, {150, 30}} {
 		for _, loss := range []float64{0, 0.01, 0.05} {
-			s := named(single(Path(20e6, c[0]*milli, loss, 1), 8*mib), "20 Mbit/s %d ms %g %%, %d ms from 1 s on", c[0], 100*loss, c[1])
+			s := named(single(Path(20e6, c[0]*milli, loss, 1), 8*mib),
+				"20 Mbit/s %d ms %g %%, %d ms from 1 s on", c[0], 100*loss, c[1])
 			s.Trips = []Trip{{At: 2 * second, RTT: c[1] * milli}}
 			rows = append(rows, Row{Family: "change", Scene: s, Judge: inTime(0), Beside: Reno, Compare: besideReno(1)})
 		}
 	}
 	for _, loss := range []float64{0, 0.005} {
-		s := named(single(Path(50e6, 40*milli, loss, 1), 0), "50 Mbit/s %g %%, 40, 70, 55, 90 ms, another one every 5 s after 40 ms of darkness", 100*loss)
+		s := named(single(Path(50e6, 40*milli, loss, 1), 0),
+			"50 Mbit/s %g %%, 40, 70, 55, 90 ms, another one every 5 s after 40 ms of darkness", 100*loss)
 		for i, trip := range []time.Duration{70, 55, 90, 40, 70, 55, 90} {
 			at := time.Duration(i+1) * 5 * second
 			s.Trips, s.Dark = append(s.Trips, Trip{At: at, RTT: trip * milli}), append(s.Dark, Span{at, at + 40*milli})
 		}
 		s.For = 40 * second
 		rows = append(rows, Row{Family: "change", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-			return []Figure{atLeast("of the link", ours.Share(Ours, 4*second, s.For), 0), atLeast("of a quic stream's", ours.Share(Ours, 4*second, s.For)/theirs.Share(Reno, 4*second, s.For), 1)}
+			return []Figure{
+				atLeast("of the link", ours.Share(Ours, 4*second, s.For), 0),
+				atLeast("of a quic stream's", ours.Share(Ours, 4*second, s.For)/theirs.Share(Reno, 4*second, s.For), 1),
+			}
 		}})
 	}
 	return append(rows, handovers())
 }
 
-// handovers returns a satellite's path: every 5 s another satellite takes over,
-// with another rate and route, after a moment of darkness.
+// handovers returns a satellite's path. Every 5 s, another satellite takes over, with a
+// different rate and route, after a moment of darkness.
 func handovers() Row {
-	s := named(single(Path(50e6, 40*milli, 0.005, 2), 0), "50 or 25 Mbit/s, 0.5 %%, 40, 56, 46, 60 ms, jitter of 4 ms, another one every 5 s after 80 ms of darkness")
+	s := named(single(Path(50e6, 40*milli, 0.005, 2), 0),
+		"50 or 25 Mbit/s, 0.5 %%, 40, 56, 46, 60 ms, jitter of 4 ms, another one every 5 s after 80 ms of darkness")
 	for i, trip := range []time.Duration{56, 46, 60, 40, 56, 46, 60} {
 		at := time.Duration(i+1) * 5 * second
 		s.Trips, s.Dark = append(s.Trips, Trip{At: at, RTT: trip * milli, Jitter: 4 * milli}), append(s.Dark, Span{at, at + 80*milli})
@@ -455,20 +497,28 @@ func handovers() Row {
 	}
 	s.For = 40 * second
 	return Row{Family: "change", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-		return []Figure{atLeast("of what the path carries", carried(ours), 0.6), atLeast("of a quic stream's", carried(ours)/carried(theirs), 1)}
+		return []Figure{
+			atLeast("of what the path carries", carried(ours), 0.6),
+			atLeast("of a quic stream's", carried(ours)/carried(theirs), 1),
+		}
 	}}
 }
 
-// stalls returns paths that stand still for some time, again and again, and lose nothing by
-// it, as with a radio that scans or waits for the medium, or a host that takes its cores away.
+// stalls returns paths that repeatedly stand still for some time and lose nothing by it. A
+// radio that scans or waits for the medium does this, as does a host that takes its cores
+// away.
 func stalls() (rows []Row) {
 	for _, rate := range []int64{10e6, 50e6} {
 		for _, still := range []time.Duration{50 * milli, 100 * milli} {
 			for _, every := range []time.Duration{200 * milli, 600 * milli} {
-				s := named(Path(rate, 50*milli, 0, 1).Stalls(still, every, 16*second, 1), "%d Mbit/s still for %v every %v", mbit(rate), still, every)
+				s := named(Path(rate, 50*milli, 0, 1).Stalls(still, every, 16*second, 1),
+					"%d Mbit/s still for %v every %v", mbit(rate), still, every)
 				s.Flows, s.For = []Flow{{Kind: Ours, Begin: second}}, 16*second
 				rows = append(rows, Row{Family: "stalls", Scene: s, Beside: Reno, Compare: func(ours, theirs Result) []Figure {
-					return []Figure{atLeast("of what the path carries", carried(ours), 0), atLeast("of what a quic stream carries", carried(ours)/carried(theirs), 0.9)}
+					return []Figure{
+						atLeast("of what the path carries", carried(ours), 0),
+						atLeast("of what a quic stream carries", carried(ours)/carried(theirs), 0.9),
+					}
 				}})
 			}
 		}
@@ -476,7 +526,8 @@ func stalls() (rows []Row) {
 	return rows
 }
 
-// carried returns the first flow's share, after the fourth second, of what the path could carry.
+// carried returns the first flow's share, from the fourth second on, of what the path could
+// carry.
 func carried(r Result) float64 {
 	could := 0.0
 	for t := 4 * second; t < r.Scene.For; t += milli {
@@ -494,9 +545,12 @@ func wayBack() []Row {
 
 func products() []Row {
 	return []Row{
-		{Family: "product", Scene: named(single(Path(1e9, 50*milli, 0.001, 1), 32*mib), "32 MiB, 1 Gbit/s 50 ms 0.1 %%"), Judge: inTime(1.4)},
-		{Family: "product", Scene: named(single(Path(100e6, 200*milli, 0.01, 1), 32*mib), "32 MiB, 100 Mbit/s 200 ms 1 %%"), Judge: inTime(1.3)},
-		{Family: "product", Scene: named(single(Path(100e6, 200*milli, 0.05, 1), 32*mib), "32 MiB, 100 Mbit/s 200 ms 5 %%"), Judge: inTime(1.7)},
+		{Family: "product", Scene: named(single(Path(1e9, 50*milli, 0.001, 1), 32*mib),
+			"32 MiB, 1 Gbit/s 50 ms 0.1 %%"), Judge: inTime(1.4)},
+		{Family: "product", Scene: named(single(Path(100e6, 200*milli, 0.01, 1), 32*mib),
+			"32 MiB, 100 Mbit/s 200 ms 1 %%"), Judge: inTime(1.3)},
+		{Family: "product", Scene: named(single(Path(100e6, 200*milli, 0.05, 1), 32*mib),
+			"32 MiB, 100 Mbit/s 200 ms 5 %%"), Judge: inTime(1.7)},
 	}
 }
 
@@ -504,16 +558,17 @@ func products() []Row {
 func satellites() (rows []Row) {
 	for _, rate := range []int64{2e6, 10e6, 50e6} {
 		for _, loss := range []float64{0, 0.01} {
-			s := named(single(Path(rate, 600*milli, loss, 1), int(rate/8)*10), "%d Mbit/s 600 ms %g %%", mbit(rate), loss*100)
+			s := named(single(Path(rate, 600*milli, loss, 1), int(rate/8)*10),
+				"%d Mbit/s 600 ms %g %%", mbit(rate), loss*100)
 			rows = append(rows, Row{Family: "satellite", Scene: s, Judge: inTime(1.4)})
 		}
 	}
 	return rows
 }
 
-// narrow returns transfers beside the play of somebody else, over links on
-// which a packet takes 10 to 40 ms. Over slower links QUIC's handshake takes so
-// long that sealed sessions begin with small packets, which no row plays.
+// narrow returns transfers beside somebody else's play, over links on which a packet takes 10
+// to 40 ms. Over slower links, QUIC's handshake takes so long that sealed sessions begin with
+// small packets. No row plays that.
 func narrow() (rows []Row) {
 	const playRate = 30 * (100 + netsim.UDPOverhead) * 8
 	for _, rate := range []int64{256e3, 512e3, 1e6} {
@@ -531,7 +586,7 @@ func narrow() (rows []Row) {
 	return rows
 }
 
-// company judges flows of ours that share a path, over the 10 s that begin at from.
+// company judges flows of ours that share a path over the 10 s that begin at from.
 func company(from time.Duration, lost, fair float64) func(Result) []Figure {
 	return func(r Result) []Figure {
 		until := from + 10*second
@@ -554,11 +609,13 @@ func crowds() (rows []Row) {
 			if q < 0.2 {
 				lost = 0.05
 			}
-			s := named(Path(20e6, 50*milli, 0, q).With(n, Flow{Begin: second}, 0), "%d together, queue %.3g products", n, q)
+			s := named(Path(20e6, 50*milli, 0, q).With(n, Flow{Begin: second}, 0),
+				"%d together, queue %.3g products", n, q)
 			s.For = 25 * second
 			rows = append(rows, Row{Family: "crowd", Scene: s, Judge: company(14*second, lost, fair)})
 
-			s = named(Path(20e6, 50*milli, 0, q).With(n, Flow{Begin: second}, 6*second/time.Duration(n)), "%d one by one, queue %.3g products", n, q)
+			s = named(Path(20e6, 50*milli, 0, q).With(n, Flow{Begin: second}, 6*second/time.Duration(n)),
+				"%d one by one, queue %.3g products", n, q)
 			s.Flows[n-1].Begin = 10 * second
 			s.For = 30 * second
 			rows = append(rows, Row{Family: "crowd", Scene: s, Judge: func(r Result) []Figure {
@@ -589,36 +646,40 @@ func crowdsInWeather() (rows []Row) {
 	return rows
 }
 
-// near returns paths to a server in the same town: round trips of a few
-// milliseconds, of which a second has hundreds, and queues as short.
+// near returns paths to a server in the same town. They have round trips of a few
+// milliseconds, of which a second has hundreds, and equally short queues.
 func near() (rows []Row) {
 	for _, rate := range []int64{20e6, 100e6} {
 		for _, rtt := range []time.Duration{3, 10} {
 			for _, p := range []float64{0, 0.03, 0.08} {
-				s := named(single(Path(rate, rtt*milli, p, 1./4), int(rate/20e6)*4*mib), "%d Mbit/s %d ms %g %%, queue 0.25 products", mbit(rate), rtt, 100*p)
+				s := named(single(Path(rate, rtt*milli, p, 1./4), int(rate/20e6)*4*mib),
+					"%d Mbit/s %d ms %g %%, queue 0.25 products", mbit(rate), rtt, 100*p)
 				rows = append(rows, Row{Family: "near", Scene: s, Judge: inTime(1.3)})
 			}
 		}
 	}
 	for _, q := range []float64{1. / 4, 1} {
 		for _, n := range []int{2, 8} {
-			s := named(Path(100e6, 10*milli, 0, q).With(n, Flow{Begin: second}, 500*milli), "%d on 100 Mbit/s 10 ms, queue %.3g products", n, q)
+			s := named(Path(100e6, 10*milli, 0, q).With(n, Flow{Begin: second}, 500*milli),
+				"%d on 100 Mbit/s 10 ms, queue %.3g products", n, q)
 			s.For = 19 * second
 			rows = append(rows, Row{Family: "near", Scene: s, Judge: company(8*second, 0.02, 0.9)})
 		}
 		for _, kind := range []Kind{Reno, Cubic} {
-			rows = append(rows, neighbour(named(Path(100e6, 10*milli, 0, q), "2 + 2 with %v on 100 Mbit/s 10 ms, queue %.3g products", kind, q), "near", kind, 2))
+			rows = append(rows, neighbour(named(Path(100e6, 10*milli, 0, q),
+				"2 + 2 with %v on 100 Mbit/s 10 ms, queue %.3g products", kind, q), "near", kind, 2))
 		}
 	}
 	return append(rows, togetherNear()...)
 }
 
-// togetherNear returns flows of ours that begin together over queues that are
-// no deeper than what clocks blur.
+// togetherNear returns flows of ours that begin together over queues no deeper than the blur
+// of clocks.
 func togetherNear() (rows []Row) {
 	for _, rate := range []int64{100e6, 1e9} {
 		for _, n := range []int{2, 8} {
-			s := named(Path(rate, 10*milli, 0, 1./8).With(n, Flow{Begin: second}, 0), "%d together on %d Mbit/s 10 ms, queue 0.125 products", n, mbit(rate))
+			s := named(Path(rate, 10*milli, 0, 1./8).With(n, Flow{Begin: second}, 0),
+				"%d together on %d Mbit/s 10 ms, queue 0.125 products", n, mbit(rate))
 			s.For = 19 * second
 			rows = append(rows, Row{Family: "near", Scene: s, Judge: company(8*second, 0.05, 0.9)})
 		}
@@ -632,7 +693,10 @@ func roundTrips() []Row {
 	s.For = 35 * second
 	return []Row{{Family: "round trips", Scene: s, Judge: func(r Result) []Figure {
 		a, b := r.Flows[0].Rate(15*second, 35*second), r.Flows[1].Rate(15*second, 35*second)
-		return []Figure{atLeast("the longer one's part", b/(a+b), 0.3), atLeast("of the link", (a+b)/20e6*maxPacketWire, 0.9)}
+		return []Figure{
+			atLeast("the longer one's part", b/(a+b), 0.3),
+			atLeast("of the link", (a+b)/20e6*maxPacketWire, 0.9),
+		}
 	}}}
 }
 
@@ -653,8 +717,8 @@ func neighbours() (rows []Row) {
 	return rows
 }
 
-// unqueued returns neighbours on paths that drop what exceeds their rate before
-// there is a queue that a round trip could show.
+// unqueued returns neighbours on paths that drop whatever exceeds their rate, before there is
+// a queue that a round trip could show.
 func unqueued() (rows []Row) {
 	const rate = 20e6
 	police, codel, short := Path(100e6, 50*milli, 0, 10), Path(rate, 100*milli, 0, 10), Path(rate, 50*milli, 0, 0)
@@ -664,14 +728,15 @@ func unqueued() (rows []Row) {
 	for _, kind := range []Kind{Reno, Cubic} {
 		for _, k := range []int{1, 2, 4} {
 			for _, s := range []Scene{named(police, "a policer"), named(codel, "100 ms, CoDel"), named(short, "a queue of 4 packets")} {
-				rows = append(rows, neighbour(named(s, "%d + %d with %v, %s", k, k, kind, s.Name), "neighbours without a queue", kind, k))
+				rows = append(rows, neighbour(named(s,
+					"%d + %d with %v, %s", k, k, kind, s.Name), "neighbours without a queue", kind, k))
 			}
 		}
 	}
 	return rows
 }
 
-// neighbour returns each flows of ours and each of another kind on one path.
+// neighbour returns each flows of ours and each flows of another kind on one path.
 func neighbour(s Scene, family string, kind Kind, each int) Row {
 	s = s.With(each, Flow{Kind: Ours, Begin: 1200 * milli}, 300*milli).With(each, Flow{Kind: kind, Begin: second}, 300*milli)
 	s.For = 50 * second
@@ -683,8 +748,8 @@ func neighbour(s Scene, family string, kind Kind, each int) Row {
 	}}
 }
 
-// shorts starts a short transfer every second beside a long one, and compares
-// with New Reno in place of ours.
+// shorts starts a short transfer every second beside a long one. It compares the result with
+// New Reno instead of ours.
 func shorts() (rows []Row) {
 	const n = 12
 	for _, q := range []float64{1. / 4, 1} {
@@ -703,7 +768,7 @@ func shorts() (rows []Row) {
 	return rows
 }
 
-// shortTime returns the median time of all flows but the first, in seconds.
+// shortTime returns the median time of all flows except the first, in seconds.
 func shortTime(r Result) float64 {
 	var took []time.Duration
 	for i := 1; i < len(r.Flows); i++ {
@@ -727,21 +792,25 @@ func constants() (rows []Row) {
 
 func play() (rows []Row) {
 	for _, n := range []int{1, 4, 8} {
-		s := named(Path(20e6, 50*milli, 0, 1).With(1, Flow{Kind: Play}, 0).With(n, Flow{Kind: Ours, Begin: second}, 200*milli), "play beside %d", n)
+		s := named(Path(20e6, 50*milli, 0, 1).With(1, Flow{Kind: Play}, 0).With(n, Flow{Kind: Ours, Begin: second}, 200*milli),
+			"play beside %d", n)
 		s.For = 30 * second
 		rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
-			return []Figure{atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-25*milli).Seconds()*1e3, 25)}
+			return []Figure{
+				atMost("p99 above the unloaded, ms", (Percentile(r.Flows[0].Delays, 0.99)-25*milli).Seconds()*1e3, 25),
+			}
 		}})
 	}
 	return slices.Concat(rows, playBesideAServer(), playBesideTwo(), playInTransfers(), leavers())
 }
 
-// leavers returns play in the connection of a transfer beside which a New Reno
-// has run and has left a queue.
+// leavers returns play in the connection of a transfer beside which a New Reno ran and left a
+// queue.
 func leavers() (rows []Row) {
 	for _, rate := range []int64{1e6, 2e6, 5e6} {
 		for _, q := range []float64{2, 6} {
-			s := named(Path(rate, 63*milli, 0, q), "play in the connection of a transfer, %d Mbit/s, queue %g products, a New Reno has left", mbit(rate), q)
+			s := named(Path(rate, 63*milli, 0, q),
+				"play in the connection of a transfer, %d Mbit/s, queue %g products, a New Reno has left", mbit(rate), q)
 			s.Flows = []Flow{{Begin: second, Bytes: int(6 * rate), Plays: true}, {Kind: Reno, Begin: 5 * second, Bytes: int(rate * 3 / 4)}}
 			s.For = 60 * second
 			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
@@ -755,8 +824,8 @@ func leavers() (rows []Row) {
 	return rows
 }
 
-// playBesideAServer returns play of somebody else beside downloads of one
-// server, which find out together that the queue is theirs.
+// playBesideAServer returns somebody else's play beside downloads from one server, which find
+// out together that the queue is theirs.
 func playBesideAServer() (rows []Row) {
 	for _, q := range []float64{1, 4} {
 		for _, n := range []int{8, 16} {
@@ -774,8 +843,9 @@ func playBesideAServer() (rows []Row) {
 	return rows
 }
 
-// playBesideTwo returns play of somebody else beside two transfers over a home's link: downloads of
-// one server, and of two servers, which know as little of each other as uploads of two programs do.
+// playBesideTwo returns somebody else's play beside two transfers over a home's link. They
+// are downloads from one server, or from two servers, which know as little of each other as
+// the uploads of two programs.
 func playBesideTwo() (rows []Row) {
 	for _, rate := range []int64{2e6, 5e6} {
 		for _, s := range []Scene{twoDownloads(rate), twoServers(rate)} {
@@ -804,11 +874,12 @@ func two(rate int64, what string) Scene {
 	return s
 }
 
-// playInTransfers returns play that shares its connection with a transfer.
+// playInTransfers returns play in the same connection as a transfer.
 func playInTransfers() (rows []Row) {
 	for _, rate := range []int64{2e6, 10e6, 50e6} {
 		for _, rtt := range []time.Duration{20 * milli, 50 * milli, 100 * milli} {
-			s := named(Path(rate, rtt, 0, 1).With(1, Flow{Begin: 2 * second, Plays: true}, 0), "play in the connection of a transfer, %d Mbit/s %v", mbit(rate), rtt)
+			s := named(Path(rate, rtt, 0, 1).With(1, Flow{Begin: 2 * second, Plays: true}, 0),
+				"play in the connection of a transfer, %d Mbit/s %v", mbit(rate), rtt)
 			s.For = 30 * second
 			rows = append(rows, Row{Family: "play", Scene: s, Judge: func(r Result) []Figure {
 				most := rtt/4 + 4*maxPacket*8*second/time.Duration(rate) // queues of a look, of the aim, and of a packet being sent
@@ -823,7 +894,8 @@ func playInTransfers() (rows []Row) {
 func starts() (rows []Row) {
 	for _, lie := range []float64{0.1, 0.3, 3, 10} {
 		for _, bytes := range []int{256 << 10, 4 * mib} {
-			s := named(single(Path(20e6, 50*milli, 0, 1), bytes), "%d KiB after a train that lied by %g", bytes>>10, lie)
+			s := named(single(Path(20e6, 50*milli, 0, 1), bytes),
+				"%d KiB after a train that lied by %g", bytes>>10, lie)
 			s.Flows[0].Train = lie * 20e6
 			rows = append(rows, Row{Family: "start", Scene: s, Judge: func(r Result) []Figure {
 				return []Figure{atMost("time", ratio(r), 1.6), atMost("wire", wire(r), 1.15*maxPacketWire)}
@@ -831,10 +903,14 @@ func starts() (rows []Row) {
 		}
 	}
 	for _, n := range []int{8, 16} {
-		s := named(Path(20e6, 50*milli, 0, 1).With(n, Flow{Begin: second}, 100*milli/time.Duration(n)), "%d within 100 ms", n)
+		s := named(Path(20e6, 50*milli, 0, 1).With(n, Flow{Begin: second}, 100*milli/time.Duration(n)),
+			"%d within 100 ms", n)
 		s.For = 11 * second
 		rows = append(rows, Row{Family: "start", Scene: s, Judge: func(r Result) []Figure {
-			return []Figure{atMost("lost in 10 s", r.Drops(Ours, 0, 11*second), 0.03), {Name: "lost in the first second", Value: r.Drops(Ours, second, 2*second)}}
+			return []Figure{
+				atMost("lost in 10 s", r.Drops(Ours, 0, 11*second), 0.03),
+				{Name: "lost in the first second", Value: r.Drops(Ours, second, 2*second)},
+			}
 		}})
 	}
 	for _, plays := range []bool{true, false} {
@@ -845,8 +921,8 @@ func starts() (rows []Row) {
 	return rows
 }
 
-// rushes returns [rush] over paths of which each flow's part is worth a start,
-// with jitter and clumps and without.
+// rushes returns [rush] over paths on which each flow's part is worth a start, with and
+// without jitter and clumps.
 func rushes() (rows []Row) {
 	swaying, clumped := Path(50e6, 100*milli, 0, 1), Path(20e6, 50*milli, 0, 1)
 	swaying.There.Jitter, swaying.Back.Jitter = 5*milli, 5*milli
@@ -857,7 +933,11 @@ func rushes() (rows []Row) {
 		clumpy.Scene.Name += ", clumps of 5 ms"
 		rows = append(rows, jittery, clumpy)
 	}
-	for _, path := range []Scene{Path(10e6, 100*milli, 0, 1), Path(20e6, 100*milli, 0, 1), Path(50e6, 20*milli, 0, 1), Path(100e6, 50*milli, 0.01, 1), Path(100e6, 100*milli, 0, 1)} {
+	paths := []Scene{
+		Path(10e6, 100*milli, 0, 1), Path(20e6, 100*milli, 0, 1), Path(50e6, 20*milli, 0, 1),
+		Path(100e6, 50*milli, 0.01, 1), Path(100e6, 100*milli, 0, 1),
+	}
+	for _, path := range paths {
 		for _, n := range []int{4, 8, 16, 32} {
 			if path.Product()/n >= leastPart {
 				rows = append(rows, rush(path, n, true), rush(path, n, false))
@@ -867,12 +947,12 @@ func rushes() (rows []Row) {
 	return rows
 }
 
-// leastPart is twice what each flow may always have in flight, which is four packets. If
-// fair shares are smaller, the least windows alone fill the queue, however a start begins.
+// leastPart is twice the four packets that each flow may always have in flight. If fair
+// shares are smaller, these packets alone fill the queue, however a start begins.
 const leastPart = 2 * 4 * maxPacket
 
-// rush returns n transfers that begin within 50 ms, from one server or from as
-// many, and last 5 s in fair parts.
+// rush returns n transfers that begin within 50 ms and last 5 s in fair parts. They come from
+// one server or from n servers.
 func rush(path Scene, n int, oneServer bool) Row {
 	bytes := int(path.There.Rate) / 8 * 5 / n
 	s := path.With(n, Flow{Begin: second, Bytes: bytes}, 50*milli/time.Duration(n))
@@ -880,7 +960,8 @@ func rush(path Scene, n int, oneServer bool) Row {
 	if oneServer {
 		owners = "one server's"
 	}
-	s = named(s, "%d within 50 ms, %s, on %d Mbit/s %d ms", n, owners, mbit(path.There.Rate), path.RTT().Milliseconds())
+	s = named(s,
+		"%d within 50 ms, %s, on %d Mbit/s %d ms", n, owners, mbit(path.There.Rate), path.RTT().Milliseconds())
 	s.OneServer, s.For = oneServer, 30*second
 	ideal := time.Duration(float64(n) * float64(s.Ideal(bytes)))
 	return Row{Family: "rush", Scene: s, Judge: func(r Result) []Figure {
@@ -893,8 +974,8 @@ func rush(path Scene, n int, oneServer bool) Row {
 	}}
 }
 
-// downloads returns players that fetch the same data at the same moment, as when
-// a match begins, while they play, or before they do; one more player only plays.
+// downloads returns players that fetch the same data at the same moment, as when a match
+// begins. They do so while they play or before. One more player only plays.
 func downloads(n int, plays bool) Row {
 	beside := "behind a lobby"
 	if plays {

@@ -5,20 +5,24 @@ import (
 	"slices"
 )
 
-// conn is what an encoder knows of one connection: its tracks, and the calls
-// and packets whose fate is open.
+// conn is an encoder's state of one connection: its tracks, and the calls and packets whose
+// fate is open. A fate says whether a packet or call was acknowledged, lost or dropped.
 type conn struct {
-	track                      uint64 // the connection's track; the others are below it
-	received, acks, losses     uint64
-	queue, inFlight, rate, rtt uint64 // tracks of counters
-	out                        lanes  // tracks of packets sent
+	track    uint64 // the connection's track; the others are below it
+	received uint64
+	acks     uint64
+	losses   uint64
+	out      lanes // tracks of packets sent
+
+	// Tracks of counters.
+	queue, inFlight, rate, rtt uint64
 
 	gaps         int     // encoder.gaps at the connection's last event
-	building     []*call // calls with bytes in the packet that is being built
+	building     []*call // calls with bytes in the packet being built
 	packets      map[uint64]*packet
 	channels     map[uint64]*channel
 	actors       map[actorKey]*actor
-	pending      int       // number of calls that are followed
+	pending      int       // number of calls being followed
 	actorsKept   int       // number of actors after the last retire
 	channelsKept int       // number of channels after the last clean-up in channel
 	spare        []*packet // for newPacket
@@ -30,20 +34,20 @@ type actorKey struct {
 	actor uint64
 }
 
-// actor holds the tracks of one actor's calls, sent and received.
+// actor holds the tracks of the calls on one actor, sent and received.
 type actor struct{ out, in lanes }
 
 // channel holds the calls that wait for acks, oldest first.
 type channel struct{ reliable, unreliable []*call }
 
-// call is a call whose fate is open: it waits for its packet, or for acks.
+// call is a call whose fate is open. It waits for its packet or for acks.
 type call struct {
 	flow        uint64
 	name        string
 	actor       *actor
 	lane        int
 	channel     uint64
-	first, last uint64 // sequences of its first and last entry, if it is reliable
+	first, last uint64 // sequences of its first and last entry if it is reliable
 	left        bool   // all of it is in packets; used if it is unreliable
 }
 
@@ -61,7 +65,9 @@ func (e *encoder) newConn(ev *Event) *conn {
 	c := &conn{
 		track: e.id(), received: e.id(), acks: e.id(), losses: e.id(),
 		queue: e.id(), inFlight: e.id(), rate: e.id(), rtt: e.id(),
-		packets: make(map[uint64]*packet), channels: make(map[uint64]*channel), actors: make(map[actorKey]*actor),
+		packets:  make(map[uint64]*packet),
+		channels: make(map[uint64]*channel),
+		actors:   make(map[actorKey]*actor),
 	}
 	e.conns[ev.Conn] = c
 	name := ev.Name
@@ -80,16 +86,20 @@ func (e *encoder) newConn(ev *Event) *conn {
 	return c
 }
 
-// actor returns the tracks of an event's actor, which it makes for the first one.
+// actor returns the tracks of an event's actor. It makes them for the actor's first event.
 func (e *encoder) actor(c *conn, ev *Event) *actor {
 	key := actorKey{ev.Class, ev.Actor}
 	a := c.actors[key]
 	if a == nil {
-		if len(c.actors) >= max(maxActors, 2*c.actorsKept) { // because a walk over all of them for each new one would be slow
+		// Let the number double first, because retire walks over all actors.
+		if len(c.actors) >= max(maxActors, 2*c.actorsKept) {
 			c.retire()
 		}
 		name := actorName(ev)
-		a = &actor{out: lanes{parent: c.track, name: name + " out"}, in: lanes{parent: c.track, name: name + " in"}}
+		a = &actor{
+			out: lanes{parent: c.track, name: name + " out"},
+			in:  lanes{parent: c.track, name: name + " in"},
+		}
 		c.actors[key] = a
 	}
 	return a
@@ -101,13 +111,12 @@ func (c *conn) retire() {
 	c.actorsKept = len(c.actors)
 }
 
-// channel returns a channel, which it makes if there is none.
+// channel returns a channel and makes it if there is none.
 func (c *conn) channel(number uint64) *channel {
 	ch := c.channels[number]
 	if ch == nil {
-		if len(c.channels) >= max(maxActors, 2*c.channelsKept) { // most of them are closed by now
-			maps.DeleteFunc(c.channels, func(_ uint64, ch *channel) bool { return len(ch.reliable)+len(ch.unreliable) == 0 })
-			c.channelsKept = len(c.channels)
+		if len(c.channels) >= max(maxActors, 2*c.channelsKept) {
+			c.retireChannels()
 		}
 		ch = new(channel)
 		c.channels[number] = ch
@@ -115,11 +124,22 @@ func (c *conn) channel(number uint64) *channel {
 	return ch
 }
 
-// queued begins the slice of a call that waits for its packet. If maxPending calls
-// are followed already, it writes an instant instead, and does not follow the call.
+// retireChannels removes the channels without calls, most of which are closed.
+func (c *conn) retireChannels() {
+	maps.DeleteFunc(c.channels, func(_ uint64, ch *channel) bool {
+		return len(ch.reliable)+len(ch.unreliable) == 0
+	})
+	c.channelsKept = len(c.channels)
+}
+
+// queued begins the slice of a call that waits for its packet. If maxPending calls are
+// already being followed, it writes an instant instead and does not follow the call.
 func (e *encoder) queued(c *conn, ev *Event) {
 	a := e.actor(c, ev)
-	call := &call{flow: e.id(), name: ev.Name, actor: a, channel: ev.Channel, first: ev.Sequence + 1 - uint64(ev.Entries), last: ev.Sequence}
+	call := &call{
+		flow: e.id(), name: ev.Name, actor: a, channel: ev.Channel,
+		first: ev.Sequence + 1 - uint64(ev.Entries), last: ev.Sequence,
+	}
 	follow := c.pending < maxPending
 	if follow {
 		call.lane = e.open(&a.out, ev.At, ev.Name)
@@ -145,8 +165,8 @@ func (e *encoder) queued(c *conn, ev *Event) {
 	}
 }
 
-// settle ends the slice of a call. how is its fate: "acked", "lost", "dropped",
-// or why the fate is unknown.
+// settle ends the slice of a call. how is the call's fate: "acked", "lost", "dropped", or the
+// reason why the fate is unknown.
 func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	c.pending--
 	e.close(&call.actor.out, call.lane, at, how)
@@ -160,7 +180,7 @@ func (e *encoder) settle(c *conn, call *call, at int64, how string) {
 	e.end()
 }
 
-// bunch records the calls with bytes in the packet that is being built.
+// bunch records the calls with bytes in the packet being built.
 func (e *encoder) bunch(c *conn, ev *Event) {
 	ch := c.channels[ev.Channel]
 	if ch == nil {
@@ -170,7 +190,8 @@ func (e *encoder) bunch(c *conn, ev *Event) {
 		if len(ch.unreliable) > 0 {
 			call := ch.unreliable[0]
 			c.building = append(c.building, call)
-			if call.left = ev.Sequence == 0; call.left {
+			call.left = ev.Sequence == 0
+			if call.left {
 				ch.unreliable = shift(ch.unreliable, 1)
 			}
 		}
@@ -193,7 +214,7 @@ func (e *encoder) bunch(c *conn, ev *Event) {
 	}
 }
 
-// sent begins the slice of a packet, and adds the flows of its calls.
+// sent begins the slice of a packet and adds the flows of its calls.
 func (e *encoder) sent(c *conn, ev *Event) {
 	if !ev.Asks {
 		e.begin(instant, c.acks, ev.At, "ack sent")
@@ -219,7 +240,7 @@ func (e *encoder) sent(c *conn, ev *Event) {
 	e.end()
 	clear(c.building)
 	c.building = c.building[:0]
-	if len(c.packets) >= maxPending { // too many packets without a fate, so this one is not followed
+	if len(c.packets) >= maxPending { // too many packets are open, so this one is not followed
 		e.endPacket(c, p, ev.At, "unknown")
 		return
 	}
@@ -236,8 +257,8 @@ func (c *conn) newPacket() *packet {
 	return new(packet)
 }
 
-// endPacket ends the slice of a packet, and those of the unreliable calls whose
-// last bytes it carried. It recycles p.
+// endPacket ends the slice of a packet and those of the unreliable calls whose last bytes the
+// packet carried. It recycles p.
 func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 	for _, call := range p.calls {
 		if call.left {
@@ -251,7 +272,8 @@ func (e *encoder) endPacket(c *conn, p *packet, at int64, how string) {
 	c.spare = append(c.spare, p)
 }
 
-// unsent ends the slice of a packet that was not sent after all. Its unreliable calls wait again.
+// unsent ends the slice of a packet that was not sent after all. Its unreliable calls wait
+// again.
 func (e *encoder) unsent(c *conn, ev *Event) {
 	p := c.packets[ev.Number]
 	if p == nil {
@@ -313,8 +335,8 @@ func (e *encoder) dropped(c *conn, ev *Event) {
 	}
 }
 
-// handled writes the slice of a call that arrived, from its arrival until its
-// handler returned, and within it a slice for the handler.
+// handled writes the slice of a received call, from its arrival until its handler returned.
+// Within that slice, it writes a slice for the handler.
 func (e *encoder) handled(c *conn, ev *Event) {
 	in := &e.actor(c, ev).in
 	ran := max(ev.Ran, ev.Arrived)
@@ -333,7 +355,7 @@ func (e *encoder) handled(c *conn, ev *Event) {
 	e.close(in, place, max(ev.At, ran), "")
 }
 
-// forget ends the slices of all calls and packets of a connection, with how as their fate.
+// forget ends the slices of all calls and packets of a connection. how is their fate.
 func (e *encoder) forget(c *conn, how string) {
 	for _, number := range slices.Sorted(maps.Keys(c.packets)) {
 		e.endPacket(c, c.packets[number], e.at, how)

@@ -10,37 +10,39 @@ import (
 )
 
 const (
-	// maxPending is how many calls of a connection, and how many packets, the encoder
-	// follows at once: as many packets as a connection's history holds, and twice as
-	// many calls as a reliable buffer. Of further ones the trace has only the beginning.
+	// maxPending is the maximum number of calls, and of packets, that the encoder follows at
+	// once for each connection. It is the number of packets in a connection's history and
+	// twice the number of calls in a reliable buffer. Any more have only their beginning in
+	// the trace.
 	maxPending = 4096
-	// maxActors is how many actors of a connection the encoder keeps. If there are more, it
-	// removes those without an open slice, and declares their tracks again at their next event.
+	// maxActors is the number of actors of a connection that the encoder keeps. If there are
+	// more, it removes those without an open slice. It declares their tracks again at their
+	// next event.
 	maxActors = 4096
-	// maxConns is how many connections the encoder keeps, as many as a world
-	// has by default. If there are more, it removes those without an event
-	// since events were lost, because their end may be among those. If such a
-	// connection has another event, it is declared again, without its name.
+	// maxConns is the number of connections that the encoder keeps, which is a world's
+	// default maximum. If there are more, it removes those without an event since events were
+	// lost, because their end may be among the lost events. If such a connection has another
+	// event, it is declared again, without its name.
 	maxConns = 1024
-	// maxText is the most bytes of a name or text.
+	// maxText is the maximum length of a name or text in bytes.
 	maxText = 256
 )
 
 // encoder encodes events as Perfetto's TracePackets. It has no clock, goroutine or lock.
 type encoder struct {
 	out    []byte
-	packet []byte // scratch: the TracePacket that is being built
+	packet []byte // scratch: the TracePacket being built
 	event  []byte // scratch: its TrackEvent
-	intern []byte // scratch: names that are used for the first time
+	intern []byte // scratch: names used for the first time
 
 	name     string
-	base     uint64            // added to the ids of tracks and flows, so that two traces hardly share an id
-	ids      uint64            // number of ids that id has returned
-	sequence uint64            // id of the packet sequence
+	base     uint64            // added to the IDs of tracks and flows, so that two traces hardly share an ID
+	ids      uint64            // number of IDs returned by id
+	sequence uint64            // ID of the packet sequence
 	names    map[string]uint64 // numbers of interned event names
 	notes    map[string]uint64 // numbers of interned annotation names
 	conns    map[uint32]*conn
-	gaps     int    // how often events were lost
+	gaps     int    // number of times events were lost
 	at       int64  // At of the newest event
 	lost     uint64 // number of events lost
 	world    uint64 // track of the world
@@ -55,16 +57,19 @@ func newEncoder(name string) *encoder {
 	}
 }
 
-// id returns a new id for a track or a flow.
+// id returns a new ID for a track or a flow.
 func (e *encoder) id() uint64 {
 	e.ids++
 	return e.base + e.ids
 }
 
-// header returns the beginning of the file, and declares the track of the world.
+// header returns the beginning of the file and declares the world's track.
 func (e *encoder) header() []byte {
-	e.world, e.losses = e.id(), e.id()
-	process := appendUint(nil, processID, e.sequence) // a viewer groups tracks by process, and this process may have several worlds
+	e.world = e.id()
+	e.losses = e.id()
+	// A viewer groups tracks by process, and this process may have several worlds. So each world
+	// is shown as a process.
+	process := appendUint(nil, processID, e.sequence)
 	process = appendBytes(process, processName, cut(e.name))
 	d := appendUint(nil, trackUUID, e.world)
 	d = appendBytes(d, trackProcess, process)
@@ -89,8 +94,8 @@ func (e *encoder) finish() []byte {
 	return e.flush()
 }
 
-// gap records that lost events are missing, and ends all open slices, because
-// their ends may be among those.
+// gap records that events were lost. It ends all open slices, because their ends may be among
+// the lost events.
 func (e *encoder) gap(lost uint64) {
 	e.forgetAll("unknown")
 	e.gaps++
@@ -154,7 +159,7 @@ func (e *encoder) take(ev *Event) {
 	}
 }
 
-// tell writes an instant with the event's name as an annotation.
+// tell writes an instant. If the event has a name, the name becomes an annotation.
 func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.begin(instant, track, ev.At, what)
 	if ev.Name != "" {
@@ -163,8 +168,8 @@ func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.end()
 }
 
-// begin begins a TrackEvent at a time in ns; end completes it. name is empty
-// for the end of a slice.
+// begin begins a TrackEvent at a time in ns. end completes it. name is empty for the end of a
+// slice.
 func (e *encoder) begin(kind uint64, track uint64, at int64, name string) {
 	e.packet = appendUint(e.packet[:0], packetTimestamp, uint64(at))
 	e.packet = appendUint(e.packet, packetSequence, e.sequence)
@@ -186,8 +191,8 @@ func (e *encoder) end() {
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// interned returns the number of a name. When a name is used for the first
-// time, it adds the name to the packet.
+// interned returns the number of a name. When a name is used for the first time, interned
+// adds it to the packet.
 func (e *encoder) interned(known map[string]uint64, field int, name string) uint64 {
 	id, ok := known[name]
 	if !ok {
@@ -236,7 +241,7 @@ func (e *encoder) declareCounter(track, parent uint64, name string, unit uint64,
 	e.descriptor(track, parent, name, counter)
 }
 
-// descriptor writes a TrackDescriptor; counter is nil for other tracks.
+// descriptor writes a TrackDescriptor. counter is nil unless the track is a counter.
 func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) {
 	d := appendUint(e.event[:0], trackUUID, track)
 	d = appendUint(d, trackParent, parent)
@@ -250,8 +255,8 @@ func (e *encoder) descriptor(track, parent uint64, name string, counter []byte) 
 	e.out = appendBytes(e.out, tracePacket, e.packet)
 }
 
-// cut makes a text valid UTF-8, which protobuf requires and peers need not
-// send, and shortens it to maxText bytes without splitting a character.
+// cut makes a text valid UTF-8, because protobuf requires it and peers may send anything. It
+// also shortens the text to maxText bytes without splitting a character.
 func cut(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText+utf8.UTFMax)], "\uFFFD")
 	return strings.ToValidUTF8(s[:min(len(s), maxText)], "")

@@ -1,9 +1,9 @@
 package trace
 
-// Kind is what happened in an [Event].
+// Kind says what happened in an [Event].
 type Kind uint8
 
-// The kinds, with the fields that are set in addition to At and Conn.
+// The kinds, with the fields that are set besides At and Conn.
 const (
 	Begun  Kind = iota // a connection has begun: Name
 	Joined             // the connection has joined: Name is its identity
@@ -11,10 +11,10 @@ const (
 	// A call was queued: Channel, Sequence of its last entry, Entries, Bytes,
 	// Reliable, Name, Class, Actor.
 	Queued
-	// A part of a message was put into the packet that is being built: Channel,
+	// A part of a message was put into the packet being built: Channel,
 	// Sequence, Bytes, Reliable, Again.
 	Bunch
-	Sent     // a packet was sent: Number, Bytes, Asks, and the states in it, by SetStates
+	Sent     // a packet was sent: Number, Bytes, Asks, and the states in it (see SetStates)
 	Unsent   // the last packet was not sent after all: Number
 	Acked    // a packet was acknowledged: Number; Again if it had counted as lost
 	Lost     // a packet was lost: Number, Bytes
@@ -25,18 +25,18 @@ const (
 	Sampled  // counters of the connection, set by SetSample
 )
 
-// An Event is one thing that happened on a connection. Its strings are retained
-// until they are written.
+// An Event is something that happened on a connection. Its strings are retained until they
+// are written.
 type Event struct {
-	At       int64 // ns, of the trace's clock
+	At       int64 // ns, on the trace's clock
 	Number   uint64
 	Channel  uint64
 	Sequence uint64
 	Actor    uint64
 	Name     string
 	Class    string
-	Arrived  int64 // when the call's last packet arrived, like At
-	Ran      int64 // when the handler began, like At
+	Arrived  int64 // arrival of the call's last packet, on the clock of At
+	Ran      int64 // start of the handler, on the clock of At
 	Conn     uint32
 	Bytes    uint32
 	Entries  uint16
@@ -46,11 +46,18 @@ type Event struct {
 	Asks     bool
 }
 
-// SetStates sets, in a Sent event, how many updates of states the packet holds, and their bytes.
-func (e *Event) SetStates(updates, bytes int) { e.Sequence, e.Actor = uint64(updates), uint64(bytes) }
+// SetStates sets the number of state updates in the packet of a Sent event, and their size in
+// bytes.
+func (e *Event) SetStates(updates, bytes int) {
+	e.Sequence = uint64(updates)
+	e.Actor = uint64(bytes)
+}
 
-// SetSample sets the counters of a Sampled event: queue is the bytes not sent yet,
-// inFlight the bytes in flight, rate the bytes sent a second, and rtt is in ns.
+// SetSample sets the counters of a Sampled event: the bytes queued but not sent, the bytes in
+// flight, the bytes sent per second, and the round trip in ns.
 func (e *Event) SetSample(queue, inFlight, rate int, rtt int64) {
-	e.Number, e.Channel, e.Sequence, e.Ran = uint64(queue), uint64(inFlight), uint64(rate), rtt
+	e.Number = uint64(queue)
+	e.Channel = uint64(inFlight)
+	e.Sequence = uint64(rate)
+	e.Ran = rtt
 }

@@ -2,10 +2,11 @@ package trace
 
 import "slices"
 
-// maxLanes is how many slices of one kind may overlap. The encoder writes further ones as instants.
+// maxLanes is the maximum number of overlapping slices of one kind. The encoder writes any
+// more as instants.
 const maxLanes = 64
 
-// lanes are tracks with the same name and parent, one for each of the slices that overlap.
+// lanes are tracks with the same name and parent, one for each overlapping slice.
 type lanes struct {
 	parent uint64
 	name   string
@@ -15,7 +16,7 @@ type lanes struct {
 // lane is a track whose slices do not overlap.
 type lane struct {
 	track uint64
-	open  bool  // a slice has begun and not ended
+	open  bool  // a slice has begun but not ended
 	until int64 // when the last slice ended, in ns of the trace's clock
 }
 
@@ -24,8 +25,9 @@ func (l *lanes) idle() bool {
 	return !slices.ContainsFunc(l.all, func(one lane) bool { return one.open })
 }
 
-// open begins a slice on a free lane and returns the lane's index. If no lane is free and there
-// are maxLanes, it begins an instant and returns -1. The caller adds annotations and calls end.
+// open begins a slice on a free lane and returns the lane's index. If no lane is free and
+// there are maxLanes lanes, it begins an instant and returns -1. The caller adds annotations
+// and calls end.
 func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	place = slices.IndexFunc(l.all, func(one lane) bool { return !one.open && one.until <= at })
 	switch {
@@ -42,14 +44,15 @@ func (e *encoder) open(l *lanes, at int64, name string) (place int) {
 	return place
 }
 
-// close ends the slice on a lane, with its fate unless how is empty. It writes
-// nothing if place is -1.
+// close ends the slice on a lane. how is the slice's fate, or empty if it has none. If place
+// is -1, close writes nothing.
 func (e *encoder) close(l *lanes, place int, at int64, how string) {
 	if place < 0 {
 		return
 	}
 	free := &l.all[place]
-	free.open, free.until = false, at
+	free.open = false
+	free.until = at
 	e.begin(sliceEnd, free.track, at, "")
 	if how != "" {
 		e.text("fate", how)

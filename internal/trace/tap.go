@@ -7,39 +7,40 @@ import (
 	"github.com/quivernet/quiver/bunch"
 )
 
-// samplePeriod is the time between two samples of a connection's counters. A
-// viewer hardly shows more.
+// samplePeriod is the time between two samples of a connection's counters. A viewer hardly
+// shows finer detail.
 const samplePeriod = 100 * time.Millisecond
 
-// A Tap converts the events of one connection to events of a [Writer]. The
-// methods of a nil Tap do nothing.
+// A Tap converts the events of one connection to events of a [Writer]. The methods of a nil
+// Tap do nothing.
 type Tap struct {
 	id     uint32
 	out    *Writer
-	start  int64             // zero of the machine's clock, by the trace's clock
-	others func(bunch.Event) // the Trace of the user's config, which is called for all events, too; nil = none
+	start  int64             // zero of the machine's clock, on the trace's clock
+	others func(bunch.Event) // Trace of the user's config, also called for all events; nil if there is none
 
 	// Guarded by the machine's lock.
-	calling            Event // Name, Class and Actor of the next message passed to the machine
-	states, stateBytes int   // updates of states in the packet that is being built, and their bytes
+	calling    Event // Name, Class and Actor of the next message passed to the machine
+	states     int   // state updates in the packet being built
+	stateBytes int   // their size in bytes
 
 	// Used only by the goroutine that delivers messages.
-	arrived arrival   // of the message that is delivered
-	sampled time.Time // when the last sample was taken; zero = none was
+	arrived arrival   // arrival of the message being delivered
+	sampled time.Time // when the last sample was taken; zero if there is none
 	sent    uint64    // Stats.BytesSent at the last sample
 
 	mu       sync.Mutex // guards arrivals; locked last
-	arrivals []arrival  // of messages that wait in the machine, and of those taken from it and not delivered yet
+	arrivals []arrival  // of messages in the machine, and of messages taken from it but not delivered
 }
 
-// arrival is when a message was complete, and which packet completed it.
+// arrival records when a message was complete and which packet completed it.
 type arrival struct {
 	at     int64
 	packet uint64
 }
 
-// Tap returns a Tap for a connection whose machine begins at now. It replaces
-// config.Trace, which the Tap calls from then on. It returns nil if w is nil.
+// Tap returns a Tap for a connection whose machine starts at now. The Tap replaces
+// config.Trace and calls the replaced function from then on. Tap returns nil if w is nil.
 func (w *Writer) Tap(id uint64, name string, now time.Time, config *bunch.Config) *Tap {
 	if w == nil {
 		return nil
@@ -56,8 +57,8 @@ func (t *Tap) add(e *Event) {
 	t.out.Add(e)
 }
 
-// Joined records that the connection has joined, with its identity, and Ended
-// that it has ended, with the reason.
+// Joined records that the connection has joined, with its identity. Ended records that it has
+// ended, with the reason.
 func (t *Tap) Joined(identity string) { t.note(Joined, identity) }
 func (t *Tap) Ended(why string)       { t.note(Ended, why) }
 
@@ -68,28 +69,33 @@ func (t *Tap) note(kind Kind, name string) {
 	}
 }
 
-// About sets the call that is passed to the machine next; without it the next
-// message is not a call. The caller holds the machine's lock.
+// About sets the call that is passed to the machine next. Without it, the next message is not
+// a call. The caller holds the machine's lock.
 func (t *Tap) About(name, class string, actor uint64) {
 	if t != nil {
 		t.calling = Event{Name: name, Class: class, Actor: actor}
 	}
 }
 
-// heard maps the machine's events to those of a trace. Other events are not recorded.
+// heard maps the machine's events to events of a trace. Other events are not recorded.
 var heard = map[string]Kind{
-	"queued": Queued, "bunch": Bunch, "sent": Sent, "unsent": Unsent, "acked": Acked, "lost": Lost, "freed": Freed, "dropped": Dropped,
-	"received": Received,
+	"queued": Queued, "bunch": Bunch,
+	"sent": Sent, "unsent": Unsent, "acked": Acked, "lost": Lost,
+	"freed": Freed, "dropped": Dropped, "received": Received,
 }
 
-// hear converts an event of the machine to one of the trace. The caller holds the machine's lock.
+// hear converts an event of the machine to an event of the trace. The caller holds the
+// machine's lock.
 func (t *Tap) hear(b bunch.Event) {
 	if t.others != nil {
 		t.others(b)
 	}
 	kind, known := heard[b.Kind]
-	e := Event{Kind: kind, At: t.start + int64(b.At), Number: b.Number, Channel: b.Channel, Sequence: b.Sequence, Bytes: uint32(b.Bytes),
-		Reliable: b.Delivery <= bunch.ReliableUnordered, Again: b.Again, Asks: b.Asks}
+	e := Event{
+		Kind: kind, At: t.start + int64(b.At),
+		Number: b.Number, Channel: b.Channel, Sequence: b.Sequence, Bytes: uint32(b.Bytes),
+		Reliable: b.Delivery <= bunch.ReliableUnordered, Again: b.Again, Asks: b.Asks,
+	}
 	switch {
 	case b.Kind == "ready":
 		t.mu.Lock()
@@ -98,28 +104,33 @@ func (t *Tap) hear(b bunch.Event) {
 		return
 	case !known: // a viewer would not show it
 		return
-	case kind == Bunch && b.Delivery == bunch.Tracked: // an update of a state; there are too many to record each
-		t.states, t.stateBytes = t.states+1, t.stateBytes+b.Bytes
+	case kind == Bunch && b.Delivery == bunch.Tracked: // a state update; there are too many to record each
+		t.states++
+		t.stateBytes += b.Bytes
 		return
 	case kind == Queued:
 		t.queued(&e)
 	case kind == Sent:
 		e.SetStates(t.states, t.stateBytes)
-		t.states, t.stateBytes = 0, 0
+		t.states = 0
+		t.stateBytes = 0
 	}
 	t.add(&e)
 }
 
-// queued fills in the call that About has set.
+// queued fills in the call set by About.
 func (t *Tap) queued(e *Event) {
 	e.Entries = uint16(bunch.Entries(int(e.Bytes)))
-	e.Name, e.Class, e.Actor = t.calling.Name, t.calling.Class, t.calling.Actor
-	if t.calling = (Event{}); e.Name == "" {
+	e.Name = t.calling.Name
+	e.Class = t.calling.Class
+	e.Actor = t.calling.Actor
+	t.calling = Event{}
+	if e.Name == "" {
 		e.Name, e.Class = "message", "control"
 	}
 }
 
-// Took is called right before the oldest message that was taken from the machine is delivered.
+// Took is called right before the oldest message taken from the machine is delivered.
 func (t *Tap) Took() {
 	if t == nil {
 		return
@@ -127,7 +138,8 @@ func (t *Tap) Took() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.arrived = t.arrivals[0]
-	if t.arrivals = t.arrivals[1:]; len(t.arrivals) == 0 {
+	t.arrivals = t.arrivals[1:]
+	if len(t.arrivals) == 0 {
 		t.arrivals = nil
 	}
 }
@@ -140,15 +152,19 @@ func (t *Tap) Begin() (at time.Time) {
 	return at
 }
 
-// Handled is called when the handler of a call has returned. The call is of the
-// message that is delivered, and takes bytes bytes; its handler began at began.
+// Handled is called when the handler of a call has returned. The call is in the message being
+// delivered and takes bytes bytes. Its handler began at began.
 func (t *Tap) Handled(name, class string, actor uint64, bytes int, began time.Time) {
 	if t == nil {
 		return
 	}
 	ran := t.out.Time(began)
-	t.add(&Event{Kind: Handled, At: t.out.Time(time.Now()), Name: name, Class: class, Actor: actor, Number: t.arrived.packet,
-		Bytes: uint32(bytes), Arrived: min(ran, t.arrived.at), Ran: ran})
+	t.add(&Event{
+		Kind: Handled, At: t.out.Time(time.Now()),
+		Name: name, Class: class, Actor: actor,
+		Number: t.arrived.packet, Bytes: uint32(bytes),
+		Arrived: min(ran, t.arrived.at), Ran: ran,
+	})
 }
 
 // Due reports whether samplePeriod has passed since the last Sample.
@@ -160,7 +176,8 @@ func (t *Tap) Sample(now time.Time, s *bunch.Stats) {
 	if elapsed := now.Sub(t.sampled); !t.sampled.IsZero() {
 		rate = max(0, float64(s.BytesSent)-float64(t.sent)) / elapsed.Seconds()
 	}
-	t.sampled, t.sent = now, s.BytesSent
+	t.sampled = now
+	t.sent = s.BytesSent
 	e := Event{Kind: Sampled, At: t.out.Time(now)}
 	e.SetSample(s.Queued, s.InFlight, int(rate), int64(s.SmoothedRTT))
 	t.add(&e)

@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	// bufferEvents is how many events may wait to be written: 3 MB. A busy server with
-	// a hundred clients has 30,000 events a second, so a disk may stall for a second.
+	// bufferEvents is the maximum number of events that wait to be written, 3 MB. A busy
+	// server with a hundred clients has 30,000 events a second, so a disk may stall for a
+	// second.
 	bufferEvents = 32_768
-	// gatherTime is how long the writer waits for more events before it writes,
-	// because a write for each event would cost more than everything else.
+	// gatherTime is how long the writer waits for more events before it writes. A write for
+	// each event would cost more than everything else.
 	gatherTime = 100 * time.Millisecond
 	// writeBytes is the approximate size of one write.
 	writeBytes = 64 << 10
 )
 
-// A Writer writes events to a file in Perfetto's format, on a goroutine of its own. Its methods
+// A Writer writes events to a file in Perfetto's format on a separate goroutine. Its methods
 // may be called concurrently. A nil Writer returns nil Taps, and its Close returns nil.
 type Writer struct {
 	out    io.Writer
 	name   func() string
 	failed func(error) // called on the writer's goroutine with the error that ended it
 	began  time.Time
-	wall   int64 // began, in ns since 1970
+	wall   int64 // began in ns since 1970
 
-	events  chan Event    // that wait to be written
-	lost    atomic.Uint64 // events dropped because the buffer was full, since the writer last recorded them
-	hurry   bell.Bell     // ends the writer's wait: the buffer is half full, or the Writer is closed
-	running atomic.Bool   // the goroutine was started, or must not be started any more
+	events  chan Event    // events that wait to be written
+	lost    atomic.Uint64 // events dropped because the buffer was full, not yet recorded by the writer
+	hurry   bell.Bell     // ends the writer's wait when the buffer is half full or the Writer is closed
+	running atomic.Bool   // the goroutine was started or must not be started any more
 	closed  atomic.Bool
 	done    chan struct{} // closed when the goroutine has ended
-	err     error         // of a failed Write; not changed after done is closed
+	err     error         // error of a failed Write; unchanged after done is closed
 }
 
-// NewWriter returns a Writer to out. Its goroutine starts with the first event, and
-// then calls name for the title of the trace. NewWriter returns nil if out is nil.
+// NewWriter returns a Writer to out. Its goroutine starts with the first event and then calls
+// name for the title of the trace. NewWriter returns nil if out is nil.
 func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	if out == nil {
 		return nil
@@ -52,10 +53,11 @@ func NewWriter(out io.Writer, name func() string, failed func(error)) *Writer {
 	}
 }
 
-// Time converts a time to an Event's At: ns since 1970, by the monotonic clock.
+// Time converts a time to the At of an Event: ns since 1970, by the monotonic clock.
 func (w *Writer) Time(at time.Time) int64 { return w.wall + int64(at.Sub(w.began)) }
 
-// Add queues an event, or counts it as lost if the buffer is full. It never waits for out.
+// Add queues an event. If the buffer is full, it counts the event as lost. It never waits for
+// out.
 func (w *Writer) Add(e *Event) {
 	if w.closed.Load() {
 		return
@@ -73,9 +75,9 @@ func (w *Writer) Add(e *Event) {
 	}
 }
 
-// Close writes the queued events, ends the goroutine and returns the error of a
-// failed Write. If ctx ends first, it returns the cause of ctx; the goroutine
-// still writes the rest, as soon as out accepts it.
+// Close writes the queued events, ends the goroutine and returns the error of a failed Write.
+// If ctx ends first, it returns the cause of ctx. The goroutine still writes the rest as soon
+// as out accepts it.
 func (w *Writer) Close(ctx context.Context) error {
 	if w == nil {
 		return nil
@@ -93,7 +95,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	}
 }
 
-// run is the goroutine. It writes until the Writer is closed or out fails.
+// run runs on the writer's goroutine. It writes until the Writer is closed or out fails.
 func (w *Writer) run() {
 	defer close(w.done)
 	e := newEncoder(w.name())
