@@ -1,43 +1,45 @@
 package pace
 
 const (
-	// The brake acts if more than brakeShare of the packets was lost in
-	// brakeRounds: more than any random loss that the controller tolerates. It
-	// acts on excessive loss that lasts, not on one burst (RFC 8084, section 3).
+	// The brake acts if more than brakeShare of the packets was lost in brakeRounds,
+	// which is more than any random loss that the controller tolerates. It acts on
+	// excessive loss that lasts, not on one burst (RFC 8084, section 3).
 	brakeShare  = 0.15
 	brakeRounds = 3
-	// brakeGoesOn is the share above which the brake adds rounds until it can tell
-	// losses in runs from chance. A peer that acks one stretch of packets and nothing
-	// else makes one long run in every round; no bad network does so for long.
-	brakeGoesOn = 0.4
+	// brakeExtends is the share above which the brake adds rounds until it can tell runs
+	// of losses from chance. A peer that acks one stretch of packets and nothing else
+	// makes one long run in every round. No bad network does that for long.
+	brakeExtends = 0.4
 )
 
-// A brake is the circuit breaker of RFC 8084: while loss stays above a ceiling
-// it halves the rate again and again, whatever the model believes.
+// A brake is the circuit breaker of RFC 8084. While loss stays above a ceiling, the brake
+// halves the rate again and again, whatever the model says.
 type brake struct {
 	tally  tally
 	rounds int
-	most   int // the most bytes that arrived in one of the rounds
+	most   int // maximum bytes that arrived in one of the rounds
 }
 
-// roundOver adds a round in which so many bytes arrived. It reports whether to halve
-// the rate, and the most bytes that arrived in one of the rounds: in the others the
+// roundOver adds a round in which arrived bytes arrived. It reports whether to halve the
+// rate, and the maximum bytes that arrived in one of the rounds. In the other rounds the
 // path may have been dark, or the sender may have waited for a queue to drain.
 func (b *brake) roundOver(round tally, arrived int) (halve bool, most int) {
 	b.tally.add(round)
 	b.most = max(b.most, arrived)
-	if b.rounds++; b.rounds < brakeRounds {
+	b.rounds++
+	if b.rounds < brakeRounds {
 		return false, 0
 	}
-	halve, most = b.tally.beyond(brakeShare), b.most
+	halve = b.tally.beyond(brakeShare)
+	most = b.most
 	if halve || !b.doubts() {
 		*b = brake{}
 	}
 	return halve, most
 }
 
-// doubts reports whether only the length of the runs of losses keeps the brake from acting.
+// doubts reports whether only the length of the loss runs keeps the brake from acting.
 func (b *brake) doubts() bool {
 	each := tally{lost: b.tally.lost, acked: b.tally.acked}
-	return each.share() > brakeGoesOn && each.beyond(brakeShare)
+	return each.share() > brakeExtends && each.beyond(brakeShare)
 }

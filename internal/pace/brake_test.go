@@ -53,7 +53,7 @@ func TestBrakeStopsAFool(t *testing.T) {
 	c := New(Config{Packet: packet})
 	c.delay.trip(1, 50*ms)
 	c.rates.set(0, 10*path)
-	c.congestion.baseline = share{value: maxRandomLoss, count: memory}
+	c.congestion.baseline = share{value: maxRandomLoss, count: lossMemory}
 	c.enter(Cruise, 1)
 	round := 0
 	for ; c.Estimate() > 2*path; round++ {
@@ -139,7 +139,7 @@ func TestUndo(t *testing.T) {
 	c.endByLoss(100 * ms)
 	c.Spurious(Sample{sent: 60 * ms, number: 60})
 	require.Equal(t, Start, c.State())
-	require.EqualValues(t, mostGrowth*10_000*20, c.Estimate())
+	require.EqualValues(t, maxGrowth*10_000*20, c.Estimate())
 }
 
 // A second reaction within a round trip belongs to the first: what they took is

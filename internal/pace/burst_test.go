@@ -19,8 +19,8 @@ type bursts struct {
 // together returns how many packets are sent together.
 func (b *bursts) together() (n int) {
 	b.now += 100 * ms
-	for n == 0 || b.goesOn(b.now) {
-		b.leave(b.now, b.bytesEach)
+	for n == 0 || b.continues(b.now) {
+		b.packetSent(b.now, b.bytesEach)
 		n++
 	}
 	return n
@@ -105,7 +105,7 @@ func TestBurstsOfALiar(t *testing.T) {
 	for range 10_000 {
 		b.wanted = r.IntN(2) == 0
 		n := b.together()
-		require.LessOrEqual(t, n, mostBurst)
+		require.LessOrEqual(t, n, maxBurst)
 		if !b.wanted {
 			require.Equal(t, 1, n)
 		}
@@ -127,7 +127,7 @@ func TestBurstsKeepThePace(t *testing.T) {
 		c := New(Config{Packet: 1000})
 		c.Guess(100 * ms) // 32 packets in that
 		c.Bursts(wanted)
-		c.burst.passed = mostBurst
+		c.burst.passed = maxBurst
 		now, together := start, 0
 		for i := range 32 {
 			at, ok := c.Next(now, 1000, i*1000)
@@ -143,7 +143,7 @@ func TestBurstsKeepThePace(t *testing.T) {
 	}
 	spaced, one := send(false)
 	joined, many := send(true)
-	require.Equal(t, []int{1, mostBurst}, []int{one, many})
+	require.Equal(t, []int{1, maxBurst}, []int{one, many})
 	require.InDelta(t, spaced.Seconds(), joined.Seconds(), 0.001)
 }
 
@@ -152,7 +152,7 @@ func TestBurstsStayInTheWindow(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	c := New(Config{Packet: 1000})
 	c.Bursts(true)
-	c.burst.passed = mostBurst
+	c.burst.passed = maxBurst
 	c.Sent(now, 1000, 0)
 	at, ok := c.Next(now, 1000, 31000)
 	require.True(t, ok)
@@ -167,13 +167,13 @@ func TestBurstsStayInTheWindow(t *testing.T) {
 func TestBurstsAreLearntFromTheTrain(t *testing.T) {
 	c := New(Config{})
 	c.Train(Train{Span: 2 * burstTime, Whole: true})
-	require.Equal(t, leastBurst, c.burst.size(), "the path has spread it out")
+	require.Equal(t, minBurst, c.burst.size(), "the path has spread it out")
 	c.Train(Train{Span: burstTime / 2})
-	require.Equal(t, leastBurst, c.burst.size(), "the path has lost some of it")
+	require.Equal(t, minBurst, c.burst.size(), "the path has lost some of it")
 	c.Train(Train{Span: burstTime / 2, Whole: true})
-	require.Equal(t, mostBurst, c.burst.size())
+	require.Equal(t, maxBurst, c.burst.size())
 	c.burst.lost()
-	require.Equal(t, mostBurst/2, c.burst.size(), "and losses still shorten it")
+	require.Equal(t, maxBurst/2, c.burst.size(), "and losses still shorten it")
 	c.Reset(time.Now())
-	require.Equal(t, leastBurst, c.burst.size(), "another path may pass on less")
+	require.Equal(t, minBurst, c.burst.size(), "another path may pass on less")
 }

@@ -125,7 +125,7 @@ func TestLossesOfALongWindow(t *testing.T) {
 }
 
 func TestBaselineFades(t *testing.T) {
-	c := &congestion{baseline: share{value: 0.08, count: memory}, roomSeen: time.Second}
+	c := &congestion{baseline: share{value: 0.08, count: lossMemory}, roomSeen: time.Second}
 	require.InDelta(t, 0.08, c.usual(time.Second), 1e-9)
 	require.InDelta(t, 0.04, c.usual(2*time.Second), 1e-9)
 	c.learn(3*time.Second, tally{acked: 1})

@@ -1,21 +1,22 @@
 package pace
 
 const (
-	// leastSteer and mostSteer bound the correction of the queue while cruising.
-	leastSteer, mostSteer = 0.75, 1.25
-	// idleRounds is how many rounds without a queue, while cruising steers for
-	// one, show that somebody has left the path: then a look need not wait.
+	// minSteer and maxSteer bound the gain by which cruising corrects the queue.
+	minSteer, maxSteer = 0.75, 1.25
+	// idleRounds is the number of rounds without a queue, while cruising steers for one,
+	// that show that somebody has left the path. Then a look need not wait.
 	idleRounds = 1
-	// deluge is a share of loss that a policer causes at a start, and that bad
-	// conditions hardly ever do.
-	deluge = 0.25
+	// delugeLoss is a share of loss that a policer causes at a start, and that a bad path
+	// hardly ever does.
+	delugeLoss = 0.25
 )
 
-// stepCruise watches for a queue that stands, and looks for more rate now and then.
-// A competitor who was here lately seems to be back if a queue above the target
-// stands. The queue of our own look is not the competitor's, nor is the lower one
-// to which cruising steers where play takes a part of the path: a controller that
-// took these for a competitor's competed with itself again and again.
+// stepCruise watches for a standing queue, and looks for more rate from time to time.
+//
+// If a queue above the target stands, a recent competitor seems to be back. The queue of
+// our own look is not the competitor's. Nor is the lower queue that cruising steers for
+// where play takes a part of the path. A controller that took these for a competitor's
+// competed with itself again and again.
 func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	target := c.delay.target()
 	switch {
@@ -23,9 +24,9 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 		c.compete(t)
 	case !c.look.drops(c.competition.lately(t)) && (b.full || c.flooded()):
 		c.answerLoss(t)
-	case c.queue > 2*target, ended && c.round.leastQueue > target, c.queue > target && c.excess(b):
+	case c.queue > 2*target, ended && c.round.minQueue > target, c.queue > target && c.excess(b):
 		switch {
-		case c.round.leastQueue <= target, c.round.scatters():
+		case c.round.minQueue <= target, c.round.scatters():
 		case ended:
 			c.trim()
 		default:
@@ -37,13 +38,13 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 	case ended && c.wantsYield(t):
 		c.beginYield(t)
 	case ended && (c.rounds >= c.looks.pause || c.hasRoom()) && !c.lacksData():
-		c.open(t, false)
+		c.openLook(t, false)
 	}
 }
 
-// answerLoss answers losses of a full queue that no look of ours has caused.
-// The first time our aim may have been too deep for a short queue, so it only
-// drains. If the losses return soon, somebody else fills the queue.
+// answerLoss responds to losses of a full queue that no look of ours caused. The first
+// time, our aim may have been too deep for a short queue, so the controller only drains.
+// If the losses return soon, somebody else fills the queue.
 func (c *Controller) answerLoss(t instant) {
 	c.remember(t, 1)
 	if !c.flooded() && (c.competition.lossAnswered == 0 || t-c.competition.lossAnswered > minimumLife/2) {
@@ -52,7 +53,8 @@ func (c *Controller) answerLoss(t instant) {
 		c.enter(Drain, t)
 		return
 	}
-	if c.queueing.rateBefore = c.Estimate(); c.recent > 0 {
+	c.queueing.rateBefore = c.Estimate()
+	if c.recent > 0 {
 		c.queueing.rateBefore = min(c.recent, c.queueing.rateBefore)
 	}
 	dropped := c.dropsForQueueing()
@@ -63,29 +65,36 @@ func (c *Controller) answerLoss(t instant) {
 	c.cutWindow(t)
 }
 
-// flooded reports whether more was lost than any random loss explains, whatever the queue: of
-// the packets decided in this round, and also of those sent in the same round as the newest
-// lost one. The first alone is not enough, because a round may begin with two losses. Among
-// many controllers a round has too few packets to show anything; then the last packets count.
+// flooded reports whether more was lost than any random loss explains, whatever the
+// queue.
+//
+// It checks the packets decided in this round, and those sent in the same round as the
+// newest lost packet. The first check alone is not enough, because a round may begin with
+// two losses. Among many controllers a round has too few packets to show anything. Then
+// the last packets of several rounds count.
 func (c *Controller) flooded() bool {
 	return c.round.fates.floods() && c.round.sentIn(c.lostRound).floods() || c.flood.shows()
 }
 
-// dropsForQueueing reports whether the path drops instead of queueing: no queue
-// was seen, and more than a quarter of the packets was lost.
+// dropsForQueueing reports whether the path drops instead of queueing: no queue was seen,
+// and more than a quarter of the packets was lost.
 func (c *Controller) dropsForQueueing() bool {
 	round := c.round.fates
-	drops := round.count() >= trainPackets && round.share() > deluge || c.flood.shows() && c.flood.fates.share() > deluge
+	drops := round.count() >= trainPackets && round.share() > delugeLoss ||
+		c.flood.shows() && c.flood.fates.share() > delugeLoss
 	return drops && c.congestion.deepest.isShallow(c.sight())
 }
 
-// excess reports whether a batch has losses, and its round more of them than random loss explains.
+// excess reports whether a batch has losses and its round has more of them than random
+// loss explains.
 func (c *Controller) excess(b batch) bool { return b.lost > 0 && c.round.fates.above(c.usual()) }
 
 // hasRoom reports whether the bottleneck seems to have room: it has no queue although we
-// steer for one. If a look has found nothing all the same, because the path drops or the
-// sender is too slow, the next look waits for its time, unless a spell of losses has since
-// taken more than half of the rate. Without that exception, where three of five packets were
+// steer for one.
+//
+// A look may have found nothing all the same, because the path drops or the sender is too
+// slow. Then the next look waits for its time, unless a spell of losses has since taken
+// more than half of the rate. Without that exception, where three of five packets were
 // lost for 100 ms of each second, no look's time came, and a tenth of 50 Mbit/s was used.
 func (c *Controller) hasRoom() bool {
 	vain := (c.looks.inVain || c.looks.shallow) && c.Estimate() >= c.look.from/2

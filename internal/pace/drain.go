@@ -1,30 +1,33 @@
 package pace
 
 const (
-	// emptyGain is the gain of a drain of a queue that no look has made: at
-	// half the rate a queue of 50 ms is gone in 100 ms.
+	// emptyGain is the gain of a drain of a queue that no look made. At half the rate a
+	// queue of 50 ms is gone in 100 ms.
 	emptyGain = 0.5
-	// drainRounds is how many round trips of draining a queue must outlast to be somebody else's.
+	// drainRounds is the number of round trips of draining after which a remaining queue
+	// is somebody else's.
 	drainRounds = 3
 )
 
 // stepDrain waits until the queue is gone.
 //
-// If packets that were sent before the drain arrive at less than half of the estimate, and
-// the queue continues to grow, the path has become slower, and the rate is trimmed at once.
-// A smaller difference may be due to others. Then, as for packets that are sent in the drain
-// at half the rate, the rate is trimmed at the end of a round, if the queue shrinks, or
-// drops packets: many controllers that have begun together fill it in spite of their drains.
+// If packets sent before the drain arrive at less than half of the estimate, and the
+// queue continues to grow, the path has become slower. Then the rate is trimmed at once.
 //
-// Any other queue is not ours, and costs no rate: when jitter began, each drain
-// halved the rate, and transfers took twice as long. It is somebody else's, or,
-// if the drain does not move it, the delay of a longer path.
+// A smaller difference may be due to others. So may that of packets sent in the drain at
+// half the rate. Then the rate is trimmed at the end of a round, if the queue shrinks or
+// drops packets: many controllers that began together fill it in spite of their drains.
+//
+// Any other queue is not ours, and costs no rate. When it did, each drain halved the rate
+// when jitter began, and transfers took twice as long. Such a queue is somebody else's,
+// or, if the drain does not move it, the delay of a longer path.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	grows := c.queue > max(c.delay.target(), c.queueing.drained)
 	if b.acked > 0 && b.newest.sent <= c.since && grows && c.recent < c.Estimate()/2 {
 		c.trimIfSteady()
 	}
-	if c.start.doubtful = c.start.doubtful && !ended; c.start.doubtful {
+	c.start.doubtful = c.start.doubtful && !ended
+	if c.start.doubtful {
 		c.doubt()
 	}
 	switch {
@@ -33,7 +36,7 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	case c.queue <= c.delay.aim() && c.inFlight <= c.Window():
 		c.enter(Cruise, t)
 	case !ended:
-	case c.round.leastQueue > c.delay.target() && c.round.drainsOurs(c.rounds < drainRounds, c.usual()):
+	case c.round.minQueue > c.delay.target() && c.round.drainsOurs(c.rounds < drainRounds, c.usual()):
 		c.trim()
 	case c.rounds < drainRounds:
 	case c.queueing.rounds < drainRounds || c.round.shrinks():
@@ -45,9 +48,9 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	}
 }
 
-// trim lowers the estimate to the rate of the latest arrivals: while a queue
-// stands, that is the rate of the bottleneck, or our share of it. It lowers it
-// by half at most, because our own pauses may be among the arrivals.
+// trim lowers the estimate to the rate of the latest arrivals. While a queue stands, that
+// is the rate of the bottleneck, or our share of it. trim lowers the estimate by half at
+// most, because our own pauses may be among the arrivals.
 func (c *Controller) trim() {
 	recent := c.recent
 	if s, ok := c.delivery.rate(c.delay.base() / 2); ok {
@@ -59,8 +62,9 @@ func (c *Controller) trim() {
 }
 
 // trimIfSteady is trim for the middle of a round. It does nothing if the path has just
-// stood still: radio links and busy machines do so for tens of milliseconds, several
-// times a second, and are not slower for it, as the packets that they held up show later.
+// stood still. Radio links and busy machines do so for tens of milliseconds, several
+// times a second. They are not slower for it, as the packets that they held up show
+// later.
 func (c *Controller) trimIfSteady() {
 	if c.delivery.steady(c.delay.base()/2, c.delay.still()) {
 		c.trim()

@@ -7,30 +7,33 @@ import (
 
 const (
 	minimumSlots = 4
-	// maximumSlots is how many rounds the estimate is the greatest rate of. One round with losses
-	// or too little data must not lower it, but it must soon follow what cruising corrects, and
-	// return what a look took from others. BBR's 10 rounds would keep that until the next look.
+	// maximumSlots is the number of rounds over which the estimate is the maximum rate.
+	// One round with losses or too little data must not lower the estimate. But it must
+	// soon follow the corrections of cruising, and return the rate that a look took from
+	// others. BBR's 10 rounds would keep that rate until the next look.
 	maximumSlots = 3
 )
 
-// A minimum is the least of the durations that were added in the last 10 s. It
-// keeps one for each quarter of that time, so it forgets them when they are 7.5
-// to 10 s old. If none is added it keeps the last ones.
+// A minimum is the windowed minimum of the durations added in the last 10 s.
+//
+// It keeps the minimum of each quarter of that time, so a duration is forgotten when it
+// is 7.5 to 10 s old. If no duration is added, the last ones stay.
 type minimum struct {
-	slots [minimumSlots]least // the least of each quarter
-	index int64               // number of the newest slot, counted from the epoch
-	least time.Duration       // the least of all slots
-	known bool                // a duration was added
+	slots [minimumSlots]minDuration // minimum of each quarter
+	index int64                     // number of the newest slot, counted from the epoch
+	least time.Duration             // minimum of all slots
+	known bool                      // a duration was added
 }
 
 func (m *minimum) add(now instant, d time.Duration) {
 	index := int64(now / (minimumLife / minimumSlots))
 	for i := max(m.index+1, index-minimumSlots+1); i <= index; i++ {
-		m.slots[i%minimumSlots] = least{}
+		m.slots[i%minimumSlots] = minDuration{}
 	}
 	m.index = max(m.index, index)
 	m.slots[m.index%minimumSlots].note(d)
-	m.least, m.known = d, true
+	m.least = d
+	m.known = true
 	for _, slot := range m.slots {
 		if slot.known {
 			m.least = min(m.least, slot.value)
@@ -38,7 +41,7 @@ func (m *minimum) add(now instant, d time.Duration) {
 	}
 }
 
-// A maximum is the greatest of the rates added in the last maximumSlots rounds.
+// A maximum is the windowed maximum of the rates added in the last maximumSlots rounds.
 type maximum struct {
 	slots [maximumSlots]float64
 	round int64
@@ -53,7 +56,7 @@ func (m *maximum) add(round int64, rate float64) {
 	m.slots[at] = max(m.slots[at], rate)
 }
 
-// set forgets all rounds but this one, which gets this rate.
+// set forgets all rounds but the given one, which gets this rate.
 func (m *maximum) set(round int64, rate float64) {
 	*m = maximum{round: round}
 	m.slots[round%maximumSlots] = rate
@@ -61,36 +64,38 @@ func (m *maximum) set(round int64, rate float64) {
 
 func (m *maximum) value() float64 { return slices.Max(m.slots[:]) }
 
-// A least is the least of some durations.
-type least struct {
+// A minDuration is the minimum of some durations.
+type minDuration struct {
 	value time.Duration
 	known bool
 }
 
-func (l *least) note(d time.Duration) {
+func (l *minDuration) note(d time.Duration) {
 	if !l.known || d < l.value {
-		*l = least{d, true}
+		*l = minDuration{d, true}
 	}
 }
 
 const (
-	// kept is how many values a latest keeps: points of the curve, and neighbours of lost packets.
-	kept = 256
-	// leastPlaces is how many places a latest begins with.
-	leastPlaces = 16
+	// ringSize is the maximum number of values in a ring: points of the curve, and
+	// neighbours of lost packets.
+	ringSize = 256
+	// minRingSize is the initial size of a ring.
+	minRingSize = 16
 )
 
-// A latest keeps the last kept values of a sequence, numbered from 0. Its memory grows with
-// their number, because each connection has a controller, and most of them carry little.
-type latest[T any] struct {
+// A ring keeps the last ringSize values of a sequence, numbered from 0. Its memory grows
+// with the number of values, because each connection has a controller, and most carry
+// little.
+type ring[T any] struct {
 	places []T // the length is a power of two, or 0
 	next   int // number of the next value
 }
 
 // add adds the next value.
-func (l *latest[T]) add(v T) {
-	if n := len(l.places); l.next == n && n < kept {
-		places := make([]T, max(leastPlaces, 2*n))
+func (l *ring[T]) add(v T) {
+	if n := len(l.places); l.next == n && n < ringSize {
+		places := make([]T, max(minRingSize, 2*n))
 		copy(places, l.places)
 		l.places = places
 	}
@@ -98,17 +103,18 @@ func (l *latest[T]) add(v T) {
 	l.next++
 }
 
-// at returns the value with number i, which must still be kept.
-func (l *latest[T]) at(i int) *T { return &l.places[i&(len(l.places)-1)] }
+// at returns the value with number i, which must still be in the ring.
+func (l *ring[T]) at(i int) *T { return &l.places[i&(len(l.places)-1)] }
 
-// secondsSlot is how long a slot of lastSeconds lasts.
+// secondsSlot is the duration of a slot of lastSeconds.
 const secondsSlot = time.Second
 
-// lastSeconds holds the least and the greatest of the durations of the last one to two seconds.
+// lastSeconds holds the minimum and the maximum of the durations of the last one to two
+// seconds.
 type lastSeconds struct {
-	slot        int64 // number of the second that now is about
+	slot        int64 // number of the second covered by now
 	now, before struct {
-		least least
+		least minDuration
 		most  time.Duration
 	}
 }
@@ -131,5 +137,5 @@ func (l *lastSeconds) note(t instant, d time.Duration) (lowest bool) {
 	return before.known && d < before.value
 }
 
-// most returns the greatest duration.
+// most returns the maximum duration.
 func (l *lastSeconds) most() time.Duration { return max(l.now.most, l.before.most) }

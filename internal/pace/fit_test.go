@@ -16,9 +16,9 @@ func fitted() *Controller {
 	c.delay.noteDepth(1, 20*ms)
 	c.rates.set(0, 1e6)
 	c.fastest = 1e6
-	c.open(2, false)
+	c.openLook(2, false)
 	c.look.peak, c.look.outcome = 15*ms, tally{lost: 20, acked: 80}
-	c.close()
+	c.closeLook()
 	return c
 }
 
@@ -26,13 +26,13 @@ func fitted() *Controller {
 // caused everybody's packets to be dropped with each look, and kept its part.
 func TestLooksFitAShortQueue(t *testing.T) {
 	push := func(c *Controller, at instant) float64 {
-		c.open(at, false)
+		c.openLook(at, false)
 		return c.push()
 	}
 	c := fitted()
 	require.InDelta(t, 1.1, push(c, 3), 1e-9, "half of the queue")
 	c.delay.noteDepth(3, 5*ms)
-	require.InDelta(t, 1+leastFit, push(c, 3), 1e-9, "what can be told from noise")
+	require.InDelta(t, 1+minFit, push(c, 3), 1e-9, "what can be told from noise")
 	c.delay.noteDepth(3, 20*ms)
 	c.rates.set(0, 0.25e6)
 	require.InDelta(t, lookGain, push(c, 3), 1e-9, "a quarter of the path may add as much")
@@ -40,9 +40,9 @@ func TestLooksFitAShortQueue(t *testing.T) {
 	found := func(c *Controller) {
 		c.rates.set(0, 1e6)
 		push(c, 3)
-		c.look.outcome.acked = leastLook
+		c.look.outcome.acked = minLookPackets
 		c.rates.set(0, 1.1e6)
-		require.True(t, c.judge(4))
+		require.True(t, c.judgeLook(4))
 	}
 	c = fitted()
 	c.competition.seen = 2
@@ -65,16 +65,16 @@ func TestLossesOfFittingLooks(t *testing.T) {
 	drops := func(at instant) bool { return c.look.drops(c.competition.lately(at)) }
 	require.False(t, drops(3), "no look is open")
 	c.competition.seen = 2
-	c.open(3, false)
+	c.openLook(3, false)
 	require.True(t, drops(3), "it adds the least, which may be too much")
 	c.competition.seen = 0
 	c.rates.set(0, 0.5e6)
-	c.open(3, false)
+	c.openLook(3, false)
 	require.True(t, drops(3), "nobody else is known")
 	c.competition.seen = 2
 	require.False(t, drops(3))
 	require.True(t, drops(3+minimumLife))
 	c.looks.fitting.times = 2
-	c.open(3, false)
+	c.openLook(3, false)
 	require.True(t, drops(3), "it may be too large")
 }

@@ -2,17 +2,19 @@ package pace
 
 import "time"
 
-// Train reports what a train has shown. In Start its rate becomes the hint, unless more
-// than an eighth of that was measured already, because play alone shows less. If jitter
-// has spread the train, its rate is a hint only if it is more than that at which an
-// unknown path begins: in jitter of half a round trip a start at less took minutes.
+// Train reports the result of a train.
 //
-// Only the peer knows when a train arrived. So if the peer has closed a carrier on which much
-// was lost, and opens the next, the train of that one gives no rate: otherwise each carrier
-// would have a first flight, and what the lie made of it, sent over a path that may be slow.
+// In Start the train's rate becomes the hint, unless more than an eighth of it was
+// measured already, because play alone shows less. If jitter spread the train, its rate
+// is a hint only if it exceeds the rate at which an unknown path begins. In jitter of
+// half a round trip, a start at a lower rate took minutes.
+//
+// Only the peer knows when a train arrived. If the peer closes a carrier that lost much,
+// and opens the next, the train of the next carrier gives no rate. Otherwise each carrier
+// would send a first flight, as large as the lie made it, over a path that may be slow.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
-	if t.Bytes <= 0 || t.Span < leastSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {
+	if t.Bytes <= 0 || t.Span < minSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {
 		return
 	}
 	c.start.even = t.Even
@@ -23,18 +25,20 @@ func (c *Controller) Train(t Train) {
 	c.start.crowd = t.crowd(c.delay.guess)
 	if !t.Even {
 		c.start.spread = t.Span
-		if rate > c.supposed() {
-			c.start.hint, c.start.careful = rate, false
+		if rate > c.assumedRate() {
+			c.start.hint = rate
+			c.start.careful = false
 		}
 		return
 	}
-	c.start.hint, c.start.careful = rate, true
+	c.start.hint = rate
+	c.start.careful = true
 }
 
 // Blocked reports that the socket's buffer is full: there is a queue on this host.
 func (c *Controller) Blocked(now time.Time) { c.yield(c.tick(now)) }
 
-// yield answers a queue at once, without waiting for acks, in the way of the state.
+// yield responds to a queue at once, without waiting for acks, as the state demands.
 func (c *Controller) yield(t instant) {
 	switch c.state {
 	case Start:

@@ -3,71 +3,85 @@ package pace
 import "time"
 
 const (
-	// lookGain is the gain of a look, as in BBR: in a round trip it makes a
-	// queue of a quarter of a round trip, which is the target.
+	// lookGain is the gain of a look, as in BBR. In a round trip it makes a queue of a
+	// quarter of a round trip, which is the target.
 	lookGain = 1.25
-	// mostGain limits the gain when the path is shared.
-	mostGain = 2
-	// swiftGain is the gain of a swift look, which lasts the part swiftPart of a round trip.
+	// maxGain limits the gain when the path is shared.
+	maxGain = 2
+	// swiftGain is the gain of a swift look, which lasts the part swiftPart of a round
+	// trip.
 	swiftGain, swiftPart = 2, 0.2
-	// leastLook is how many packets of a look must have arrived or be lost to show a rate.
-	// With fewer, two lost packets that count as passed add a fifth to the rate by chance.
-	leastLook = 8
-	// paid is the part of the rate added by a look that must arrive for the
-	// look to have found more. Of two controllers that share a full bottleneck,
-	// the one that looks gets half of what it adds, at the other's cost.
-	paid = 0.8
-	// lookRounds is how many rounds it takes at most until the packets of a look are decided.
+	// minLookPackets is the number of packets of a look that must have arrived or be lost
+	// to show a rate. With fewer, two lost packets that count as passed add a fifth to
+	// the rate by chance.
+	minLookPackets = 8
+	// paidPart is the part of the rate added by a look that must arrive for the look to
+	// have found more. Of two controllers that share a full bottleneck, the one that
+	// looks gets half of what it adds, at the other's cost.
+	paidPart = 0.8
+	// lookRounds is the maximum number of rounds until the packets of a look are decided.
 	lookRounds = 4
 )
 
-// A look is a trial of more rate. A swift look sends at twice the rate for a fifth of a round
-// trip. In all it sends about as much beyond the rate as another look does in a whole round trip,
-// and shows sooner whether there is room. It is for paths of whose other users nothing is known.
+// A look is a trial of a higher rate.
+//
+// A swift look sends at twice the rate for a fifth of a round trip. It sends about as
+// much beyond the rate as another look does in a whole round trip, and shows sooner
+// whether there is room. It is for paths about whose other users nothing is known.
 type look struct {
 	number uint16  // counts looks; 0 = there was none
 	swift  bool    // it is a swift look
-	least  float64 // by how much its gain exceeds 1 at least
-	// By how much its gain may exceed 1, so that a short queue holds what the
-	// look adds; 0 = no limit.
+	least  float64 // minimum excess of its gain over 1
+	// Maximum excess of its gain over 1, for a short queue to hold what the look adds; 0
+	// = no limit.
 	most    float64
-	fits    bool          // most is so small that the look loses nothing by itself: see fitting.fits
-	from    float64       // the estimate when it began, in bytes a second
+	fits    bool          // most is so small that the look loses nothing by itself; see fitting.fits
+	from    float64       // estimate when it began, in bytes per second
 	until   int64         // number of the round in which it is closed at the latest; 0 = it is closed
 	outcome tally         // fates of its packets
-	queue   time.Duration // the queue when it began
-	peak    time.Duration // the greatest queue since then
+	queue   time.Duration // queue when it began
+	peak    time.Duration // maximum queue since then
 }
 
 // drops reports whether losses of a full queue count as the look's own. While the look is
-// open they do, because it has filled the queue itself. But if others have lately filled
-// that queue, and the look fits into it, the losses are theirs, and the controller yields.
+// open they do, because it filled the queue itself. But if others recently filled the
+// queue, and the look fits into it, the losses are theirs, and the controller yields.
 func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
 
-// open begins a look.
-func (c *Controller) open(t instant, swift bool) {
+// openLook begins a look.
+func (c *Controller) openLook(t instant, swift bool) {
 	c.enter(Up, t)
-	most := c.looks.fitting.most(t, &c.delay, c.fastest, c.supposed())
+	most := c.looks.fitting.most(t, &c.delay, c.fastest, c.assumedRate())
 	c.look = look{
-		number: c.look.number + 1, swift: swift, least: c.looks.play.lookGain(t) - 1, most: most, fits: c.looks.fitting.fits(most),
-		from: c.Estimate(), until: c.round.number + lookRounds, queue: c.queue,
+		number: c.look.number + 1,
+		swift:  swift,
+		least:  c.looks.play.lookGain(t) - 1,
+		most:   most,
+		fits:   c.looks.fitting.fits(most),
+		from:   c.Estimate(),
+		until:  c.round.number + lookRounds,
+		queue:  c.queue,
 	}
 }
 
-// lookTime returns how long a look sends faster: as long as a sample of the rate
-// takes, which would otherwise show only a part of the look. A swift look has shorter
-// samples; it lasts longer than the jitter, and sends at least leastLook packets.
+// lookTime returns the time for which a look sends faster: the time that a sample of the
+// rate takes. In a shorter look a sample would show only a part of its rate.
+//
+// A swift look has shorter samples. It lasts longer than the jitter, and sends at least
+// minLookPackets packets.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
 		return c.delay.reach()
 	}
-	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), leastLook*c.delay.grain/swiftGain)
+	return max(time.Duration(swiftPart*float64(base)), 2*c.delay.jitter(), minLookPackets*c.delay.grain/swiftGain)
 }
 
-// push returns the gain of a look. All controllers that share a bottleneck should add the
-// same number of bytes, a quarter of its whole rate, so that a smaller share grows faster.
-// The queue that the last look made shows which part of the whole our rate is: see close.
+// push returns the gain of a look.
+//
+// All controllers that share a bottleneck should add the same number of bytes, a quarter
+// of its whole rate, so a smaller share grows faster. The queue that the last look made
+// shows what part of the whole our rate is; see closeLook.
 func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
@@ -79,8 +93,8 @@ func (c *Controller) push() float64 {
 	return 1 + extra
 }
 
-// payback returns the gain after a look: as far below 1 as the look's was above
-// it, but not below emptyGain.
+// payback returns the gain after a look: as far below 1 as the look's gain was above it,
+// but not below emptyGain.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
 // stepUp ends the look early if the queue has grown.
@@ -90,9 +104,9 @@ func (c *Controller) stepUp(t instant, b batch) {
 	}
 }
 
-// lapse ends a look, and the drain that pays it back, once their time is over,
-// even if no ack arrives.
-func (c *Controller) lapse(t instant) {
+// lapseLook ends a look, and the drain that pays it back, when their time is over, even
+// if no ack arrives.
+func (c *Controller) lapseLook(t instant) {
 	switch {
 	case c.state == Up && t-c.since > c.lookTime():
 		c.endLook(t)
@@ -101,22 +115,25 @@ func (c *Controller) lapse(t instant) {
 	}
 }
 
-// paybackTime returns how long payback takes to compensate for what the look has sent too much.
+// paybackTime returns the time that payback takes to compensate for the look's excess.
 func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }
 
 // endLook ends the faster sending of a look. The look stays open: its packets are decided
-// during the drain that follows. On a narrow path that drain lasts until the queue is gone.
+// during the drain that follows. On a narrow path that drain lasts until the queue is
+// gone.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
 	c.looks.payingBack = !c.delay.narrow()
 }
 
-// afterLook makes the drain last until the queue is gone, and trims the estimate,
-// if the look has made a queue of more than twice the target. Otherwise the drain
-// ends after paybackTime: the queue is seen a round trip late, and the bottleneck
-// would be idle while the controller waits to see it gone.
+// afterLook checks the queue in the drain after a look. If the look made a queue of more
+// than twice the target, afterLook trims the estimate and makes the drain last until the
+// queue is gone.
+//
+// Otherwise the drain ends after paybackTime. The queue is seen a round trip late, and
+// the bottleneck would be idle while the controller waits to see it gone.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
 		c.looks.payingBack = false
@@ -124,9 +141,9 @@ func (c *Controller) afterLook() {
 	}
 }
 
-// judge closes a look once it has found more rate, or once all its packets are
-// decided, and reports whether it has found more.
-func (c *Controller) judge(t instant) (found bool) {
+// judgeLook closes a look once it has found more rate, or once all its packets are
+// decided. It reports whether the look has found more.
+func (c *Controller) judgeLook(t instant) (found bool) {
 	l := &c.look
 	if l.until == 0 {
 		return false
@@ -134,39 +151,48 @@ func (c *Controller) judge(t instant) (found bool) {
 	l.peak = max(l.peak, c.queue)
 	switch {
 	case c.hasFound(t):
-		l.until, c.looks.shallow, c.looks.inVain = 0, false, false
+		l.until = 0
+		c.looks.shallow = false
+		c.looks.inVain = false
 		c.looks.fitting.found(c.competition.lately(t))
 		return true
 	case c.round.number >= l.until:
-		c.close()
+		c.closeLook()
 	}
 	return false
 }
 
-// hasFound reports whether the look has found more rate. It has not if there was a queue
-// above the target: then the rate is that of somebody else, who drains. It has not right
-// after a start met losses: behind a policer more rate lasts only as long as the bucket.
-// And it has not if more was lost than random loss explains; losses in a run count as one.
+// hasFound reports whether the look has found more rate. A higher estimate does not count
+// in three cases.
+//
+// There was a queue above the target: then the rate is that of somebody else, who drains.
+//
+// A start met losses just before: behind a policer more rate lasts only as long as the
+// bucket.
+//
+// More was lost than random loss explains; a run of losses counts as one.
 func (c *Controller) hasFound(t instant) bool {
 	l, target := &c.look, c.delay.target()
-	more := l.outcome.count() >= leastLook && l.outcome.events().share() <= blind && c.Estimate() > l.from*(1+paid*(c.push()-1))
+	more := l.outcome.count() >= minLookPackets && l.outcome.events().share() <= unexplainedLoss &&
+		c.Estimate() > l.from*(1+paidPart*(c.push()-1))
 	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
 }
 
-// close closes a look that has found nothing. If the look saw a queue, it took
-// rate from others, and close returns that.
+// closeLook closes a look that has found nothing. If the look saw a queue, it took rate
+// from others, and closeLook returns that rate.
 //
-// close sets the gain of the next look by the queue that this one made: the
-// next is to make a queue of look.least round trips, but adds at most twice as
-// much as this one, and at least half; after losses it adds the least. The path
-// is shallow if the look lost packets, and the rate has hardly grown.
+// closeLook sets the gain of the next look by the queue that this one made. The next look
+// should make a queue of look.least round trips, but adds at most twice as much as this
+// one, and at least half. After losses it adds the minimum. The path is shallow if the
+// look lost packets and the rate hardly grew.
 //
-// A look in vain delays the next one. A look with too few packets to find anything
-// counts as one in vain only if no start has met losses: otherwise an outage may
-// have swallowed the start's packets, and left a rate of two packets a round trip.
-func (c *Controller) close() {
+// A look in vain delays the next one. A look with too few packets to find anything counts
+// as one in vain only if no start met losses. Otherwise an outage may have swallowed the
+// start's packets, and left a rate of two packets per round trip.
+func (c *Controller) closeLook() {
 	l := &c.look
-	l.until, c.looks.inVain = 0, l.outcome.count() >= leastLook || c.start.dropped == 0
+	l.until = 0
+	c.looks.inVain = l.outcome.count() >= minLookPackets || c.start.dropped == 0
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
 		c.rates.set(c.filling, l.from)
 	}
@@ -179,38 +205,41 @@ func (c *Controller) close() {
 		}
 		return
 	}
-	wanted := l.least * c.delay.base().Seconds()                                // the rise of the queue that is wanted, in seconds
-	rise := max(l.peak-l.queue, 1).Seconds()                                    // the rise that was seen, in seconds
-	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds() // what the look added, in round trips at the rate
-	c.looks.extra = min(added*min(max(wanted/rise, 0.5), 2), mostGain-1)
+	// wanted rise of the queue, in seconds
+	wanted := l.least * c.delay.base().Seconds()
+	rise := max(l.peak-l.queue, 1).Seconds() // rise seen, in seconds
+	// added by the look, in round trips at the rate
+	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds()
+	c.looks.extra = min(added*min(max(wanted/rise, 0.5), 2), maxGain-1)
 }
 
 const (
-	// leastPause and mostPause are how many rounds lie between two looks: BBR looks in one round
-	// of 8. The number varies, so that two controllers do not look at the same time for long.
-	leastPause, mostPause = 6, 9
-	// shallowPause is the factor by which the pause is longer if a look costs
-	// losses: then they are 1 % of the packets.
+	// minPause and maxPause are the number of rounds between two looks. BBR looks in one
+	// round of 8. The number varies, so two controllers do not look at the same time for
+	// long.
+	minPause, maxPause = 6, 9
+	// shallowPause is the factor that lengthens the pause if a look costs losses. With it
+	// those losses are 1 % of the packets.
 	shallowPause = 3
 )
 
-// looks holds what the looks so far have shown about the path, and what follows for the next one.
+// looks holds what past looks showed about the path, and the parameters of the next one.
 type looks struct {
-	pause int     // how many rounds of Cruise precede the next look
-	extra float64 // by how much the next look's gain is to exceed 1, within look.least and look.most
-	// The last look found nothing, and every round since had next to no queue:
-	// a new look need not hurry.
+	pause int     // rounds of Cruise before the next look
+	extra float64 // excess of the next look's gain over 1, within look.least and look.most
+	// The last look found nothing, and every round since then had next to no queue: a new
+	// look need not hurry.
 	inVain     bool
 	shallow    bool // the last look met loss instead of a queue: the path drops what exceeds its rate
-	payingBack bool // the present Drain follows a look that has made no queue above twice the target
+	payingBack bool // the present Drain follows a look that made no queue above twice the target
 	fitting    fitting
 	play       play
 }
 
-// distance returns how many rounds to cruise before the next look. It depends
-// on the time, which differs between controllers.
+// distance returns the number of rounds to cruise before the next look. It depends on the
+// time, which differs between controllers.
 func (l *looks) distance(t instant) int {
-	pause := leastPause + int(scatter(t)%(mostPause-leastPause+1))
+	pause := minPause + int(scatter(t)%(maxPause-minPause+1))
 	if l.shallow {
 		pause *= shallowPause
 	}

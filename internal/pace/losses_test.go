@@ -74,12 +74,12 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 		c = New(Config{Packet: 1000})
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e6)
-		c.open(2, false)
+		c.openLook(2, false)
 		c.rates.set(0, rate)
 		c.look.outcome = outcome
-		found = c.judge(3)
+		found = c.judgeLook(3)
 		c.round.number = c.look.until
-		c.judge(4)
+		c.judgeLook(4)
 		return c, found
 	}
 	run, each := tally{lost: 20, acked: 40, consecutive: 19}, tally{lost: 20, acked: 40}
@@ -98,16 +98,16 @@ func TestARunInALookIsOneEvent(t *testing.T) {
 // short queue, is lost in runs between which few packets pass, each time. A
 // radio that fades often spares few too, but not each time.
 func TestRunsOfAPolicerAreNoOutages(t *testing.T) {
-	oneEvent := func(passed ...uint16) (goesOn bool) {
+	oneEvent := func(passed ...uint16) (continues bool) {
 		var r run
 		number := uint16(1000)
 		for _, n := range passed {
 			number += n + 1
 			require.False(t, r.add(number), "a run begins")
 			number++
-			goesOn = r.add(number)
+			continues = r.add(number)
 		}
-		return goesOn
+		return continues
 	}
 	require.True(t, oneEvent(100))
 	require.False(t, oneEvent(4, 4, 4, 4, 4, 4))
@@ -139,14 +139,14 @@ func TestALookOfFewPacketsIsNotInVain(t *testing.T) {
 		packets int
 		dropped instant
 		inVain  bool
-	}{{leastLook, 1, true}, {leastLook - 1, 1, false}, {leastLook - 1, 0, true}} {
+	}{{minLookPackets, 1, true}, {minLookPackets - 1, 1, false}, {minLookPackets - 1, 0, true}} {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e5)
 		c.start.dropped = row.dropped
-		c.open(2, false)
+		c.openLook(2, false)
 		c.look.outcome.acked = row.packets
-		c.close()
+		c.closeLook()
 		require.Equal(t, row.inVain, c.looks.inVain)
 	}
 }
@@ -173,7 +173,7 @@ func TestFloodOfFewPackets(t *testing.T) {
 		return false
 	}
 	require.True(t, shows(0.35, 400))
-	require.False(t, shows(1, 3+memory/4/3), "too few")
+	require.False(t, shows(1, 3+lossMemory/4/3), "too few")
 	for range 20 {
 		require.False(t, shows(maxRandomLoss/2, 400))
 	}
@@ -193,7 +193,7 @@ func TestARoundOfManyShowsItsFlood(t *testing.T) {
 	}
 	play(tally{lost: trainPackets, acked: trainPackets}, 9)
 	require.False(t, f.shows(), "each has shown it")
-	play(tally{lost: 2, acked: 2}, 3+memory/4/4)
+	play(tally{lost: 2, acked: 2}, 3+lossMemory/4/4)
 	require.True(t, f.shows())
 	play(tally{acked: trainPackets}, 4)
 	require.False(t, f.shows())

@@ -2,55 +2,59 @@ package pace
 
 import "time"
 
-// A Controller paces the bulk packets of one path. It has no lock: the owner
-// must not call it from several goroutines at once.
+// A Controller paces the bulk packets of one path.
+//
+// It has no lock. The owner must not call its methods concurrently.
 type Controller struct {
-	cfg    Config
-	local  clock     // the sender's clock; instants are its own unless their comment says otherwise
+	cfg Config
+	// The sender's clock; an instant is by this clock unless its comment says otherwise.
+	local  clock
 	remote peerClock // the receiver's clock
 	now    instant
 
-	// The path, as acks have shown it.
+	// The path, as measured from acks.
 	delay    delay
 	delivery delivery
-	rates    maximum       // rates of arrival in the last rounds in which the sender tried to fill the path
-	carried  maximum       // bytes a second that arrived in each of those rounds, by our own clock
-	filling  int64         // number of such rounds; other rounds do not age the estimate
-	fastest  float64       // the greatest estimate of this path so far; 0 = none yet
-	smallest int           // bytes of the smallest packet that has arrived; 0 = none has
-	limited  bool          // the newest sample is of limited packets: see Sample
-	sparse   bool          // the newest sample is of packets that were sent at less than a quarter of the estimate
-	recent   float64       // rate of arrival in the newest sample, in bytes a second; 0 = unknown
-	gap      time.Duration // usual time between two feedbacks while data is in flight; 0 = unknown
-	queue    time.Duration // the shortest queue that a packet of the newest batch met
+	// Arrival rates in the last rounds in which the sender tried to fill the path.
+	rates    maximum
+	carried  maximum // bytes per second that arrived in each of those rounds, by the local clock
+	filling  int64   // number of those rounds; other rounds do not age the estimate
+	fastest  float64 // maximum estimate on this path; 0 = none yet
+	smallest int     // size of the smallest packet that arrived, in bytes; 0 = none
+	limited  bool    // the newest sample consists of limited packets; see Sample
+	// The newest sample consists of packets sent at less than a quarter of the estimate.
+	sparse bool
+	recent float64       // arrival rate in the newest sample, in bytes per second; 0 = unknown
+	gap    time.Duration // usual time between calls of Feedback while data is in flight; 0 = unknown
+	queue  time.Duration // shortest queue that a packet of the newest batch met
 
-	// Losses: how many packets were lost, and what that means.
-	loss       share      // share of all packets
-	congestion congestion // tells losses of a full queue from random ones
+	// Losses, and what they mean.
+	loss       share      // lost share of all packets
+	congestion congestion // tells the losses of a full queue from random ones
 	brake      brake
 	undo       undo
-	regain     regain // the rate that a flood took away
-	// Bytes of lost packets that may still count as passed; Acked adds to it,
-	// countAsPassed takes from it.
+	regain     regain // the rate taken away by a flood of losses
+	// Bytes of lost packets that may still count as passed. Acked adds to it,
+	// countAsPassed subtracts from it.
 	credit float64
 
-	waiting int // bytes of bulk that wait to be sent; set by Waiting
-	// How many controllers start, including this one; does not fall while
-	// something is in flight; set by Starters.
+	waiting int // bytes of bulk waiting to be sent; set by Waiting
+	// Number of controllers that start now, including this one; set by Starters. It does
+	// not fall while something is in flight.
 	starters starters
 
-	batch     batch // collects fates until the next Feedback
+	batch     batch // fates reported since the last Feedback
 	round     round // the present round
 	lostRound uint8 // low bits of the number of the round in which the newest lost packet was sent
 	flood     flood
 	run       run
-	number    uint16 // low bits of the number of the newest packet that was sent
+	number    uint16 // low bits of the number of the newest packet sent
 
-	// The state, and what several states use.
-	state  State
-	since  instant // when the state was entered
-	before int64   // delivery.total at that time
-	rounds int     // rounds that have ended since then
+	// The state, and data used in several states.
+	state       State
+	since       instant // time at which the state was entered
+	totalBefore int64   // delivery.total at that time
+	rounds      int     // rounds ended since then
 
 	start       start
 	look        look // the newest look
@@ -61,9 +65,11 @@ type Controller struct {
 	queueing    queueing
 	silence     silence
 
-	pathSince instant // when Reset was last called; 0 = never. Acks and losses of packets sent before do not count
-	hurried   bool    // the path before this one was in use for less than leastStay
-	history   history // bytes sent and arrived on all paths
+	// Time of the last Reset; 0 = never. Acks and losses of packets sent before it do not
+	// count.
+	pathSince instant
+	hurried   bool    // the previous path was in use for less than minPathAge
+	history   history // bytes sent and bytes arrived, over all paths
 	inFlight  int     // bytes in flight at the last Feedback
 
 	pacer pacer
@@ -74,24 +80,27 @@ type Controller struct {
 type batch struct {
 	tally
 	newest   Sample
-	rtt      time.Duration // the least round trip; 0 = no packet was acked
-	ackDelay time.Duration // how long the receiver held back the acks; set by AckDelay
-	way      least         // how far the one-way delays exceed the least one of the path
-	queue    least         // the same, for packets that no stand of the path has held up
-	full     bool          // a packet was lost because a queue was full; set by judgeLosses
-	lately   bool          // a packet was lost that was sent after the last cut of competition
+	rtt      time.Duration // minimum round trip; 0 = no packet was acked
+	ackDelay time.Duration // time for which the receiver held back the acks; set by AckDelay
+	way      minDuration   // minimum excess of a one-way delay over the path's minimum
+	queue    minDuration   // the same, over packets that no stand of the path held up
+	full     bool          // a full queue dropped a packet; set by judgeLosses
+	sinceCut bool          // a packet sent after the last cut of competition was lost
 }
 
 // New returns a Controller that knows nothing about its path.
 func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 
-// leastStay is how long a path must have been in use for the next one to begin with a full first
-// window. Without it, a peer whose address changed with each round trip was sent four times the
-// rate of a slow link, permanently: each path was abandoned before its losses could show.
-const leastStay = time.Second
+// minPathAge is how long a path must have been in use for the next path to begin with a
+// full first window. Without this limit, a peer that changed its address every round trip
+// was sent four times the rate of a slow link, permanently: each path was abandoned
+// before its losses could show.
+const minPathAge = time.Second
 
-// Reset forgets what is known about the path. The owner calls it when the path
-// has changed. It may still report packets that were sent before.
+// Reset forgets everything known about the path. The owner calls it when the path
+// changes.
+//
+// The owner may still report packets that were sent before Reset.
 func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
 	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now}
@@ -99,13 +108,16 @@ func (c *Controller) Reset(now time.Time) {
 	fresh.delivery.total = c.delivery.total
 	fresh.round.end = c.delivery.total
 	fresh.look.number = c.look.number
-	fresh.hurried = c.pathSince > 0 && t-c.pathSince < leastStay
+	fresh.hurried = c.pathSince > 0 && t-c.pathSince < minPathAge
 	fresh.history = c.history
-	fresh.pathSince, fresh.silence.lightSince, fresh.silence.lastAck = t, t, t
+	fresh.pathSince = t
+	fresh.silence.lightSince = t
+	fresh.silence.lastAck = t
 	*c = fresh
 }
 
-// unknown returns how many packets may be sent in the first round trip of an unknown path.
+// unknown returns the number of packets that may be sent in the first round trip of an
+// unknown path.
 func (c *Controller) unknown() float64 {
 	if c.hurried {
 		return minWindow
@@ -113,25 +125,27 @@ func (c *Controller) unknown() float64 {
 	return c.starters.unknown()
 }
 
-// A history counts the bytes that were sent since New, over all paths, and how
-// many of them have arrived.
-type history struct{ left, arrived int64 }
+// A history counts the bytes sent since New and the bytes that arrived, over all paths.
+type history struct{ sent, arrived int64 }
 
-// wasteful reports whether more bytes did not arrive than random loss explains.
-// Bytes in flight count as not arrived.
+// wasteful reports whether more bytes are missing than random loss explains. Bytes in
+// flight count as missing.
 func (h history) wasteful() bool {
-	return float64(h.left-h.arrived) > max(blind*float64(h.left), unknownWindow*defaultPacket)
+	return float64(h.sent-h.arrived) > max(unexplainedLoss*float64(h.sent), unknownWindow*defaultPacket)
 }
 
-// Rest frees the records of single packets. The owner calls it after a silence
-// in which nothing was in flight. What was learned from the records stays.
+// Rest frees the records of single packets, but keeps what was learned from them. The
+// owner calls it after a silence in which nothing was in flight.
 func (c *Controller) Rest() {
-	c.delivery.curve, c.delivery.begin = latest[point]{}, 0
-	c.congestion.neighbours.places = latest[neighbour]{}
+	c.delivery.curve = ring[point]{}
+	c.delivery.begin = 0
+	c.congestion.neighbours.places = ring[neighbour]{}
 }
 
-// Sent records that a packet of size bytes on the wire was sent while inFlight bytes of others were
-// in flight. It returns the Sample that the owner must keep until it reports the packet's fate.
+// Sent records that a packet of size bytes on the wire was sent. inFlight is the number
+// of other bytes in flight.
+//
+// Sent returns a Sample, which the owner must keep until it reports the packet's fate.
 func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	t := c.tick(now)
 	if inFlight == 0 {
@@ -139,15 +153,18 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	}
 	paused := t-c.silence.lastSent > c.delay.base()
 	c.silence.lastSent = t
-	c.burst.leave(t, size)
-	c.history.left += int64(size)
+	c.burst.packetSent(t, size)
+	c.history.sent += int64(size)
 	if c.pacer.sent(t, size, c.Rate()) {
 		c.markLimited(inFlight)
 	}
-	if !c.start.tried && c.start.try(t, c.delivery.ranDry, inFlight+size, trial(c.Window(), c.cfg.Packet, c.waiting > 0)) {
-		c.round.fates = tally{}
+	if !c.start.tried {
+		enough := trial(c.Window(), c.cfg.Packet, c.waiting > 0)
+		if c.start.try(t, c.delivery.ranDry, inFlight+size, enough) {
+			c.round.fates = tally{}
+		}
 	}
-	s := c.delivery.leave(t, inFlight, paused)
+	s := c.delivery.packetSent(t, inFlight, paused)
 	s.round = uint8(c.round.number)
 	c.number++
 	s.number = c.number
@@ -158,17 +175,20 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
-// Played records that play was sent. While play is sent looks are smaller,
-// because play waits in the queue that a look makes.
+// Played records that play was sent. Looks are smaller while play is sent, because play
+// waits in the queue that a look makes.
 func (c *Controller) Played(now time.Time) { c.looks.play.last = c.tick(now) }
 
-// AckDelay sets how long the receiver has held back the acks that follow, up to Feedback. This time
-// is subtracted from their round trips, but not below the least round trip seen so far (RFC 9002,
-// section 5.3). It is not subtracted from the first round trip, because the receiver may lie.
+// AckDelay sets the time for which the receiver held back the acks that follow, up to the
+// next Feedback.
+//
+// The controller subtracts this time from their round trips, but not below the minimum
+// round trip seen so far (RFC 9002, section 5.3). It does not subtract the time from the
+// first round trip, because the receiver may lie.
 func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 
-// Acked reports that a packet of size bytes has arrived. arrival is when, by
-// the receiver's clock; zero = unknown.
+// Acked reports that a packet of size bytes arrived. arrival is the arrival time by the
+// receiver's clock, or zero if unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
 	c.history.arrived += int64(size)
@@ -210,9 +230,11 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
 }
 
-// RoundTrip reports a round trip; the least one of a batch counts. Acked calls it. The owner
-// calls it for the probe whose ack ends an outage, because probes are not reported by Sent.
-// It must not call it for every probe: then many controllers share a path less fairly.
+// RoundTrip reports a round trip. The minimum one of a batch counts.
+//
+// Acked calls RoundTrip. The owner calls it for the probe whose ack ends an outage,
+// because probes are not reported to Sent. It must not call it for every probe, because
+// then controllers on a common path share it less fairly.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
@@ -223,7 +245,7 @@ func (c *Controller) RoundTrip(rtt time.Duration) {
 	}
 }
 
-// noteSize records the smallest size of a packet and the fastest rate, for ownTime.
+// noteSize updates the smallest packet size and the fastest rate, which ownTime uses.
 func (c *Controller) noteSize(size int) {
 	if c.smallest == 0 || size < c.smallest {
 		c.smallest = size
@@ -231,31 +253,35 @@ func (c *Controller) noteSize(size int) {
 	c.fastest = max(c.fastest, c.Estimate())
 }
 
-// sight returns what rates and round trips show about the bottleneck now.
+// sight returns what rates and round trips currently show about the bottleneck.
 func (c *Controller) sight() sight {
-	s := sight{step: c.delivery.grain, long: c.delay.long(max(c.delay.latest, c.batch.rtt)), stands: c.delay.stands()}
+	s := sight{
+		step:   c.delivery.grain,
+		long:   c.delay.long(max(c.delay.latest, c.batch.rtt)),
+		stands: c.delay.stands(),
+	}
 	if c.fastest > 0 {
-		s.grain = over(c.cfg.Packet, c.fastest)
+		s.grain = sendTime(c.cfg.Packet, c.fastest)
 	}
 	return s
 }
 
-// ownTime returns how much longer a packet of size bytes takes at the bottleneck
-// than the smallest one. The least delay may be that of a small packet of play,
-// and compared with it each full packet would seem to have met a queue.
+// ownTime returns the extra time that a packet of size bytes takes at the bottleneck,
+// compared with the smallest packet. The minimum delay may be that of a small packet of
+// play. Compared with it, every full packet would seem to have met a queue.
 //
-// ownTime uses the greatest rate that was ever believed of the path. The present
-// rate may be a small part of that: when ownTime used it, sixteen controllers over
-// a queue of an eighth of the product did not recognize that queue, and lost 12 %.
+// ownTime uses the maximum rate ever estimated for the path, because the current rate may
+// be a small part of the path's. When it used the current rate, sixteen controllers over
+// a queue of an eighth of the product did not recognize that queue and lost 12 %.
 func (c *Controller) ownTime(size int) time.Duration {
 	if c.fastest == 0 {
 		return 0
 	}
-	return over(size-c.smallest, c.fastest)
+	return sendTime(size-c.smallest, c.fastest)
 }
 
-// Lost reports that a packet of size bytes counts as lost. If the packet
-// arrives later, the owner calls Spurious and Acked for it.
+// Lost reports that a packet of size bytes was declared lost. If the packet arrives
+// later, the owner calls Spurious and then Acked for it.
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
 	if s.sent < c.silence.lightSince {
@@ -277,14 +303,14 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.round.losses().add(s.number)
 	c.round.sentIn(s.round).addLost(consecutive)
 	c.countAsPassed(size)
-	c.batch.lately = c.batch.lately || s.sent >= c.competition.cut
+	c.batch.sinceCut = c.batch.sinceCut || s.sent >= c.competition.cut
 	if s.look != 0 && s.look == c.look.number {
 		c.look.outcome.addLost(consecutive)
 	}
 }
 
-// Feedback ends a batch of calls of Acked and Lost, and decides what to do
-// next. inFlight is how many bytes are still in flight.
+// Feedback ends a batch of calls of Acked and Lost, and updates the rate, the window and
+// the state. inFlight is the number of bytes still in flight.
 func (c *Controller) Feedback(now time.Time, inFlight int) {
 	t := c.tick(now)
 	b := c.batch
@@ -308,30 +334,35 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 	}
 }
 
-// judgeLosses sets b.full if the batch has losses of a full queue. If the sender has little to
-// send, a full queue is not its own: its losses are learned from, but do not lower the rate. In
-// Start, losses show the depth of the queue only if there are more than random loss explains.
+// judgeLosses sets b.full if a full queue caused losses in the batch.
+//
+// If the sender has little to send, a full queue is not its own. The controller learns
+// from the losses of such a queue, but does not lower the rate for them. In Start, losses
+// show the depth of the queue only if there are more than random loss explains.
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
-	learn := c.state != Start && c.round.fates.share() < blind
-	if b.full = c.congestion.verdict(t, c.sight(), c.state == Compete, learn) && !c.sparse; b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {
+	learn := c.state != Start && c.round.fates.share() < unexplainedLoss
+	b.full = c.congestion.verdict(t, c.sight(), c.state == Compete, learn) && !c.sparse
+	if b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {
 		c.delay.noteDepth(t, c.congestion.deepest.queue)
 	}
 	c.delay.forget(t)
 }
 
-// endRound ends a round. It halves the rate if the brake demands it, and gives
-// the round's figures to everything that counts in rounds.
+// endRound ends a round. It halves the rate if the brake demands it, and updates
+// everything that counts in rounds.
 func (c *Controller) endRound(t instant) {
-	if halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total)); halve {
+	halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total))
+	if halve {
 		c.halveAll(t, most)
 	}
 	c.flood.roundOver(&c.round)
 	c.yielding.roundOver(c.round.number)
-	c.delay.roundOver(c.round.leastTrip.value)
-	c.delay.back = c.round.leastBack.value
-	c.carried.add(c.filling, float64(c.round.arrived(c.delivery.total))/max(t-c.round.began, c.delay.base()).Seconds())
+	c.delay.roundOver(c.round.minTrip.value)
+	c.delay.back = c.round.minBack.value
+	arrived := float64(c.round.arrived(c.delivery.total))
+	c.carried.add(c.filling, arrived/max(t-c.round.began, c.delay.base()).Seconds())
 	if !c.limited && c.round.showsPath(&c.delay) {
 		c.filling++
 	}
@@ -342,57 +373,62 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(t, c.delivery.total, c.queue)
 }
 
-// regainRate adds a round to regain, and begins a trial if it is time for one.
-// It forgets the rate that a flood took away if a queue is seen, or if a Yield
-// has shown that the losses are our own: then there is nothing to regain.
+// regainRate adds a round to regain, and begins a trial if one is due.
+//
+// It forgets the rate taken by a flood if a queue is seen, or if a Yield showed that the
+// losses are our own. Then there is nothing to regain.
 func (c *Controller) regainRate(t instant) {
 	if c.lacksData() {
 		return
 	}
-	g, sharing := &c.regain, c.competition.sharing
+	g := &c.regain
+	sharing := c.competition.sharing
 	rate := min(c.Estimate(), c.carried.value())
 	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)
 	switch {
-	case g.rate > 0 && c.round.mostQueue > c.delay.target(), sharing.on && !sharing.byFlood:
+	case g.rate > 0 && c.round.maxQueue > c.delay.target(), sharing.on && !sharing.byFlood:
 		*g = regain{}
 	case c.state != Cruise && c.state != Drain && c.state != Compete:
 	case g.wants(rate):
-		g.trial, g.clean = true, 0
-		c.begin(t, g.rate)
+		g.trial = true
+		g.clean = 0
+		c.beginStart(t, g.rate)
 	}
 }
 
-// proven returns the estimate. If that is only a hint, it returns at most the
+// provenRate returns the estimate. If the estimate is only a hint, it is limited to the
 // rate that the arrivals of this round support.
-func (c *Controller) proven() float64 {
+func (c *Controller) provenRate() float64 {
 	if c.rates.value() > 0 {
 		return c.Estimate()
 	}
-	return min(c.Estimate(), c.mostAfter(c.round.arrived(c.delivery.total)))
+	return min(c.Estimate(), c.maxAfter(c.round.arrived(c.delivery.total)))
 }
 
-// borneOut returns the greatest rate that the arrivals of the last rounds support, by our
-// own clock: twice what arrived in a round trip, or as much as a first flight may prove.
-func (c *Controller) borneOut() float64 {
+// supportedRate returns the maximum rate that the arrivals of the last rounds support, by
+// the local clock: twice the bytes that arrived in a round trip, or the rate that a first
+// flight may prove.
+func (c *Controller) supportedRate() float64 {
 	if most := c.carried.value(); most > 0 {
 		return 2 * most
 	}
-	return c.mostAfter(c.round.arrived(c.delivery.total))
+	return c.maxAfter(c.round.arrived(c.delivery.total))
 }
 
-// passed returns how many of these bytes will arrive, by the share that was
-// lost since the state was entered.
+// passed returns how many of the given bytes will arrive, by the share lost since the
+// state was entered.
 func (c *Controller) passed(bytes int) int {
-	arrived := int(c.delivery.total - c.before)
+	arrived := int(c.delivery.total - c.totalBefore)
 	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.start.lost, 1)))
 }
 
-// halveAll answers the brake. It halves the rate, whatever is believed of the
-// path, and limits it to twice the most that arrived in a round trip.
+// halveAll responds to the brake. It halves the rate whatever the model says, and limits
+// the rate to twice the maximum that arrived in a round trip.
 func (c *Controller) halveAll(t instant, most int) {
 	c.remember(t, brakeRounds)
-	c.rates.set(c.filling, min(c.supposed()/2, 2*c.overTrip(most)))
-	c.start.hint, c.queueing.rateBefore = 0, min(c.queueing.rateBefore, c.rates.value())
+	c.rates.set(c.filling, min(c.assumedRate()/2, 2*c.overTrip(most)))
+	c.start.hint = 0
+	c.queueing.rateBefore = min(c.queueing.rateBefore, c.rates.value())
 	c.congestion.forget()
 	if c.state == Compete {
 		c.competition.window = min(c.competition.window, c.Estimate()*c.delay.smoothed.Seconds())
@@ -402,19 +438,24 @@ func (c *Controller) halveAll(t instant, most int) {
 	}
 }
 
-// goLonger starts again on a path that has become longer. It forgets the least
-// delays, and starts at the rate from before the queue.
+// goLonger starts again on a path that has become longer. It forgets the minimum delays,
+// and starts at the rate from before the queue.
 func (c *Controller) goLonger(t instant) {
-	c.delay.forgetLeast(t, c.round.leastQueue)
+	c.delay.forgetLeast(t, c.round.minQueue)
 	c.remote.forgetPath()
-	c.queueing.rounds, c.queueing.unmoved = 0, unmoved{}
-	c.begin(t, c.queueing.rateBefore)
+	c.queueing.rounds = 0
+	c.queueing.unmoved = unmoved{}
+	c.beginStart(t, c.queueing.rateBefore)
 }
 
-// endByLoss ends a start that meets losses. If the start has measured a rate, endByLoss
-// reduces that once, as for any loss: then others on the path have room again, and a
-// controller that is alone finds the rest by a few looks. Otherwise the first flight was sent
-// at a rate that was only believed, and its losses show which part of that rate is left.
+// endByLoss ends a start that meets losses.
+//
+// If the start has measured a rate, endByLoss reduces the rate once, as for any loss.
+// Then others on the path have room again, and a controller that is alone finds the rest
+// with a few looks.
+//
+// Otherwise the first flight was sent at an unconfirmed rate, and its losses show what
+// part of that rate the path carries.
 func (c *Controller) endByLoss(t instant) {
 	c.remember(t, 1)
 	if c.queue <= c.delay.startFull() {
@@ -423,7 +464,8 @@ func (c *Controller) endByLoss(t instant) {
 	if c.rates.value() == 0 {
 		c.believeLess()
 	} else {
-		c.start.gaveUp, c.start.answered = t, t
+		c.start.gaveUp = t
+		c.start.answered = t
 		c.dropHint()
 		c.trim()
 		c.rates.set(c.filling, multiplicative*c.Estimate())
@@ -432,18 +474,22 @@ func (c *Controller) endByLoss(t instant) {
 	c.enter(Drain, t)
 }
 
-// believeLess sets the rate of a start that has measured none: to the part of
-// the supposed rate that the losses of this round leave.
+// believeLess sets the rate of a start that has measured none. The rate is the part of
+// the assumed rate that the losses of this round leave.
 func (c *Controller) believeLess() {
-	rate := min(c.supposed()*max(1-c.round.fates.share(), leastHint), c.mostAfter(c.round.arrived(c.delivery.total)))
+	rate := min(
+		c.assumedRate()*max(1-c.round.fates.share(), minHintPart),
+		c.maxAfter(c.round.arrived(c.delivery.total)),
+	)
 	c.rates.set(c.filling, rate)
-	c.start.hint, c.start.doubtful = 0, true
+	c.start.hint = 0
+	c.start.doubtful = true
 	c.doubt()
 }
 
-// doubt answers a start that has lost much of its first flight. It lowers the rate
-// to that at which the later half of the flight arrived, because a token bucket lets
-// the earlier half pass. That answers the losses so far, so they no longer count.
+// doubt responds to a start that lost much of its first flight. It lowers the rate to the
+// arrival rate of the flight's later half, because a token bucket lets the earlier half
+// pass. The new rate accounts for the losses so far, so they no longer count.
 func (c *Controller) doubt() {
 	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
@@ -452,58 +498,69 @@ func (c *Controller) doubt() {
 	}
 }
 
-// Limited records that there is nothing to send although the path could carry more.
-// The inFlight bytes will show too low a rate, which then does not lower the estimate.
+// Limited records that there is nothing to send although the path could carry more. The
+// inFlight bytes will show too low a rate, so that rate does not lower the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
 
-// Bursts sets whether the owner wants to send packets in bursts of as many as
-// the path passes on at once. If it does not, the pacer spaces all packets.
+// Bursts sets whether the owner wants to send packets in bursts. A burst has as many
+// packets as the path passes on at once. By default the pacer spaces all packets.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
-// Together returns how many packets that were sent together have arrived within
-// a millisecond; 0 = unknown.
+// Together returns how many packets that were sent together arrived within a millisecond;
+// 0 = unknown.
 func (c *Controller) Together() int { return c.burst.passed }
 
-// Waiting sets about how many bytes wait to be sent. The owner calls it before
-// it sends the first packets of a transfer.
+// Waiting sets the approximate number of bytes waiting to be sent. The owner calls it
+// before it sends the first packets of a transfer.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters sets how many controllers whose paths may share a link start now, including
-// this one, and how many bytes of bulk this one has in flight. Each begins with its
-// part of the rate that its train has promised. If all began at the whole rate, most
-// packets would be lost, and a controller sees nothing of the others for a round trip.
+// Starters sets the number of controllers that start now on paths which may share a link,
+// including this one. inFlight is the number of bytes of bulk that this controller has in
+// flight.
 //
-// While this controller has something in flight the number only grows, because
-// a controller whose start has ended keeps the rate that it found.
+// Each controller begins with its part of the rate that its train promised. If all began
+// at the whole rate, most packets would be lost, because a controller sees nothing of the
+// others for a round trip.
+//
+// While this controller has something in flight the number only grows, because a
+// controller whose start has ended keeps the rate that it found.
 func (c *Controller) Starters(n, inFlight int) {
-	if c.starters = max(c.starters, starters(n)); inFlight == 0 {
+	c.starters = max(c.starters, starters(n))
+	if inFlight == 0 {
 		c.starters = starters(n)
 	}
 }
 
-// partOf returns the part of a hint at which each of those that start together sends its first
-// flight. However many they are, the shortest flight is sent within a round trip, because most
-// often they share no more than a fast uplink: when it was not, each of 64 transfers over
-// links of 5 to 100 Mbit/s took seven times as long for 256 KiB as alone. If they do share a
-// link, they lose half of what as many New Renos lose, which begin with 32 packets.
+// partOf returns the part of a hint at which each of the controllers that start together
+// sends its first flight.
+//
+// The shortest flight is always sent within a round trip, however many controllers start,
+// because usually they share only a fast uplink. Without this rule, each of 64 transfers
+// of 256 KiB over links of 5 to 100 Mbit/s took seven times as long as one alone. If the
+// controllers do share a link, they lose half of what the same number of New Renos lose,
+// which begin with 32 packets.
 func (c *Controller) partOf(hint float64) float64 {
 	return min(hint, max(c.starters.part(hint), c.cfg.shortestFlight()/c.delay.base().Seconds()))
 }
 
-// Guess reports a round trip of other packets: those of QUIC, or those that open the
-// carrier. The least one counts, until Acked reports the first packet of our own.
+// Guess reports a round trip of packets that are not the controller's: those of QUIC, or
+// those that open the carrier. The minimum counts until Acked reports the controller's
+// first packet.
 func (c *Controller) Guess(rtt time.Duration) {
 	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
-		d.smoothed, d.varied, d.guess = rtt, rtt/2, rtt
+		d.smoothed = rtt
+		d.varied = rtt / 2
+		d.guess = rtt
 	}
 }
 
-// lacksData reports whether the sender has lately had too little to send to fill its
-// window. A window that is not filled shows nothing (RFC 7661). Otherwise one surge
-// after another would raise it to any size, and the next bulk would be sent at that.
+// lacksData reports whether the sender recently had too little data to fill its window. A
+// window that is not filled shows nothing (RFC 7661). Without this check, one surge after
+// another would raise the window to any size, and the next bulk would be sent at that
+// size.
 func (c *Controller) lacksData() bool { return c.delivery.limited > c.delivery.total }
 
 // markLimited marks the inFlight bytes as limited: the path might have carried more.
@@ -512,26 +569,26 @@ func (c *Controller) markLimited(inFlight int) {
 	c.delivery.ranDry = true
 }
 
-// State returns what the controller is doing.
+// State returns the state of the controller.
 func (c *Controller) State() State { return c.state }
 
-// Estimate returns the estimated rate of the bottleneck in bytes a second, or
-// of our share of it; 0 = unknown.
+// Estimate returns the estimated rate of the bottleneck, or of our share of it, in bytes
+// per second; 0 = unknown.
 func (c *Controller) Estimate() float64 {
 	return max(c.start.hint, c.rates.value())
 }
 
-// Delivered returns the rate in bytes a second at which packets have arrived; 0
-// = unknown. Unlike Estimate it does not include what a train has promised.
+// Delivered returns the rate at which packets arrived, in bytes per second; 0 = unknown.
+// Unlike Estimate it does not include the rate that a train promised.
 func (c *Controller) Delivered() float64 { return c.rates.value() }
 
-// Queue returns how long the packets acked last have waited in a queue.
+// Queue returns the time that the most recently acked packets waited in a queue.
 func (c *Controller) Queue() time.Duration { return c.queue }
 
-// Loss returns the smoothed share of packets that were lost, 0 to 1.
+// Loss returns the smoothed share of lost packets, from 0 to 1.
 func (c *Controller) Loss() float64 { return c.loss.value }
 
-// RTT returns the latest, the smoothed and the least round trip; 0 = unknown.
+// RTT returns the latest, the smoothed and the minimum round trip; 0 = unknown.
 func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 	return c.delay.latest, c.delay.smoothed, c.delay.rtt.least
 }
@@ -539,66 +596,77 @@ func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 // PTO returns the probe timeout (RFC 9002, section 6.2.1).
 func (c *Controller) PTO() time.Duration { return c.delay.pto(c.cfg.AckDelay) }
 
-// tick returns now as an instant. If now is before the latest time, tick returns the latest time.
+// tick returns now as an instant. It never goes back: if now is before an earlier call's
+// time, it returns the earlier call's time.
 func (c *Controller) tick(now time.Time) instant {
 	c.now = max(c.now, c.local.at(now))
 	return c.now
 }
 
-// learn updates round trips, queue and rate from the acked packets of a batch.
+// learn updates the round trips, the queue and the rate from the acked packets of a
+// batch.
 func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
 	c.round.noteTrip(b.rtt)
 	c.delay.calmTrip.note(b.rtt)
 	if b.way.known {
 		c.delay.calmWay.note(b.way.value + c.delay.way.least)
-		c.round.leastBack.note(b.rtt - c.delay.base() - max(b.way.value, 0))
+		c.round.minBack.note(b.rtt - c.delay.base() - max(b.way.value, 0))
 	}
 	if b.queue.known {
 		c.round.noteWait(b.queue.value)
 		c.queue = max(b.queue.value-c.delay.jitter(), 0)
 		c.round.note(c.queue)
 	}
-	c.delivery.grain, c.delivery.stand.least = c.delay.base()/64, c.leastStand()
+	c.delivery.grain = c.delay.base() / 64
+	c.delivery.stand.least = c.minStand()
 	s, ok := c.sample(b.newest)
 	if !ok {
 		return
 	}
 	rate := s.shown()
-	if c.limited = s.limited || s.held || s.stood; !s.stood {
+	c.limited = s.limited || s.held || s.stood
+	if !s.stood {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	// A held sample shows too low a rate, but may be all that is ever known. A start waits for
-	// some rounds before it uses one: otherwise sixteen that began together shared less fairly.
+	// A held sample shows too low a rate, but may be the only one there ever is. A start
+	// waits for some rounds before it uses a held sample. When it did not wait, sixteen
+	// controllers that began together shared less fairly.
 	unknown := c.Estimate() == 0 && (c.state != Start || c.rounds >= flatRounds) && !s.limited && !s.stood
-	if b.newest.sent >= c.start.gaveUp && (!c.limited || unknown || rate > c.supposed()) {
+	if b.newest.sent >= c.start.gaveUp && (!c.limited || unknown || rate > c.assumedRate()) {
 		c.rates.add(c.filling, rate)
 	}
 	if known := c.rates.value(); known > 0 {
-		c.delay.noteGrain(over(c.cfg.Packet, known))
+		c.delay.noteGrain(sendTime(c.cfg.Packet, known))
 		if c.state != Start {
 			c.start.hint = 0
 		}
 	}
 }
 
-// leastStand returns how late an arrival must be to show a stand; 0 = no arrival
-// does. In a path's first start, gaps may also be due to the trains and bursts
-// of others that begin. When these counted as stands, they hid the queue, and
-// sixteen controllers that began within 100 ms lost 6 % instead of 3 %.
-func (c *Controller) leastStand() time.Duration {
+// minStand returns the minimum lateness of an arrival that shows a stand; 0 = no arrival
+// does.
+//
+// In a path's first start, gaps may also be due to the trains and bursts of others that
+// begin. When such gaps counted as stands, they hid the queue, and sixteen controllers
+// that began within 100 ms lost 6 % instead of 3 %.
+func (c *Controller) minStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {
 		return 0
 	}
 	return c.delay.still()
 }
 
-// sample returns the rate that the latest arrivals show. Over less than a round trip a rate is
-// mostly noise, with two exceptions. A swift look is shorter. And in the first rounds of a
-// start a few packets must do: at least minWindow, because with two packets of play jitter
-// makes any rate, which would replace that of the train. If others start as well, a few packets
-// show the bottleneck's rate and not our share, because the queue lets them through in clumps.
+// sample returns the rate that the latest arrivals show. Over less than a round trip a
+// rate is mostly noise, with two exceptions.
+//
+// A swift look is shorter than a round trip.
+//
+// In the first rounds of a start a few packets must be enough. There must be at least
+// minWindow of them. With only two packets of play, jitter makes up any rate, and that
+// rate would replace the train's. If others start too, a few packets show the
+// bottleneck's rate and not our share, because the queue lets them through in clumps.
 func (c *Controller) sample(newest Sample) (slope, bool) {
 	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {

@@ -93,7 +93,7 @@ func TestDeliveryRate(t *testing.T) {
 	for _, clump := range []time.Duration{1, 4 * ms, 10 * ms} {
 		d := delivery{grain: 100 * time.Microsecond}
 		for i := range 40 {
-			s := d.leave(instant(1+i)*ms, i*size, false)
+			s := d.packetSent(instant(1+i)*ms, i*size, false)
 			at := instant(21+2*i) * ms
 			d.arrive(s, size, (at+clump-1)/clump*clump)
 		}
@@ -110,8 +110,8 @@ func TestDeliveryRate(t *testing.T) {
 func TestDeliveryRateOfWhatLeftSlowly(t *testing.T) {
 	const size = 1000
 	var d delivery
-	d.arrive(d.leave(100*ms, 0, false), size, 120*ms)
-	late := d.leave(140*ms, size, false)
+	d.arrive(d.packetSent(100*ms, 0, false), size, 120*ms)
+	late := d.packetSent(140*ms, size, false)
 	late.limited = true
 	d.arrive(late, size, 121*ms)
 	s, ok := d.rate(ms)
@@ -121,7 +121,7 @@ func TestDeliveryRateOfWhatLeftSlowly(t *testing.T) {
 	require.True(t, s.limited)
 
 	t.Logf("# an empty path begins a new curve")
-	d.arrive(d.leave(500*ms, 0, false), size, 520*ms)
+	d.arrive(d.packetSent(500*ms, 0, false), size, 520*ms)
 	_, ok = d.rate(ms)
 	require.False(t, ok)
 }
@@ -130,7 +130,7 @@ func TestDeliveryRateOfWhatLeftSlowly(t *testing.T) {
 func TestDeliveryCurveIsLongEnough(t *testing.T) {
 	d := delivery{grain: time.Second / 64}
 	for i := range 100_000 {
-		d.arrive(d.leave(instant(i)*ms/10, 1, false), 100, instant(i+1)*ms/10)
+		d.arrive(d.packetSent(instant(i)*ms/10, 1, false), 100, instant(i+1)*ms/10)
 	}
 	s, ok := d.rate(3 * time.Second)
 	require.True(t, ok)
@@ -167,7 +167,7 @@ func TestStateNames(t *testing.T) {
 // is the bottleneck's rate.
 func TestUsualLossPasses(t *testing.T) {
 	c := New(Config{Packet: 1000})
-	c.congestion.baseline = share{value: 0.1, count: memory}
+	c.congestion.baseline = share{value: 0.1, count: lossMemory}
 	c.credit = 2500
 	c.countAsPassed(1000)
 	c.countAsPassed(1000)
@@ -188,7 +188,7 @@ func TestStartFull(t *testing.T) {
 	d.depth = 12 * ms
 	require.Equal(t, 6*ms, d.startFull())
 	d.depth = 2 * ms
-	require.Equal(t, leastStartFull, d.startFull())
+	require.Equal(t, minStartFull, d.startFull())
 }
 
 // TestAimOverAShortQueue: cruising steers for a third of a short queue at most,
@@ -271,7 +271,7 @@ func TestAPathThatHasBecomeSlower(t *testing.T) {
 		for i := range instant(41) {
 			c.delivery.arrive(Sample{sent: i * ms}, 1000, 50*ms+2*i*ms)
 		}
-		c.round.mostQueue = 40 * ms
+		c.round.maxQueue = 40 * ms
 		c.enter(Drain, 100*ms)
 		c.queue, c.recent = row.queue, row.recent
 		c.step(140*ms, batch{tally: tally{acked: 1}, newest: Sample{sent: row.sent}}, false)
@@ -287,12 +287,12 @@ func TestCompeteLeavesTheQueueUnmoved(t *testing.T) {
 	c.delay.trip(1, 60*ms)
 	c.queueing.rateBefore = 1e6
 	c.compete(10 * ms)
-	c.queue, c.round.leastQueue, c.round.mostQueue, c.delay.depth = 90*ms, 90*ms, 90*ms, 240*ms
+	c.queue, c.round.minQueue, c.round.maxQueue, c.delay.depth = 90*ms, 90*ms, 90*ms, 240*ms
 	for i := range time.Duration(4) {
 		c.step((70+60*i)*ms, batch{}, true)
 	}
 	require.Equal(t, 60530, c.Window(), "it has grown once, before there was a round to compare with")
-	c.round.leastQueue, c.round.mostQueue = 100*ms, 100*ms
+	c.round.minQueue, c.round.maxQueue = 100*ms, 100*ms
 	c.step(400*ms, batch{}, true)
 	require.Equal(t, 61060, c.Window(), "the queue has moved")
 }
@@ -305,19 +305,19 @@ func TestCompete(t *testing.T) {
 	c.queueing.rateBefore = 1e6
 	c.compete(10 * ms)
 	require.Equal(t, 60000, c.Window())
-	c.queue, c.round.leastQueue, c.delay.depth = 30*ms, 30*ms, 240*ms
+	c.queue, c.round.minQueue, c.delay.depth = 30*ms, 30*ms, 240*ms
 	c.step(70*ms, batch{}, true)
 	require.Equal(t, 60530, c.Window())
-	c.step(80*ms, batch{lately: true}, false)
+	c.step(80*ms, batch{sinceCut: true}, false)
 	require.Equal(t, 42371, c.Window())
 	require.Equal(t, 80*ms, c.competition.cut)
 	for range 20 {
 		c.cutWindow(90 * ms)
 	}
-	require.Equal(t, leastCompete*1000, c.Window())
+	require.Equal(t, minCompeteWindow*1000, c.Window())
 
 	t.Logf("# the queue is gone for a round trip: nobody else is there")
-	c.queue, c.round.leastQueue = 0, 0
+	c.queue, c.round.minQueue = 0, 0
 	c.step(150*ms, batch{}, true)
 	require.Equal(t, Cruise, c.State())
 }
@@ -333,13 +333,13 @@ func TestTheWholePathHasNoRival(t *testing.T) {
 		c.fastest, c.queueing.rateBefore, c.inFlight = 1e6, rate, 60000
 		c.compete(40 * time.Second)
 		c.dips.rest = 1 << 60 // none is due
-		c.queue, c.round.leastQueue = 30*ms, 30*ms
+		c.queue, c.round.minQueue = 30*ms, 30*ms
 		return c
 	}
 	long := 52 * time.Second // no loss has shown anybody since
 	require.False(t, competes(0.5e6).wantsDip(long))
 	c := competes(0.95e6)
-	require.False(t, c.wantsDip(40*time.Second+leastCompeting/2))
+	require.False(t, c.wantsDip(40*time.Second+minCompeteTime/2))
 	require.True(t, c.wantsDip(long))
 
 	for rate, state := range map[float64]State{0.5e6: Compete, 0.95e6: Start} {
@@ -363,7 +363,7 @@ func TestAlone(t *testing.T) {
 		c.competition.yielded, c.competition.yieldDepth, c.delay.depth = 20*ms, filled, filled
 		for c.State() == Compete {
 			n++
-			c.queue, c.round.leastQueue, c.round.mostQueue = 0, 0, 2*ms
+			c.queue, c.round.minQueue, c.round.maxQueue = 0, 0, 2*ms
 			c.step(instant(n)*60*ms, batch{}, true)
 		}
 		return n
@@ -386,7 +386,7 @@ func TestLossesBesideNobodyAreRandom(t *testing.T) {
 	}{
 		{vacantRounds, tally{lost: 1, acked: 99}, 60e3, 0.01},
 		{vacantRounds - 1, tally{lost: 1, acked: 99}, 60e3, 0},
-		{vacantRounds, tally{lost: 1, acked: plenty - 1}, 60e3, 0},
+		{vacantRounds, tally{lost: 1, acked: plentyPackets - 1}, 60e3, 0},
 		{vacantRounds, tally{lost: 5, acked: 95}, 60e3, 0},
 		{vacantRounds, tally{lost: 5, acked: 95}, 14e3, 0.05},
 	} {
@@ -414,7 +414,7 @@ func TestOwnQueueIsNoRival(t *testing.T) {
 		if looks {
 			c.look.until = 9
 		}
-		c.queueing.rounds, c.queue, c.round.leastQueue = drainRounds-1, standing, 10*ms
+		c.queueing.rounds, c.queue, c.round.minQueue = drainRounds-1, standing, 10*ms
 		c.step(20*ms, batch{}, true)
 		return c.State()
 	}
@@ -431,7 +431,7 @@ func TestCommonDips(t *testing.T) {
 	c := New(Config{Packet: 1000, Epoch: began.Add(-2500 * ms)})
 	epoch := c.tick(began) - 2500*ms
 	step := func(at, queue time.Duration) State {
-		c.queue, c.round.leastQueue = queue, queue
+		c.queue, c.round.minQueue = queue, queue
 		c.step(epoch+instant(at), batch{}, true)
 		return c.State()
 	}
@@ -466,15 +466,15 @@ func TestCommonDips(t *testing.T) {
 	require.False(t, c.competition.lately(c.now))
 
 	t.Log("# rivals who come back behind it put the next one off, once")
-	c.dips.rest = leastDipRest
+	c.dips.rest = minDipRest
 	for range 2 {
 		c.compete(epoch + instant(at+2*time.Second))
-		require.Equal(t, 2*leastDipRest, c.dips.rest)
+		require.Equal(t, 2*minDipRest, c.dips.rest)
 	}
 	require.Equal(t, Compete, step(at+2900*ms, 90*ms))
 	require.Equal(t, Compete, step(at+2950*ms, 20*ms), "it has just begun, and it is too soon")
 	c.compete(epoch + instant(at+40*time.Second))
-	require.Equal(t, leastDipRest, c.dips.rest)
+	require.Equal(t, minDipRest, c.dips.rest)
 }
 
 // TestLooksBehindACommonDipAreSpread: the Dip has put all that took part in
@@ -486,8 +486,8 @@ func TestLooksBehindACommonDipAreSpread(t *testing.T) {
 		c.stopCompeting(at)
 		least, most = min(least, c.looks.pause), max(most, c.looks.pause)
 	}
-	require.Equal(t, leastPause, least)
-	require.Equal(t, mostPause+dipSpread-1, most)
+	require.Equal(t, minPause, least)
+	require.Equal(t, maxPause+dipSpread-1, most)
 }
 
 // TestUnmovedQueue: a queue that moves by a thirtieth at most is the delay of a
@@ -496,7 +496,7 @@ func TestUnmovedQueue(t *testing.T) {
 	stood := func(random float64, fates tally, queues ...time.Duration) int {
 		var u unmoved
 		for _, q := range queues {
-			u.roundOver(&round{leastQueue: q, mostQueue: q + ms, fates: fates}, ms/2, random, true)
+			u.roundOver(&round{minQueue: q, maxQueue: q + ms, fates: fates}, ms/2, random, true)
 		}
 		return u.rounds
 	}
@@ -515,7 +515,7 @@ func TestStayBeginsAnew(t *testing.T) {
 	c.delay.trip(1, 50*ms)
 	stood := func(queue time.Duration) int {
 		for range 4 {
-			c.round.leastBefore, c.round.leastQueue, c.round.leastBack = c.round.leastQueue, queue, least{queue, true}
+			c.round.prevMinQueue, c.round.minQueue, c.round.minBack = c.round.minQueue, queue, minDuration{queue, true}
 			c.countRounds()
 		}
 		return c.queueing.stay.rounds
@@ -536,8 +536,8 @@ func TestBothWays(t *testing.T) {
 		c.queueing.rateBefore = 1e6
 		c.compete(1)
 		for i := range longerRounds {
-			c.round.leastQueue, c.round.leastBack = there(i), least{back(i), true}
-			c.round.mostQueue, c.queue = there(i)+4*ms, there(i)
+			c.round.minQueue, c.round.minBack = there(i), minDuration{back(i), true}
+			c.round.maxQueue, c.queue = there(i)+4*ms, there(i)
 			c.step(instant(i+1)*100*ms, batch{}, true)
 		}
 		return c.State()
@@ -562,7 +562,7 @@ func TestWhoseQueue(t *testing.T) {
 		c.fastest, c.round.fates = fastest, fates
 		c.enter(Drain, 1)
 		for i, queue := range queues {
-			c.round.leastBefore, c.round.leastQueue, c.round.leastBack = c.round.leastQueue, queue, least{back, true}
+			c.round.prevMinQueue, c.round.minQueue, c.round.minBack = c.round.minQueue, queue, minDuration{back, true}
 			c.queue = queue
 			c.step(instant(i+1)*100*ms, batch{}, true)
 		}
@@ -599,22 +599,22 @@ func TestFound(t *testing.T) {
 		c.delay.trip(1, 50*ms)
 		c.rates.set(0, 1e6)
 		c.enter(Cruise, 1)
-		c.open(2, false)
+		c.openLook(2, false)
 		c.rates.set(0, 1.25e6)
 		c.look.peak = peak
 		c.look.outcome.acked = packets
 		return c
 	}
-	require.True(t, look(5*ms, leastLook).judge(3))
-	require.False(t, look(5*ms, leastLook-1).judge(3), "too few packets to show a rate")
-	burnt := look(5*ms, leastLook)
+	require.True(t, look(5*ms, minLookPackets).judgeLook(3))
+	require.False(t, look(5*ms, minLookPackets-1).judgeLook(3), "too few packets to show a rate")
+	burnt := look(5*ms, minLookPackets)
 	burnt.start.dropped, burnt.start.left, burnt.looks.shallow = 2, 1e6, true
-	require.False(t, burnt.judge(3), "a start met losses just now")
+	require.False(t, burnt.judgeLook(3), "a start met losses just now")
 	require.True(t, burnt.looks.shallow && burnt.look.until > 0, "and it is not over")
-	c := look(30*ms, leastLook)
-	require.False(t, c.judge(3))
+	c := look(30*ms, minLookPackets)
+	require.False(t, c.judgeLook(3))
 	c.round.number = c.look.until
-	require.False(t, c.judge(3))
+	require.False(t, c.judgeLook(3))
 	require.EqualValues(t, 1e6, c.Estimate(), "what it took is given back")
 }
 
@@ -626,7 +626,7 @@ func TestGoingOn(t *testing.T) {
 		c.delay.trip(1, 60*ms) // the target is 15 ms
 		c.delay.depth = depth
 		c.rates.set(0, 1e6)
-		c.open(2, false)
+		c.openLook(2, false)
 		c.goOn(60 * ms)
 		return c
 	}
@@ -644,12 +644,12 @@ func TestSilenceEndsALook(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 50*ms)
 	c.rates.set(0, 1e6)
-	c.open(2, false)
+	c.openLook(2, false)
 	c.look.peak = 30 * ms
-	c.begin(time.Second, 0.5e6)
+	c.beginStart(time.Second, 0.5e6)
 	c.round.number = lookRounds
 	c.rates.set(0, 2e6)
-	require.False(t, c.judge(time.Second))
+	require.False(t, c.judgeLook(time.Second))
 	require.EqualValues(t, 2e6, c.Estimate())
 }
 
@@ -665,10 +665,10 @@ func TestVacant(t *testing.T) {
 	c.enter(Cruise, 1)
 	require.Equal(t, Cruise, round())
 	require.Equal(t, Up, round())
-	c.look.outcome.acked = leastLook
-	c.close()
+	c.look.outcome.acked = minLookPackets
+	c.closeLook()
 	c.enter(Cruise, 1)
-	for range leastPause - 1 {
+	for range minPause - 1 {
 		require.Equal(t, Cruise, round())
 	}
 	t.Logf("# more than half of the rate is lost since")
@@ -677,12 +677,12 @@ func TestVacant(t *testing.T) {
 	require.Equal(t, Cruise, round())
 	require.Equal(t, Up, round())
 	c.rates.set(0, 1e6)
-	c.close()
+	c.closeLook()
 	t.Logf("# a queue was seen since")
 	c.enter(Cruise, 1)
-	c.round.mostQueue = 10 * ms
+	c.round.maxQueue = 10 * ms
 	require.Equal(t, Cruise, round())
-	c.round.mostQueue = 0
+	c.round.maxQueue = 0
 	require.Equal(t, Up, round())
 }
 
@@ -691,11 +691,11 @@ func TestVacant(t *testing.T) {
 func TestPush(t *testing.T) {
 	c := New(Config{Packet: 1000})
 	c.delay.trip(1, 100*ms)
-	c.open(1, false)
+	c.openLook(1, false)
 	require.Equal(t, lookGain, c.push())
 	after := func(rise time.Duration, outcome tally) float64 {
 		c.look = look{peak: rise, outcome: outcome, from: 1e6, least: c.look.least}
-		c.close()
+		c.closeLook()
 		return c.push()
 	}
 	require.InDelta(t, 1.25, after(25*ms, tally{acked: 100}), 1e-9, "alone")
@@ -708,9 +708,9 @@ func TestPush(t *testing.T) {
 	require.True(t, c.looks.shallow)
 
 	c.Played(time.Unix(1, 0))
-	c.open(c.looks.play.last+playLasts-1, false)
+	c.openLook(c.looks.play.last+playLasts-1, false)
 	require.InDelta(t, playGain, c.push(), 1e-9, "beside play")
-	c.open(c.looks.play.last+playLasts, false)
+	c.openLook(c.looks.play.last+playLasts, false)
 	require.InDelta(t, lookGain, c.push(), 1e-9, "which has ended")
 }
 
@@ -723,11 +723,11 @@ func TestPayback(t *testing.T) {
 		c.delay.trip(1, 60*ms) // the target is 15 ms
 		c.delay.noteGrain(grain)
 		c.rates.set(0, 1000/grain.Seconds())
-		c.open(2, false)
+		c.openLook(2, false)
 		c.queue = queue
 		c.endLook(60 * ms)
 		c.step(61*ms, batch{}, false)
-		c.lapse(60*ms + c.paybackTime() + late)
+		c.lapseLook(60*ms + c.paybackTime() + late)
 		return c
 	}
 	require.Equal(t, Drain, after(ms, 30*ms, -1).State())
@@ -943,7 +943,7 @@ type flier struct {
 }
 
 func newFlier(size int, rate float64, waiting int) flier {
-	f := flier{New(Config{}), size, over(size, rate), time.Unix(1000, 0)}
+	f := flier{New(Config{}), size, sendTime(size, rate), time.Unix(1000, 0)}
 	f.Guess(50 * ms)
 	f.Train(Train{Bytes: 16 * size, Span: 16 * f.each, Even: true})
 	f.Waiting(waiting)
@@ -1032,7 +1032,7 @@ func TestAGuessIsOfTheFirstStart(t *testing.T) {
 		c.Acked(now, s, 1000, now.Add(-100*ms))
 		c.Feedback(now, 0)
 	}
-	c.begin(c.tick(now), 1e6)
+	c.beginStart(c.tick(now), 1e6)
 	require.GreaterOrEqual(t, c.Window(), 200_000)
 }
 
@@ -1137,7 +1137,7 @@ func TestClumpsBeyondTheTimes(t *testing.T) {
 	for clump := range 8 {
 		at := instant(1+clump) * 100 * ms
 		for n := range each {
-			s := d.leave(at-90*ms+instant(n)*ms/2, size, false)
+			s := d.packetSent(at-90*ms+instant(n)*ms/2, size, false)
 			arrived := at
 			if n < each-64 {
 				arrived = 0
@@ -1175,8 +1175,8 @@ func TestFirstWindowsTellARate(t *testing.T) {
 func TestDistanceBetweenLooks(t *testing.T) {
 	var c Controller
 	for at := instant(0); at < 1000*1024; at += 1024 {
-		require.GreaterOrEqual(t, c.looks.distance(at), leastPause, "%d", at)
-		require.LessOrEqual(t, c.looks.distance(at), mostPause, "%d", at)
+		require.GreaterOrEqual(t, c.looks.distance(at), minPause, "%d", at)
+		require.LessOrEqual(t, c.looks.distance(at), maxPause, "%d", at)
 	}
 }
 
@@ -1337,18 +1337,18 @@ func TestSwings(t *testing.T) {
 func TestWhatShowsTheRate(t *testing.T) {
 	d := delay{}
 	d.trip(1, 60*ms) // the target is 15 ms
-	require.True(t, (&round{leastQueue: 16 * ms, mostQueue: 25 * ms, mostBefore: 25 * ms}).scatters())
-	require.False(t, (&round{leastQueue: 18 * ms, mostQueue: 25 * ms, mostBefore: 25 * ms}).scatters())
-	require.False(t, (&round{leastQueue: 16 * ms, mostQueue: 40 * ms, mostBefore: 16 * ms}).scatters(), "it grows")
+	require.True(t, (&round{minQueue: 16 * ms, maxQueue: 25 * ms, prevMaxQueue: 25 * ms}).scatters())
+	require.False(t, (&round{minQueue: 18 * ms, maxQueue: 25 * ms, prevMaxQueue: 25 * ms}).scatters())
+	require.False(t, (&round{minQueue: 16 * ms, maxQueue: 40 * ms, prevMaxQueue: 16 * ms}).scatters(), "it grows")
 
-	require.False(t, (&round{leastQueue: 20 * ms, leastBefore: 24 * ms, mostQueue: 40 * ms, mostBefore: 40 * ms}).drainsOurs(true, 0))
-	require.True(t, (&round{leastQueue: 20 * ms, leastBefore: 24 * ms, mostQueue: 30 * ms, mostBefore: 40 * ms}).drainsOurs(true, 0))
+	require.False(t, (&round{minQueue: 20 * ms, prevMinQueue: 24 * ms, maxQueue: 40 * ms, prevMaxQueue: 40 * ms}).drainsOurs(true, 0))
+	require.True(t, (&round{minQueue: 20 * ms, prevMinQueue: 24 * ms, maxQueue: 30 * ms, prevMaxQueue: 40 * ms}).drainsOurs(true, 0))
 
-	swings := round{leastWait: least{0, true}, mostWait: 16 * ms}
+	swings := round{minWait: minDuration{0, true}, maxWait: 16 * ms}
 	require.True(t, swings.showsPath(&d))
 	swings.closed = true
 	require.False(t, swings.showsPath(&d))
-	require.True(t, (&round{closed: true, leastWait: least{16 * ms, true}, mostWait: 30 * ms}).showsPath(&d), "a queue stands")
+	require.True(t, (&round{closed: true, minWait: minDuration{16 * ms, true}, maxWait: 30 * ms}).showsPath(&d), "a queue stands")
 }
 
 // TestALeastDelayDoesNotProveItself: a least delay that has risen with a queue

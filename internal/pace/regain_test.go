@@ -61,7 +61,7 @@ func TestRegainOnlyWhatWasCarried(t *testing.T) {
 func TestRegainGivesUp(t *testing.T) {
 	g := carrying(steadyRounds, 100)
 	g.roundOver(second, flooded, 0, 50, false)
-	for trial := range mostTrials {
+	for trial := range maxTrials {
 		for range regainRounds << trial {
 			require.False(t, g.wants(50))
 			g.roundOver(second, tally{acked: 80}, 0, 50, false)

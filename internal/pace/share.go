@@ -6,63 +6,67 @@ import (
 )
 
 const (
-	// sharingGain is the factor by which packets are sent faster than a window in each round
-	// trip. Where there is no queue, lookGain would lose packets at four fifths of the rate.
+	// sharingGain is the pacing gain over one window per round trip. Where there is no
+	// queue, lookGain would lose packets at four fifths of the rate.
 	sharingGain = 1.02
-	// surgeGain is the factor by which a surge raises the window at most at a time. leastGoal
-	// is the factor by which the window must at least have been raised before losses count as
-	// random: that much more of a full path loses more than anybody could overlook.
-	surgeGain, leastGoal = 2, 2.5
-	// leastSurge, and surgeTrips round trips, are how long a window is kept at least
-	// that has reached the goal: others who have answered a loss take their part again.
-	leastSurge, surgeTrips = time.Second, 40
-	// leastLosses is how many losses show how much is lost while no surge is
-	// on. If there are fewer in mostYield, little is lost.
-	leastLosses = 4
-	// leastRest, and restTrips round trips, are the least time from one surge
-	// to the next. The rest doubles with each surge that fails, up to mostRest,
-	// because a surge makes others lose packets.
-	leastRest, restTrips, mostRest = time.Second / 2, 16, 32 * time.Second
-	// randomLosses is how many losses a surge that reaches its goal must meet
+	// surgeGain is the maximum factor by which a surge raises the window at a time.
+	//
+	// minGoal is the minimum factor by which the window must have been raised before
+	// losses count as random. On a full path, so large an excess loses more than anybody
+	// could overlook.
+	surgeGain, minGoal = 2, 2.5
+	// A window that has reached the goal is kept for at least minSurge and surgeTrips
+	// round trips, while others who responded to a loss take their part again.
+	minSurge, surgeTrips = time.Second, 40
+	// minLosses is the number of losses that show how much is lost while no surge is on.
+	// If there are fewer in maxYield, little is lost.
+	minLosses = 4
+	// minRest and restTrips round trips are the minimum time from one surge to the next.
+	// The rest doubles with each surge that fails, up to maxRest, because a surge makes
+	// others lose packets.
+	minRest, restTrips, maxRest = time.Second / 2, 16, 32 * time.Second
+	// randomLosses is the number of losses that a surge which reaches its goal must meet
 	// to show that they are random. If there are fewer, the path has room.
 	randomLosses = 6
-	// mostProofs is how many surges in a row must show that. One may do so by
+	// maxProofs is the number of consecutive surges that must show this. One may do so by
 	// chance, if others leave the path just then.
-	mostProofs = 2
+	maxProofs = 2
 )
 
 // A sharing is the state of a competition on a path that drops instead of queueing. Its
-// window grows and is cut as in New Reno, whoever else may be there, because neither
-// the lack of a queue nor the lack of a loss shows that nobody is. Random losses would
-// keep that window small forever, so now and then a surge doubles it, again and again:
-// losses that others or we ourselves cause increase then, and random ones do not.
+// window grows and is cut as in New Reno, whoever else may be there, because neither the
+// lack of a queue nor the lack of a loss shows that nobody is.
+//
+// Random losses would keep that window small forever. So from time to time a surge
+// doubles the window, again and again. Losses that others or we ourselves cause increase
+// then, and random ones do not.
 type sharing struct {
 	on bool
-	// A flood began it, and no Yield has shown that the path drops instead of
-	// queueing: a queue that is seen ends it.
+	// A flood began it, and no Yield has shown that the path drops instead of queueing.
+	// It ends when a queue is seen.
 	byFlood bool
 	first   float64       // the window when it began
 	next    instant       // when the next surge may begin
 	rest    time.Duration // time from the last surge to the next
-	proofs  int           // surges in a row that have shown random losses
+	proofs  int           // consecutive surges that showed random losses
 
 	surges bool    // a surge is on
 	base   float64 // the window when it began
-	before float64 // the window before it was last doubled
-	goal   float64 // the window at which the surge shows something
+	before float64 // window before it was last doubled
+	goal   float64 // window at which the surge shows something
 	usual  tally   // fates before the surge
 }
 
-// exceeds reports whether more was lost than the usual share explains, which is
-// itself known by few losses: by three standard deviations.
+// exceeds reports whether more was lost than the usual share explains, by three standard
+// deviations. The usual share is itself known by few losses.
 func (s *sharing) exceeds(now tally) bool {
 	before := float64(s.usual.lost + 1)
 	expected := before * float64(now.count()) / float64(s.usual.count())
 	return float64(now.lost) > expected+3*math.Sqrt(expected+expected*expected/before)
 }
 
-// share enters Compete on a path that drops instead of queueing.
-func (c *Controller) share(t instant) {
+// enterSharing enters Compete on a path that drops instead of queueing.
+func (c *Controller) enterSharing(t instant) {
 	c.congestion.forget()
 	c.queueing.rateBefore = c.Estimate()
 	c.compete(t)
@@ -70,29 +74,30 @@ func (c *Controller) share(t instant) {
 	c.cutWindow(t)
 }
 
-// beginSharing makes the competition that has just begun one on such a path.
-// byFlood is true if no Yield has shown that it is.
+// beginSharing turns the competition that has just begun into one on a path that drops
+// instead of queueing. byFlood is true if no Yield has shown that the path does.
 func (c *Controller) beginSharing(t instant, byFlood bool) {
 	c.competition.sharing = sharing{on: true, byFlood: byFlood, first: c.competition.window}
-	c.rest(t, 0)
+	c.delaySurge(t, 0)
 }
 
-// rest delays the next surge, by d or the least rest if that is longer.
-func (c *Controller) rest(t instant, d time.Duration) {
+// delaySurge delays the next surge by d, or by the minimum rest if that is longer.
+func (c *Controller) delaySurge(t instant, d time.Duration) {
 	s := &c.competition.sharing
-	s.surges, s.rest = false, max(d, leastRest, restTrips*c.delay.base())
+	s.surges = false
+	s.rest = max(d, minRest, restTrips*c.delay.base())
 	s.next = t + s.rest
 	c.yielding.begin(t, c.round.number)
 }
 
-// stepShare is congestion avoidance, with a surge now and then.
+// stepShare is congestion avoidance with a surge now and then.
 func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	switch {
 	case c.competition.sharing.byFlood && c.queue > c.delay.target(): // the path has a queue after all
 		c.competition.sharing = sharing{}
 	case c.competition.sharing.surges:
 		c.stepSurge(t)
-	case b.lately && (b.full || c.flooded() || c.queue > c.delay.target()):
+	case b.sinceCut && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
 		c.cutWindow(t)
 	case ended && c.queueing.unmoved.rounds >= longerRounds:
@@ -104,18 +109,20 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	}
 }
 
-// wantsSurge reports whether it is time for a surge, and it is known what is lost without one.
+// wantsSurge reports whether a surge is due, and the loss without one is known.
 func (c *Controller) wantsSurge(t instant) bool {
 	y := &c.yielding
-	known := y.now().count() >= plenty && (y.now().lost >= leastLosses || t-y.began > mostYield)
+	known := y.now().count() >= plentyPackets && (y.now().lost >= minLosses || t-y.began > maxYield)
 	return t >= c.competition.sharing.next && known && !c.flooded() && !c.lacksData()
 }
 
 // beginSurge begins a surge.
 func (c *Controller) beginSurge(t instant) {
 	s := &c.competition.sharing
-	s.surges, s.base, s.usual = true, c.competition.window, c.yielding.now()
-	s.goal = max(s.first, leastGoal*s.base)
+	s.surges = true
+	s.base = c.competition.window
+	s.usual = c.yielding.now()
+	s.goal = max(s.first, minGoal*s.base)
 	c.yielding.share = s.usual.share()
 	if s.proofs > 0 {
 		c.surge(t, s.goal)
@@ -124,7 +131,7 @@ func (c *Controller) beginSurge(t instant) {
 	}
 }
 
-// surge raises the window, to the goal at most.
+// surge raises the window, at most to the goal.
 func (c *Controller) surge(t instant, window float64) {
 	s := &c.competition.sharing
 	s.before = c.competition.window
@@ -132,18 +139,20 @@ func (c *Controller) surge(t instant, window float64) {
 	c.yielding.begin(t, c.round.number)
 }
 
-// stepSurge ends a surge if more is lost than before, and raises the window if not.
+// stepSurge ends a surge if more is lost than before, and otherwise raises the window.
 func (c *Controller) stepSurge(t instant) {
-	s, now := &c.competition.sharing, c.yielding.now()
+	s := &c.competition.sharing
+	now := c.yielding.now()
 	switch {
 	case c.lacksData():
 		c.competition.window = s.base
-		c.rest(t, s.rest)
+		c.delaySurge(t, s.rest)
 	case c.flooded(), c.queue > 2*c.delay.target(), now.count() > 0 && s.exceeds(now):
-		c.competition.window, s.proofs = s.before, 0
+		c.competition.window = s.before
+		s.proofs = 0
 		c.cutWindow(t)
-		c.rest(t, min(2*s.rest, mostRest))
-	case now.count() < plenty:
+		c.delaySurge(t, min(2*s.rest, maxRest))
+	case now.count() < plentyPackets:
 	case c.competition.window < s.goal:
 		c.surge(t, surgeGain*c.competition.window)
 	case c.surgeIsOver(t):
@@ -151,30 +160,34 @@ func (c *Controller) stepSurge(t instant) {
 	}
 }
 
-// surgeIsOver reports whether the window has been at the goal for long enough,
-// and for as many packets as should have met yieldLosses losses.
+// surgeIsOver reports whether the window was at the goal for long enough, and for as many
+// packets as should have met yieldLosses losses.
 func (c *Controller) surgeIsOver(t instant) bool {
 	held := t - c.yielding.began
-	return held >= max(leastSurge, surgeTrips*c.delay.base()) && (c.yielding.expected() >= yieldLosses || held >= mostYield)
+	return held >= max(minSurge, surgeTrips*c.delay.base()) &&
+		(c.yielding.expected() >= yieldLosses || held >= maxYield)
 }
 
-// endSurge ends a surge that has reached its goal. If fewer packets were lost than before,
-// the path has room, and the window stays. If as many were lost, the losses are random.
-// Once mostProofs surges have shown that, the controller continues as before it shared.
+// endSurge ends a surge that reached its goal.
+//
+// If fewer packets were lost than before, the path has room, and the window stays. If as
+// many were lost, the losses are random. Once maxProofs surges have shown that, the
+// controller continues as before it shared.
 func (c *Controller) endSurge(t instant) {
 	s := &c.competition.sharing
 	if lost := c.yielding.now().lost; lost < randomLosses || float64(lost) < yieldGone*c.yielding.expected() {
 		s.proofs = 0
-		c.rest(t, 0)
+		c.delaySurge(t, 0)
 		return
 	}
-	if s.proofs++; s.proofs < mostProofs {
+	s.proofs++
+	if s.proofs < maxProofs {
 		c.competition.window = s.base
-		c.rest(t, 0)
+		c.delaySurge(t, 0)
 		return
 	}
 	c.rates.set(c.filling, c.competition.window/max(c.delay.smoothed, 1).Seconds())
-	c.yielding.took = leastYield
+	c.yielding.took = minYield
 	c.yielding.end(t, c.round.number)
 	c.enter(Cruise, t)
 }

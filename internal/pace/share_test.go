@@ -19,7 +19,7 @@ func newSharer(lost func(window float64) int) *sharer {
 	s := &sharer{Controller: New(Config{Packet: 1000}), t: time.Second, lost: lost}
 	s.delay.trip(s.t, 50*ms)
 	s.rates.set(0, 2e6) // 100 packets a round trip
-	s.share(s.t)
+	s.enterSharing(s.t)
 	return s
 }
 
@@ -65,7 +65,7 @@ func TestSurgeThatFails(t *testing.T) {
 	s.competition.window = 30e3
 	s.rounds(60 * time.Second)
 	require.Equal(t, Compete, s.state)
-	require.Equal(t, mostRest, s.competition.sharing.rest)
+	require.Equal(t, maxRest, s.competition.sharing.rest)
 	require.Zero(t, s.competition.sharing.proofs)
 }
 

@@ -5,32 +5,38 @@ import "time"
 const (
 	// darkPTOs is the number of PTOs without an ack after which the path is dark.
 	darkPTOs = 3
-	// deadline is how long sending continues without an ack; then the state is Stopped.
+	// deadline is the time for which sending continues without an ack. After it the state
+	// is Stopped.
 	deadline = 10 * time.Second
-	// heldTrips is how many round trips the round trip of a packet that was sent
-	// before the end of a silence counts for at most, as in package recovery.
+	// heldTrips is the maximum, in round trips, that the round trip of a packet sent
+	// before the end of a silence counts for. Package recovery has the same limit.
 	heldTrips = 4
 )
 
-// A silence holds the times by which the controller notices that no acks arrive
-// any more, and continues afterwards.
+// A silence holds the times by which the controller notices that acks no longer arrive,
+// and continues afterwards.
 type silence struct {
-	lastAck  instant // when the last ack arrived; or, if later, when a packet was sent while none was in flight
-	lastSent instant // when the last packet was sent
-	// When the packet was sent that ended the last outage; losses of packets
-	// sent before do not count.
+	// Arrival of the last ack, or, if later, the time a packet was sent while none was in
+	// flight.
+	lastAck  instant
+	lastSent instant // send time of the last packet
+	// Send time of the packet that ended the last outage. Losses of packets sent before
+	// do not count.
 	lightSince instant
 
-	ended    instant       // when an ack ended the last silence
-	mostHeld time.Duration // what round trips of packets sent before then count for at most; 0 = there was no silence
+	ended instant // when an ack ended the last silence
+	// Maximum for round trips of packets sent before then; 0 = there was no silence.
+	maxHeld time.Duration
 }
 
-// trip returns what a round trip that ends at t counts for. During a silence packets or
-// their acks have waited somewhere, perhaps in the socket of this process, which was
-// stopped. That wait is no round trip: after a pause of 12 s the probe timeout was 30 s.
+// trip limits the round trip that ends at t if it spans a silence.
+//
+// During a silence packets or their acks waited somewhere, perhaps in the socket of this
+// process, which was stopped. That wait is no round trip: after a pause of 12 s the probe
+// timeout was 30 s.
 func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
-	if s.mostHeld > 0 && t-rtt < s.ended {
-		return min(rtt, s.mostHeld)
+	if s.maxHeld > 0 && t-rtt < s.ended {
+		return min(rtt, s.maxHeld)
 	}
 	return rtt
 }
@@ -46,12 +52,13 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 	}
 }
 
-// noteAck records an ack, and reports whether it ends an outage; then the
-// losses of its batch do not count.
+// noteAck records an ack, and reports whether it ends an outage. If it does, the losses
+// of its batch do not count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.silence.lastAck
-	if since > darkPTOs*c.PTO() { // also if the state is not Dark: a process that was stopped has not called Next
-		c.silence.ended, c.silence.mostHeld = t, heldTrips*c.delay.smoothed
+	if since > darkPTOs*c.PTO() { // not only in Dark: a process that was stopped did not call Next
+		c.silence.ended = t
+		c.silence.maxHeld = heldTrips * c.delay.smoothed
 	}
 	c.silence.lastAck = t
 	switch {
@@ -69,37 +76,40 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	return false
 }
 
-// wake continues after a silence. If the first packet to arrive had been sent
-// before the silence, the path only stood still, and is the same as before.
-// Otherwise it may be another path: the controller starts again, at half of its
-// old rate. The losses before a silence do not count. A peer may use that by being
-// silent on purpose, so the rate is no more than the earlier arrivals support.
+// wake continues after a silence.
 //
-// A path that drops instead of queueing is shared as before: if others leave
-// little of it, most silences are only a few packets that were all lost.
+// If the first packet to arrive had been sent before the silence, the path only stood
+// still, and is the same as before. Otherwise it may be another path, and the controller
+// starts again at half of its old rate.
+//
+// The losses before a silence do not count. A peer may exploit that by being silent on
+// purpose, so the rate is no more than the earlier arrivals support.
+//
+// On a path that drops instead of queueing, the controller continues to share. If others
+// leave little of such a path, most silences are only a few packets that were all lost.
 func (c *Controller) wake(t instant, newest Sample) {
-	rate := min(c.Estimate(), c.borneOut())
+	rate := min(c.Estimate(), c.supportedRate())
 	switch {
 	case c.competition.sharing.on:
 		c.enter(Compete, t)
-		c.rest(t, c.competition.sharing.rest)
+		c.delaySurge(t, c.competition.sharing.rest)
 		c.cutWindow(t)
 	case newest.sent < c.since && c.rates.value() > 0:
 		c.rates.set(c.filling, rate)
 		c.enter(Cruise, t)
 	default:
-		c.begin(t, min(rate, c.Estimate()/2))
+		c.beginStart(t, min(rate, c.Estimate()/2))
 	}
 }
 
-// resume is called when a packet is sent while none is in flight. If none was
-// sent for minimumLife it starts again.
+// resume is called when a packet is sent while none is in flight. If none was sent for
+// minimumLife, the controller starts again.
 func (c *Controller) resume(t instant) {
 	c.silence.lastAck = t
 	if c.round.arrived(c.delivery.total) == 0 {
 		c.round.began = t
 	}
 	if c.silence.lastSent > 0 && t-c.silence.lastSent > minimumLife {
-		c.begin(t, c.Estimate())
+		c.beginStart(t, c.Estimate())
 	}
 }

@@ -86,10 +86,10 @@ func TestTrainsAheadAreACrowd(t *testing.T) {
 	alone, span := window(0), 16*train(0, true).each
 	require.InEpsilon(t, (1-5*startCost)*product, alone, 0.01)
 	require.Equal(t, alone, window(50*ms))
-	require.Equal(t, alone, window(50*ms+leastAhead), "the hosts' own delays")
+	require.Equal(t, alone, window(50*ms+minAhead), "the hosts' own delays")
 	require.Equal(t, alone, window(40*ms), "the guess was too long")
 	require.InEpsilon(t, (1-3*5*startCost)*product, window(50*ms+span), 0.01, "one was ahead, and one follows")
-	require.InEpsilon(t, leastFlight*product, window(time.Minute), 0.01)
+	require.InEpsilon(t, minFlightPart*product, window(time.Minute), 0.01)
 	require.Equal(t, train(0, false).Window(), train(50*ms+span, false).Window(), "jitter")
 
 	f := train(50*ms+span, true)

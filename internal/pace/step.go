@@ -1,6 +1,6 @@
 package pace
 
-// A State names what the controller is doing.
+// A State is the state of a Controller.
 type State uint8
 
 const (
@@ -8,10 +8,10 @@ const (
 	Drain                // empties the queue
 	Cruise               // paces at the estimate
 	Up                   // looks for more rate
-	Dip                  // leaves the path half empty for a round trip, to see its least delay
+	Dip                  // leaves the path half empty for a round trip, to measure its minimum delay
 	Compete              // shares a queue that others fill
-	Yield                // leaves a part of the path to others, to see whether its losses go with that
-	Dark                 // no ack arrives: sends one packet each PTO
+	Yield                // leaves a part of the path to others, to see whether its losses go
+	Dark                 // no ack arrives: sends one packet per PTO
 	Stopped              // no ack has arrived for 10 s: sends nothing
 )
 
@@ -19,13 +19,14 @@ func (s State) String() string {
 	return [...]string{"start", "drain", "cruise", "up", "dip", "compete", "yield", "dark", "stopped"}[s]
 }
 
-// step moves the state machine after a feedback. ended is true if the feedback has ended a round.
+// step advances the state machine after a feedback. ended is true if the feedback ended a
+// round.
 func (c *Controller) step(t instant, b batch, ended bool) {
 	if ended {
 		c.rounds++
 		c.countRounds()
 	}
-	if c.judge(t) {
+	if c.judgeLook(t) {
 		c.goOn(t)
 		return
 	}
@@ -51,9 +52,9 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn looks for still more after a look has found more rate, or a first flight
-// was only a part of the hint. It does so by a start or, over a short queue,
-// which would drop a third of a start's packets, by one look after another.
+// goOn looks for still more rate after a look found some, or after a first flight that
+// was only a part of the hint. It does so with a start. A start would lose a third of its
+// packets over a short queue, so there goOn uses one look after another.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
@@ -64,8 +65,10 @@ func (c *Controller) goOn(t instant) {
 	c.start.grew(c.Estimate())
 }
 
-// enter changes the state. In Dark one packet is sent each PTO, however large, so the
-// pacer, which counts bytes, may be seconds ahead: after Dark nothing waits for that.
+// enter changes the state.
+//
+// In Dark one packet is sent per PTO, whatever its size. The pacer counts bytes, so it
+// may be seconds ahead. After Dark nothing waits for that.
 func (c *Controller) enter(s State, t instant) {
 	if c.state == Dark || c.state == Stopped {
 		c.pacer.next = min(c.pacer.next, t)
@@ -80,33 +83,41 @@ func (c *Controller) enter(s State, t instant) {
 	if s != Start {
 		c.starters = 0
 	}
-	c.start.careful, c.competition.interrupted = c.start.careful && s == Start, c.competition.interrupted && s == Dip
+	c.start.careful = c.start.careful && s == Start
+	c.competition.interrupted = c.competition.interrupted && s == Dip
 	if s != Compete && s != Dark && s != Stopped {
 		c.competition.sharing = sharing{}
 	}
 	c.dips.common = false
 	if s == Drain {
-		c.queueing.drained = c.round.mostQueue
+		c.queueing.drained = c.round.maxQueue
 	}
-	c.yielding.leave(c.state, s, t, c.round.number)
-	c.state, c.since, c.before, c.rounds, c.looks.payingBack = s, t, c.delivery.total, 0, false
+	c.yielding.stateChanged(c.state, s, t, c.round.number)
+	c.state = s
+	c.since = t
+	c.totalBefore = c.delivery.total
+	c.rounds = 0
+	c.looks.payingBack = false
 }
 
-// countRounds counts the rounds in a row of which something was true.
+// countRounds updates the counts of consecutive rounds.
 func (c *Controller) countRounds() {
-	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random(), c.Estimate()/max(c.fastest, 1))
+	part := c.Estimate() / max(c.fastest, 1)
+	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random(), part)
 	c.looks.inVain = c.looks.inVain && c.queueing.quietRounds > 0
 	c.countEmptyRounds()
-	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, (c.state == Drain || c.state == Compete) && c.round.leastQueue > c.delay.target())
+	counts := (c.state == Drain || c.state == Compete) && c.round.minQueue > c.delay.target()
+	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, counts)
 }
 
-// countEmptyRounds counts, while competing, the rounds in a row in which no packet
-// met a queue that jitter does not explain. The greatest jitter in a round is taken
-// to be one and a half times the least of such greatest ones, which spread returns.
+// countEmptyRounds counts, while competing, the consecutive rounds in which no packet met
+// a queue that jitter does not explain. The maximum jitter in a round is taken to be one
+// and a half times the minimum of such maxima, which spread returns.
 func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
-	if c.state != Compete || c.round.mostQueue > jitter+max(c.delay.depth/4, shallow/2) {
-		c.competition.emptyRounds, c.competition.emptyFates = 0, tally{}
+	if c.state != Compete || c.round.maxQueue > jitter+max(c.delay.depth/4, shallowDepth/2) {
+		c.competition.emptyRounds = 0
+		c.competition.emptyFates = tally{}
 		return
 	}
 	c.competition.emptyRounds++

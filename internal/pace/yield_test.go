@@ -102,12 +102,12 @@ func TestYieldThatIsInterrupted(t *testing.T) {
 	for _, to := range []State{Drain, Dark} {
 		y := newTested()
 		y.gone = true
-		y.leave(Yield, to, y.t, y.round)
+		y.stateChanged(Yield, to, y.t, y.round)
 		require.False(t, y.gone, to)
 	}
 	y := newTested()
 	y.gone = true
-	y.leave(Yield, Cruise, y.t, y.round)
+	y.stateChanged(Yield, Cruise, y.t, y.round)
 	require.True(t, y.gone)
 	require.False(t, y.shown)
 }
