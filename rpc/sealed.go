@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// beginDelay is how long the first carrier waits before it sends its train
-	// (see package sealed), to let QUIC send Welcome and Join first. Behind the
-	// train, they would be 170 ms late at 1 Mbit/s.
+	// beginDelay is the time the first carrier waits before it sends its train (see
+	// package sealed). QUIC sends Welcome and Join in this time. After the train, they
+	// would be 170 ms late at 1 Mbit/s.
 	beginDelay = 2 * time.Millisecond
-	// moreIDs is how many spare ids are sent to a peer that requests some.
+	// moreIDs is the number of spare ids sent to a peer that requests some.
 	moreIDs = 2
 )
 
-// SealedStats is the state of a connection's newest sealed carrier, and the
-// counters of all its carriers.
+// SealedStats is the state of a connection's newest sealed carrier, and the counters of
+// all its carriers.
 type SealedStats struct {
 	// State is one of:
 	//
@@ -37,24 +37,27 @@ type SealedStats struct {
 	//	silent   no packet has been acknowledged lately, so QUIC carries everything
 	//	closed   ended, for instance after 10 s of silence; the client opens the next carrier later
 	State string
-	// Carries is true if everything this end sends goes through the sealed
-	// carrier rather than QUIC: see [Conn.Sealed].
+	// Carries is true if everything this end sends goes through the sealed carrier rather
+	// than QUIC. See [Conn.Sealed].
 	Carries bool
-	// Err is why the newest carrier closed; nil if it has not.
+	// Err is the reason the newest carrier closed; nil if it is not closed.
 	Err error
 
-	Carriers              uint32 // begun so far, including the newest
+	Carriers              uint32 // number of carriers begun so far, including the newest
 	PacketsIn, PacketsOut uint64
 	BytesIn, BytesOut     uint64
 	PacketsAcked          uint64
 	PacketsLost           uint64
-	SpuriousLosses        uint64 // packets counted in PacketsLost that turned out to have arrived
+	SpuriousLosses        uint64 // packets counted in PacketsLost that arrived after all
 	Discarded             uint64 // packets dropped on arrival, for any reason
-	// Permitted send rate in bytes per second, measured on the path (an initial guess until then).
-	Rate   int
-	Window int // limit on bytes in flight: the path's measured capacity plus part of its queue
-	// Largest packet, in bytes, that may be sent now; 8,952 while bulk uses
-	// such packets, see [Config].NoJumbo.
+	// Rate is the permitted send rate in bytes per second, measured on the path. It is an
+	// initial guess until then.
+	Rate int
+	// Window is the limit on bytes in flight: the path's measured capacity plus part of
+	// its queue.
+	Window int
+	// MaxPacket is the maximum packet size in bytes that may be sent now. It is 8,952
+	// while bulk uses such packets; see [Config].NoJumbo.
 	MaxPacket int
 }
 
@@ -71,12 +74,16 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Discarded += c.Dropped() + c.Full + c.Elsewhere
 }
 
-// carrier returns the cells of a table that show which carrier is in use, and why.
+// carrier returns the cells of a table that show the carrier in use, and the reason.
 func (s *SealedStats) carrier() []string {
 	switch {
 	case s.Carries:
-		return []string{"sealed", statnet.Rate(float64(s.Rate)), "packets of up to " + statnet.Count(s.MaxPacket) + " B",
-			statnet.Count(s.PacketsLost) + " of " + statnet.Count(s.PacketsOut) + " lost"}
+		return []string{
+			"sealed",
+			statnet.Rate(float64(s.Rate)),
+			"packets of up to " + statnet.Count(s.MaxPacket) + " B",
+			statnet.Count(s.PacketsLost) + " of " + statnet.Count(s.PacketsOut) + " lost",
+		}
 	case s.State == "off":
 		return []string{"QUIC", "sealed is off: Config.Sealed is not set at both ends, or no QUIC, as in rpctest"}
 	case s.Err != nil:
@@ -85,30 +92,33 @@ func (s *SealedStats) carrier() []string {
 	return []string{"QUIC", "sealed is " + s.State}
 }
 
-// sealedCarrier sends the output of a connection's machines as sealed packets, over QUIC's socket.
+// sealedCarrier sends the output of a connection's machines as sealed packets, over
+// QUIC's socket.
 //
-// It uses one carrier after another. The first begins at the end of the handshake.
-// Once a carrier has closed, the client opens the next one. A carrier that is open
-// and not silent carries everything. An idle carrier has no goroutine.
+// It uses one carrier after another. The first begins at the end of the handshake. After
+// a carrier closes, the client opens the next one. A carrier that is open and not silent
+// carries everything. An idle carrier has no goroutine.
 //
-// Unless their comments say otherwise, call its methods only from the world's
-// goroutine or, before Join, from the handshake's.
+// Call its methods only from the world's goroutine or, before Join, from the handshake's,
+// unless their comments say otherwise.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
 	attention atomic.Bool // the next Dispatch must run maintain
-	pinging   atomic.Bool // a goroutine of ping waits in QUIC
+	pinging   atomic.Bool // a goroutine started by ping is waiting in QUIC
 
-	carriers   carriers
-	instances  control.Instances // the numbers of the carriers, as agreed with the peer
-	opens      uint32            // server: the instance that begins once the carrier before it has ended; 0 = none
-	owesIDs    bool              // server: the client has requested spare ids of the instance that opens
-	state      sealed.State      // of the newest carrier, when maintain last logged it
-	controller *pace.Controller  // of all carriers; used under the link's lock while there is one
+	carriers  carriers
+	instances control.Instances // numbers of the carriers, as agreed with the peer
+	// Server: the instance that begins after the previous carrier ends; 0 = none.
+	opens   uint32
+	owesIDs bool         // server: the client requested spare ids of the instance that opens
+	state   sealed.State // state of the newest carrier when maintain last logged it
+	// Shared by all carriers. Used under the link's lock while there is a carrier.
+	controller *pace.Controller
 }
 
-// newSealedCarrier returns nil if the connection has no socket for sealed
-// packets: without Config.Sealed, or without QUIC.
+// newSealedCarrier returns the sealed carriers of a connection. It returns nil if the
+// connection has no socket for sealed packets: without Config.Sealed, or without QUIC.
 func newSealedCarrier(c *Conn) *sealedCarrier {
 	quic, ok := c.carrier.(*quicconn.Carrier)
 	if !ok || quic.Socket() == nil {
@@ -117,8 +127,8 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 	return &sealedCarrier{conn: c, quic: quic}
 }
 
-// agreed reports whether both ends have sealed carriers: s is not nil, and the
-// peer has Config.Sealed, too. It is safe for concurrent use.
+// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has
+// Config.Sealed. It is safe for concurrent use.
 func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.peerSeals.Load() }
 
 // wake makes the next Dispatch call maintain. It is safe for concurrent use.
@@ -127,8 +137,8 @@ func (s *sealedCarrier) wake() {
 	s.conn.call()
 }
 
-// config returns the config of an instance. Packets come from the connection's
-// link, and the session shares the link's lock.
+// config returns the config of an instance. Its packets come from the connection's link,
+// and its session shares the link's lock.
 func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	source := s.conn.link.Source()
 	c := sealed.Config{
@@ -162,22 +172,23 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	return c
 }
 
-// changed is called on the carrier's goroutine when its state has changed. It
-// makes the link use the carrier while that is open.
+// changed is called on the carrier's goroutine when its state changes. The link uses the
+// carrier while it is open.
 func (s *sealedCarrier) changed(state sealed.State) {
 	carrier := s.carriers.current()
-	var by link.Sealed
+	var inUse link.Sealed
 	if state == sealed.Open {
-		by = carrier
+		inUse = carrier
 	}
-	s.conn.link.Carry(by)
+	s.conn.link.Carry(inUse)
 	if state == sealed.Closed {
 		s.closeOnViolation(carrier.Err())
 	}
 	s.wake()
 }
 
-// closeOnViolation closes the connection if its carrier ended because the peer broke the protocol.
+// closeOnViolation closes the connection if its carrier ended because the peer broke the
+// protocol.
 func (s *sealedCarrier) closeOnViolation(err error) {
 	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Violation {
 		s.conn.world.violated(s.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
@@ -185,7 +196,8 @@ func (s *sealedCarrier) closeOnViolation(err error) {
 }
 
 // ping makes QUIC send a packet that is acknowledged. It is called on the carrier's
-// goroutine. Only one ping waits at a time, because QUIC may block while the path is dark.
+// goroutine. Only one ping waits at a time, because QUIC may block while the path is
+// dark.
 func (s *sealedCarrier) ping() {
 	s.wake() // maintain requests spare ids at this rate
 	if s.pinging.Swap(true) {
@@ -197,25 +209,27 @@ func (s *sealedCarrier) ping() {
 	})
 }
 
-// begin makes the first carrier, instance 1, on the goroutine of the handshake.
-// The carrier starts beginDelay later.
+// begin creates the first carrier, instance 1. It runs on the handshake's goroutine. The
+// carrier starts beginDelay later.
 //
-// If there can be no carrier, this end records that instance 1 has begun and ended.
-// The peer, which may have begun its own, is then not closed for naming an instance
-// that this end does not know, and a server lets its client open instance 2.
+// If there can be no carrier, this end records that instance 1 began and ended. The peer
+// may have begun its own instance 1, and must not be closed for naming an instance that
+// this end does not know. The record also lets a server's client open instance 2.
 func (s *sealedCarrier) begin() {
 	s.instances.Begin(time.Now())
 	if !s.beginInstance(1) {
-		s.instances.Renew(1) // beginInstance has not
+		s.instances.Renew(1) // beginInstance did not
 		s.instances.End(time.Now())
 		return
 	}
 	time.AfterFunc(beginDelay, s.carriers.current().Start)
 }
 
-// beginInstance makes the carrier of an instance, which the caller starts. The previous
-// carrier must have ended, because the two share a controller and a link. beginInstance
-// returns false if the connection is closed, or if there can be no carrier, which it logs.
+// beginInstance creates the carrier of an instance. The caller starts it. The previous
+// carrier must have ended, because the two share a controller and a link.
+//
+// It returns false if the connection is closed, or if there can be no carrier, which it
+// logs.
 func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	if s.controller == nil {
 		s.controller = pace.New(pace.Config{})
@@ -234,8 +248,8 @@ func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	return true
 }
 
-// maintain is called on the world's goroutine after wake. It logs a new state,
-// opens the next carrier after one has closed, and requests spare ids.
+// maintain is called on the world's goroutine after wake. It logs a new state, opens the
+// next carrier after one closed, and requests spare ids.
 func (s *sealedCarrier) maintain() {
 	if !s.conn.usable() {
 		return
@@ -249,11 +263,7 @@ func (s *sealedCarrier) maintain() {
 		return
 	}
 	state := carrier.State()
-	if state != s.state {
-		s.state = state
-		s.conn.world.logs.Guest(slog.LevelInfo, logs.Carried, s.conn.party(), "sealed carrier is "+state.String(),
-			"conn", s.conn, "instance", s.instances.Newest())
-	}
+	s.logState(state)
 	if state == sealed.Open {
 		s.instances.Opened()
 	}
@@ -269,8 +279,18 @@ func (s *sealedCarrier) maintain() {
 	}
 }
 
-// openNext begins the next carrier on a client, and reports it to the server. If
-// it is too early for that, a timer wakes maintain. On a server it does nothing.
+// logState logs the state of the newest carrier if it has changed since the last call.
+func (s *sealedCarrier) logState(state sealed.State) {
+	if state == s.state {
+		return
+	}
+	s.state = state
+	s.conn.world.logs.Guest(slog.LevelInfo, logs.Carried, s.conn.party(),
+		"sealed carrier is "+state.String(), "conn", s.conn, "instance", s.instances.Newest())
+}
+
+// openNext begins the next carrier on a client, and reports it to the server. If it is
+// too early for the next carrier, a timer wakes maintain. On a server it does nothing.
 func (s *sealedCarrier) openNext() {
 	if s.conn.server || !s.carriers.over() {
 		return
@@ -285,13 +305,16 @@ func (s *sealedCarrier) openNext() {
 	}
 }
 
-// control handles a message from the peer about carriers. It ignores a message about
-// a carrier that has ended here, because the peer may have sent it before it knew. It
-// returns a violation if no honest peer sends this message now, and otherwise nil.
+// control handles a peer's message about carriers. It returns a violation if no honest
+// peer sends this message now, and otherwise nil.
+//
+// It ignores a message about a carrier that ended here, because the peer may have sent
+// the message before it knew.
 func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	current, ok := s.admits(m)
 	if !ok {
-		return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d", control.Name(m.Kind), m.Instance, s.instances.Newest())
+		return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d",
+			control.Name(m.Kind), m.Instance, s.instances.Newest())
 	}
 	if !current {
 		return nil
@@ -309,9 +332,10 @@ func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	return nil
 }
 
-// admits checks the instance that a message names. current is false if that instance has
-// ended. ok is false if the message breaks the protocol: it opens an instance that it may not
-// open, has ids that this end has not requested, or is about an instance that has not begun.
+// admits checks the instance that a message names. current is false if the instance has
+// ended. ok is false if the message breaks the protocol: it opens an instance that it may
+// not open, carries ids that this end did not request, or names an instance that has not
+// begun.
 func (s *sealedCarrier) admits(m control.Sealed) (current, ok bool) {
 	switch m.Kind {
 	case control.IDSealedOpen:
@@ -322,16 +346,17 @@ func (s *sealedCarrier) admits(m control.Sealed) (current, ok bool) {
 	return s.instances.Has(m.Instance)
 }
 
-// onOpen handles the client's request to open an instance. maintain starts this
-// carrier in the first Dispatch after the previous one ends, so no tick blocks on it.
+// onOpen handles the client's request to open an instance. maintain starts the instance's
+// carrier in the first Dispatch after the previous carrier ends, so no tick blocks on it.
 func (s *sealedCarrier) onOpen(instance uint32) {
 	s.instances.Renew(instance)
-	s.opens, s.owesIDs = instance, false
+	s.opens = instance
+	s.owesIDs = false
 	s.attention.Store(true)
 }
 
-// onAsk sends the spare ids that the peer has requested. If the carrier has not
-// begun, beginOpened sends them.
+// onAsk sends the spare ids that the peer requested. If the carrier has not begun,
+// beginOpened sends them later.
 func (s *sealedCarrier) onAsk() {
 	s.owesIDs = s.opens > 0
 	if !s.owesIDs {
@@ -339,15 +364,15 @@ func (s *sealedCarrier) onAsk() {
 	}
 }
 
-// onIDs gives the newest carrier the spare ids that the peer has sent.
+// onIDs gives the newest carrier the spare ids that the peer sent.
 func (s *sealedCarrier) onIDs(ids []sealed.ID) {
 	s.carriers.current().AddIDs(ids...)
 	s.wake()
 }
 
-// beginOpened starts the carrier that the client has opened, if the previous
-// one has ended. If it has not, its end wakes maintain again. If there can be
-// no carrier, beginOpened answers SealedShut.
+// beginOpened starts the carrier that the client opened, if the previous one has ended.
+// If the previous one has not ended, its end wakes maintain again. If there can be no
+// carrier, beginOpened answers SealedShut.
 func (s *sealedCarrier) beginOpened() {
 	if !s.carriers.over() {
 		return
@@ -365,10 +390,11 @@ func (s *sealedCarrier) beginOpened() {
 	}
 }
 
-// onShut closes the newest carrier, which the peer has closed.
+// onShut closes the newest carrier, because the peer closed it.
 func (s *sealedCarrier) onShut() {
 	s.instances.End(time.Now())
-	if s.opens > 0 { // the newest has not begun, and the previous one, if any, is ending already
+	if s.opens > 0 {
+		// The newest has not begun, and the previous one, if any, is already ending.
 		s.opens = 0
 		return
 	}
@@ -386,8 +412,9 @@ func (s *sealedCarrier) sendIDs() {
 	s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, s.instances.Newest(), ids...))
 }
 
-// tellSealed logs when only one end of a joined connection has set Config.Sealed, and names the end
-// that must set it. It logs nothing if this end has set it but the connection does not use QUIC.
+// tellSealed logs when only one end of a joined connection has set Config.Sealed, and
+// names the end that must set it. It logs nothing if this end set it but the connection
+// does not use QUIC.
 func tellSealed(c *Conn) {
 	ours, theirs := c.world.config.Sealed, c.peerSeals.Load()
 	if ours == theirs || ours && c.sealed == nil {
@@ -401,22 +428,24 @@ func tellSealed(c *Conn) {
 		set, unset = unset, set
 	}
 	c.world.logs.Guest(slog.LevelInfo, logs.Carried, c.party(),
-		"QUIC carries everything: rpc.Config.Sealed is set on the "+set+" but not on the "+unset+"; set it on both", "conn", c)
+		"QUIC carries everything: rpc.Config.Sealed is set on the "+set+
+			" but not on the "+unset+"; set it on both",
+		"conn", c)
 }
 
-// carriers holds the sealed carriers of one connection. Only the newest is in
-// use. All methods are safe for concurrent use.
+// carriers holds the sealed carriers of one connection. Only the newest is in use. All
+// methods are safe for concurrent use.
 type carriers struct {
 	mu     sync.Mutex      // taken before the link's lock
 	newest *sealed.Carrier // nil = none has begun
 	closed bool            // the connection is closed: no other carrier is added
-	failed error           // why the last add failed: TLS has no keys
+	failed error           // reason the last add failed: TLS has no keys
 	past   SealedStats     // counters of all carriers but the newest; its other fields are zero
 	retry  *time.Timer     // nil before the first retryAfter
 }
 
-// add makes a new carrier, which becomes the newest. The previous one must have
-// ended. add returns nil and no error if the connection is closed.
+// add creates a carrier, which becomes the newest. The previous one must have ended. add
+// returns nil and no error if the connection is closed.
 func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -442,7 +471,8 @@ func (s *carriers) current() *sealed.Carrier {
 	return s.newest
 }
 
-// close closes the newest carrier together with the connection. It does not wait for its end.
+// close closes the newest carrier together with the connection. It does not wait for the
+// carrier's end.
 func (s *carriers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -461,8 +491,9 @@ func (s *carriers) over() bool {
 	return carrier == nil || bell.Closed(carrier.Done())
 }
 
-// wait waits until the newest carrier, which has been closed, no longer uses the socket. Don't call
-// it from a tick: the carrier may take one more turn first, and that turn may block on the socket.
+// wait waits until the newest carrier, which was closed, no longer uses the socket. Don't
+// call it from a tick: the carrier may take one more turn first, and that turn may block
+// on the socket.
 func (s *carriers) wait() {
 	if carrier := s.current(); carrier != nil {
 		<-carrier.Done()
@@ -489,14 +520,18 @@ func (s *carriers) stats() SealedStats {
 	stats := s.past
 	stats.State = sealed.Opening.String()
 	if s.closed || s.failed != nil {
-		stats.State, stats.Err = sealed.Closed.String(), s.failed
+		stats.State = sealed.Closed.String()
+		stats.Err = s.failed
 	}
 	if s.newest == nil {
 		return stats
 	}
 	c := s.newest.Stats()
 	stats.add(c)
-	stats.State, stats.Err = s.newest.State().String(), s.newest.Err()
-	stats.Rate, stats.Window, stats.MaxPacket = int(c.Rate), c.Window, c.MaxPacket
+	stats.State = s.newest.State().String()
+	stats.Err = s.newest.Err()
+	stats.Rate = int(c.Rate)
+	stats.Window = c.Window
+	stats.MaxPacket = c.MaxPacket
 	return stats
 }
