@@ -10,13 +10,13 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A bot is a client: a world of its own, in which the server opens copies of
-// the actors that are relevant to it.
+// A bot is a client. It has a world of its own, in which the server opens copies of the
+// actors that are relevant to the bot.
 type bot struct {
 	world    *rpc.World
 	fighters *rpc.Binding[*proxy]
-	// The fighter that it owns (ROLE_AutonomousProxy); the others are
-	// ROLE_SimulatedProxy; nil = none yet.
+	// The fighter that the bot owns (ROLE_AutonomousProxy); nil = none yet. The others
+	// are ROLE_SimulatedProxy.
 	self   *proxy
 	felt   *felt
 	who    string
@@ -25,27 +25,35 @@ type bot struct {
 	goal  Spot
 	fired Stamp
 	booms int
-	kills uint16 // its kills, by the scores
+	kills uint16 // the bot's kills, from the scores
 
 	needsLevel bool
 	hasLevel   chan error // receives the result of the download
 }
 
-// A proxy is a client's object of a Fighter actor: what the server has last sent about it.
+// A proxy is a client's object of a Fighter actor. It holds what the server last sent
+// about the fighter.
 type proxy struct {
 	actor  *rpc.Actor
 	pose   Pose
 	opened time.Time
 }
 
-// newBot returns a client. The caller drives its world, and calls tick between Dispatch and Flush.
+// newBot returns a client. The caller drives the client's world, and calls tick between
+// Dispatch and Flush.
 func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
-	b := &bot{felt: felt, who: who, random: rand.New(rand.NewPCG(seed, 1)), hasLevel: make(chan error, 1)}
-	b.needsLevel = who == "joiner"
+	b := &bot{
+		felt:       felt,
+		who:        who,
+		random:     rand.New(rand.NewPCG(seed, 1)),
+		needsLevel: who == "joiner",
+		hasLevel:   make(chan error, 1),
+	}
 	b.world = must(rpc.NewWorld(config))
 	b.fighters = rpc.Bind(b.world, FighterClass, b.open)
 	rpc.Replicate(b.fighters, FighterPose, func(p *proxy) *Pose { return &p.pose })
-	rpc.OnRep(b.fighters, FighterPose, func(p *proxy, old Pose) { // OnRep_Pose, after all fields of a packet are set
+	// OnRep_Pose. It runs after all fields of a packet are set.
+	rpc.OnRep(b.fighters, FighterPose, func(p *proxy, old Pose) {
 		if p == b.self && p.pose.Health > 0 && old.Health == 0 {
 			b.goal = b.anywhere() // it got up: walk away from here
 		}
@@ -55,7 +63,8 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	}
 	rpc.On(b.fighters, Hit, feel)
 	rpc.On(b.fighters, Landed, feel)
-	rpc.On(b.fighters, Killed, func(*proxy, *rpc.Call, rpc.Ref) {}) // a game turns its camera to the killer
+	// A game turns its camera to the killer.
+	rpc.On(b.fighters, Killed, func(*proxy, *rpc.Call, rpc.Ref) {})
 	rpc.On(b.fighters, Boom, func(*proxy, *rpc.Call, Spot) { b.booms++ })
 
 	matches := rpc.Bind(b.world, MatchClass, func(*rpc.Actor) *match { return &match{} })
@@ -69,12 +78,13 @@ func newBot(config rpc.Config, seed uint64, felt *felt, who string) *bot {
 	return b
 }
 
-// open makes the object of a fighter that has become relevant. Its pose has not
-// arrived yet; code that needs it waits for OnRep.
+// open creates the object of a fighter that has become relevant. The fighter's pose has
+// not arrived yet. Code that needs the pose waits for OnRep.
 func (b *bot) open(a *rpc.Actor) *proxy {
 	p := &proxy{actor: a, opened: time.Now()}
 	if a.Owned() {
-		b.self, b.goal = p, b.anywhere()
+		b.self = p
+		b.goal = b.anywhere()
 	}
 	return p
 }
@@ -84,7 +94,8 @@ func (b *bot) tick(now time.Time) {
 	if b.self == nil || !b.self.actor.Alive() {
 		return
 	}
-	if b.needsLevel { // only senders start a transfer, so a receiver asks for it by a call of the game
+	// Only senders start a transfer, so the receiver asks for it with a call of the game.
+	if b.needsLevel {
 		b.needsLevel = Download.Call(b.self.actor, rpc.None{}) != nil
 	}
 	target := b.look(now)
@@ -92,8 +103,8 @@ func (b *bot) tick(now time.Time) {
 	b.shoot(target, StampOf(now))
 }
 
-// look returns the nearest fighter that stands, nil if there is none. All does
-// not include fighters that are no longer relevant.
+// look returns the nearest fighter that is alive, or nil if there is none. All does not
+// include fighters that are no longer relevant.
 func (b *bot) look(now time.Time) (nearest *proxy) {
 	here := b.self.pose.Spot()
 	for _, p := range b.fighters.All() {
@@ -126,17 +137,25 @@ func (b *bot) walk(target *proxy) {
 
 func (b *bot) shoot(target *proxy, now Stamp) {
 	me := b.self.pose
-	if target == nil || me.Spot().To(target.pose.Spot()) > Reach || me.Health == 0 || me.Ammo == 0 || now.Since(b.fired) < Cooldown {
+	if target == nil || me.Spot().To(target.pose.Spot()) > Reach {
+		return
+	}
+	if me.Health == 0 || me.Ammo == 0 || now.Since(b.fired) < Cooldown {
 		return
 	}
 	b.fired = now
-	Shoot.Call(b.self.actor, Shot{Target: target.actor.Ref(), Seen: target.pose.Stamp, Stood: me.Stamp, Fired: now})
+	Shoot.Call(b.self.actor, Shot{
+		Target: target.actor.Ref(),
+		Seen:   target.pose.Stamp,
+		Stood:  me.Stamp,
+		Fired:  now,
+	})
 }
 
 func (b *bot) anywhere() Spot { return Spot{b.random.Float32() * Side, b.random.Float32() * Side} }
 
-// receive reads the level on a goroutine of its own, where a game would write
-// it to disk. OnEnd runs on the world's goroutine.
+// receive reads the level on a goroutine of its own, where a game would write it to disk.
+// OnEnd runs on the world's goroutine.
 func (b *bot) receive(in *stream.IncomingBlob) {
 	in.OnEnd(func(err error) { b.hasLevel <- err })
 	go io.Copy(io.Discard, in)

@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
-// What players feel: the age of what they see, and how long a reliable call from the
-// server takes. The age of a fighter that has just become relevant is counted separately:
-// its first updates wait for a round trip, until the server knows that it is open.
+// What players feel: the age of what they see, and the time that a reliable call from the
+// server takes.
+//
+// The age of a fighter that has just become relevant is counted separately. Its first
+// updates wait for a round trip, until the server knows that the fighter is open on the
+// client.
 const (
 	age   = "age"
 	fresh = "age of newcomers"
@@ -22,11 +25,11 @@ const (
 
 type feeling struct{ who, when, what string }
 
-// A felt collects these times. Both ends run in one program and so share a
-// clock; that is why the time of one way can be measured at all.
+// A felt collects these times. Both ends run in one program and share a clock, so a
+// one-way time can be measured.
 type felt struct {
 	mu      sync.Mutex // players may tick on goroutines of their own
-	when    string     // the part of the match; "" = nothing is measured
+	when    string     // part of the match; "" = nothing is measured
 	samples map[feeling][]time.Duration
 }
 
@@ -64,7 +67,13 @@ func (f *felt) percentile(who, when, what string, p int) time.Duration {
 func (f *felt) print(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "ms\tage p50\tp99\tof newcomers p50\tp99\tway of a call p50\tp99\t")
-	for _, row := range [][2]string{{"others", "before"}, {"others", "during"}, {"others", "after"}, {"joiner", "during"}, {"joiner", "after"}} {
+	for _, row := range [][2]string{
+		{"others", "before"},
+		{"others", "during"},
+		{"others", "after"},
+		{"joiner", "during"},
+		{"joiner", "after"},
+	} {
 		fmt.Fprint(t, row[0], " ", row[1], "\t")
 		for _, what := range []string{age, fresh, way} {
 			for _, p := range []int{50, 99} {

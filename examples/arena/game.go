@@ -1,10 +1,11 @@
-// Arena is a shooter without graphics: 16 bots fight at 30 Hz, and one more joins late
+// Arena is a shooter without graphics. 16 bots fight at 30 Hz, and one more joins late
 // and downloads the level while it plays. All of them share the server's uplink of 20
-// Mbit/s, on a bad network. At the end it prints what the players felt of the download.
+// Mbit/s, on a bad network. At the end the program prints how the download affected the
+// players.
 //
-// Read the files in this order: game.go declares what both ends share, server.go
-// is the authority, bot.go is a player, felt.go measures, and main.go connects
-// everything over sockets. arena_test.go plays the same match in virtual time.
+// Read the files in this order: game.go declares what both ends share, server.go is the
+// authority, bot.go is a player, felt.go measures, and main.go connects everything over
+// sockets. arena_test.go plays the same match in virtual time.
 package main
 
 import (
@@ -22,20 +23,20 @@ const (
 	LevelSize = 4 << 20
 
 	Side     = 300 // the arena is a square from 0 to Side
-	Sight    = 100 // so that each player sees about half of the others
-	Speed    = 8.0 // metres a second
+	Sight    = 100 // each player sees about half of the others
+	Speed    = 8.0 // metres per second
 	Reach    = 80
 	Health   = 100
 	Damage   = 2
 	Magazine = 60
 	Cooldown = 100 * time.Millisecond
 	Reload   = 2 * time.Second
-	Down     = 3 * time.Second // how long a fighter that was killed stays down
+	Down     = 3 * time.Second // time for which a killed fighter stays down
 )
 
-// A class is declared once, in code that client and server share. In Unreal the
-// UCLASS, its UPROPERTYs and its UFUNCTIONs are one declaration. Here a class, its
-// states and its calls are variables, and the ends compare them in the handshake.
+// A class is declared once, in code that client and server share. In Unreal the UCLASS,
+// its UPROPERTYs and its UFUNCTIONs are one declaration. Here a class, its states and its
+// calls are variables, and the ends compare them in the handshake.
 var (
 	// AFighter : ACharacter. CullDistance is the root of NetCullDistanceSquared.
 	FighterClass = rpc.NewClass("Fighter", rpc.CullDistance(Sight))
@@ -47,30 +48,33 @@ var (
 
 	Hit    = rpc.Client[Wound](FighterClass, "Hit", rpc.Reliable)    // to the player who was hit
 	Landed = rpc.Client[Wound](FighterClass, "Landed", rpc.Reliable) // to the player who shot
-	// A client shows who killed it, so the call waits for that actor if it is
-	// not open there yet (net.DelayUnmappedRPCs).
+	// A client shows who killed it, so the call waits for that actor if the actor is not
+	// open there yet (net.DelayUnmappedRPCs).
 	Killed = rpc.Client[rpc.Ref](FighterClass, "Killed", rpc.Reliable, rpc.WaitForActors())
 	Boom   = rpc.Multicast[Spot](FighterClass, "Boom", rpc.Unreliable)
 
-	// AGameState with its PlayerArray as a FFastArraySerializer: only rows that
-	// have changed are sent.
+	// AGameState with its PlayerArray as a FFastArraySerializer: only changed rows are
+	// sent.
 	MatchClass  = rpc.NewClass("Match")
 	MatchScores = rpc.NewList[rpc.Ref, Score](MatchClass, "Scores")
 
-	// The level is too large for an RPC and for a property: it is sent as a stream, after all play.
+	// The level is too large for an RPC and for a property. It is sent as a stream, after
+	// all play.
 	Level = stream.NewBlob("level")
 )
 
-// Pose is the state of a fighter that is replicated. A tag is a replication
-// condition, or a rounding like that of FVector_NetQuantize.
+// Pose is the replicated state of a fighter. A tag is a replication condition, or a
+// rounding like that of FVector_NetQuantize.
 type Pose struct {
 	Stamp  Stamp   // when the server wrote it
 	X, Y   float32 `quiver:"quant=0.01"`
 	Yaw    float32 `quiver:"quant=0.01"`
 	Health uint8
-	Target rpc.Ref // the fighter that it aims at. UE: a replicated AActor*, which is a FNetworkGUID on the wire
-	Ammo   uint8   `quiver:"owner"`          // COND_OwnerOnly
-	Name   string  `quiver:"initial,max=16"` // COND_InitialOnly
+	// The fighter that it aims at. In Unreal this is a replicated AActor*, which is a
+	// FNetworkGUID on the wire.
+	Target rpc.Ref
+	Ammo   uint8  `quiver:"owner"`          // COND_OwnerOnly
+	Name   string `quiver:"initial,max=16"` // COND_InitialOnly
 }
 
 // Score is a fighter's row of the scores.
@@ -79,14 +83,15 @@ type Score struct {
 	Kills, Deaths uint16
 }
 
-// Input is what a player wants. It is sent at each tick, so a lost one is replaced by the next.
+// Input is what a player wants. It is sent each tick, so a lost one is replaced by the
+// next.
 type Input struct {
 	Yaw    float32
 	Target rpc.Ref
 }
 
-// Validate is half of WithValidation: whether the argument makes sense at all.
-// It tests what is allowed, because every comparison with NaN is false.
+// Validate is half of WithValidation: whether the argument makes sense at all. It tests
+// for allowed values, because every comparison with NaN is false.
 func (i Input) Validate() error {
 	if i.Yaw >= -4 && i.Yaw <= 4 {
 		return nil
@@ -94,11 +99,12 @@ func (i Input) Validate() error {
 	return errors.New("yaw is not between -π and π")
 }
 
-// Shot is a shot at somebody. It says what the shooter saw, and the server checks that: two
-// copies on a client may be of different times, and on a bad network the difference is large.
+// Shot is a shot at somebody. It contains what the shooter saw, and the server checks it.
+// Two copies on a client may be of different times, and on a bad network the difference
+// is large.
 type Shot struct {
 	Target      rpc.Ref
-	Seen, Stood Stamp // stamps of the target's pose and of the shooter's own, as the shooter saw them
+	Seen, Stood Stamp // Stamps of the target's pose and of the shooter's own, as the shooter saw them.
 	Fired       Stamp // by the shooter's clock; only differences count
 }
 
@@ -108,7 +114,7 @@ type Wound struct {
 	Sent  Stamp // when the server sent it, for felt.go
 }
 
-// Spot is a point of the arena.
+// Spot is a point in the arena.
 type Spot struct{ X, Y float32 }
 
 // To returns the distance to another spot.
@@ -119,13 +125,13 @@ func (s Spot) To(other Spot) float32 {
 // Spot returns the position.
 func (p Pose) Spot() Spot { return Spot{p.X, p.Y} }
 
-// Stamp is a time in milliseconds, reduced to 32 bits, which are enough for differences.
+// Stamp is a time in milliseconds, reduced to 32 bits, which is enough for differences.
 type Stamp uint32
 
 // StampOf returns the stamp of a time.
 func StampOf(t time.Time) Stamp { return Stamp(t.UnixMilli()) }
 
-// Since returns how much later s is than earlier; negative if it is earlier.
+// Since returns the time from earlier to s. It is negative if s is the earlier one.
 func (s Stamp) Since(earlier Stamp) time.Duration {
 	return time.Duration(int32(s-earlier)) * time.Millisecond
 }

@@ -20,7 +20,7 @@ const (
 	Bots   = 16
 	Uplink = 20e6 // bit/s of the server, shared by all its clients
 	Settle = 3 * time.Second
-	Part   = 10 * time.Second // how long is measured before the download, and after it
+	Part   = 10 * time.Second // length of the measurements before the download and after it
 )
 
 // usage prints what the program does. It takes no arguments.
@@ -40,36 +40,29 @@ func main() {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	var playing sync.WaitGroup
-	// Each world has a goroutine of its own, as if it were a process: UE's
-	// TickDispatch, the simulation, and TickFlush.
-	drive := func(w *rpc.World, tick func(now time.Time)) {
-		playing.Go(func() {
-			ticker := time.NewTicker(time.Second / TickRate)
-			defer ticker.Stop()
-			for ctx.Err() == nil {
-				<-ticker.C
-				now := time.Now() // the time now, even if the goroutine is late
-				w.Dispatch(now)
-				tick(now)
-				w.Flush(now)
-			}
-		})
+	start := func(w *rpc.World, tick func(now time.Time)) {
+		playing.Go(func() { drive(ctx, w, tick) })
 	}
 	network := must(emulation.Profile("Bad"))
 	uplink := network
-	uplink.Rate = Uplink // the emulation is applied to the server's socket, so everything that the server sends shares this rate
+	// The emulation is applied to the server's socket, so everything that the server
+	// sends shares this rate.
+	uplink.Rate = Uplink
 
-	seed, f := uint64(0), newFelt()
+	seed := uint64(0)
+	f := newFelt()
 	server := newServer(rpc.Config{Sealed: true, Emulation: &uplink}, seed)
 	certificate := must(cert.Development("localhost"))
-	listener := must(rpc.Listen("localhost:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, server.world))
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}}
+	listener := must(rpc.Listen("localhost:0", config, server.world))
 	defer listener.Close()
-	drive(server.world, server.tick)
+	start(server.world, server.tick)
 	join := func(who string) *bot {
 		seed++
 		b := newBot(rpc.Config{Sealed: true, Emulation: &network}, seed, f, who)
-		must(rpc.Dial(ctx, listener.Addr().String(), must(cert.Pinned(cert.Fingerprint(certificate))), b.world))
-		drive(b.world, b.tick)
+		pin := must(cert.Pinned(cert.Fingerprint(certificate)))
+		must(rpc.Dial(ctx, listener.Addr().String(), pin, b.world))
+		start(b.world, b.tick)
 		return b
 	}
 
@@ -85,7 +78,8 @@ func main() {
 	late := join("joiner")
 	select {
 	case err := <-late.hasLevel:
-		fmt.Printf("%d bots play, and one more has downloaded %d MiB in %.1f s\n", Bots, must(LevelSize>>20, err), time.Since(began).Seconds())
+		fmt.Printf("%d bots play, and one more has downloaded %d MiB in %.1f s\n",
+			Bots, must(LevelSize>>20, err), time.Since(began).Seconds())
 	case <-time.After(3 * time.Minute):
 		log.Fatal("the download does not end")
 	}
@@ -94,8 +88,23 @@ func main() {
 
 	end()
 	playing.Wait() // after this nobody drives the worlds
-	fmt.Printf("%d of %d shots hit; the late one killed %d and saw %d die\n", server.hits, server.shots, late.kills, late.booms)
+	fmt.Printf("%d of %d shots hit; the late one killed %d and saw %d die\n",
+		server.hits, server.shots, late.kills, late.booms)
 	f.print(os.Stdout)
+}
+
+// drive ticks a world until ctx ends: Unreal's TickDispatch, the simulation, and TickFlush.
+// Each world has a goroutine of its own, as if it were a process.
+func drive(ctx context.Context, w *rpc.World, tick func(now time.Time)) {
+	ticker := time.NewTicker(time.Second / TickRate)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		<-ticker.C
+		now := time.Now() // not the ticker's time, because the goroutine may be late
+		w.Dispatch(now)
+		tick(now)
+		w.Flush(now)
+	}
 }
 
 func must[T any](v T, err error) T {

@@ -11,8 +11,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A server is the authority. All of it runs on the goroutine that drives its
-// world, as on Unreal's game thread, so it needs no locks.
+// A server is the authority. All of it runs on the goroutine that drives its world, as on
+// Unreal's game thread, so it needs no locks.
 type server struct {
 	world    *rpc.World
 	streams  *stream.Streams
@@ -29,15 +29,15 @@ type match struct{ scores rpc.List[rpc.Ref, Score] }
 // A fighter is the server's object of a Fighter actor.
 type fighter struct {
 	actor *rpc.Actor
-	pose  Pose // replicated: the game writes to it, and Flush sends what has changed
+	pose  Pose // replicated: the game writes to it, and Flush sends what changed
 	input Input
 
 	past  [2 * TickRate]Pose // the last two seconds, newest first, to look up what a shooter saw
-	fired Stamp              // the time of its last shot
-	ready time.Time          // when it has reloaded or may get up
+	fired Stamp              // time of its last shot
+	ready time.Time          // when it has reloaded, or may get up
 }
 
-// newServer returns a server. The caller drives its world, and calls tick
+// newServer returns a server. The caller drives the server's world, and calls tick
 // between Dispatch and Flush.
 func newServer(config rpc.Config, seed uint64) *server {
 	s := &server{random: rand.New(rand.NewPCG(seed, 0))}
@@ -47,16 +47,17 @@ func newServer(config rpc.Config, seed uint64) *server {
 	s.bindFighters()
 	matches := rpc.Bind(s.world, MatchClass, func(*rpc.Actor) *match { return &match{} })
 	rpc.ReplicateList(matches, MatchScores, func(m *match) *rpc.List[rpc.Ref, Score] { return &m.scores })
-	_, s.match, _ = rpc.Spawn(matches, nil, nil, rpc.AlwaysRelevant()) // open for all clients, however late they join
+	// Open for all clients, however late they join.
+	_, s.match, _ = rpc.Spawn(matches, nil, nil, rpc.AlwaysRelevant())
 	return s
 }
 
 func (s *server) bindFighters() {
 	b := rpc.Bind(s.world, FighterClass, func(a *rpc.Actor) *fighter { return &fighter{actor: a} })
 	rpc.Replicate(b, FighterPose, func(f *fighter) *Pose { return &f.pose })
-	// A fighter is open for clients that are near enough (IsNetRelevantFor).
-	// Each connection views the world from the fighter that it owns. A fighter
-	// that is no longer near closes after 5 s (RelevantTimeout).
+	// A fighter is open for clients that are near enough (IsNetRelevantFor). Each
+	// connection views the world from the fighter that it owns. A fighter that is no
+	// longer near closes after 5 s (RelevantTimeout).
 	rpc.At(b, func(f *fighter) (x, y, z float32) { return f.pose.X, f.pose.Y, 0 })
 	rpc.On(b, Steer, func(f *fighter, _ *rpc.Call, input Input) { f.input = input })
 	rpc.Check(b, Shoot, s.mayShoot)
@@ -81,13 +82,15 @@ func (s *server) join(w *rpc.World, conn *rpc.Conn) {
 	s.match.scores.Set(actor.Ref(), Score{Name: f.pose.Name})
 }
 
-// tick moves all fighters. It writes to the poses and sends nothing: Flush
-// compares them with what was sent, and sends the changes.
+// tick moves all fighters. It writes to the poses and sends nothing. Flush compares the
+// poses with what was sent, and sends the changes.
 func (s *server) tick(now time.Time) {
 	for _, f := range s.fighters.All() {
-		if ready := now.After(f.ready); ready && f.pose.Health == 0 {
+		ready := now.After(f.ready)
+		switch {
+		case ready && f.pose.Health == 0:
 			f.pose.Health = Health
-		} else if ready && f.pose.Ammo == 0 {
+		case ready && f.pose.Ammo == 0:
 			f.pose.Ammo = Magazine
 		}
 		if f.pose.Health > 0 {
@@ -95,31 +98,36 @@ func (s *server) tick(now time.Time) {
 			f.pose.X = min(max(f.pose.X+Speed/TickRate*float32(cos), 0), Side)
 			f.pose.Y = min(max(f.pose.Y+Speed/TickRate*float32(sin), 0), Side)
 		}
-		f.pose.Yaw, f.pose.Target, f.pose.Stamp = f.input.Yaw, f.input.Target, StampOf(now)
+		f.pose.Yaw = f.input.Yaw
+		f.pose.Target = f.input.Target
+		f.pose.Stamp = StampOf(now)
 		copy(f.past[1:], f.past[:])
 		f.past[0] = f.pose
 	}
 }
 
-// mayShoot is the other half of WithValidation: whether this caller may do this
-// now. An error closes the caller's connection, so mayShoot rejects only what
-// no honest client does, however late its calls arrive.
+// mayShoot is the other half of WithValidation: whether this caller may do this now. An
+// error closes the caller's connection. So mayShoot rejects only what no honest client
+// does, however late its calls arrive.
 func (s *server) mayShoot(f *fighter, call *rpc.Call, shot Shot) error {
-	// Two shots arrive together if the first was lost and sent again. So the
-	// pauses that count are those that the shooter reports. RateLimit in the
-	// declaration limits what a client can gain by lying.
+	// Two shots arrive together if the first was lost and sent again. So the pauses that
+	// count are those that the shooter reports. RateLimit in the declaration limits what
+	// a client can gain by lying.
 	if pause := shot.Fired.Since(f.fired); f.fired != 0 && pause < Cooldown {
 		return fmt.Errorf("shot again after %v", pause)
 	}
-	if _, distance, known := s.seen(f, call.Conn, shot); known && distance > Reach+1 { // positions are rounded on the wire
+	// Positions are rounded on the wire.
+	if _, distance, known := s.seen(f, call.Conn, shot); known && distance > Reach+1 {
 		return fmt.Errorf("shot at %v, %.0f m away", shot.Target, distance)
 	}
 	return nil
 }
 
-// seen returns the target of a shot, and the distance at which the shooter saw it.
-// known is false if that was too long ago, or if the target is gone. seen asks the
-// connection and not the world, because nobody can shoot what is not open for it.
+// seen returns the target of a shot, and the distance at which the shooter saw the
+// target. known is false if that was too long ago, or if the target is gone.
+//
+// seen asks the connection and not the world, because nobody can shoot an actor that is
+// not open on their connection.
 func (s *server) seen(f *fighter, conn *rpc.Conn, shot Shot) (target *fighter, distance float32, known bool) {
 	target, ok := s.fighters.Of(conn.Actor(shot.Target))
 	if !ok {
@@ -130,8 +138,8 @@ func (s *server) seen(f *fighter, conn *rpc.Conn, shot Shot) (target *fighter, d
 	return target, here.To(there), mine && its
 }
 
-// at returns where the fighter was when the server wrote that stamp. It returns
-// false if that was more than two seconds ago.
+// at returns the position of the fighter when the server wrote the given stamp. It
+// returns false if that was more than two seconds ago.
 func (f *fighter) at(stamp Stamp) (Spot, bool) {
 	for _, p := range f.past {
 		if p.Stamp == stamp && stamp != 0 {
@@ -141,8 +149,9 @@ func (f *fighter) at(stamp Stamp) (Spot, bool) {
 	return Spot{}, false
 }
 
-// shoot is Shoot_Implementation. It silently ignores what an honest client may request too late:
-// the player was hit while its shot was in flight, or did not know yet that its magazine is empty.
+// shoot is Shoot_Implementation. It silently ignores a request that an honest client may
+// send too late. The player may have been hit while its shot was in flight, or may not
+// know yet that its magazine is empty.
 func (s *server) shoot(f *fighter, call *rpc.Call, shot Shot) {
 	f.fired = shot.Fired
 	target, _, known := s.seen(f, call.Conn, shot)
@@ -150,7 +159,8 @@ func (s *server) shoot(f *fighter, call *rpc.Call, shot Shot) {
 		return
 	}
 	s.shots++
-	if f.pose.Ammo--; f.pose.Ammo == 0 {
+	f.pose.Ammo--
+	if f.pose.Ammo == 0 {
 		f.ready = call.Now.Add(Reload)
 	}
 	if target.pose.Health > 0 {
@@ -163,25 +173,29 @@ func (s *server) hit(by, target *fighter, now time.Time) {
 	s.hits++
 	Hit.Call(target.actor, Wound{Other: by.actor.Ref(), Sent: StampOf(now)})
 	Landed.Call(by.actor, Wound{Other: target.actor.Ref(), Sent: StampOf(now)})
-	if target.pose.Health -= min(Damage, target.pose.Health); target.pose.Health > 0 {
+	target.pose.Health -= min(Damage, target.pose.Health)
+	if target.pose.Health > 0 {
 		return
 	}
 	target.ready = now.Add(Down)
 	Killed.Call(target.actor, by.actor.Ref())
-	Boom.Call(target.actor, target.pose.Spot()) // to all clients that see the target; the server binds no handler, because nobody watches there
+	// To all clients that see the target. The server binds no handler, because nobody
+	// watches there.
+	Boom.Call(target.actor, target.pose.Spot())
 	s.score(by, 1, 0)
 	s.score(target, 0, 1)
 }
 
-// score adds to a row of the scores. Set marks the row as changed
-// (MarkItemDirty), so that long lists need not be compared.
+// score adds to a row of the scores. Set marks the row as changed (MarkItemDirty), so
+// long lists need not be compared.
 func (s *server) score(f *fighter, kills, deaths uint16) {
 	row, _ := s.match.scores.Get(f.actor.Ref())
 	s.match.scores.Set(f.actor.Ref(), Score{row.Name, row.Kills + kills, row.Deaths + deaths})
 }
 
-// download sends the level, which is all zeros here, to the caller. Start returns at once, and
-// the stream uses the rate that play leaves. Start fails only if the client is disconnecting.
+// download sends the level, which is all zeros here, to the caller. Start returns at
+// once, and the stream uses the rate that play leaves. Start fails only if the client is
+// disconnecting.
 func (s *server) download(_ *fighter, call *rpc.Call, _ rpc.None) {
 	_, _ = Level.Start(s.streams.Peer(call.Conn), bytes.NewReader(make([]byte, LevelSize)), LevelSize)
 }

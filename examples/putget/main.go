@@ -1,5 +1,5 @@
-// Putget puts files on a server and gets them back. It is an example to learn
-// from. An interrupted transfer continues where it stopped.
+// Putget puts files on a server and gets them back. It is an example to learn from. An
+// interrupted transfer continues where it stopped.
 //
 //	putget serve DIR TOKEN ADDR                 prints the address and the certificate's fingerprint
 //	putget put ADDR FINGERPRINT TOKEN FILE
@@ -24,11 +24,12 @@ import (
 	"github.com/quivernet/quiver/stream/disk"
 )
 
-// Both ends declare a class, Desk, of which the server spawns one actor for each client,
-// the requests that a client makes to its desk, and the blobs that either end sends.
+// Both ends declare the same things: the class Desk, the requests that a client makes to
+// its desk, and the blobs that either end sends. The server spawns one desk for each
+// client.
 var (
 	Desk  = rpc.NewClass("Desk")
-	Keep  = rpc.ServerRequest[File, rpc.None](Desk, "Keep")       // the file that I have sent gets this name
+	Keep  = rpc.ServerRequest[File, rpc.None](Desk, "Keep")       // name the file that I sent
 	Fetch = rpc.ServerRequest[File, stream.Digest](Desk, "Fetch") // send me the file with this name
 	Files = stream.NewBlob("files")
 )
@@ -50,35 +51,41 @@ func (f File) Validate() error {
 // A place is the server or a client: a folder, and a world that streams.
 type place struct {
 	dir     string
-	parts   *disk.Store // files that are being received, and those that have no name yet
+	parts   *disk.Store // files being received, and files that have no name yet
 	world   *rpc.World
 	streams *stream.Streams
 }
 
-// mostServed is how many bytes of a file the server accepts, and how many it keeps in parts in all.
-const mostServed = 1 << 30
+// maxServed is the maximum size of a file that the server accepts, and the maximum it
+// keeps in parts in total.
+const maxServed = 1 << 30
 
-// mostAtOnce is how many files the server reads for one client at a time, even
-// if that client asks for more, or no longer waits for them.
-const mostAtOnce = 4
+// maxAtOnce is the number of files that the server reads for one client at a time, even
+// if the client asks for more, or no longer waits for them.
+const maxAtOnce = 4
 
-// newPlace returns a place that accepts files of at most most bytes each, and
-// keeps at most as much in parts; negative = no limit.
-func newPlace(dir string, most int64, config rpc.Config) (p *place, err error) {
-	p = &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
-	p.parts.MaxBytes, p.parts.MaxIdentityBytes = most, most
-	config.Sealed = true // sealed packets, where the peer has them too: random loss hardly slows them down
-	if p.world, err = rpc.NewWorld(config); err == nil {
-		// MaxBytes refuses files that are larger than the store, because the
-		// store refuses no transfer: it only does not keep the content.
-		// MaxQueued is small because each file that waits to be sent is open.
-		p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: most, MaxQueued: mostAtOnce})
+// newPlace returns a place that accepts files of up to limit bytes each, and keeps at
+// most limit bytes in parts; negative = no limit.
+func newPlace(dir string, limit int64, config rpc.Config) (*place, error) {
+	p := &place{dir: dir, parts: disk.New(filepath.Join(dir, ".parts"))}
+	p.parts.MaxBytes = limit
+	p.parts.MaxIdentityBytes = limit
+	// Use sealed packets if the peer has them too. Random loss hardly slows them down.
+	config.Sealed = true
+	world, err := rpc.NewWorld(config)
+	if err != nil {
+		return nil, err
 	}
+	p.world = world
+	// MaxBytes refuses files that are larger than the store. The store itself refuses no
+	// transfer: it only does not keep the content. MaxQueued is small because each file
+	// that waits to be sent is open.
+	p.streams, err = stream.Install(p.world, stream.Config{Store: p.parts, MaxBytes: limit, MaxQueued: maxAtOnce})
 	return p, err
 }
 
-// send starts to send a file, with its digest as key: what has arrived before a
-// connection is lost is not sent again.
+// send starts to send a file. The digest is the transfer's key, so the part that arrived
+// before a connection was lost is not sent again.
 func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stream.Digest, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -88,7 +95,8 @@ func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stre
 	size, err := io.Copy(hash, file)
 	if err == nil {
 		digest = hash.Digest()
-		t, err = Files.Start(p.streams.Peer(to), io.NewSectionReader(file, 0, size), size, stream.Key(digest.String()), stream.Hash(stream.BLAKE3))
+		t, err = Files.Start(p.streams.Peer(to), io.NewSectionReader(file, 0, size), size,
+			stream.Key(digest.String()), stream.Hash(stream.BLAKE3))
 	}
 	if err != nil {
 		return nil, digest, errors.Join(err, file.Close())
@@ -97,42 +105,26 @@ func (p *place) send(to *rpc.Conn, path string) (t *stream.Transfer, digest stre
 	return t, digest, nil
 }
 
-// serve lets clients that have the token put and get the files of dir until ctx ends.
-// It calls ready with the address that it listens on and the certificate's fingerprint.
+// serve lets clients that have the token put and get the files of dir, until ctx ends. It
+// calls ready with the address that it listens on and the certificate's fingerprint.
 func serve(ctx context.Context, dir, token, addr string, ready func(addr, fingerprint string)) error {
-	p, err := newPlace(dir, mostServed, rpc.Config{
-		MaxRequests: mostAtOnce,
+	p, err := newPlace(dir, maxServed, rpc.Config{
+		MaxRequests: maxAtOnce,
 		Authenticate: func(_ context.Context, got []byte) (identity string, err error) {
 			if subtle.ConstantTimeCompare(got, []byte(token)) != 1 {
 				err = errors.New("wrong token")
 			}
 			return "", err
 		},
-		OnConnect: func(w *rpc.World, c *rpc.Conn) { _, _ = w.Spawn(Desk, c) }, // fails only if the connection has ended
+		OnConnect: func(w *rpc.World, c *rpc.Conn) {
+			_, _ = w.Spawn(Desk, c) // fails only if the connection has ended
+		},
 	})
 	if err != nil {
 		return err
 	}
 	Files.Handle(p.streams, func(in *stream.IncomingBlob) { go io.Copy(io.Discard, in) }) // the store keeps it
-	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
-	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
-		Keep.Go(call, func(context.Context) (rpc.None, error) { // not in the tick: a disk may be slow, and the tick must not wait
-			err := p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
-			if errors.Is(err, fs.ErrNotExist) {
-				err = errors.New("it was not kept: others are being put that leave it no room, or the same is")
-			}
-			return none, err
-		})
-		return none, nil
-	})
-	rpc.OnRequest(desks, Fetch, func(p *place, call *rpc.Call, f File) (none stream.Digest, err error) {
-		conn := call.Conn
-		Fetch.Go(call, func(context.Context) (stream.Digest, error) {
-			_, digest, err := p.send(conn, filepath.Join(p.dir, f.Name))
-			return digest, err
-		})
-		return none, nil
-	})
+	p.bindDesks()
 	certificate, err := cert.Load(filepath.Join(dir, ".certificate")) // created on the first start
 	if err != nil {
 		return err
@@ -146,8 +138,35 @@ func serve(ctx context.Context, dir, token, addr string, ready func(addr, finger
 	return p.world.Run(ctx)
 }
 
-// visit connects, waits until the server has spawned the desk, puts or gets the
-// file name, and disconnects.
+// bindDesks handles the requests of the server's clients. A handler runs in the tick, which
+// must not wait for a slow disk, so each request continues on a goroutine of its own.
+func (p *place) bindDesks() {
+	desks := rpc.Bind(p.world, Desk, func(*rpc.Actor) *place { return p })
+	rpc.OnRequest(desks, Keep, func(p *place, call *rpc.Call, f File) (none rpc.None, err error) {
+		Keep.Go(call, func(context.Context) (rpc.None, error) { return none, p.keep(f) })
+		return none, nil
+	})
+	rpc.OnRequest(desks, Fetch, func(p *place, call *rpc.Call, f File) (none stream.Digest, err error) {
+		conn := call.Conn
+		Fetch.Go(call, func(context.Context) (stream.Digest, error) {
+			_, digest, err := p.send(conn, filepath.Join(p.dir, f.Name))
+			return digest, err
+		})
+		return none, nil
+	})
+}
+
+// keep gives a file that a client sent its name.
+func (p *place) keep(f File) error {
+	err := p.parts.Publish("", f.Digest, filepath.Join(p.dir, f.Name), 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("it was not kept: others are being put that leave it no room, or the same is")
+	}
+	return err
+}
+
+// visit connects to a server and waits until the server has spawned the desk. Then it
+// puts or gets the file name, and disconnects.
 func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string) error {
 	pin, err := cert.Pinned(fingerprint)
 	if err != nil {
@@ -157,8 +176,10 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	if err != nil {
 		return err
 	}
-	desks, files := make(chan *rpc.Actor, 1), make(chan *stream.IncomingBlob, 1)
-	Files.Handle(p.streams, func(in *stream.IncomingBlob) { files <- in }) // this client asks for one at a time
+	desks := make(chan *rpc.Actor, 1)
+	files := make(chan *stream.IncomingBlob, 1)
+	// This client asks for one at a time.
+	Files.Handle(p.streams, func(in *stream.IncomingBlob) { files <- in })
 	rpc.Bind(p.world, Desk, func(a *rpc.Actor) *place { desks <- a; return p })
 	go p.world.Run(ctx)
 	conn, err := rpc.Dial(ctx, addr, pin, p.world)
@@ -177,8 +198,9 @@ func visit(ctx context.Context, addr, fingerprint, token, dir, verb, name string
 	}
 }
 
-// put sends a file until the server has it under its name. It may have to try again:
-// a client that puts the same content may take the only copy that the store keeps.
+// put sends a file until the server has it under its name. It may have to try again,
+// because another client that puts the same content may take the only copy that the store
+// keeps.
 func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
 	for tries := 3; ; tries-- {
 		t, digest, err := p.send(desk.Conn(), path)
@@ -194,7 +216,7 @@ func (p *place) put(ctx context.Context, desk *rpc.Actor, path string) error {
 	}
 }
 
-// get fetches a file, and returns once it is in the folder.
+// get fetches a file, and returns when it is in the folder.
 func (p *place) get(ctx context.Context, desk *rpc.Actor, name string, files <-chan *stream.IncomingBlob) error {
 	digest, err := Fetch.Ask(ctx, desk, File{Name: name})
 	if err != nil {

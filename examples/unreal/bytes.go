@@ -9,8 +9,9 @@ import (
 )
 
 // sendBytes is the exercise at the article's end: any value becomes a TArray<uint8>,
-// which is then streamed. A blob does the rest: pieces, gates and a digest. JSON
-// stands in for Unreal's FMemoryWriter; a game uses the format of its save games.
+// which is then streamed. A blob does the rest: pieces, gates and a digest.
+//
+// JSON stands in for Unreal's FMemoryWriter. A game uses the format of its save games.
 func sendBytes(peer *stream.Peer, value any) (*stream.Transfer, error) {
 	b, err := json.Marshal(value)
 	if err != nil {
@@ -19,9 +20,11 @@ func sendBytes(peer *stream.Peer, value any) (*stream.Transfer, error) {
 	return SaveGame.Start(peer, bytes.NewReader(b), int64(len(b)))
 }
 
-// receiveBytes is FMemoryReader. Call it on a goroutine of its own, because it waits while
-// the world continues. It reads to the end, where the digest is checked, and where the sender
-// is told that everything has arrived. Validate what comes from a client before you use it.
+// receiveBytes is FMemoryReader. Call it on a goroutine of its own, because it waits
+// while the world continues.
+//
+// It reads to the end, where the digest is checked and the sender is told that everything
+// has arrived. Validate a client's data before you use it.
 func receiveBytes(in io.Reader, value any) error {
 	b, err := io.ReadAll(in)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// An end is the server or a client: a world, and what has arrived by topics.
+// An end is the server or a client: a world, and the data that arrived by topics.
 type end struct {
 	world       *rpc.World
 	streams     *stream.Streams
@@ -53,8 +53,8 @@ func (e *end) load(in *stream.IncomingBlob) {
 	e.world.Post(func() { e.save, e.failed = save, err })
 }
 
-// newServer returns a server that spawns a controller for each client
-// (AGameModeBase::Login), and ticks all of them (TickActor) before packets are sent.
+// newServer returns a server. It spawns a controller for each client
+// (AGameModeBase::Login), and ticks all controllers (TickActor) before packets are sent.
 func newServer(config rpc.Config) *end {
 	config.OnConnect = func(w *rpc.World, conn *rpc.Conn) { w.Spawn(PlayerController, conn) }
 	e := newEnd(config)
@@ -68,8 +68,8 @@ func newServer(config rpc.Config) *end {
 	return e
 }
 
-// controller returns the controller of the only client, on the server or as the
-// client's copy; nil = there is none.
+// controller returns the controller of the only client, on the server or as the client's
+// copy. It returns nil if there is none.
 func (e *end) controller() *controller {
 	for _, c := range e.controllers.All() {
 		return c
@@ -77,7 +77,7 @@ func (e *end) controller() *controller {
 	return nil
 }
 
-// A journal keeps what an end logs. Any goroutine may log.
+// A journal keeps the log of an end. Any goroutine may log.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -89,7 +89,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
-// find returns the first line with that word, without its time, or "".
+// find returns the first line that contains word, without its time, or "".
 func (j *journal) find(word string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

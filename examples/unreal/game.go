@@ -1,11 +1,20 @@
-// Unreal is the article on streaming data over Unreal's reliable RPCs, in Go: its game
-// mode and its player controller, the two ways that fail, and the one that works. It
-// is for readers who know the original: comments name what Unreal calls each thing.
+// Unreal is the article on streaming data over Unreal's reliable RPCs, in Go. It has the
+// article's game mode and player controller, the two ways that fail, and the one that
+// works. It is for readers who know the original: comments give the Unreal name of each
+// thing.
 //
-// Read the files in this order: game.go declares what both ends share, gamemode.go is what
-// fails, controller.go is what works, nested.go sends arrays inside of arrays, bytes.go is the
-// exercise at the article's end, end.go is a server or a client, story.go is what is played, and
-// main.go connects it over sockets. unreal_test.go plays the same, most of it in virtual time.
+// Read the files in this order:
+//
+//   - game.go declares what both ends share
+//   - gamemode.go is what fails
+//   - controller.go is what works
+//   - nested.go sends arrays inside of arrays
+//   - bytes.go is the exercise at the article's end
+//   - end.go is a server or a client
+//   - story.go plays all of this
+//   - main.go connects the ends over sockets
+//
+// unreal_test.go plays the same story, most of it in virtual time.
 package main
 
 import (
@@ -21,16 +30,16 @@ type MyData struct {
 
 const (
 	maxBytesPerRPC = 32 << 10 // MaxBytesPerRPC: half of NetMaxConstructedPartialBunchSizeBytes
-	// elementSize is ElementSize, the pessimistic sizeof: encoded, a struct has
-	// one byte in front and these fields take up to 5 each.
+	// elementSize is ElementSize, the pessimistic sizeof. An encoded struct has one byte
+	// in front, and these fields take up to 5 bytes each.
 	elementSize = 1 + 4*5
 	maxChunk    = maxBytesPerRPC / elementSize // MAXCHUNKSIZE, in elements
 
 	elements = 40_000 // elements of Data: 26 RPCs, while the reliable buffer has room for 8
 )
 
-// AMyPlayerController: here a class and its net functions are variables,
-// declared once for both ends.
+// AMyPlayerController: here a class and its net functions are variables, declared once
+// for both ends.
 var (
 	PlayerController = rpc.NewClass("PlayerController")
 
@@ -44,7 +53,8 @@ var (
 	ServerNotifyAllDataReceived = rpc.Server[rpc.None](PlayerController, "ServerNotifyAllDataReceived", rpc.Reliable)
 )
 
-// Topics of the streamer need no actor, and no RPCs of the game: see nested.go and bytes.go.
+// Topics of the streamer need no actor and no RPCs of the game. See nested.go and
+// bytes.go.
 var (
 	Bounded  = stream.NewArray[BoundedStruct]("bounded")
 	Structs  = stream.NewArray[Struct]("structs")

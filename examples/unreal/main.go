@@ -32,9 +32,14 @@ func play(w io.Writer, weather emulation.Settings) error {
 	}
 	server := newServer(config)
 	certificate := must(cert.Development("localhost"))
-	listener := must(rpc.Listen("localhost:0", &tls.Config{Certificates: []tls.Certificate{certificate}}, server.world))
+	tlsConfig := &tls.Config{Certificates: []tls.Certificate{certificate}}
+	listener := must(rpc.Listen("localhost:0", tlsConfig, server.world))
 	defer listener.Close()
-	loopback := &sockets{addr: listener.Addr().String(), pin: cert.Fingerprint(certificate), worlds: []*rpc.World{server.world}}
+	loopback := &sockets{
+		addr:   listener.Addr().String(),
+		pin:    cert.Fingerprint(certificate),
+		worlds: []*rpc.World{server.world},
+	}
 	defer loopback.close()
 
 	s := &stage{network: loopback, server: server, mode: gameMode{data: makeData(elements)}}
@@ -54,7 +59,7 @@ func (n *sockets) join(w *rpc.World) error {
 	}
 	n.worlds = append(n.worlds, w)
 	joined := make(chan error, 1)
-	go func() { // Dial waits for the server, so the worlds must tick meanwhile
+	go func() { // Dial waits for the server, so the worlds must tick meanwhile.
 		_, err := rpc.Dial(context.Background(), n.addr, pin, w)
 		joined <- err
 	}()
@@ -67,7 +72,8 @@ func (n *sockets) join(w *rpc.World) error {
 func (n *sockets) until(limit time.Duration, done func() bool) bool {
 	ticker := time.NewTicker(time.Second / 60)
 	defer ticker.Stop()
-	for end := time.Now().Add(limit); !done(); {
+	end := time.Now().Add(limit)
+	for !done() {
 		now := <-ticker.C
 		if now.After(end) {
 			return false

@@ -2,21 +2,25 @@ package main
 
 import "github.com/quivernet/quiver/stream"
 
-// A BoundedStruct is FMyStruct with its inner array at its greatest size. The tag is
-// InnerArrayMaxSize, and the pessimistic size follows from it. NewArray panics without such a
-// tag, and an element that exceeds it ends its transfer with stream.ErrTooLarge. Short inner
-// arrays waste room, because an RPC has as many elements as fit at their greatest size.
+// A BoundedStruct is FMyStruct with its inner array at its maximum size.
+//
+// The tag is InnerArrayMaxSize, and the pessimistic size follows from it. NewArray panics
+// without such a tag, and an element that exceeds it ends its transfer with
+// stream.ErrTooLarge.
+//
+// Short inner arrays waste room, because an RPC has as many elements as fit at their
+// maximum size.
 type BoundedStruct struct {
 	ID    uint32
 	Inner []float32 `quiver:"max=100"`
 }
 
-// A Struct is FMyStruct whose inner array is sent separately: Inner is how many
-// of the floats that follow belong to it.
+// A Struct is FMyStruct whose inner array is sent separately. Inner is the number of the
+// following floats that belong to it.
 type Struct struct{ ID, Inner uint32 }
 
-// sendNested sends elements with their inner arrays in both ways. A topic is an RPC
-// and its TickActor in one, on channels of its own. There is no order between topics.
+// sendNested sends elements with their inner arrays in both ways. A topic is an RPC and
+// its TickActor in one, on channels of its own. There is no order between topics.
 func sendNested(peer *stream.Peer, all []BoundedStruct) (transfers []*stream.Transfer, err error) {
 	bounded, err := Bounded.Start(peer, all)
 	if err != nil {
@@ -40,8 +44,8 @@ func separate(all []BoundedStruct) (structs []Struct, floats []float32) {
 	return structs, floats
 }
 
-// join reverses separate once both arrays have arrived. It checks each count
-// before it uses it, because the counts come from the other end.
+// join reverses separate after both arrays have arrived. It checks each count before it
+// uses it, because the counts come from the other end.
 func join(structs []Struct, floats []float32) (all []BoundedStruct) {
 	for _, s := range structs {
 		n := int(min(int64(s.Inner), int64(len(floats))))

@@ -12,12 +12,13 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A network connects the worlds and lets them tick: over sockets, or in a test in virtual
-// time. All of the game runs on the goroutine that calls it, as on Unreal's game thread.
+// A network connects the worlds and lets them tick, over sockets or, in a test, in
+// virtual time. All of the game runs on the goroutine that calls it, as on Unreal's game
+// thread.
 type network interface {
-	// Connects a client's world to the server's, and returns once it has joined.
+	// join connects a client's world to the server's, and returns when it has joined.
 	join(w *rpc.World) error
-	// Ticks all worlds until done returns true, or limit has passed.
+	// until ticks all worlds until done returns true, or limit has passed.
 	until(limit time.Duration, done func() bool) (reached bool)
 }
 
@@ -31,7 +32,7 @@ type stage struct {
 // patience is long enough for the worst of the emulated networks.
 const patience = 2 * time.Minute
 
-// wait ticks until done returns true, or until the server has failed.
+// wait ticks until done returns true, or until the server fails.
 func (s *stage) wait(done func() bool) error {
 	if !s.until(patience, func() bool { return done() || s.server.failed != nil }) {
 		return errors.New("it does not end")
@@ -39,8 +40,8 @@ func (s *stage) wait(done func() bool) error {
 	return s.server.failed
 }
 
-// end waits until a stream.Calling has sent everything, or until a stream.Transfer
-// has ended, which it does once the peer's application has everything.
+// end waits until a stream.Calling has sent everything, or until a stream.Transfer has
+// ended. A Transfer ends when the peer's application has everything.
 func (s *stage) end(t interface {
 	Done() <-chan struct{}
 	Err() error
@@ -55,7 +56,8 @@ func (s *stage) end(t interface {
 	}), t.Err())
 }
 
-// whole waits until got reports that all elements have arrived, and compares them with those sent.
+// whole waits until got reports that all elements have arrived, and compares them with
+// the elements that were sent.
 func (s *stage) whole(got func() ([]MyData, bool)) error {
 	err := s.wait(func() bool { _, all := got(); return all })
 	if data, _ := got(); err == nil && !slices.Equal(data, s.mode.data) {
@@ -73,11 +75,13 @@ func (s *stage) enter(config rpc.Config) error {
 	return s.wait(func() bool { return s.client.controller() != nil })
 }
 
-// overflow plays sendInALoop in a Dispatch, as a game would, and waits until
-// the client has logged why it was disconnected.
+// overflow plays sendInALoop in a Dispatch, as a game would. It waits until the client
+// has logged the reason for its disconnection.
 func (s *stage) overflow() (sent int, err error) {
 	s.server.world.Post(func() { sent, err = s.mode.sendInALoop(s.server.controller()) })
-	waited := s.wait(func() bool { return s.server.controller() == nil && s.client.log.find("disconnected") != "" })
+	waited := s.wait(func() bool {
+		return s.server.controller() == nil && s.client.log.find("disconnected") != ""
+	})
 	return sent, errors.Join(err, waited)
 }
 
@@ -99,19 +103,24 @@ func (s *stage) upload() error {
 	return s.whole(s.server.controller().result)
 }
 
-// nested sends elements with inner arrays to the client, in both ways at the
-// same time: bounded, and separately.
+// nested sends elements with inner arrays to the client, in both ways at the same time:
+// bounded, and separately.
 func (s *stage) nested() error {
-	all, peer := makeNested(2000), s.server.streams.Peer(s.server.world.Conns()[0])
+	all := makeNested(2000)
+	peer := s.server.streams.Peer(s.server.world.Conns()[0])
 	transfers, err := sendNested(peer, all)
 	for _, t := range transfers {
 		err = errors.Join(err, s.end(t))
 	}
 	equal := func(a, b BoundedStruct) bool { return a.ID == b.ID && slices.Equal(a.Inner, b.Inner) }
-	if err == nil && !(slices.EqualFunc(all, s.client.bounded, equal) && slices.EqualFunc(all, join(s.client.structs, s.client.floats), equal)) {
+	if err != nil {
+		return err
+	}
+	joined := join(s.client.structs, s.client.floats)
+	if !slices.EqualFunc(all, s.client.bounded, equal) || !slices.EqualFunc(all, joined, equal) {
 		return errors.New("what came differs")
 	}
-	return err
+	return nil
 }
 
 // bytes plays sendBytes, from the client to the server.
@@ -126,11 +135,11 @@ func (s *stage) bytes() error {
 	return s.whole(func() ([]MyData, bool) { return s.server.save, s.server.save != nil })
 }
 
-// folded matches a line of the story: it ends between words, before the 100th column.
+// folded matches a line of the story. A line ends between words, before the 100th column.
 var folded = regexp.MustCompile(`(.{1,96})(?: |$)`)
 
-// tell plays everything and prints what happened. It returns an error if that
-// is not what the article says.
+// tell plays everything and prints what happened. It returns an error if the outcome is
+// not what the article says.
 func (s *stage) tell(w io.Writer, config rpc.Config) error {
 	say := func(format string, args ...any) {
 		fmt.Fprint(w, folded.ReplaceAllString(fmt.Sprintf(format, args...), "   $1\n"))
@@ -147,7 +156,8 @@ func (s *stage) tell(w io.Writer, config rpc.Config) error {
 
 	fmt.Fprintln(w, "2. ClientReceiveData of up to 32 KiB in a loop,", chunks(len(s.mode.data)), "times")
 	sent, err := s.overflow()
-	if closed := (*rpc.CloseError)(nil); !errors.As(err, &closed) || closed.Code != rpc.ReliableBufferOverflow {
+	closed, ok := errors.AsType[*rpc.CloseError](err)
+	if !ok || closed.Code != rpc.ReliableBufferOverflow {
 		return fmt.Errorf("the loop: %w", err)
 	}
 	say("%d went well, the next closed the connection", sent)
