@@ -15,27 +15,27 @@ const (
 // A brake is the circuit breaker of RFC 8084. While loss stays above a ceiling, the brake
 // halves the rate again and again, whatever the model says.
 type brake struct {
-	tally  tally
-	rounds int
-	most   int // maximum bytes that arrived in one of the rounds
+	tally      tally
+	rounds     int
+	maxArrived int // maximum bytes that arrived in one of the rounds
 }
 
 // roundOver adds a round in which arrived bytes arrived. It reports whether to halve the
 // rate, and the maximum bytes that arrived in one of the rounds. In the other rounds the
 // path may have been dark, or the sender may have waited for a queue to drain.
-func (b *brake) roundOver(round tally, arrived int) (halve bool, most int) {
+func (b *brake) roundOver(round tally, arrived int) (halve bool, maxArrived int) {
 	b.tally.add(round)
-	b.most = max(b.most, arrived)
+	b.maxArrived = max(b.maxArrived, arrived)
 	b.rounds++
 	if b.rounds < brakeRounds {
 		return false, 0
 	}
 	halve = b.tally.beyond(brakeShare)
-	most = b.most
+	maxArrived = b.maxArrived
 	if halve || !b.doubts() {
 		*b = brake{}
 	}
-	return halve, most
+	return halve, maxArrived
 }
 
 // doubts reports whether only the length of the loss runs keeps the brake from acting.

@@ -27,11 +27,11 @@ const swingRounds = 3
 // doesn't stand in all stretches. The queue of many controllers does, but it also raises
 // the minimum delay of a stretch, which jitter doesn't.
 type calm struct {
-	lowest, greatest time.Duration // minimum and maximum delay of a batch in this stretch
-	samples          int           // batches in this stretch
-	fates            tally         // fates of the packets decided in this stretch
-	least            minimum       // minimum of the stretches' maximum delays
-	lows             minimum       // minimum of the stretches' lowest delays
+	lowest, highest time.Duration // minimum and maximum delay of a batch in this stretch
+	samples         int           // batches in this stretch
+	fates           tally         // fates of the packets decided in this stretch
+	lowestPeak      minimum       // minimum of the stretches' maximum delays
+	lows            minimum       // minimum of the stretches' lowest delays
 	// Usual lowest delay of a stretch: near the minimum of the last stretches.
 	bottom time.Duration
 }
@@ -39,9 +39,9 @@ type calm struct {
 // note adds the minimum delay of a batch.
 func (c *calm) note(d time.Duration) {
 	if c.samples == 0 {
-		c.lowest, c.greatest = d, d
+		c.lowest, c.highest = d, d
 	}
-	c.lowest, c.greatest = min(c.lowest, d), max(c.greatest, d)
+	c.lowest, c.highest = min(c.lowest, d), max(c.highest, d)
 	c.samples++
 }
 
@@ -60,10 +60,10 @@ func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 		return
 	}
 	crashed := c.fates.count() >= trainPackets && c.fates.share() > maxRandomLoss
-	if c.least.known || !crashed || !even {
+	if c.lowestPeak.known || !crashed || !even {
 		c.follow(rival)
 		c.lows.add(t, c.lowest)
-		c.least.add(t, c.greatest-c.standing(rival))
+		c.lowestPeak.add(t, c.highest-c.standing(rival))
 	}
 	c.samples = 0
 	c.fates = tally{}
@@ -72,7 +72,7 @@ func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 // follow moves the bottom towards the lowest delay of this stretch.
 func (c *calm) follow(rival bool) {
 	switch {
-	case !c.least.known:
+	case !c.lowestPeak.known:
 		c.bottom = c.lowest
 	case c.lowest < c.bottom:
 		c.bottom -= (c.bottom - c.lowest) / bottomFall
@@ -89,15 +89,15 @@ func (c *calm) standing(rival bool) time.Duration {
 	if !rival {
 		return 0
 	}
-	return max(c.lows.least-c.bottom, 0)
+	return max(c.lows.min-c.bottom, 0)
 }
 
 // above returns the excess of the calm delay over the minimum delay.
-func (c *calm) above(least time.Duration) time.Duration {
-	if !c.least.known {
+func (c *calm) above(floor time.Duration) time.Duration {
+	if !c.lowestPeak.known {
 		return 0
 	}
-	return max(c.least.least-least, 0)
+	return max(c.lowestPeak.min-floor, 0)
 }
 
 // A swings detects jitter and aggregation that have just begun. A calm shows them up to

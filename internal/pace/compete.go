@@ -77,10 +77,10 @@ func (k *competition) lately(t instant) bool { return k.seen > 0 && t-k.seen < m
 // compete enters Compete. The window spans the round trip with the queue, at the rate
 // from before the queue stood, or from before a common Dip that a rival exploited.
 func (c *Controller) compete(t instant) {
-	least := min(minDwell, dwellTrips*c.delay.base())
-	c.competition.dwell = max(least, min(2*c.competition.dwell, least<<maxDoublings))
+	shortest := min(minDwell, dwellTrips*c.delay.base())
+	c.competition.dwell = max(shortest, min(2*c.competition.dwell, shortest<<maxDoublings))
 	if c.competition.seen == 0 || t-c.competition.seen > minimumLife {
-		c.competition.dwell = least
+		c.competition.dwell = shortest
 	}
 	if c.dips.compete(t, c.delay.base()) { // a rival took the part that a common Dip had freed
 		c.queueing.rateBefore = max(c.queueing.rateBefore, c.dips.rate)

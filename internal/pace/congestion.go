@@ -109,11 +109,11 @@ func (c *congestion) verdict(t instant, s sight, others, learn bool) bool {
 		judged.lost = 0
 	}
 	usual := c.usual(t)
-	least, alarm := minTolerance, minAlarm
+	margin, alarm := minTolerance, minAlarm
 	if (c.jittery || c.deepest.isFaint()) && !others {
-		least, alarm = jitterTolerance, jitterAlarm
+		margin, alarm = jitterTolerance, jitterAlarm
 	}
-	c.excess = max(c.excess+float64(judged.lost)-(tolerance*usual+least)*float64(judged.count()), 0)
+	c.excess = max(c.excess+float64(judged.lost)-(tolerance*usual+margin)*float64(judged.count()), 0)
 	if judged.lost == 0 || c.excess < alarm+min(alarmPerLoss*usual, maxAlarmRise) {
 		return false
 	}

@@ -33,7 +33,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 			c.trimIfSteady()
 		}
 		c.enter(Drain, t)
-	case t-c.delay.nearLeast > minimumLife/2, c.delay.doubtful:
+	case t-c.delay.nearFloor > minimumLife/2, c.delay.doubtful:
 		c.enter(Dip, t)
 	case ended && c.wantsYield(t):
 		c.beginYield(t)
@@ -57,7 +57,7 @@ func (c *Controller) answerLoss(t instant) {
 	if c.recent > 0 {
 		c.queueing.rateBefore = min(c.recent, c.queueing.rateBefore)
 	}
-	dropped := c.dropsForQueueing()
+	dropped := c.dropsInsteadOfQueueing()
 	c.compete(t)
 	if dropped {
 		c.beginSharing(t, true)
@@ -76,9 +76,9 @@ func (c *Controller) flooded() bool {
 	return c.round.fates.floods() && c.round.sentIn(c.lostRound).floods() || c.flood.shows()
 }
 
-// dropsForQueueing reports whether the path drops instead of queueing: no queue was seen,
+// dropsInsteadOfQueueing reports whether the path drops instead of queueing: no queue was seen,
 // and more than a quarter of the packets was lost.
-func (c *Controller) dropsForQueueing() bool {
+func (c *Controller) dropsInsteadOfQueueing() bool {
 	round := c.round.fates
 	drops := round.count() >= trainPackets && round.share() > delugeLoss ||
 		c.flood.shows() && c.flood.fates.share() > delugeLoss

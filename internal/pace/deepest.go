@@ -102,6 +102,6 @@ func (d *deepest) isHigh(queue time.Duration, s sight) bool {
 	if s.long {
 		return queue >= d.queue/2
 	}
-	most := time.Duration(highPart * float64(d.queue))
-	return queue >= min(most, max(d.queue-s.grain*3/2, d.queue/2))
+	high := time.Duration(highPart * float64(d.queue))
+	return queue >= min(high, max(d.queue-s.grain*3/2, d.queue/2))
 }

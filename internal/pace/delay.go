@@ -34,13 +34,13 @@ type delay struct {
 	// When acks first showed one; 0 = never. The guess is dropped minimumLife later.
 	since instant
 	way   minimum // minimum one-way delay
-	// time that a packet takes at our share of the bottleneck; 0 = unknown
+	// Time that a packet takes at our share of the bottleneck; 0 = unknown.
 	grain  time.Duration
 	finest time.Duration // minimum grain on this path; 0 = unknown
 	// Minimum one-way delay since the last Dip. Unlike way it does not rise while the
 	// controller never looks for less.
 	floor     minDuration
-	nearLeast instant // when the one-way delay was last near floor
+	nearFloor instant // when the one-way delay was last near floor
 	// The floor is from before the peer's clock was corrected, and may include a queue.
 	// Cleared by a Dip.
 	doubtful   bool
@@ -77,7 +77,7 @@ func (d *delay) arrive(t instant, way time.Duration) {
 	d.way.add(t, way)
 	d.floor.note(way)
 	if way <= d.floor.value+d.near() {
-		d.nearLeast = t
+		d.nearFloor = t
 	}
 }
 
@@ -95,7 +95,7 @@ func (d *delay) still() time.Duration { return max(d.base()/4, stallPackets*d.gr
 // forgetLeast forgets the minimum delays, because the path has become longer by the delay
 // that seemed to be a queue.
 func (d *delay) forgetLeast(t instant, queue time.Duration) {
-	way := d.way.least + queue
+	way := d.way.min + queue
 	d.rtt = minimum{}
 	d.way = minimum{}
 	d.guess = 0
@@ -104,7 +104,7 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.calmTrip = calm{}
 	d.calmWay = calm{}
 	d.swings = swings{}
-	d.nearLeast = t
+	d.nearFloor = t
 	d.floor = minDuration{}
 	d.doubtful = false
 }
@@ -115,7 +115,7 @@ func (d *delay) measureAnew(t instant, floor minDuration) {
 	d.way = minimum{}
 	d.calmWay = calm{}
 	d.swings = swings{}
-	d.nearLeast = t
+	d.nearFloor = t
 	d.floor = floor
 	d.doubtful = true
 	d.way.add(t, floor.value)
@@ -124,8 +124,8 @@ func (d *delay) measureAnew(t instant, floor minDuration) {
 // dipped records that the path was left half empty, so the current minimum delay is the
 // path's.
 func (d *delay) dipped(t instant) {
-	d.nearLeast = t
-	d.floor = minDuration{d.way.least, true}
+	d.nearFloor = t
+	d.floor = minDuration{d.way.min, true}
 	d.doubtful = false
 }
 
@@ -134,7 +134,7 @@ func (d *delay) risen() time.Duration {
 	if !d.floor.known {
 		return 0
 	}
-	return max(d.way.least-d.floor.value, 0)
+	return max(d.way.min-d.floor.value, 0)
 }
 
 // near returns the maximum excess over the minimum delay that counts as no queue.
@@ -147,7 +147,7 @@ func (d *delay) near() time.Duration { return d.target() / 16 }
 // base returns the path's round trip without a queue, or the best guess of it.
 func (d *delay) base() time.Duration {
 	if d.rtt.known {
-		return max(d.rtt.least, time.Microsecond)
+		return max(d.rtt.min, time.Microsecond)
 	}
 	if d.smoothed > 0 {
 		return d.smoothed
@@ -170,8 +170,8 @@ func (d *delay) target() time.Duration { return max(minStanding, d.base()/4, 2*d
 //
 // The aim is at least a packet, and at most a third of a short queue's depth.
 func (d *delay) aim() time.Duration {
-	own, most := float64(aimPackets*d.grain), float64(d.target()/2)
-	aim := max(time.Duration(own*most/(own+most)), min(d.grain, time.Duration(most)))
+	own, limit := float64(aimPackets*d.grain), float64(d.target()/2)
+	aim := max(time.Duration(own*limit/(own+limit)), min(d.grain, time.Duration(limit)))
 	if d.depth > 0 {
 		aim = min(aim, d.depth/3)
 	}
@@ -219,11 +219,11 @@ func (d *delay) startFull() time.Duration {
 // If a queue is short, and many flows fill and empty it again, a rise of up to one and a
 // half times its depth may be the queue.
 func (d *delay) jitter() time.Duration {
-	least := max(jitterGrains*d.finest, d.base()/jitterPart, minJitter)
+	threshold := max(jitterGrains*d.finest, d.base()/jitterPart, minJitter)
 	if d.short() {
-		least = max(least, min(d.depth*3/2, d.target()))
+		threshold = max(threshold, min(d.depth*3/2, d.target()))
 	}
-	if j := d.spread(); j > least {
+	if j := d.spread(); j > threshold {
 		return j
 	}
 	return 0
@@ -237,13 +237,13 @@ func (d *delay) jitter() time.Duration {
 // its maximum delay.
 func (d *delay) spread() time.Duration {
 	calm := &d.calmWay
-	return max(min(calm.above(calm.bottom)*5/3, calm.above(d.way.least)), d.swings.wait())
+	return max(min(calm.above(calm.bottom)*5/3, calm.above(d.way.min)), d.swings.wait())
 }
 
 // reach returns the round trip that a full window must span, including the jitter and the
 // aggregation of both directions.
 func (d *delay) reach() time.Duration {
-	return max(d.base()+d.calmTrip.above(d.rtt.least), d.swings.trip())
+	return max(d.base()+d.calmTrip.above(d.rtt.min), d.swings.trip())
 }
 
 // behind returns the excess of a round trip over reach that is due to a queue on the way
@@ -265,11 +265,11 @@ func (d *delay) behind() time.Duration {
 // overlook their common queue either, although they have met no delay of the path without
 // it.
 func (d *delay) long(trip time.Duration) bool {
-	least := d.base()
+	base := d.base()
 	if d.guess > 0 {
-		least = min(least, d.guess)
+		base = min(base, d.guess)
 	}
-	return trip > least+d.calmTrip.above(d.rtt.least)+d.target()
+	return trip > base+d.calmTrip.above(d.rtt.min)+d.target()
 }
 
 // roundOver adds a round, given its minimum round trip.

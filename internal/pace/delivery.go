@@ -113,7 +113,7 @@ func (d *delivery) arrive(s Sample, size int, arrived instant) {
 // minute counted as one point.
 func (d *delivery) measureAnew() {
 	d.begin, d.limitedAt, d.resumedAt, d.heldAt = d.curve.next, 0, 0, 0
-	d.stand = stand{least: d.stand.least}
+	d.stand = stand{threshold: d.stand.threshold}
 }
 
 // A slope is the rate of the packets between two points of the curve.
@@ -174,12 +174,12 @@ func (d *delivery) oldest() int { return max(d.begin, d.curve.next-ringSize) }
 // flight returns the slope of the newest flight: the packets that arrived since the
 // sender last had nothing to send.
 //
-// The flight ends where the sender first paused after it had sent at least least bytes.
-// An earlier pause, such as the one after a transfer's header, is part of the flight.
+// The flight ends where the sender first paused after it had sent minBytes. An earlier
+// pause, such as the one after a transfer's header, is part of the flight.
 //
 // all is the number of bytes of the flight that arrived, including those of its first
 // point, which the slope omits.
-func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok bool) {
+func (d *delivery) flight(minBytes int, pause time.Duration) (s slope, all int, ok bool) {
 	first := d.curve.next - 1
 	for first > d.oldest() && d.point(first-1).at > d.resumedAt {
 		first--
@@ -191,16 +191,16 @@ func (d *delivery) flight(least int, pause time.Duration) (s slope, all int, ok 
 	if first > 0 && d.curve.next-first < ringSize {
 		all -= int(d.point(first - 1).bytes)
 	}
-	return d.slope(d.point(first), d.point(d.beforePause(first, least, pause))), all, true
+	return d.slope(d.point(first), d.point(d.beforePause(first, minBytes, pause))), all, true
 }
 
 // beforePause returns the number of the last point before the sender's first pause after
-// which at least least bytes had arrived since the point first. If there was no such
-// pause, it returns the number of the newest point.
-func (d *delivery) beforePause(first, least int, pause time.Duration) int {
+// which minBytes or more had arrived since the point first. If there was no such pause,
+// it returns the number of the newest point.
+func (d *delivery) beforePause(first, minBytes int, pause time.Duration) int {
 	for i := first + 1; i < d.curve.next-1; i++ {
 		arrived := d.point(i).bytes - d.point(first).bytes
-		if d.point(i+1).sent-d.point(i).sent > pause && arrived >= int64(least) {
+		if d.point(i+1).sent-d.point(i).sent > pause && arrived >= int64(minBytes) {
 			return i
 		}
 	}

@@ -101,7 +101,7 @@ func (c *Controller) wantsDip(t instant) bool {
 		return false
 	}
 	zero := c.local.time(0).Sub(c.cfg.Epoch)
-	joins := lowest && float64(c.queue) < joinQueue*float64(d.queue.most()) &&
+	joins := lowest && float64(c.queue) < joinQueue*float64(d.queue.max()) &&
 		float64(t-d.began) >= joinRest*float64(d.rest)
 	alone := c.state == Compete && t-d.began >= minDipRest && ownsPath(c.rates.value(), c.fastest)
 	return d.due(zero+max(k.began, d.began), zero+t) || (joins || alone) && t-k.began >= minCompeteTime

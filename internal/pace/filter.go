@@ -21,7 +21,7 @@ const (
 type minimum struct {
 	slots [minimumSlots]minDuration // minimum of each quarter
 	index int64                     // number of the newest slot, counted from the epoch
-	least time.Duration             // minimum of all slots
+	min   time.Duration             // minimum of all slots
 	known bool                      // a duration was added
 }
 
@@ -32,11 +32,11 @@ func (m *minimum) add(now instant, d time.Duration) {
 	}
 	m.index = max(m.index, index)
 	m.slots[m.index%minimumSlots].note(d)
-	m.least = d
+	m.min = d
 	m.known = true
 	for _, slot := range m.slots {
 		if slot.known {
-			m.least = min(m.least, slot.value)
+			m.min = min(m.min, slot.value)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (l *ring[T]) add(v T) {
 		copy(places, l.places)
 		l.places = places
 	}
-	*l.at(l.next) = v
+	l.places[l.next&(len(l.places)-1)] = v
 	l.next++
 }
 
@@ -114,8 +114,8 @@ const secondsSlot = time.Second
 type lastSeconds struct {
 	slot        int64 // number of the second covered by now
 	now, before struct {
-		least minDuration
-		most  time.Duration
+		min minDuration
+		max time.Duration
 	}
 }
 
@@ -128,14 +128,14 @@ func (l *lastSeconds) note(t instant, d time.Duration) (lowest bool) {
 	default:
 		*l = lastSeconds{slot: slot}
 	}
-	before := l.now.least
-	if l.before.least.known {
-		before.note(l.before.least.value)
+	before := l.now.min
+	if l.before.min.known {
+		before.note(l.before.min.value)
 	}
-	l.now.least.note(d)
-	l.now.most = max(l.now.most, d)
+	l.now.min.note(d)
+	l.now.max = max(l.now.max, d)
 	return before.known && d < before.value
 }
 
-// most returns the maximum duration.
-func (l *lastSeconds) most() time.Duration { return max(l.now.most, l.before.most) }
+// max returns the maximum duration.
+func (l *lastSeconds) max() time.Duration { return max(l.now.max, l.before.max) }

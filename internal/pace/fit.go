@@ -32,13 +32,13 @@ func (f *fitting) found(others bool) {
 	}
 }
 
-// most returns the maximum that a look may add, as a part of the rate, for a short queue
-// to hold it; 0 = no limit.
+// maxExtra returns the maximum that a look may add, as a part of the rate, for a short
+// queue to hold it; 0 = no limit.
 //
 // The bytes of that queue follow from the fastest rate ever estimated for the path. So
 // all controllers add about the same number of bytes, which is a larger part of a small
 // share.
-func (f *fitting) most(t instant, d *delay, fastest, rate float64) float64 {
+func (f *fitting) maxExtra(t instant, d *delay, fastest, rate float64) float64 {
 	if f.dropped == 0 || t-f.dropped > minimumLife || !d.short() {
 		return 0
 	}
@@ -46,6 +46,6 @@ func (f *fitting) most(t instant, d *delay, fastest, rate float64) float64 {
 	return max(bytes/(rate*d.reach().Seconds()), minFit)
 }
 
-// fits reports whether a look that adds no more than most loses nothing by itself. It may
-// lose packets if most is minFit, or if the look may fill more than fitPart.
-func (f *fitting) fits(most float64) bool { return most > minFit && f.times <= 1 }
+// fits reports whether a look that adds no more than maxExtra loses nothing by itself. It
+// may lose packets if maxExtra is minFit, or if the look may fill more than fitPart.
+func (f *fitting) fits(maxExtra float64) bool { return maxExtra > minFit && f.times <= 1 }

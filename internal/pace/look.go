@@ -29,18 +29,18 @@ const (
 // much beyond the rate as another look does in a whole round trip, and shows sooner
 // whether there is room. It is for paths about whose other users nothing is known.
 type look struct {
-	number uint16  // counts looks; 0 = there was none
-	swift  bool    // it is a swift look
-	least  float64 // minimum excess of its gain over 1
+	number   uint16  // counts looks; 0 = there was none
+	swift    bool    // it is a swift look
+	minExtra float64 // minimum excess of its gain over 1
 	// Maximum excess of its gain over 1, for a short queue to hold what the look adds; 0
 	// = no limit.
-	most    float64
-	fits    bool          // most is so small that the look loses nothing by itself; see fitting.fits
-	from    float64       // estimate when it began, in bytes per second
-	until   int64         // number of the round in which it is closed at the latest; 0 = it is closed
-	outcome tally         // fates of its packets
-	queue   time.Duration // queue when it began
-	peak    time.Duration // maximum queue since then
+	maxExtra float64
+	fits     bool          // the look is too small to lose packets by itself; see fitting.fits
+	from     float64       // estimate when it began, in bytes per second
+	until    int64         // number of the round in which it is closed at the latest; 0 = it is closed
+	outcome  tally         // fates of its packets
+	queue    time.Duration // queue when it began
+	peak     time.Duration // maximum queue since then
 }
 
 // drops reports whether losses of a full queue count as the look's own. While the look is
@@ -51,16 +51,16 @@ func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && other
 // openLook begins a look.
 func (c *Controller) openLook(t instant, swift bool) {
 	c.enter(Up, t)
-	most := c.looks.fitting.most(t, &c.delay, c.fastest, c.assumedRate())
+	maxExtra := c.looks.fitting.maxExtra(t, &c.delay, c.fastest, c.assumedRate())
 	c.look = look{
-		number: c.look.number + 1,
-		swift:  swift,
-		least:  c.looks.play.lookGain(t) - 1,
-		most:   most,
-		fits:   c.looks.fitting.fits(most),
-		from:   c.Estimate(),
-		until:  c.round.number + lookRounds,
-		queue:  c.queue,
+		number:   c.look.number + 1,
+		swift:    swift,
+		minExtra: c.looks.play.lookGain(t) - 1,
+		maxExtra: maxExtra,
+		fits:     c.looks.fitting.fits(maxExtra),
+		from:     c.Estimate(),
+		until:    c.round.number + lookRounds,
+		queue:    c.queue,
 	}
 }
 
@@ -86,9 +86,9 @@ func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
 	}
-	extra := max(c.looks.extra, c.look.least)
-	if c.look.most > 0 {
-		extra = min(extra, c.look.most)
+	extra := max(c.looks.extra, c.look.minExtra)
+	if c.look.maxExtra > 0 {
+		extra = min(extra, c.look.maxExtra)
 	}
 	return 1 + extra
 }
@@ -182,9 +182,9 @@ func (c *Controller) hasFound(t instant) bool {
 // from others, and closeLook returns that rate.
 //
 // closeLook sets the gain of the next look by the queue that this one made. The next look
-// should make a queue of look.least round trips, but adds at most twice as much as this
-// one, and at least half. After losses it adds the minimum. The path is shallow if the
-// look lost packets and the rate hardly grew.
+// should make a queue of look.minExtra round trips, but adds at most twice as much as
+// this one, and at least half. After losses it adds the minimum. The path is shallow if
+// the look lost packets and the rate hardly grew.
 //
 // A look in vain delays the next one. A look with too few packets to find anything counts
 // as one in vain only if no start met losses. Otherwise an outage may have swallowed the
@@ -206,7 +206,7 @@ func (c *Controller) closeLook() {
 		return
 	}
 	// wanted rise of the queue, in seconds
-	wanted := l.least * c.delay.base().Seconds()
+	wanted := l.minExtra * c.delay.base().Seconds()
 	rise := max(l.peak-l.queue, 1).Seconds() // rise seen, in seconds
 	// added by the look, in round trips at the rate
 	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds()
@@ -226,7 +226,7 @@ const (
 // looks holds what past looks showed about the path, and the parameters of the next one.
 type looks struct {
 	pause int     // rounds of Cruise before the next look
-	extra float64 // excess of the next look's gain over 1, within look.least and look.most
+	extra float64 // excess of the next look's gain over 1, within look.minExtra and look.maxExtra
 	// The last look found nothing, and every round since then had next to no queue: a new
 	// look need not hurry.
 	inVain     bool

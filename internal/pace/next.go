@@ -65,20 +65,20 @@ func (c *Controller) beginStart(t instant, rate float64) {
 
 // Rate returns the pacing rate of bulk, in bytes per second.
 func (c *Controller) Rate() float64 {
-	least := float64(c.cfg.Packet) / c.delay.base().Seconds()
+	minRate := float64(c.cfg.Packet) / c.delay.base().Seconds()
 	switch c.state {
 	case Dark, Stopped:
 		return float64(c.cfg.Packet) / c.PTO().Seconds()
 	case Compete:
-		return max(c.competition.gain()*c.competition.window/max(c.delay.smoothed, 1).Seconds(), least)
+		return max(c.competition.gain()*c.competition.window/max(c.delay.smoothed, 1).Seconds(), minRate)
 	}
 	if c.Estimate() == 0 {
 		return startGain * c.assumedRate()
 	}
 	if c.start.careful || c.start.hint > 0 && c.starters > 1 {
-		return max(c.partOf(c.Estimate()), least)
+		return max(c.partOf(c.Estimate()), minRate)
 	}
-	return max(c.gain()*c.Estimate(), least)
+	return max(c.gain()*c.Estimate(), minRate)
 }
 
 // assumedRate returns the estimate. While nothing is known, it returns the rate at which
@@ -191,9 +191,9 @@ func (c *Controller) unheardBytes() float64 {
 func (c *Controller) firstPart(product float64) int {
 	unseen := max(c.start.crowd/float64(max(c.starters, 1)), 1)
 	part := 1 - startCost*unseen*float64(c.waiting)/product
-	least := c.cfg.shortestFlight()
+	shortest := c.cfg.shortestFlight()
 	flight := c.starters.part(max(part, minFlightPart) * product)
-	return int(min(max(flight, min(least, product), c.minWindowBytes()), maxFirstFlight))
+	return int(min(max(flight, min(shortest, product), c.minWindowBytes()), maxFirstFlight))
 }
 
 // minWindowBytes returns the bytes of minWindow packets.

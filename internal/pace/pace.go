@@ -209,8 +209,14 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	}
 	if arrival.IsZero() {
 		c.delivery.arrive(s, size, 0)
-		return
+	} else {
+		c.noteArrival(t, s, size, arrival)
 	}
+}
+
+// noteArrival records the arrival time of an acked packet, by the receiver's clock.
+func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Time) {
+	b := &c.batch
 	a, floor := c.remote.arrival(t, s.sent, arrival)
 	if floor.known {
 		c.delay.measureAnew(t, floor)
@@ -220,9 +226,9 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	c.burst.arrive(s.sent, a)
 	c.delay.arrive(t, a-s.sent)
 	c.noteSize(size)
-	queue := a - s.sent - c.delay.way.least - c.ownTime(size)
+	queue := a - s.sent - c.delay.way.min - c.ownTime(size)
 	b.way.note(queue)
-	if c.delivery.stand.heldUp(s.sent + c.delay.way.least + c.queue + c.delay.jitter()) {
+	if c.delivery.stand.heldUp(s.sent + c.delay.way.min + c.queue + c.delay.jitter()) {
 		queue = min(queue, a-c.delivery.stand.ended)
 	} else {
 		b.queue.note(queue)
@@ -237,7 +243,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 // then controllers on a common path share it less fairly.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
-	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.least {
+	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.min {
 		rtt -= b.ackDelay
 	}
 	if b.rtt == 0 || rtt < b.rtt {
@@ -353,9 +359,9 @@ func (c *Controller) judgeLosses(t instant, b *batch) {
 // endRound ends a round. It halves the rate if the brake demands it, and updates
 // everything that counts in rounds.
 func (c *Controller) endRound(t instant) {
-	halve, most := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total))
+	halve, maxArrived := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total))
 	if halve {
-		c.halveAll(t, most)
+		c.halveAll(t, maxArrived)
 	}
 	c.flood.roundOver(&c.round)
 	c.yielding.roundOver(c.round.number)
@@ -409,8 +415,8 @@ func (c *Controller) provenRate() float64 {
 // the local clock: twice the bytes that arrived in a round trip, or the rate that a first
 // flight may prove.
 func (c *Controller) supportedRate() float64 {
-	if most := c.carried.value(); most > 0 {
-		return 2 * most
+	if carried := c.carried.value(); carried > 0 {
+		return 2 * carried
 	}
 	return c.maxAfter(c.round.arrived(c.delivery.total))
 }
@@ -424,9 +430,9 @@ func (c *Controller) passed(bytes int) int {
 
 // halveAll responds to the brake. It halves the rate whatever the model says, and limits
 // the rate to twice the maximum that arrived in a round trip.
-func (c *Controller) halveAll(t instant, most int) {
+func (c *Controller) halveAll(t instant, maxArrived int) {
 	c.remember(t, brakeRounds)
-	c.rates.set(c.filling, min(c.assumedRate()/2, 2*c.overTrip(most)))
+	c.rates.set(c.filling, min(c.assumedRate()/2, 2*c.overTrip(maxArrived)))
 	c.start.hint = 0
 	c.queueing.rateBefore = min(c.queueing.rateBefore, c.rates.value())
 	c.congestion.forget()
@@ -590,7 +596,7 @@ func (c *Controller) Loss() float64 { return c.loss.value }
 
 // RTT returns the latest, the smoothed and the minimum round trip; 0 = unknown.
 func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
-	return c.delay.latest, c.delay.smoothed, c.delay.rtt.least
+	return c.delay.latest, c.delay.smoothed, c.delay.rtt.min
 }
 
 // PTO returns the probe timeout (RFC 9002, section 6.2.1).
@@ -610,7 +616,7 @@ func (c *Controller) learn(t instant, b *batch) {
 	c.round.noteTrip(b.rtt)
 	c.delay.calmTrip.note(b.rtt)
 	if b.way.known {
-		c.delay.calmWay.note(b.way.value + c.delay.way.least)
+		c.delay.calmWay.note(b.way.value + c.delay.way.min)
 		c.round.minBack.note(b.rtt - c.delay.base() - max(b.way.value, 0))
 	}
 	if b.queue.known {
@@ -619,7 +625,7 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.round.note(c.queue)
 	}
 	c.delivery.grain = c.delay.base() / 64
-	c.delivery.stand.least = c.minStand()
+	c.delivery.stand.threshold = c.minStand()
 	s, ok := c.sample(b.newest)
 	if !ok {
 		return

@@ -14,15 +14,15 @@ func TestMinimumForgets(t *testing.T) {
 	m.add(1, 30*ms)
 	m.add(3*time.Second, 20*ms)
 	m.add(6*time.Second, 40*ms)
-	require.Equal(t, 20*ms, m.least)
+	require.Equal(t, 20*ms, m.min)
 	m.add(12400*ms, 50*ms)
-	require.Equal(t, 20*ms, m.least, "9.4 s old")
+	require.Equal(t, 20*ms, m.min, "9.4 s old")
 	m.add(13*time.Second, 50*ms)
-	require.Equal(t, 40*ms, m.least, "10 s old: gone")
+	require.Equal(t, 40*ms, m.min, "10 s old: gone")
 	m.add(time.Hour, 60*ms)
-	require.Equal(t, 60*ms, m.least)
+	require.Equal(t, 60*ms, m.min)
 	m.add(time.Hour-time.Second, 50*ms)
-	require.Equal(t, 50*ms, m.least, "a time that runs back")
+	require.Equal(t, 50*ms, m.min, "a time that runs back")
 }
 
 func TestMaximumForgets(t *testing.T) {
@@ -409,7 +409,7 @@ func TestOwnQueueIsNoRival(t *testing.T) {
 		c := New(Config{Packet: 1000})
 		c.delay.trip(1, 60*ms) // the target is 15 ms
 		c.rates.set(0, 1e6)
-		c.competition.seen, c.delay.nearLeast = 10*ms, 10*ms
+		c.competition.seen, c.delay.nearFloor = 10*ms, 10*ms
 		c.enter(Cruise, 10*ms)
 		if looks {
 			c.look.until = 9
@@ -694,7 +694,7 @@ func TestPush(t *testing.T) {
 	c.openLook(1, false)
 	require.Equal(t, lookGain, c.push())
 	after := func(rise time.Duration, outcome tally) float64 {
-		c.look = look{peak: rise, outcome: outcome, from: 1e6, least: c.look.least}
+		c.look = look{peak: rise, outcome: outcome, from: 1e6, minExtra: c.look.minExtra}
 		c.closeLook()
 		return c.push()
 	}
@@ -1360,9 +1360,9 @@ func TestALeastDelayDoesNotProveItself(t *testing.T) {
 	for at := instant(1); at < 3*minimumLife; at += 100 * ms {
 		d.arrive(at, 90*ms)
 	}
-	require.Equal(t, 90*ms, d.way.least)
-	require.Equal(t, instant(1), d.nearLeast)
+	require.Equal(t, 90*ms, d.way.min)
+	require.Equal(t, instant(1), d.nearFloor)
 	d.dipped(3 * minimumLife)
 	d.arrive(3*minimumLife+ms, 90*ms)
-	require.Equal(t, 3*minimumLife+ms, d.nearLeast, "a Dip has found no less")
+	require.Equal(t, 3*minimumLife+ms, d.nearFloor, "a Dip has found no less")
 }

@@ -9,8 +9,9 @@ const (
 	// Cruise. The losses of a look are seen up to two rounds after it.
 	cruisedRounds = 3
 	// regainRounds is the number of rounds without losses after which the rate is tried
-	// again, because a spell of losses may pause for one. Each trial that fails doubles
-	// it. After maxTrials failures there are no more trials.
+	// again. It is more than one because a spell of losses may pause for a round. Each
+	// trial that fails doubles the number. After maxTrials failures there are no more
+	// trials.
 	regainRounds, maxTrials = 4, 3
 	// regainedPart is the part of the rate that needs no trial.
 	regainedPart = 0.8

@@ -7,12 +7,13 @@ import "time"
 type round struct {
 	number int64
 	began  instant
-	// Value of delivery.total when the round began. The round ends when a packet arrives that was
-	// sent later.
+	// Value of delivery.total when the round began. The round ends when a packet arrives
+	// that was sent later.
 	end   int64
 	fates tally    // fates of the packets that were decided in this round
 	sent  [4]tally // fates by the round in which the packets were sent, at its number modulo 4
-	// losses by the round in which the packets were declared lost, at its number modulo 4
+	// Losses by the round in which the packets were declared lost, at its number modulo
+	// 4.
 	lost    [4]losses
 	minTrip minDuration   // minimum round trip of its batches
 	maxTrip time.Duration // maximum round trip of its batches
@@ -60,8 +61,8 @@ func (r *round) next(t instant, total int64, queue time.Duration) {
 		sent:         r.sent,
 		lost:         r.lost,
 	}
-	*r.sentIn(uint8(r.number)) = tally{}
-	*r.losses() = losses{}
+	r.sent[r.number%int64(len(r.sent))] = tally{}
+	r.lost[r.number%int64(len(r.lost))] = losses{}
 }
 
 // sentIn returns the fates of the packets that were sent in a round, which is one of the

@@ -28,9 +28,9 @@ const (
 	// randomLosses is the number of losses that a surge which reaches its goal must meet
 	// to show that they are random. If there are fewer, the path has room.
 	randomLosses = 6
-	// maxProofs is the number of consecutive surges that must show this. One may do so by
+	// proofsNeeded is the number of consecutive surges that must show this. One may do so by
 	// chance, if others leave the path just then.
-	maxProofs = 2
+	proofsNeeded = 2
 )
 
 // A sharing is the state of a competition on a path that drops instead of queueing. Its
@@ -171,7 +171,7 @@ func (c *Controller) surgeIsOver(t instant) bool {
 // endSurge ends a surge that reached its goal.
 //
 // If fewer packets were lost than before, the path has room, and the window stays. If as
-// many were lost, the losses are random. Once maxProofs surges have shown that, the
+// many were lost, the losses are random. Once proofsNeeded surges have shown that, the
 // controller continues as before it shared.
 func (c *Controller) endSurge(t instant) {
 	s := &c.competition.sharing
@@ -181,7 +181,7 @@ func (c *Controller) endSurge(t instant) {
 		return
 	}
 	s.proofs++
-	if s.proofs < maxProofs {
+	if s.proofs < proofsNeeded {
 		c.competition.window = s.base
 		c.delaySurge(t, 0)
 		return

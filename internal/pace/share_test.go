@@ -136,15 +136,15 @@ func TestDelugeBeginsSharing(t *testing.T) {
 	c.delay.trip(time.Second, 50*ms)
 	c.rates.set(0, 2e6)
 	c.round.fates = tally{lost: 30, acked: 70}
-	require.True(t, c.dropsForQueueing())
+	require.True(t, c.dropsInsteadOfQueueing())
 	c.congestion.deepest.note(time.Second, 20*ms)
-	require.False(t, c.dropsForQueueing(), "a queue was seen")
+	require.False(t, c.dropsInsteadOfQueueing(), "a queue was seen")
 	c.congestion.deepest.note(20*time.Second, 0)
-	require.True(t, c.dropsForQueueing())
+	require.True(t, c.dropsInsteadOfQueueing())
 	c.round.fates = tally{lost: 20, acked: 80}
-	require.False(t, c.dropsForQueueing(), "weather")
+	require.False(t, c.dropsInsteadOfQueueing(), "weather")
 	c.round.fates = tally{lost: 5, acked: 5}
-	require.False(t, c.dropsForQueueing(), "too few to tell")
+	require.False(t, c.dropsInsteadOfQueueing(), "too few to tell")
 
 	c.enter(Cruise, time.Second)
 	c.compete(time.Second)

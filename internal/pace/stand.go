@@ -11,15 +11,15 @@ import "time"
 // that stood still for half of the time.
 type stand struct {
 	// Lateness beyond which an arrival ends a stand; 0 = no arrival does; set by learn.
-	least time.Duration
-	ended instant // arrival that ended the latest stand, by peerClock; 0 = there was none
-	lates int     // consecutive arrivals later than least
+	threshold time.Duration
+	ended     instant // arrival that ended the latest stand, by peerClock; 0 = there was none
+	lates     int     // consecutive arrivals later than threshold
 }
 
 // note records an arrival and its lateness; see delivery.late. After slowGaps consecutive
 // late arrivals the path is slow, and there was no stand.
 func (s *stand) note(arrived instant, late time.Duration) {
-	if s.least == 0 || late <= s.least {
+	if s.threshold == 0 || late <= s.threshold {
 		s.lates = 0
 		return
 	}

@@ -11,7 +11,7 @@ import (
 
 // TestStand checks what is a stand and what a slow path.
 func TestStand(t *testing.T) {
-	s := stand{least: 12 * ms}
+	s := stand{threshold: 12 * ms}
 	t.Logf("# a packet that is a little late")
 	s.note(100*ms, 12*ms)
 	require.False(t, s.heldUp(90*ms))

@@ -156,9 +156,9 @@ func (c *Controller) firstFlight() (s slope, ok bool) {
 	if !c.start.careful || heard < trainPackets*c.cfg.Packet {
 		return slope{}, false
 	}
-	least := trainPackets / 2 * c.cfg.Packet
-	s, arrived, ok := c.delivery.flight(least, c.delay.base()/2)
-	long := s.took >= minStanding && s.bytes >= least
+	minBytes := trainPackets / 2 * c.cfg.Packet
+	s, arrived, ok := c.delivery.flight(minBytes, c.delay.base()/2)
+	long := s.took >= minStanding && s.bytes >= minBytes
 	return s, ok && (long || arrived+c.start.lost >= c.Window()*9/10)
 }
 

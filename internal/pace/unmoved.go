@@ -41,9 +41,9 @@ const (
 // drain it to look, and when it is full it drops packets. The delay of a longer path does
 // not change.
 type unmoved struct {
-	rounds      int
-	least, most time.Duration // minimum and maximum queue in these rounds
-	fates       tally         // fates of the packets that were decided in these rounds
+	rounds   int
+	min, max time.Duration // minimum and maximum queue in these rounds
+	fates    tally         // fates of the packets that were decided in these rounds
 }
 
 // roundOver adds a round. The count begins again unless counts is true, the round meets
@@ -51,11 +51,11 @@ type unmoved struct {
 // at random.
 func (u *unmoved) roundOver(r *round, grain time.Duration, random float64, counts bool) {
 	if u.rounds == 0 {
-		u.least, u.most = r.minQueue, r.maxQueue
+		u.min, u.max = r.minQueue, r.maxQueue
 	}
-	u.least, u.most = min(u.least, r.minQueue), max(u.most, r.maxQueue)
+	u.min, u.max = min(u.min, r.minQueue), max(u.max, r.maxQueue)
 	u.fates.add(r.fates)
-	if !counts || u.drops(random) || u.most-u.least > max(u.least/32, 2*grain) {
+	if !counts || u.drops(random) || u.max-u.min > max(u.min/32, 2*grain) {
 		*u = unmoved{}
 		return
 	}
@@ -78,21 +78,21 @@ func (u *unmoved) drops(random float64) bool {
 // Most routes become longer in both directions, while a queue delays the way there alone.
 type stay struct {
 	rounds int
-	most   time.Duration // maximum standing queue of a round
+	max    time.Duration // maximum standing queue of a round
 }
 
 // roundOver adds a round; part is our part of the path.
 func (s *stay) roundOver(r *round, part float64, base time.Duration) {
-	s.most = max(s.most, r.minQueue)
-	moved := max((r.minQueue - r.prevMinQueue).Abs(), s.most-r.minQueue)
-	most := min(stirPart*part, maxStir)
+	s.max = max(s.max, r.minQueue)
+	moved := max((r.minQueue - r.prevMinQueue).Abs(), s.max-r.minQueue)
+	limit := min(stirPart*part, maxStir)
 	few := false
 	if !r.backIsLonger() {
-		most = oneWayPart * most
+		limit = oneWayPart * limit
 		few = r.fates.count() < trainPackets
 	}
 	s.rounds++
-	if few || float64(moved) > most*float64(base) {
+	if few || float64(moved) > limit*float64(base) {
 		s.rounds = 0
 	}
 }
@@ -119,8 +119,8 @@ func (b *bothWays) roundOver(r *round, base time.Duration) {
 }
 
 // A span is the minimum and the maximum of some times.
-type span struct{ least, most time.Duration }
+type span struct{ min, max time.Duration }
 
-func (s *span) add(d time.Duration) { s.least, s.most = min(s.least, d), max(s.most, d) }
+func (s *span) add(d time.Duration) { s.min, s.max = min(s.min, d), max(s.max, d) }
 
-func (s *span) width() time.Duration { return s.most - s.least }
+func (s *span) width() time.Duration { return s.max - s.min }
