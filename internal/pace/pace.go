@@ -390,6 +390,9 @@ func (c *Controller) regainRate(t instant) {
 	g := &c.regain
 	sharing := c.competition.sharing
 	rate := min(c.Estimate(), c.carried.value())
+	if c.state == Compete { // losses cut the window, and the estimate may stay higher
+		rate = min(rate, c.windowRate())
+	}
 	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)
 	switch {
 	case g.rate > 0 && c.round.maxQueue > c.delay.target(), sharing.on && !sharing.byFlood:

@@ -13,6 +13,12 @@ const (
 	// trial that fails doubles the number. After maxTrials failures there are no more
 	// trials.
 	regainRounds, maxTrials = 4, 3
+	// spellPause and spellRounds are used once a trial has succeeded. The path then has
+	// spells of losses, and the next one may begin within half a second. The next trial
+	// begins after spellPause rounds without losses. If it lasts for spellRounds, the
+	// losses that end it are those of the next spell, and it has not failed. With four
+	// rounds instead of six, three controllers behind a policer lost 2.5 % instead of 1.5.
+	spellPause, spellRounds = 2, 6
 	// regainedPart is the part of the rate that needs no trial.
 	regainedPart = 0.8
 )
@@ -64,8 +70,13 @@ func (g *regain) lost(fates tally) {
 	if g.clean > 0 {
 		g.steady = g.clean >= steadyRounds && g.cruised >= cruisedRounds
 	}
+	passed := g.clean
 	g.clean = 0
 	switch {
+	case g.trial && g.spells && passed >= spellRounds:
+		g.trial = false
+		g.rate = g.carried
+		g.failed = 0
 	case g.trial:
 		g.trial = false
 		g.spells = false
@@ -96,15 +107,32 @@ func (g *regain) passed(t instant, rate float64) {
 	}
 	if g.clean%steadyRounds == 0 {
 		if g.rate == 0 {
-			g.carried = min(g.began, rate)
-			g.known = t
+			g.carry(t, rate)
 		}
 		g.began = rate
 	}
 }
 
+// carry records that the path has carried a rate for steadyRounds. If the path carries
+// an earlier, higher rate again, but has not done so for all these rounds, the earlier
+// rate stays: otherwise each spell lowered the rate of the next trial.
+func (g *regain) carry(t instant, rate float64) {
+	if rate < regainedPart*g.carried || g.began > g.carried {
+		g.carried = min(g.began, rate)
+	}
+	g.known = t
+}
+
 // wants reports whether to try the lost rate instead of the current one. A trial that
 // meets no loss, but a lower rate, continues until its end.
 func (g *regain) wants(rate float64) bool {
-	return !g.trial && rate < regainedPart*g.rate && g.clean >= regainRounds<<g.failed
+	return !g.trial && rate < regainedPart*g.rate && g.clean >= g.pause()<<g.failed
+}
+
+// pause returns the number of rounds without losses before the first trial.
+func (g *regain) pause() int {
+	if g.spells {
+		return spellPause
+	}
+	return regainRounds
 }

@@ -113,3 +113,40 @@ func TestRegainForgets(t *testing.T) {
 	g.roundOver(second+instant(minimumLife)+1, flooded, 0, 50, true)
 	require.Zero(t, g.rate)
 }
+
+// TestRegainRemembers: a rate that is back within steadyRounds stays the one
+// that the path carries. When the rounds before that replaced it, each spell
+// lowered what the next trial began at.
+func TestRegainRemembers(t *testing.T) {
+	g := carrying(steadyRounds, 100)
+	g.roundOver(second, flooded, 0, 50, false)
+	for range steadyRounds - 1 {
+		g.roundOver(second, tally{acked: 80}, 0, 40, true)
+	}
+	g.roundOver(second, tally{acked: 80}, 0, 90, true)
+	require.EqualValues(t, 100, g.carried)
+	for range steadyRounds {
+		g.roundOver(second, tally{acked: 80}, 0, 70, true)
+	}
+	require.EqualValues(t, 70, g.carried, "the path carries less now")
+}
+
+// TestSpellsMayEndTrials: on a path with spells a trial that lasts long enough has not failed.
+func TestSpellsMayEndTrials(t *testing.T) {
+	for _, tt := range []struct {
+		rounds int
+		spells bool
+	}{{spellRounds - 1, false}, {spellRounds, true}} {
+		g := carrying(steadyRounds, 100)
+		g.spells, g.trial, g.clean = true, true, 0
+		for range tt.rounds {
+			g.roundOver(second, tally{acked: 80}, 0, 100, true)
+		}
+		g.roundOver(second, flooded, 0, 50, false)
+		require.Equal(t, tt.spells, g.spells, "after %d rounds", tt.rounds)
+		g.roundOver(second, tally{acked: 80}, 0, 50, false)
+		require.False(t, g.wants(50))
+		g.roundOver(second, tally{acked: 80}, 0, 50, false)
+		require.Equal(t, tt.spells, g.wants(50))
+	}
+}

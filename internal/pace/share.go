@@ -186,7 +186,7 @@ func (c *Controller) endSurge(t instant) {
 		c.delaySurge(t, 0)
 		return
 	}
-	c.rates.set(c.filling, c.competition.window/max(c.delay.smoothed, 1).Seconds())
+	c.rates.set(c.filling, c.windowRate())
 	c.yielding.took = minYield
 	c.yielding.end(t, c.round.number)
 	c.enter(Cruise, t)
