@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The errors of a Reader.
+// Errors of a Reader.
 var (
 	ErrShort    = errors.New("bits: stream ends too early")
 	ErrRange    = errors.New("bits: value out of its range")
@@ -14,21 +14,21 @@ var (
 	ErrTrailing = errors.New("bits: bytes after the end")
 )
 
-// A Reader reads a bit stream. After the first error every read returns zero
-// and the position does not change.
+// A Reader reads a bit stream. After the first error, every read returns zero and leaves
+// the position unchanged.
 type Reader struct {
 	data []byte
 	pos  int // in bits
 	err  error
 }
 
-// NewReader returns a Reader of a stream that is all of data.
+// NewReader returns a Reader of the stream in data.
 func NewReader(data []byte) Reader { return Reader{data: data} }
 
 // Err returns the first error, or nil.
 func (r *Reader) Err() error { return r.err }
 
-// Left returns how many bits were not read yet.
+// Left returns the number of bits not read yet.
 func (r *Reader) Left() int { return len(r.data)*8 - r.pos }
 
 // fail records the first error.
@@ -38,7 +38,7 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// Bits reads n bits; n is 1 to 32.
+// Bits reads n bits, where n is 1 to 32.
 func (r *Reader) Bits(n int) uint32 {
 	if n < 1 || n > 32 {
 		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
@@ -58,7 +58,8 @@ func (r *Reader) Bits(n int) uint32 {
 	return uint32(v >> shift & (1<<n - 1))
 }
 
-// Int reads a value in [least, most]. If it is larger, the error is ErrRange.
+// Int reads a value from least to most. It fails with ErrRange if the value is out of
+// range.
 func (r *Reader) Int(least, most int32) int32 {
 	v := r.Bits(Required(least, most))
 	if v > uint32(most)-uint32(least) {
@@ -73,7 +74,8 @@ func (r *Reader) Int(least, most int32) int32 {
 // Uint32 reads 32 bits.
 func (r *Reader) Uint32() uint32 { return r.Bits(32) }
 
-// Align skips to the next byte boundary. If a skipped bit is not zero, the error is ErrPadding.
+// Align skips to the next byte boundary. It fails with ErrPadding if a skipped bit is not
+// zero.
 func (r *Reader) Align() {
 	if n := -r.pos & 7; n > 0 && r.Bits(n) != 0 {
 		r.fail(ErrPadding)
@@ -97,7 +99,7 @@ func (r *Reader) Raw(n int) []byte {
 	return r.data[first : first+n : first+n]
 }
 
-// Check aligns and reads 32 bits. If they are not Hash(text), the error is ErrCheck.
+// Check aligns and reads 32 bits. It fails with ErrCheck if they are not Hash(text).
 func (r *Reader) Check(text string) {
 	r.Align()
 	if r.Bits(32) != Hash(text) {
@@ -105,7 +107,8 @@ func (r *Reader) Check(text string) {
 	}
 }
 
-// Finish aligns and returns the first error, which is ErrTrailing if bytes are left.
+// Finish aligns and returns the first error. The error is ErrTrailing if bytes are left
+// over.
 func (r *Reader) Finish() error {
 	r.Align()
 	if r.Left() > 0 {

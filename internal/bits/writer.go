@@ -2,18 +2,18 @@ package bits
 
 import "fmt"
 
-// A Writer appends a bit stream to a byte slice. A stream begins at a byte
-// boundary, after the bytes in the slice.
+// A Writer appends a bit stream to a byte slice. The stream begins at a byte boundary,
+// after the bytes already in the slice.
 type Writer struct {
 	buf     []byte
-	scratch uint64 // bits not yet in buf, low ones first; the others are zero
-	count   int    // number of bits in scratch, less than 8 between calls
+	scratch uint64 // bits not yet in buf, lowest first; the others are zero
+	count   int    // number of bits in scratch, below 8 between calls
 }
 
 // NewWriter returns a Writer that appends to buf.
 func NewWriter(buf []byte) Writer { return Writer{buf: buf} }
 
-// Bits writes the low n bits of v; n is 1 to 32.
+// Bits writes the low n bits of v, where n is 1 to 32.
 func (w *Writer) Bits(v uint32, n int) {
 	if n < 1 || n > 32 {
 		panic(fmt.Sprintf("bits: a field of %d bits; 1 to 32 are possible", n))
@@ -25,7 +25,7 @@ func (w *Writer) Bits(v uint32, n int) {
 	}
 }
 
-// Int writes v, which must be in [least, most], in Required(least, most) bits.
+// Int writes v, which must be from least to most, in Required(least, most) bits.
 func (w *Writer) Int(v, least, most int32) {
 	n := Required(least, most)
 	if v < least || v > most {

@@ -11,8 +11,8 @@ var field reedsolomon.LowLevel
 // factor returns the factor of shard c of count shards in parity shard i.
 func factor(count, i, c int) byte { return reedsolomon.Inv(byte(count+i) ^ byte(c)) }
 
-// Make computes the parity of the first count shards into the shards after
-// them. A shard that is shorter than its parity counts as padded with zeros.
+// Make computes the parity of the first count shards into the shards after them. A shard
+// that is shorter than its parity counts as padded with zeros.
 func Make(shards [][]byte, count int) {
 	for i, sum := range shards[count:] {
 		clear(sum)
@@ -26,7 +26,7 @@ func Make(shards [][]byte, count int) {
 
 // A Set holds received parity shards.
 type Set struct {
-	Have   int          // how many
+	Have   int          // number of shards received
 	shards [Most][]byte // by index; nil = not received
 }
 
@@ -39,13 +39,15 @@ func (s *Set) Add(i int, shard []byte) {
 	s.Have++
 }
 
-// Restore fills in those shards that are empty; each must have the capacity of a complete one.
-// The shards are the bytes from off to end of those of which the set is the parity. The set must
-// contain as many parity shards as shards are empty; Restore overwrites these bytes of them.
+// Restore fills in those of shards that are empty. Each of these must have the capacity of
+// a complete shard. shards[i] contains the bytes from off to end of shard i.
 //
-// It solves one equation for each missing shard, so the work grows with their
-// number. reedsolomon.ReconstructData would invert a matrix of as many rows as
-// there are shards, however few are missing, and a peer chooses that number.
+// The set must contain at least as many parity shards as shards are empty. Restore
+// overwrites the bytes from off to end of the parity shards that it uses.
+//
+// It solves one equation for each missing shard, so the work grows with their number.
+// reedsolomon.ReconstructData would invert a matrix with as many rows as there are shards,
+// however few are missing, and a peer chooses that number.
 func (s *Set) Restore(shards [][]byte, off, end int) {
 	var y system
 	for c, shard := range shards {
@@ -66,8 +68,8 @@ func (s *Set) Restore(shards [][]byte, off, end int) {
 
 // A system is a system of linear equations for missing shards.
 type system struct {
-	missing   []int
-	equations []equation // one for each of missing
+	missing   []int      // indexes of the missing shards
+	equations []equation // one for each missing shard
 }
 
 // An equation says that the missing shards, each multiplied by its factor, add up to sum.
@@ -76,11 +78,12 @@ type equation struct {
 	sum     []byte
 }
 
-// take makes an equation of parity shard i, which is sum.
+// take adds an equation for parity shard i, whose bytes are sum.
 func (s *system) take(shards [][]byte, i int, sum []byte) {
 	e := equation{sum: sum}
 	for c, shard := range shards {
-		if f := factor(len(shards), i, c); len(shard) == 0 {
+		f := factor(len(shards), i, c)
+		if len(shard) == 0 {
 			e.factors = append(e.factors, f)
 		} else {
 			field.GalMulSliceXor(f, shard, sum)
@@ -89,9 +92,9 @@ func (s *system) take(shards [][]byte, i int, sum []byte) {
 	s.equations = append(s.equations, e)
 }
 
-// solve changes each equation into one for its missing shard alone, by
-// Gauss-Jordan elimination. It needs no pivoting: each square part of a Cauchy
-// matrix has an inverse, so no factor by which it divides is zero.
+// solve turns each equation into one for its missing shard alone, by Gauss-Jordan
+// elimination. It needs no pivoting. Every square submatrix of a Cauchy matrix has an
+// inverse, so solve never divides by zero.
 func (s *system) solve() {
 	for i, e := range s.equations {
 		e.multiply(reedsolomon.Inv(e.factors[i]))

@@ -1,24 +1,27 @@
 // Package parity makes parity shards for the slices or bunches in flight at the end of a
-// transfer, and restores lost ones from them: a loss there would cost a round trip in which
-// nothing else is left to send. It also decides how many parity shards are worth sending.
+// transfer, and restores lost ones from them. Without them, a loss there would cost a round
+// trip in which nothing else is left to send. The package also decides how many parity
+// shards are worth sending.
 //
-// The code is Reed-Solomon over GF(2^8) with the polynomial 0x11d and a Cauchy
-// matrix: parity shard i of count shards is the sum of all of them, shard c
-// multiplied by the inverse of (count+i) xor c.
+// The code is Reed-Solomon over GF(2^8) with the polynomial 0x11d and a Cauchy matrix.
+// Parity shard i of count shards is the sum of all shards, where shard c is multiplied by
+// the inverse of (count+i) xor c.
 package parity
 
 import "math"
 
-// Most is the most parity shards for one group. If more were needed, another
+// Most is the maximum number of parity shards for one group. If more were needed, another
 // round trip would be cheaper.
 const Most = 16
 
-// missRate is the share of chunks, or groups of entries, for which there may be too little parity.
+// missRate is the acceptable share of chunks or groups of entries with too little parity.
 const missRate = 0.001
 
-// Count returns how many parity shards a number of shards needs if each shard, parity or
-// not, is lost with the probability loss: the fewest that are too few with a probability
-// below missRate (a quantile of the binomial distribution), but at most Most.
+// Count returns the number of parity shards to send with the given number of shards. Each
+// shard, parity or not, is lost with the probability loss.
+//
+// The result is the smallest number that is too small with a probability below missRate (a
+// quantile of the binomial distribution), but at most Most.
 func Count(shards int, loss float64) int {
 	for parity := range Most {
 		if tooFew(shards+parity, parity, loss) < missRate {
@@ -28,32 +31,34 @@ func Count(shards int, loss float64) int {
 	return Most
 }
 
-// tooFew returns the probability that more than most of n shards are lost.
-func tooFew(n, most int, loss float64) float64 {
+// tooFew returns the probability that more than parity of n shards are lost.
+func tooFew(n, parity int, loss float64) float64 {
 	term := math.Pow(1-loss, float64(n)) // the probability that exactly k are lost
 	sum := term
-	for k := range most {
+	for k := range parity {
 		term *= float64(n-k) / float64(k+1) * loss / (1 - loss)
 		sum += term
 	}
 	return 1 - sum
 }
 
-// Loss corrects the measured loss rate while it is based on few packets: it adds
-// priorWeight packets with a loss rate of priorLoss. The zero value has counted none.
-type Loss struct{ decided int } // packets, at most priorMemory
+// Loss corrects a measured loss rate that is based on few packets. It adds priorWeight
+// packets with a loss rate of priorLoss. The zero value has counted no packets.
+type Loss struct{ decided int } // packets counted, at most priorMemory
 
 const (
 	priorLoss   = 0.02
-	priorWeight = 64  // packets
-	priorMemory = 256 // packets over which the carrier's controller measures losses (memory in internal/pace)
+	priorWeight = 64 // packets
+	// Packets over which the carrier's controller measures losses (memory in
+	// internal/pace).
+	priorMemory = 256
 )
 
-// Note counts a packet whose fate was reported.
+// Note counts a packet that the carrier reported as arrived or lost.
 func (l *Loss) Note() { l.decided = min(l.decided+1, priorMemory) }
 
-// Estimate returns the probable loss rate. measured is the loss rate of the
-// counted packets; the fewer these are, the closer the estimate is to priorLoss.
+// Estimate returns the probable loss rate. measured is the loss rate of the counted
+// packets. The fewer were counted, the closer the estimate is to priorLoss.
 func (l *Loss) Estimate(measured float64) float64 {
 	n := float64(l.decided)
 	return (measured*n + priorLoss*priorWeight) / (n + priorWeight)

@@ -2,21 +2,21 @@ package recovery
 
 import "time"
 
-// drain is a period in which bulk leaves a part of the path's capacity unused,
-// so that round trips show the path without a queue of bulk.
+// A drain is a period in which bulk uses only part of the path's capacity, so that round
+// trips show the path without a queue of bulk.
 type drain struct {
 	end     time.Duration // 0 = there is no drain
-	closing bool          // it began because the gate closes
-	least   time.Duration // the least round trip in it
-	// Sum of the round trips of packets sent during the drain while no more was
-	// in flight than it allows.
+	closing bool          // it began because the gate's limit was falling
+	minTrip time.Duration // minimum round trip during the drain
+	// Sum of the round trips of packets sent during the drain while no more was in flight
+	// than it allows.
 	trips   time.Duration
-	packets int // how many round trips are in trips
+	packets int // number of round trips in trips
 }
 
 // note adds the round trip of the packet with mark m.
 func (d *drain) note(trip time.Duration, m *Mark) {
-	d.least = min(d.least, trip)
+	d.minTrip = min(d.minTrip, trip)
 	if m.drained {
 		d.trips += trip
 		d.packets++

@@ -2,7 +2,8 @@ package recovery
 
 import "time"
 
-// Earliest is the earliest of the times added: the next timeout of a machine with several timers.
+// Earliest finds the earliest of several times: the next timeout of a machine with several
+// timers.
 type Earliest struct {
 	at    time.Time
 	known bool // a time was added
@@ -11,7 +12,8 @@ type Earliest struct {
 // Add adds at if ok is true.
 func (e *Earliest) Add(at time.Time, ok bool) {
 	if ok && (!e.known || at.Before(e.at)) {
-		e.at, e.known = at, true
+		e.at = at
+		e.known = true
 	}
 }
 

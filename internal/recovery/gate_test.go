@@ -228,7 +228,7 @@ func TestMinimumRTTExpires(t *testing.T) {
 	require.Zero(t, g.drain.end)
 	require.Equal(t, 108*ms, g.Min)
 	require.Equal(t, g.now, g.minAt)
-	require.Equal(t, 100*ms, g.Least)
+	require.Equal(t, 100*ms, g.MinEver)
 }
 
 // TestWhatADrainFinds: round trips that stay long are those of a longer path,

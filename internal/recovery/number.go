@@ -1,7 +1,7 @@
 package recovery
 
-// Number returns the number nearest to expected whose low width bits are truncated,
-// as they are on the wire (RFC 9000, appendix A.3). Numbers end at 2^62.
+// Number returns the number nearest to expected whose low width bits are truncated (RFC
+// 9000, appendix A.3). Numbers are below 2^62.
 func Number(expected, truncated uint64, width int) uint64 {
 	window := uint64(1) << width
 	half, mask := window/2, window-1

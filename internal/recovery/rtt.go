@@ -3,104 +3,120 @@ package recovery
 import "time"
 
 const (
-	// Assumed before the first sample: as on a game's path, instead of the 333
-	// ms of RFC 9002, section 6.2.2.
+	// Assumed before the first sample. It is typical of a game's path, unlike the 333 ms of
+	// RFC 9002, section 6.2.2.
 	initialRTT     = 100 * time.Millisecond
 	minRTTLifetime = 10 * time.Second     // how long Min is valid
-	minVariance    = 2 * time.Millisecond // least 4*Variance in a PTO; RFC 9002 has kGranularity, 1 ms
+	minVariance    = 2 * time.Millisecond // minimum 4*Variance in a PTO; RFC 9002 has kGranularity, 1 ms
 	maxPTO         = time.Second          // longest PTO to which Backoff doubles on a short path
-	maxDoublings   = 16                   // most doublings in Backoff, so that it does not overflow
+	maxDoublings   = 16                   // maximum doublings in Backoff, so that it does not overflow
 	// evenProbes is the number of probes that are sent one PTO apart while no round trip is
-	// known. So a Hello arrives within rpc.Config.HelloTimeout even if several in a row are
-	// lost; doubling from the start left time for three (rpctest.TestJoinsThroughBursts).
+	// known. A Hello then arrives within rpc.Config.HelloTimeout even if several
+	// consecutive ones are lost. Doubling from the start left time for three
+	// (rpctest.TestJoinsThroughBursts).
 	evenProbes = 6
-	heldTrips  = 4 // most round trips that the sample of a packet from before the end of an outage counts for
+	// heldTrips is the number of round trips that a sample delayed by an outage counts for
+	// at most.
+	heldTrips = 4
 )
 
-// RTT measures round trips as in RFC 9002, section 5, but its minimum expires, so that
-// it notices a path that has become longer. All fields are 0 before the first sample.
+// RTT measures round trips as in RFC 9002, section 5. Unlike there, the minimum expires, so
+// a path that has become longer is noticed. All fields are 0 before the first sample.
 type RTT struct {
 	Latest             time.Duration
 	Adjusted           time.Duration // Latest without the peer's ack delay
 	Smoothed, Variance time.Duration
 
-	// The least recent sample; it expires after 10 s without a sample, or when
-	// the owner drains (see Gate).
+	// The minimum of recent samples. It expires after 10 s without a sample, or when the
+	// owner drains (see Gate).
 	Min       time.Duration
 	minAt     time.Duration // when Min was measured
 	sampledAt time.Duration // when the last sample was added
-	Least     time.Duration // the least sample ever
+	MinEver   time.Duration // the minimum of all samples
 
-	held     time.Duration // packets sent before then were delayed by an outage
-	mostHeld time.Duration // most that their samples count for; 0 = there was no outage
+	held    time.Duration // packets sent before this time were delayed by an outage
+	maxHeld time.Duration // maximum that their samples count for; 0 = there was no outage
 
-	// Recent is the least Adjusted of the last full batch: of 8 samples, or of
-	// all in a round trip if these are more. It shows a standing queue, but no
-	// jitter. It is 0 before the first batch is full.
+	// Recent is the minimum Adjusted of the last full batch: of 8 samples, or of all
+	// samples in a round trip if there are more. It shows a standing queue but no jitter.
+	// It is 0 before the first batch is full.
 	Recent   time.Duration
 	Rounds   int           // number of full batches so far
-	fresh    time.Duration // least Adjusted of the batch that began at freshAt
+	fresh    time.Duration // minimum Adjusted of the batch that began at freshAt
 	freshAt  time.Duration
 	freshFor int // number of samples in that batch
 }
 
-// recentSamples is how many samples distinguish a queue from jitter: of delays spread
-// evenly from 0 to a maximum, the least of 8 is on average a ninth of the maximum.
+// recentSamples is the number of samples that distinguish a queue from jitter. If delays
+// are spread evenly from 0 to a maximum, the minimum of 8 is on average a ninth of the
+// maximum.
 const recentSamples = 8
 
 // Known reports whether there was a sample.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
-// Assume drops all samples and begins with the round trips of other packets on the same path.
+// Assume drops all samples and begins with the round trips of other packets on the same
+// path.
 func (r *RTT) Assume(smoothed, variance time.Duration) {
 	*r = RTT{Latest: smoothed, Adjusted: smoothed, Smoothed: smoothed, Variance: variance}
 }
 
-// Held is called when an ack ends an outage: packets sent before now may have waited
-// somewhere, and that time is not a round trip. After an interruption of 20 s the
-// probe timeout would be as long. Their samples still count, because the path may have
-// become longer, but for at most heldTrips round trips, or least if that is longer.
+// Held is called when an ack ends an outage. Packets sent before now may have waited
+// somewhere, and that time is not a round trip. After an interruption of 20 s, the probe
+// timeout would be as long.
+//
+// Their samples still count, because the path may have become longer, but for at most
+// heldTrips round trips, or least if that is longer.
 func (r *RTT) Held(now, least time.Duration) {
 	if r.Known() {
-		r.held, r.mostHeld = now, max(heldTrips*r.Smoothed, least)
+		r.held = now
+		r.maxHeld = max(heldTrips*r.Smoothed, least)
 	}
 }
 
-// Update adds a sample. delay is the peer's ack delay, which the caller has bounded; 0 = unknown.
-// Delays are rounded, so Adjusted could be a microsecond below Min; then it is set to Min. RFC
-// 9002, section 5.3, would ignore the delay instead, and the sample would look like a queue.
+// Update adds a sample. delay is the peer's ack delay, which the caller has bounded; 0
+// means unknown.
+//
+// Delays are rounded, so Adjusted could be a microsecond below Min. It is then set to Min.
+// RFC 9002, section 5.3, would ignore the delay instead, and the sample would look like a
+// queue.
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
-	held := r.mostHeld > 0 && now-sample < r.held
+	held := r.maxHeld > 0 && now-sample < r.held
 	if held {
-		sample = min(sample, r.mostHeld)
+		sample = min(sample, r.maxHeld)
 	}
 	if r.Min == 0 || sample <= r.Min || !held && now-r.sampledAt > minRTTLifetime {
-		r.Min, r.minAt = sample, now
+		r.Min = sample
+		r.minAt = now
 	}
 	r.sampledAt = now
-	if r.Least == 0 || sample < r.Least {
-		r.Least = sample
+	if r.MinEver == 0 || sample < r.MinEver {
+		r.MinEver = sample
 	}
 	r.Adjusted = max(sample-delay, r.Min)
 	r.gather(now)
 	if !r.Known() {
-		r.Smoothed, r.Variance = r.Adjusted, r.Adjusted/2
+		r.Smoothed = r.Adjusted
+		r.Variance = r.Adjusted / 2
 		return
 	}
 	r.Variance += ((r.Smoothed - r.Adjusted).Abs() - r.Variance) / 4
 	r.Smoothed += (r.Adjusted - r.Smoothed) / 8
 }
 
-// gather adds Adjusted to the batch, and ends the batch if it is full.
+// gather adds Adjusted to the batch and ends the batch if it is full.
 func (r *RTT) gather(now time.Duration) {
 	if r.freshFor == 0 {
-		r.fresh, r.freshAt = r.Adjusted, now
+		r.fresh = r.Adjusted
+		r.freshAt = now
 	}
 	r.fresh = min(r.fresh, r.Adjusted)
-	if r.freshFor++; r.freshFor >= recentSamples && now-r.freshAt >= r.Smoothed {
-		r.Recent, r.freshFor = r.fresh, 0
+	r.freshFor++
+	if r.freshFor >= recentSamples && now-r.freshAt >= r.Smoothed {
+		r.Recent = r.fresh
+		r.freshFor = 0
 		r.Rounds++
 	}
 }
@@ -113,7 +129,8 @@ func (r *RTT) Current() time.Duration {
 	return r.Smoothed
 }
 
-// PTO returns the probe timeout (RFC 9002, section 6.2.1); delay is the peer's longest ack delay.
+// PTO returns the probe timeout (RFC 9002, section 6.2.1). delay is the peer's maximum ack
+// delay.
 func (r *RTT) PTO(delay time.Duration) time.Duration {
 	if !r.Known() {
 		return 2*initialRTT + delay
@@ -121,9 +138,11 @@ func (r *RTT) PTO(delay time.Duration) time.Duration {
 	return r.Smoothed + max(4*r.Variance, minVariance) + delay
 }
 
-// Backoff returns the PTO after a number of timeouts in a row; delay is as for PTO. It doubles
-// with each timeout, up to a second, or to three round trips of a long path, so that the end of an
-// outage is noticed soon. While no round trip is known, it doubles only after evenProbes timeouts.
+// Backoff returns the PTO after a number of consecutive timeouts. delay is as for PTO.
+//
+// The PTO doubles with each timeout, up to a second or, on a long path, up to three round
+// trips. The end of an outage is therefore noticed soon. While no round trip is known, the
+// PTO doubles only after evenProbes timeouts.
 func (r *RTT) Backoff(timeouts int, delay time.Duration) time.Duration {
 	if !r.Known() {
 		timeouts = max(0, timeouts-evenProbes)

@@ -34,7 +34,7 @@ func TestRTT(t *testing.T) {
 	r.Update(30*ms, 80*ms, 0)
 	require.Equal(t, 80*ms, r.Min)
 	require.Equal(t, 30*ms, r.minAt)
-	require.Equal(t, 80*ms, r.Least)
+	require.Equal(t, 80*ms, r.MinEver)
 
 	t.Log("# no sample is zero")
 	r = RTT{}
@@ -83,7 +83,7 @@ func TestMinIsOfNow(t *testing.T) {
 	require.Equal(t, 6*time.Millisecond, r.Min)
 	r.Update(22*time.Second, 60*time.Millisecond, 0)
 	require.Equal(t, 60*time.Millisecond, r.Min, "nothing was measured in 10 s")
-	require.Equal(t, 6*time.Millisecond, r.Least)
+	require.Equal(t, 6*time.Millisecond, r.MinEver)
 }
 
 // TestRecent: a batch is full with 8 samples, but not within a round trip.

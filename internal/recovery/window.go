@@ -2,25 +2,26 @@ package recovery
 
 import "math/bits"
 
-// WindowSize is how many packet numbers, up to the largest, a [Window] remembers.
+// WindowSize is the number of packet numbers that a [Window] remembers, counted back from
+// the largest.
 const WindowSize = 1 << 13
 
-// A Window records which of the newest packet numbers were received, in order
-// to refuse copies and replays and to build acks.
+// A Window records which of the newest packet numbers were received. Owners use it to
+// refuse duplicates and replays and to build acks.
 type Window struct {
 	Next  uint64 // one above the largest number received
 	words [WindowSize / 64]uint64
 }
 
-// Below reports whether n is so old that it could not be told from a copy.
+// Below reports whether n is so old that it cannot be distinguished from a duplicate.
 func (w *Window) Below(n uint64) bool { return n+WindowSize < w.Next }
 
-// Has reports whether n, which is not below the window, was received.
+// Has reports whether n, which must not be below the window, was received.
 func (w *Window) Has(n uint64) bool {
 	return n < w.Next && w.words[n/64%uint64(len(w.words))]&(1<<(n%64)) != 0
 }
 
-// Mark records that n, which is not below the window, was received.
+// Mark records that n, which must not be below the window, was received.
 func (w *Window) Mark(n uint64) {
 	if n >= w.Next {
 		w.clear(n)
@@ -29,8 +30,8 @@ func (w *Window) Mark(n uint64) {
 	w.words[n/64%uint64(len(w.words))] |= 1 << (n % 64)
 }
 
-// clear clears the bits of the numbers from Next to n, whole words at a time,
-// because a peer may leave out as many numbers as it likes.
+// clear clears the bits of the numbers from Next to n. It clears whole words at a time,
+// because a peer may leave out any number of packet numbers.
 func (w *Window) clear(n uint64) {
 	if n-w.Next >= WindowSize {
 		w.words = [WindowSize / 64]uint64{}
@@ -48,8 +49,8 @@ func (w *Window) clear(n uint64) {
 	}
 }
 
-// Run returns how many numbers in a row, from n down to floor, were received if
-// n was, or are missing if n is.
+// Run returns the length of the run of numbers that ends at n and begins at floor or later.
+// The numbers in it were all received if n was, and are all missing otherwise.
 func (w *Window) Run(n, floor uint64) uint64 {
 	received := w.Has(n)
 	length := uint64(0)

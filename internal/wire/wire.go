@@ -1,5 +1,5 @@
-// Package wire reads and appends the fields of messages: numbers are varints,
-// and strings follow their length.
+// Package wire reads and appends the fields of messages. Numbers are varints, and strings
+// follow their length.
 package wire
 
 import (
@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// Any is the limit of a number or a count that has none.
+// Any is the limit of a number or count that has no limit.
 const Any = math.MaxUint64
 
 var (
@@ -17,23 +17,25 @@ var (
 	errLong  = errors.New("bytes are left over")
 )
 
-// A Reader reads the fields of a message, one after the other. After the first
-// failure all fields are zero, so a parser need not check each: it reads the last
-// field and then calls End. The slices that a Reader returns alias the message.
+// A Reader reads the fields of a message, one after the other.
+//
+// After the first failure all fields are zero, so a parser need not check each of them. It
+// reads all fields and then calls End. The slices that a Reader returns alias the message.
 type Reader struct {
-	Left []byte // the bytes not read yet: first the whole message, and nil after a failure
+	Left []byte // bytes not read yet: first the whole message; nil after a failure
 	Err  error  // the first failure
 }
 
-// Fail records err as the first failure, unless there was one before. A parser
-// calls it if a field has a value that it must not have.
+// Fail records err as the failure, unless there already was one. A parser calls it if a
+// field has an invalid value.
 func (r *Reader) Fail(err error) {
 	if r.Err == nil {
-		r.Left, r.Err = nil, err
+		r.Left = nil
+		r.Err = err
 	}
 }
 
-// Uvarint reads a number of at most limit.
+// Uvarint reads a number that must not exceed limit.
 func (r *Reader) Uvarint(limit uint64) uint64 {
 	v, n := binary.Uvarint(r.Left)
 	switch {
@@ -48,7 +50,7 @@ func (r *Reader) Uvarint(limit uint64) uint64 {
 	return v
 }
 
-// Positive reads a number from 1 to limit. The text of the failure for a 0 is zero.
+// Positive reads a number from 1 to limit. If the number is 0, it fails with the text zero.
 func (r *Reader) Positive(limit uint64, zero string) uint64 {
 	v := r.Uvarint(limit)
 	if v == 0 {
@@ -57,15 +59,15 @@ func (r *Reader) Positive(limit uint64, zero string) uint64 {
 	return v
 }
 
-// Varint reads a signed number, in zigzag encoding.
+// Varint reads a signed number in zigzag encoding.
 func (r *Reader) Varint() int64 {
 	v := r.Uvarint(Any)
 	return int64(v>>1) ^ -int64(v&1)
 }
 
-// Count reads the number, at most limit, of items that follow it and have at
-// least size bytes each. It fails if the rest of the message is too short for
-// them, so a parser may allocate as many items as it returns.
+// Count reads the number of items that follow, which must not exceed limit. Each item has
+// at least size bytes. Count fails if the rest of the message is too short for them, so a
+// parser may allocate memory for as many items as Count returns.
 func (r *Reader) Count(limit uint64, size int) int {
 	n := r.Uvarint(limit)
 	if n > uint64(len(r.Left)/size) {
@@ -86,7 +88,7 @@ func (r *Reader) Take(n int) []byte {
 	return p
 }
 
-// Bytes reads a length of at most limit, and then that many bytes.
+// Bytes reads a length, which must not exceed limit, and that many bytes.
 func (r *Reader) Bytes(limit uint64) []byte { return r.Take(r.Count(limit, 1)) }
 
 // Byte reads one byte.
@@ -106,7 +108,7 @@ func (r *Reader) Flag() bool {
 	return b == 1
 }
 
-// Fixed reads a big-endian number of n bytes, at most 8.
+// Fixed reads a big-endian number of n bytes, where n is at most 8.
 func (r *Reader) Fixed(n int) (v uint64) {
 	for _, b := range r.Take(n) {
 		v = v<<8 | uint64(b)
@@ -117,7 +119,7 @@ func (r *Reader) Fixed(n int) (v uint64) {
 // Uint64 reads a big-endian number of 8 bytes.
 func (r *Reader) Uint64() uint64 { return r.Fixed(8) }
 
-// End returns the first failure. Bytes that are left over are a failure, too.
+// End returns the first failure. It is also a failure if bytes are left over.
 func (r *Reader) End() error {
 	if len(r.Left) > 0 {
 		r.Fail(errLong)
@@ -125,7 +127,7 @@ func (r *Reader) End() error {
 	return r.Err
 }
 
-// AppendFlag appends on as Flag reads it.
+// AppendFlag appends on in the format that Reader.Flag reads.
 func AppendFlag(b []byte, on bool) []byte {
 	if on {
 		return append(b, 1)
@@ -133,7 +135,7 @@ func AppendFlag(b []byte, on bool) []byte {
 	return append(b, 0)
 }
 
-// AppendBytes appends p as Reader.Bytes reads it: its length, then its bytes.
+// AppendBytes appends the length of p and p itself, in the format that Reader.Bytes reads.
 func AppendBytes[P string | []byte](b []byte, p P) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(p))), p...)
 }
