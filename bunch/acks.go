@@ -8,53 +8,57 @@ import (
 )
 
 const (
-	// seenWindow is how many packet numbers are remembered; an older one counts
-	// as a duplicate. It is twice the history: a sender has declared such a
-	// packet lost long ago, and sent its bunches again.
+	// seenWindow is the number of packet numbers that are remembered. An older number
+	// counts as a duplicate. The window is twice the maximum history, so a sender has long
+	// ago declared such a packet lost and resent its bunches.
 	seenWindow = recovery.WindowSize
-	// ackEvery is after how many packets that ask for an ack one is sent at once. So
-	// ack-only packets are at most 1 in 8 of the packets received. RFC 9000, section
-	// 13.2.2, has 2; bulk asks for acks as often as it needs them (see wantsAck).
+	// ackEvery is the number of packets asking for an ack after which one is sent at once.
+	// At most 1 in 8 of the packets received therefore causes an ack-only packet. RFC 9000,
+	// section 13.2.2, recommends 2, but bulk asks for acks as often as it needs them (see
+	// wantsAck).
 	ackEvery = 8
-	// gapAckInterval is the least time between two acks for gaps. RFC 9000,
-	// section 13.2.1, asks for an immediate ack of each packet out of order; on
-	// a path that reorders all packets, every packet would get one.
+	// gapAckInterval is the minimum time between two acks for gaps. RFC 9000, section
+	// 13.2.1, asks for an immediate ack of each packet out of order. On a path that
+	// reorders all packets, every packet would get one.
 	gapAckInterval = time.Millisecond
-	// pingEvery is how often an ack-only packet asks for an ack: every 16th
-	// does. Its ack shows which of our acks have arrived, so that the next ones
-	// can leave out the numbers in these (RFC 9000, section 13.2.4).
+	// pingEvery is the number of ack-only packets of which one asks for an ack. That ack
+	// shows which of our acks have arrived, so the next ones can omit the numbers in them
+	// (RFC 9000, section 13.2.4).
 	pingEvery      = 16
 	ackHeaderBytes = 7 // largest, delay, number of runs
 )
 
-// received records which packets have arrived, and decides when to acknowledge them.
+// received records which packets have arrived and decides when to acknowledge them.
 type received struct {
 	recovery.Window
-	// Acks contain no numbers below it: the peer has acknowledged an ack that
-	// had them, or they are too old.
+	// Acks contain no numbers below floor: either the peer has acknowledged an ack that
+	// contained them, or they are too old.
 	floor   uint64
 	at      time.Duration // when the largest number arrived
 	missing uint64        // numbers below Next that have not arrived
-	toTell
+	unreported
 
 	// When to send the next ack.
-	asking   int           // packets received since the last ack sent that ask for one
+	asking   int           // packets asking for an ack received since the last ack was sent
 	deadline time.Duration // when the next ack must be sent, if asking > 0
-	urgent   bool          // the next ack reports a gap, or the peer has asked for it at once
+	urgent   bool          // the next ack reports a gap, or the peer asked for it at once
 	lastGap  time.Duration // when the last urgent ack was sent
-	acksOnly int           // ack-only packets sent since the last packet that asked
+	acksOnly int           // ack-only packets sent since the last packet asking for an ack
 }
 
-// toTell holds the received numbers that were in no ack yet. An ack contains the
-// newest runs first and may have no room for the others. If many packets are late,
-// each ack would contain the same runs if it did not remember what was left out.
-type toTell struct {
+// unreported holds the received numbers that no ack has contained yet.
+//
+// An ack contains the newest runs first and may have no room for the others. It would
+// contain the same runs each time if many packets are late, so unreported remembers what
+// was left out.
+type unreported struct {
 	fresh span // numbers that were the largest when they arrived
 	late  span // numbers that arrived after a larger one
 	left  span // numbers for which an ack had no room; every second ack continues with these
 	older bool // the last ack continued with left
 }
 
+// A span is the range of numbers from low to high-1.
 // A span is a range of numbers, from low to high-1.
 type span struct{ low, high uint64 }
 
@@ -71,7 +75,7 @@ func (s *span) join(o span) {
 	}
 }
 
-// cut removes n and all numbers above it.
+// cut removes n and all higher numbers.
 func (s *span) cut(n uint64) {
 	s.high = min(s.high, n)
 	s.low = min(s.low, s.high)
@@ -92,14 +96,16 @@ func (r *received) add(now time.Duration, n uint64) bool {
 	}
 	r.Mark(n)
 
-	r.floor = min(r.floor, n) // an ack must contain a late packet, too
+	r.floor = min(r.floor, n) // an ack must contain a late packet as well
 	r.floor = max(r.floor, r.Floor())
 	return true
 }
 
-// ask is called for a packet that asks for an ack, and decides when the ack is due:
-// at once if the peer asks for that (ackNow) or enough packets have asked; for a
-// gap, made or filled, as soon as gapAckInterval allows; otherwise after delay.
+// ask is called for a packet that asks for an ack, and decides when that ack is due.
+//
+// It is due at once if the peer asks for that (ackNow) or enough packets have asked. For a
+// packet that makes or fills a gap, it is due as soon as gapAckInterval allows. Otherwise
+// it is due after delay.
 func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	r.asking++
 	due := now + delay
@@ -119,18 +125,21 @@ func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 
 func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }
 
-// ackSent is called when an ack is sent.
+// ackSent records that an ack is being sent.
 func (r *received) ackSent(now time.Duration) {
 	if r.urgent {
 		r.lastGap = now
 	}
-	r.asking, r.urgent = 0, false
+	r.asking = 0
+	r.urgent = false
 }
 
-// appendAcks appends the runs, newest first, in at most room bytes including their
-// header. covered is false if some were left out. While an ack has no room for all
-// runs, every second ack contains those that were left out. The gap below its first
-// run then includes received numbers, too, because a gap means nothing to the peer.
+// appendAcks appends the header and as many runs as fit into room bytes, newest first.
+// covered is false if it left some out.
+//
+// While an ack has no room for all runs, every second ack continues with those left out.
+// The gap below its first run then includes received numbers as well, which is allowed
+// because a gap means nothing to the peer.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
 	// The header; the number of runs follows once it is known.
 	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
@@ -140,8 +149,8 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	b = append(b, 0)
 	limit := len(b) + room - ackHeaderBytes
 
-	// The first run ends with the largest number, whatever was left out before,
-	// because the peer measures its round trip with it.
+	// The first run always ends with the largest number, because the peer measures its
+	// round trip with it.
 	low := r.runDown(r.Next, true)
 	b = appendVarint(b, r.Next-low)
 	nruns, below := 1, low
@@ -149,7 +158,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 		below = r.left.high
 	}
 
-	// A gap and a run alternately, while there is room, down to the floor.
+	// Alternate gaps and runs down to the floor while there is room.
 	for {
 		gapLow := r.runDown(below, false)
 		if gapLow <= r.floor {
@@ -163,24 +172,26 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 		}
 		b = appendVarint(b, low-gapLow)
 		b = appendVarint(b, gapLow-ackLow)
-		nruns, low, below = nruns+2, ackLow, ackLow
+		nruns += 2
+		low = ackLow
+		below = ackLow
 	}
 
-	r.toldDownTo(low)
+	r.reportedDownTo(low)
 	b[count] = byte(nruns)
 	return b, covered
 }
 
-// turnToOlder reports whether this ack, whose first run ends at low, must
-// continue with the numbers that an earlier one left out.
+// turnToOlder reports whether an ack whose first run ends at low must continue with the
+// numbers that an earlier ack left out.
 func (r *received) turnToOlder(low uint64) bool {
 	r.left.cut(low)
 	r.older = !r.older && !r.left.empty()
 	return r.older
 }
 
-// toldDownTo is called when an ack contains all numbers down to low.
-func (r *received) toldDownTo(low uint64) {
+// reportedDownTo records that an ack contains all numbers down to low.
+func (r *received) reportedDownTo(low uint64) {
 	r.left.cut(low)
 	if r.older {
 		return
@@ -190,7 +201,8 @@ func (r *received) toldDownTo(low uint64) {
 	if r.left.empty() {
 		r.left.join(r.fresh)
 		r.left.join(r.late)
-		r.fresh, r.late = span{}, span{}
+		r.fresh = span{}
+		r.late = span{}
 	}
 }
 

@@ -319,8 +319,8 @@ func TestPacketThatIsGivenUpTellsNothing(t *testing.T) {
 	l.flow.limit = 0
 	require.NoError(t, l.Send(l.channel, Reliable, make([]byte, 100)))
 	require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing})))
-	before := l.received.toTell
+	before := l.received.unreported
 	require.Equal(t, span{0, 1}, before.fresh)
 	require.Zero(t, l.packets())
-	require.Equal(t, before, l.received.toTell)
+	require.Equal(t, before, l.received.unreported)
 }

@@ -3,11 +3,12 @@ package bunch
 import "slices"
 
 const (
-	maxAssemblies = 4       // most for a channel; the next one evicts the oldest
-	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; parts, an array of slices, takes 1,440 of them
-	// partSpan is the most by which the packet numbers of two parts of a message differ. A UDP
-	// datagram has at most 65,507 bytes, room for the first parts of 59 messages, so at most
-	// 30,208 messages begin in 512 packets: no two of them have the same number of 16 bits.
+	maxAssemblies = 4       // per channel; the next one evicts the oldest
+	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; parts alone takes 1,440 of them
+	// partSpan is the maximum difference between the packet numbers of two parts of a
+	// message. A UDP datagram has at most 65,507 bytes, room for the first parts of 59
+	// messages. At most 30,208 messages therefore begin in 512 packets, and no two of them
+	// have the same 16-bit number.
 	partSpan = 512
 )
 
@@ -17,34 +18,38 @@ type assembly struct {
 	message  uint16 // number of the message in its channel, 16 bits
 	delivery Delivery
 	newest   uint64           // number of the newest packet that had a part
-	count    int              // parts of the message; 0 until the last one has arrived
+	count    int              // parts of the message; 0 until the last part has arrived
 	have     int              // parts that have arrived
-	size     int              // bytes of these
+	size     int              // bytes of the parts that have arrived
 	parts    [maxParts][]byte // by part number; nil until it arrives
 }
 
 // is reports whether a part with header h belongs to the assembly.
 func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
 
-// assemblies holds the incomplete unreliable messages of a connection. They share
-// maxParked with the whole unreliable and tracked messages that wait for the owner; if
-// there is no room, the oldest assembly is dropped. A part looks only at the assemblies
-// of its own channel, however many others there are: a peer chooses its channels, and
-// packets of tiny parts of new messages on many of them took 20 times as long as others.
+// assemblies holds a connection's incomplete unreliable messages. They share maxParked with
+// the complete unreliable and tracked messages waiting for the owner. If there is no room,
+// the oldest assembly is dropped.
+//
+// A part is compared only with the assemblies of its own channel, however many others there
+// are. A peer chooses its channels, and handling packets with tiny parts of new messages on
+// many channels took 20 times as long as handling other packets.
 type assemblies struct {
 	all     []*assembly // oldest first
-	spare   *assembly   // the last one that was dropped, emptied; nil = none
+	spare   *assembly   // the last assembly dropped, emptied for reuse; nil = none
 	price   int         // of all, in bytes
-	waiting int         // price of the whole messages that wait for Take
+	waiting int         // price of the complete messages waiting for Take
 	evicted uint64      // assemblies that were evicted
 }
 
 // fits reports whether there is room for messages or parts of the given price.
 func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
 
-// stale reports whether a part belongs to an older message than the assembly
-// with the same number. If it belongs to a newer one, stale drops the assembly:
-// some of its parts were lost, and 65,536 messages have been sent since.
+// stale reports whether a part belongs to an older message than the assembly with the same
+// number.
+//
+// If the part belongs to a newer message, stale drops the assembly: some of its parts were
+// lost, and 65,536 messages have been sent since.
 func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
 	of := ch.assembling(h)
 	if of == nil {
@@ -57,9 +62,9 @@ func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
 	return number+partSpan < newest
 }
 
-// place finds or begins the assembly of a message and makes room for more bytes.
-// It evicts the oldest assemblies: of the channel if that has too many, and else
-// of the connection. It returns nil if waiting whole messages leave no room.
+// place finds or begins the assembly of a message and makes room for more bytes. It evicts
+// the oldest assemblies of the channel if that has too many, otherwise those of the
+// connection. It returns nil if complete messages waiting for the owner leave no room.
 func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	of := ch.assembling(h)
 	if of == nil {
@@ -70,7 +75,7 @@ func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	}
 
 	for !a.fits(more) {
-		// Not the message that is to get the bytes, unless it is the only one.
+		// Spare the message that is to get the bytes, unless it is the only one.
 		oldest := a.all[0]
 		if oldest == of && len(a.all) > 1 {
 			oldest = a.all[1]
@@ -83,19 +88,23 @@ func (a *assemblies) place(ch *channel, h header, more int) *assembly {
 	return of
 }
 
-// begin adds an assembly, the newest of all.
+// begin adds an assembly as the newest.
 func (a *assemblies) begin(ch *channel, h header) *assembly {
 	of := a.spare
-	if a.spare = nil; of == nil {
+	a.spare = nil
+	if of == nil {
 		of = new(assembly)
 	}
-	of.channel, of.message, of.delivery = ch, h.sequence, h.delivery()
-	a.all, ch.assemblies = append(a.all, of), append(ch.assemblies, of)
+	of.channel = ch
+	of.message = h.sequence
+	of.delivery = h.delivery()
+	a.all = append(a.all, of)
+	ch.assemblies = append(ch.assemblies, of)
 	a.price += assemblyCost
 	return of
 }
 
-// evict drops an incomplete message, and counts it.
+// evict drops an incomplete message and counts it.
 func (a *assemblies) evict(of *assembly) {
 	a.evicted++
 	a.drop(of)
@@ -104,7 +113,8 @@ func (a *assemblies) evict(of *assembly) {
 // drop removes an assembly and keeps it as the spare.
 func (a *assemblies) drop(of *assembly) {
 	a.price -= assemblyCost + of.size
-	a.all, of.channel.assemblies = without(a.all, of), without(of.channel.assemblies, of)
+	a.all = without(a.all, of)
+	of.channel.assemblies = without(of.channel.assemblies, of)
 	*of = assembly{}
 	a.spare = of
 }
@@ -115,7 +125,7 @@ func without(list []*assembly, of *assembly) []*assembly {
 	return slices.Delete(list, i, i+1)
 }
 
-// finish returns the message of a complete assembly, and drops the assembly.
+// finish returns the message of a complete assembly and drops the assembly.
 func (a *assemblies) finish(whole *assembly) []byte {
 	message := make([]byte, 0, whole.size)
 	for _, p := range whole.parts[:whole.count] {
@@ -125,12 +135,15 @@ func (a *assemblies) finish(whole *assembly) []byte {
 	return message
 }
 
-// assemble adds one part, from the packet with the given number. If the message is now
-// complete, assemble returns it, and the number of the newest packet that had a part of it.
-func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (whole []byte, last uint64, err error) {
+// assemble adds one part, from the packet with the given number. If that completes the
+// message, assemble returns it and the number of the newest packet that had a part of it.
+func (c *Conn) assemble(
+	ch *channel, number uint64, h header, payload []byte,
+) (whole []byte, last uint64, err error) {
 	index, ends := int(h.part), h.flags&flagEnd != 0
 	if index >= maxParts || !ends && len(payload) != EntryBytes {
-		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes", ch.number, index, len(payload))
+		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes",
+			ch.number, index, len(payload))
 	}
 
 	if c.assemblies.stale(ch, number, h) {
@@ -157,7 +170,8 @@ func (c *Conn) assemble(ch *channel, number uint64, h header, payload []byte) (w
 	c.assemblies.price += len(payload)
 
 	if a.size > c.limits.MaxBunch {
-		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)", ch.number, a.size, c.limits.MaxBunch)
+		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)",
+			ch.number, a.size, c.limits.MaxBunch)
 	}
 	if a.have != a.count {
 		return nil, 0, nil

@@ -36,7 +36,7 @@ func TestPacketsBesideOthers(t *testing.T) {
 	require.Equal(t, flying, l.fate(3), "nothing that left later arrived")
 
 	t.Log("# a second without others and packets ask no more")
-	l.wait(besideTime)
+	l.wait(othersTime)
 	l.packets()
 	l.mustAck(0, uint32(l.sent.Next-1))
 	l.sendPackets(1)

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// A channel is the state of one channel in both directions. Like its Conn, it
-// is guarded by the owner's lock.
+// A channel is the state of one channel in both directions. The owner's lock guards it,
+// like its Conn.
 type channel struct {
 	number   uint64
 	priority Priority
-	ours     bool // this side has opened it
+	ours     bool // this side opened it
 
-	// Sending. Sequences first to next-1 are in the reliable buffer.
+	// Sending. The reliable buffer contains the sequences first to next-1.
 	out         ring    // the reliable buffer
 	ownSlots    []entry // the channel's own slots, while out has borrowed a larger ring
-	first, next uint64  // sequences of the oldest entry, and of the next one
-	// Sequence of the next entry for placeFresh; those before it were sent, at least in part.
+	first, next uint64  // sequences of the oldest entry and of the next one
+	// Sequence of the next entry for placeFresh. Earlier entries were sent, at least in
+	// part.
 	fresh         uint64
 	resend        queue[uint64]   // sequences with lost pieces
 	unreliable    queue[datagram] // queued unreliable messages
@@ -28,7 +29,8 @@ type channel struct {
 	inResendQueue bool            // the channel is in its level's resend
 	inFreshQueue  bool            // the channel is in its level's fresh
 	watch         watch
-	// The channel that must be acknowledged before this one sends anything; nil = none, or it was.
+	// The channel that must be acknowledged before this one sends anything (see
+	// Conn.After). It is nil if there is none or its acknowledgement has arrived.
 	earlier *channel
 	later   *channel // the channel that has this one as its earlier; nil = none
 
@@ -36,20 +38,21 @@ type channel struct {
 	in         parked      // entries that arrived early
 	expected   uint64      // the sequence of the next entry to process
 	run        run         // the long message that is being assembled
-	opened     bool        // this side has opened it, or the message that opens it was delivered: others may follow
+	opened     bool        // others may follow: opened by this side, or the opening message was delivered
 	inClosed   bool        // the peer's close was processed
-	lingers    bool        // the peer has closed it, and is charged for it until our answer is acknowledged
-	newest     uint64      // number of the last packet of the newest UnreliableSequenced message that was delivered
+	lingers    bool        // closed, but charged to the peer until our answer is acknowledged
+	newest     uint64      // last packet of the newest UnreliableSequenced message delivered
 	assemblies []*assembly // its messages that arrive in parts, oldest first
 }
 
-// A runHead is the beginning of a message whose first entry was removed, for [Conn.Held].
+// A runHead is the beginning of a message whose first entry was removed, for
+// [Conn.Held].
 type runHead struct {
 	bytes [16]byte
 	n     int
 }
 
-// watch holds the arguments of the last Conn.Watch, while it is armed.
+// watch holds the arguments of the last Conn.Watch while it is armed.
 type watch struct {
 	armed  bool
 	out    int
@@ -71,8 +74,8 @@ func (ch *channel) runFrom(n uint64) int {
 // hasFresh reports whether placeFresh has something to place.
 func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
 
-// begunUnreliable returns how many unreliable messages have parts that were
-// sent and others that were not: 1 or, mostly, 0.
+// begunUnreliable returns 1 if the oldest unreliable message was sent only in part, and
+// otherwise 0.
 func (ch *channel) begunUnreliable() int {
 	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return 1
@@ -80,12 +83,13 @@ func (ch *channel) begunUnreliable() int {
 	return 0
 }
 
-// isBulk reports whether the messages of a channel are bulk.
+// isBulk reports whether the channel's messages are bulk.
 func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
 
-// ownEntries is how many slots a channel keeps for itself: the entries of a tick of
-// play. A reliable buffer that needs more borrows a ring of the connection until it
-// is empty, so that a channel which sends much only now and then does not keep it.
+// ownEntries is the maximum number of slots that a channel keeps for itself, enough for a
+// tick of play. A reliable buffer that needs more borrows one of the connection's rings
+// until it is empty. A channel that sends a lot only now and then therefore does not keep a
+// large ring.
 const ownEntries = 8
 
 // makePlace gives the reliable buffer room for one more entry.
@@ -101,12 +105,13 @@ func (ch *channel) makePlace(rings *spares[[]entry]) {
 	if len(slots) <= room {
 		slots = make([]entry, max(1, 2*room))
 	}
-	if old := ch.out.move(slots, ch.first, ch.next); room == ownEntries {
+	old := ch.out.move(slots, ch.first, ch.next)
+	if room == ownEntries {
 		ch.ownSlots = old
 	}
 }
 
-// returnRing returns the ring that was borrowed for the reliable buffer, which must be empty.
+// returnRing returns the ring borrowed for the reliable buffer, which must be empty.
 func (ch *channel) returnRing(rings *spares[[]entry]) {
 	if len(ch.out.slots) > ownEntries {
 		rings.put(ch.out.slots)
@@ -114,8 +119,8 @@ func (ch *channel) returnRing(rings *spares[[]entry]) {
 	}
 }
 
-// begun reports whether the rest of a message that was sent in part may follow.
-// If held is true, that of an unreliable message may not.
+// begun reports whether a message was sent only in part and the rest may follow. If held is
+// true, only a reliable message counts.
 func (ch *channel) begun(held bool) bool {
 	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true
@@ -123,17 +128,18 @@ func (ch *channel) begun(held bool) bool {
 	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
 }
 
-// opening reports whether all reliable messages on the channel were sent, the opening one
-// first, and the peer has not acknowledged the open. Tracked messages may then follow.
+// opening reports whether all reliable messages on a channel of this side were sent but the
+// peer has not acknowledged the opening one. Tracked messages may follow from then on.
 func (ch *channel) opening() bool {
 	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
 }
 
-// owesAnswer reports whether the peer has acknowledged all of ch, which was
-// closed here, and has not answered.
+// owesAnswer reports whether the peer has acknowledged all of ch, which this side has
+// closed, but has not answered the close.
 func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
-// partial returns what has arrived of entry n. known is false if its message was already delivered.
+// partial returns the bytes of entry n that have arrived. known is false if its message was
+// already delivered.
 func (ch *channel) partial(n uint64) (s slot, known bool) {
 	if n < ch.expected {
 		i := len(ch.run.parts) - int(ch.expected-n)
@@ -148,7 +154,8 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 	return s, s.state != delivered
 }
 
-// assembling returns the assembly of the message that a part belongs to, or nil if there is none.
+// assembling returns the assembly of the message that a part belongs to, or nil if there is
+// none.
 func (ch *channel) assembling(h header) *assembly {
 	for _, a := range ch.assemblies {
 		if a.is(h) {
@@ -159,12 +166,12 @@ func (ch *channel) assembling(h header) *assembly {
 }
 
 // A ring holds the entries of consecutive sequences.
-type ring struct{ slots []entry } // a power of two, or none
+type ring struct{ slots []entry } // the length is a power of two or 0
 
 func (r *ring) at(sequence uint64) *entry { return &r.slots[sequence&uint64(len(r.slots)-1)] }
 
-// move moves the entries from first to next-1 into slots, which are empty, and
-// returns the old slots, emptied.
+// move moves the entries from first to next-1 into slots, which must be empty, and returns
+// the old slots, emptied.
 func (r *ring) move(slots []entry, first, next uint64) []entry {
 	old := *r
 	r.slots = slots
@@ -179,7 +186,7 @@ func (r *ring) move(slots []entry, first, next uint64) []entry {
 type queue[T any] struct {
 	items []T
 	head  int32
-	slack int32 // how often in a row the list was emptied after using little of its memory
+	slack int32 // consecutive resets after which little of the memory had been used
 }
 
 func (q *queue[T]) len() int { return len(q.items) - int(q.head) }
@@ -194,8 +201,8 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// compact moves the items to the front if there is no room behind them but more
-// than half of the memory is free.
+// compact moves the items to the front if there is no room after them but more than half of
+// the memory is free.
 func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && int(q.head) > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
@@ -224,13 +231,14 @@ func (q *queue[T]) take(i int) T {
 	return v
 }
 
-// reset empties the list. It frees large memory of which the list has repeatedly used less
-// than an eighth. It waits, because one tick in three may add many items, and the others few.
+// reset empties the list. It frees a large list of which less than an eighth was used again
+// and again. It does not do so at once, because one tick in three may add many items and
+// the others few.
 func (q *queue[T]) reset() {
 	switch {
 	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:
 		q.slack = 0
-	case q.slack < mostSlack:
+	case q.slack < maxSlack:
 		q.slack++
 	default:
 		q.items, q.slack = nil, 0
@@ -238,9 +246,9 @@ func (q *queue[T]) reset() {
 	q.items, q.head = q.items[:0], 0
 }
 
-// mostSlack is how often in a row a list may be emptied after using little of
-// its memory, before that is freed: two seconds of ticks.
-const mostSlack = 64
+// maxSlack is the number of consecutive resets that may leave the memory mostly unused
+// before it is freed: two seconds of ticks.
+const maxSlack = 64
 
 // release frees the memory of an empty list.
 func (q *queue[T]) release() {

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// channels holds the channels of a connection. Numbers are never reused, so
-// each number of the peer's is either unseen, open or closed.
+// channels holds the channels of a connection. Numbers are never reused, so each of the
+// peer's numbers is either unseen, open or closed.
 type channels struct {
 	open  map[uint64]*channel
-	last  *channel // the open one that find has returned last; nil = none
-	peak  int      // the most channels that open has held since it was allocated
-	limit int      // how many channels of its own each side may have open
+	last  *channel // the open channel that find returned last; nil = none
+	peak  int      // maximum size of open since it was allocated
+	limit int      // maximum number of channels of its own that each side may have open
 
 	ourNext  uint64   // number of the next channel that this side opens
-	ours     int      // channels that this side has opened and not retired
-	peerNext uint64   // one above the largest number of the peer's that was seen, or its first number
-	theirs   int      // channels that the peer has opened and whose close was not processed
-	unseen   []uint32 // the peer's numbers below peerNext that were not seen, ascending
+	ours     int      // channels that this side opened and has not retired
+	peerNext uint64   // the peer's next unseen number; unseen lists those it has skipped
+	theirs   int      // channels opened by the peer whose close has not been processed
+	unseen   []uint32 // the peer's unseen numbers below peerNext, ascending
 	refuse   Code     // NoError = the peer may open channels
 }
 
@@ -31,8 +31,9 @@ func newChannels(client bool, limit int) channels {
 	return c
 }
 
-// find returns the open channel with a number, or nil. It remembers the last one: most bunches
-// belong to the same channel as the one before, and the map is no longer in the CPU's cache.
+// find returns the open channel with a number, or nil. It remembers the last one, because
+// most bunches belong to the same channel as the previous one and the map is no longer in
+// the CPU's cache.
 func (c *channels) find(number uint64) *channel {
 	if c.last == nil || c.last.number != number {
 		c.last = c.open[number]
@@ -40,8 +41,8 @@ func (c *channels) find(number uint64) *channel {
 	return c.last
 }
 
-// create opens the next channel of this side. It returns nil if too many are
-// open or all numbers were used.
+// create opens this side's next channel. It returns nil if too many channels are open or
+// all numbers were used.
 func (c *channels) create(p Priority) *channel {
 	if c.ours >= c.limit || c.ourNext > maxChannelNumber {
 		return nil
@@ -53,9 +54,11 @@ func (c *channels) create(p Priority) *channel {
 	return ch
 }
 
-// known is called with a number that is not open. It reports whether that channel
-// was closed; if not, the peer may open it. A number of ours that this side never
-// opened is a violation, and so is one of the peer's if it may open none.
+// known reports whether the channel with a number that is not open was closed. If not, the
+// peer may open it.
+//
+// It is a violation if the number is one of ours that this side never opened, or one of the
+// peer's if the peer may open no channels.
 func (c *channels) known(number uint64) (bool, error) {
 	if c.isOurs(number) {
 		if number >= c.ourNext {
@@ -73,7 +76,7 @@ func (c *channels) known(number uint64) (bool, error) {
 	return !unseen, nil
 }
 
-// begin opens the channel with a number of the peer's that was never open.
+// begin opens the channel with one of the peer's numbers that was never open.
 func (c *channels) begin(number uint64) (*channel, error) {
 	if err := c.checkLimit(number); err != nil {
 		return nil, err
@@ -91,10 +94,13 @@ func (c *channels) begin(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if the peer opens more channels than an honest one does. A
-// number that it skipped counts as open, because its first bunch is in flight. The peer
-// forgets a channel once it has received our close, and our ack of its own. Its ack of our
-// close may then be in flight, so channels that wait for that have a limit of their own.
+// checkLimit returns an error if the peer has more channels open than a correct one can.
+//
+// A number that the peer skipped counts as open, because its first bunch is in flight.
+//
+// The peer forgets a channel once it has received our close and our ack of its own close.
+// Its ack of our close may still be in flight then, so channels that wait for such an ack
+// have a separate limit.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -103,24 +109,26 @@ func (c *channels) checkLimit(number uint64) error {
 	}
 	switch {
 	case held > c.limit:
-		return violation(BunchBadChannelIndex, "channel %d: %d open at once, of %d no bunch came, at most %d (MaxChannels)", number, held, held-c.theirs, c.limit)
+		return violation(BunchBadChannelIndex, "channel %d: %d open at once, of %d no bunch came, at most %d (MaxChannels)",
+			number, held, held-c.theirs, c.limit)
 	case lingering >= c.limit:
-		return violation(BunchBadChannelIndex, "channel %d: %d closed ones wait for an ack (MaxChannels %d)", number, lingering, c.limit)
+		return violation(BunchBadChannelIndex, "channel %d: %d closed ones wait for an ack (MaxChannels %d)",
+			number, lingering, c.limit)
 	}
 	return nil
 }
 
 func (c *channels) isOurs(number uint64) bool { return number&1 == c.ourNext&1 }
 
-// peerClosed is called when the peer's close of ch was processed.
+// peerClosed records that the peer's close of ch was processed.
 func (c *channels) peerClosed(ch *channel) {
 	if !ch.ours {
 		c.theirs--
 	}
 }
 
-// retire forgets a channel if both sides have closed it, and reports whether it did.
-// When the peer has closed it, so has this side, because closed answers at once.
+// retire forgets a channel if both sides have closed it, and reports whether it did. Once
+// the peer has closed it, this side has too, because Conn.closed answers at once.
 func (c *channels) retire(ch *channel) bool {
 	if !ch.inClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
@@ -137,25 +145,26 @@ func (c *channels) retire(ch *channel) bool {
 	return true
 }
 
-// shrink replaces the map by a smaller one, because a map keeps room for the
-// most that it ever held.
+// shrink replaces the map by a smaller one. A map never frees the room it once needed.
 func (c *channels) shrink() {
 	fewer := make(map[uint64]*channel, len(c.open))
 	maps.Copy(fewer, c.open)
 	c.open, c.peak = fewer, len(fewer)
 }
 
-// maxOwed is how many answers to closes a peer may owe for any length of time. Each keeps
-// 582 bytes here, 4.5 MiB in all. An honest peer whose world is stuck in a tick does not
-// answer. With a receive limit of 4 MiB it owes fewer: a close takes 657 bytes of that
-// until the owner takes it, so no more than 6,384 can arrive (TestClosesDuringALongTick).
-// With a higher limit, as rpc has by default, it may owe more, but answers them as soon
-// as it ticks. So owing more is a violation only after Config.IdleTimeout.
+// maxOwed is the number of answers to closes that a peer may owe for any length of time.
+// Each keeps 582 bytes here, 4.5 MiB in all.
+//
+// A correct peer does not answer while its world is stuck in a tick. With a receive limit
+// of 4 MiB it owes fewer than maxOwed: a close takes 657 bytes of the limit until the owner
+// takes it, so at most 6,384 can arrive (TestClosesDuringALongTick). With a higher limit,
+// such as the default of package rpc, it may owe more, but it answers as soon as it ticks.
+// Owing more is therefore a violation only after Config.IdleTimeout.
 const maxOwed = 8192
 
-// owed counts the channels that were closed here and of which the peer has
-// acknowledged every entry. The peer has our close, and owes its own, without
-// which this side cannot forget the channel.
+// owed counts the channels that this side has closed and of which the peer has acknowledged
+// every entry. The peer therefore has our close and owes its own. Until that arrives, this
+// side cannot forget the channel.
 type owed struct {
 	count int
 	since time.Duration // when count last rose above maxOwed
@@ -163,13 +172,14 @@ type owed struct {
 
 // add counts a channel.
 func (o *owed) add(now time.Duration) {
-	if o.count++; o.count == maxOwed+1 {
+	o.count++
+	if o.count == maxOwed+1 {
 		o.since = now
 	}
 }
 
-// until returns when the peer will have owed too many answers for too long. ok
-// is false if it does not owe too many.
+// until returns the time at which the peer will have owed too many answers for longer than
+// patience. ok is false if it does not owe too many.
 func (o *owed) until(patience time.Duration) (time.Duration, bool) {
 	return o.since + patience, o.count > maxOwed
 }

@@ -6,31 +6,34 @@ import (
 	"time"
 )
 
-// Config holds the limits and options of one connection. Fields that are zero
-// take the default in their comments.
+// Config holds the limits and options of one connection. Fields that are zero take the
+// default in their comments.
 type Config struct {
 	Client bool // this side opens the odd channels, the other side the even ones
-	// Entries of a channel in each direction (UE: RELIABLE_BUFFER); a power of
-	// two from 8 to 16,384; default 256.
+	// Entries of a channel's reliable buffer in each direction (UE: RELIABLE_BUFFER). It is
+	// a power of two from 8 to 16,384. The default is 256.
 	ReliableBuffer int
-	MaxBunch       int // largest message in bytes; at most 65,536, the default
-	// Bytes that reliable messages may hold here until the owner takes them; at
-	// least 256 KiB, the default.
+	MaxBunch       int // maximum size of a message in bytes; up to 65,536, the default
+	// Bytes that reliable messages may hold here until the owner takes them. It is at least
+	// 256 KiB, the default.
 	ReceiveLimit int
-	AckDelay     time.Duration // longest wait before an ack; 5 to 200 ms; default 40 ms
-	History      int           // most undecided packets; 64 to 4,096, the default
-	MaxChannels  int           // most channels that each side may have open of its own; up to 32,767, the default
-	// Bytes a second that the owner enforces with Hold; used by [Conn.QueueTime]; 0 = no limit.
+	AckDelay     time.Duration // maximum delay of an ack; 5 to 200 ms; default 40 ms
+	History      int           // maximum number of undecided packets; 64 to 4,096, the default
+	MaxChannels  int           // maximum number of open channels of each side; up to 32,767, the default
+	// Bytes per second that the owner enforces with Hold; used by [Conn.QueueTime]. 0 = no
+	// limit.
 	Rate        int
-	IdleTimeout time.Duration // counted from the first unanswered packet that asks for an ack; default 30 s
-	KeepAlive   time.Duration // a packet asks for an ack if none has for this long; 0 = no keep-alive
+	IdleTimeout time.Duration // since the first unanswered packet asking for an ack; default 30 s
+	KeepAlive   time.Duration // ask for an ack if no packet did for this long; 0 = no keep-alive
 	Overflow    Policy        // what happens when a reliable buffer is full
-	Trace       func(Event)   // called with each step of messages and packets; nil = off; must not call the Conn
+	Trace       func(Event)   // called at each step of messages and packets; nil = off; must not call the Conn
 
-	// Random returns a number from 0 to n-1 that the peer cannot guess, like IntN of math/rand/v2.
-	// It chooses packet numbers, about one in 500, that are never sent. A peer that acknowledges
-	// one of them invents acks to make this side send faster than the path allows (RFC 9000,
-	// section 21.4); the connection closes with AckSequenceMismatch. nil = no number is left out.
+	// Random returns a number from 0 to n-1 that the peer cannot guess, like IntN of
+	// math/rand/v2. It chooses packet numbers, about one in 500, that are never sent.
+	//
+	// A peer that acknowledges such a number invents acks, which makes this side send
+	// faster than the path allows (RFC 9000, section 21.4). The connection then ends with
+	// AckSequenceMismatch. If Random is nil, no number is left out.
 	Random func(n int) int
 }
 
@@ -41,7 +44,8 @@ const (
 	minAckDelay     = 5 * time.Millisecond
 	maxAckDelay     = 200 * time.Millisecond // limited because it is part of the sender's probe timeout
 	maxIdleTimeout  = 1 << 62                // 146 years; no sum of times overflows
-	// Sequences are reconstructed from 16 bits, as the nearest to the expected one.
+	// A sequence is reconstructed from its low 16 bits as the value nearest to the expected
+	// one.
 	maxReliable = 16384
 )
 
@@ -58,8 +62,13 @@ func (c Config) withDefaults() Config {
 
 // params returns this side's limits, for Hello.
 func (c Config) params() Params {
-	return Params{ReliableBuffer: c.ReliableBuffer, MaxBunch: c.MaxBunch, History: c.History,
-		MaxChannels: c.MaxChannels, AckDelay: c.AckDelay}
+	return Params{
+		ReliableBuffer: c.ReliableBuffer,
+		MaxBunch:       c.MaxBunch,
+		History:        c.History,
+		MaxChannels:    c.MaxChannels,
+		AckDelay:       c.AckDelay,
+	}
 }
 
 // validate returns an error that names the first invalid field.
@@ -75,11 +84,11 @@ func (c Config) validate() error {
 
 // Params are the limits that each end sends in Hello. See [Conn.Agree].
 type Params struct {
-	ReliableBuffer int           // entries of a channel in each direction
-	MaxBunch       int           // bytes of a message
-	History        int           // undecided packets
-	MaxChannels    int           // open channels of each side
-	AckDelay       time.Duration // longest wait before an ack
+	ReliableBuffer int           // entries of a channel's reliable buffer in each direction
+	MaxBunch       int           // maximum size of a message in bytes
+	History        int           // maximum number of undecided packets
+	MaxChannels    int           // maximum number of open channels of each side
+	AckDelay       time.Duration // maximum delay of an ack
 }
 
 // validate returns an error that names the first invalid field.
@@ -105,8 +114,8 @@ func (p Params) validate() error {
 	return nil
 }
 
-// smaller returns the limits that both ends can keep: the smaller of each, and
-// the longer ack delay.
+// smaller returns the limits that both ends can keep: the smaller of each limit, but the
+// longer ack delay.
 func (p Params) smaller(q Params) Params {
 	return Params{
 		ReliableBuffer: min(p.ReliableBuffer, q.ReliableBuffer),

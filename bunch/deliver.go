@@ -6,18 +6,24 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// maxMessages is how many messages a whole bunch may hold. Each takes messageCost at the receiver,
-// however short it is; without a limit, 1,100 bytes could make it hold as many messages.
+// maxMessages is the maximum number of messages in a whole bunch. Each takes messageCost at
+// the receiver, however short it is. Without the limit, 1,100 bytes could make the receiver
+// hold 1,100 messages.
 const maxMessages = 32
 
-// deliverWhole delivers the messages of a whole bunch. The last one has the
-// price of the entry, which Take frees.
+// deliverWhole delivers the messages of a whole bunch. The last message carries the price
+// of the entry, which Take frees.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
 		if s.flags&flagClose == 0 {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
-		c.deliver(ch, &Message{Delivery: Reliable, Open: s.flags&flagOpen != 0, Close: true, cost: int32(paid(s, 1))})
+		c.deliver(ch, &Message{
+			Delivery: Reliable,
+			Open:     s.flags&flagOpen != 0,
+			Close:    true,
+			cost:     int32(paid(s, 1)),
+		})
 		return nil
 	}
 	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
@@ -28,12 +34,16 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 			return violation(BunchDataOverflow, "channel %d: message %d of a whole bunch", ch.number, count)
 		}
 		if int(size) > c.limits.MaxBunch {
-			return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)", ch.number, size, c.limits.MaxBunch)
+			return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)",
+				ch.number, size, c.limits.MaxBunch)
 		}
 		end := n + int(size)
 		m.Payload = b[n:end:end]
-		if b = b[end:]; len(b) == 0 {
-			m.Close, m.cost, m.pinned = s.flags&flagClose != 0, int32(paid(s, count)), s.pinned
+		b = b[end:]
+		if len(b) == 0 {
+			m.Close = s.flags&flagClose != 0
+			m.cost = int32(paid(s, count))
+			m.pinned = s.pinned
 		}
 		c.deliver(ch, &m)
 		m.Open = false
@@ -41,13 +51,19 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	return nil
 }
 
-// deliver appends a message to the ready list, and wakes the owner.
+// deliver appends a message to the ready list and wakes the owner.
 func (c *Conn) deliver(ch *channel, m *Message) {
 	m.Channel, m.at = ch.number, grains(c.now)
 	ch.opened = ch.opened || m.Open
 	c.ready.push(m)
 	if c.traced() {
-		c.trace(Event{Kind: "ready", Channel: ch.number, Number: c.arriving, Bytes: len(m.Payload), Delivery: m.Delivery})
+		c.trace(Event{
+			Kind:     "ready",
+			Channel:  ch.number,
+			Number:   c.arriving,
+			Bytes:    len(m.Payload),
+			Delivery: m.Delivery,
+		})
 	}
 	c.wake = true
 }
@@ -55,16 +71,16 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 // grains returns t in grains, modulo 2^32.
 func grains(t time.Duration) uint32 { return uint32(t / grain) }
 
-// Waited returns for how long a message has been complete at now, to 16 µs. It
-// may be called at any time after Take, on any goroutine.
+// Waited returns the time from the completion of a message to now, to the nearest 16 µs. It
+// may be called at any time after Take and on any goroutine.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	since := int32(grains(now.Sub(c.start)) - m.at)
 	return time.Duration(max(0, since)) * grain
 }
 
-// deliverUnordered delivers the unordered message to which the i-th parked
-// entry belongs, if all of it has arrived, although earlier entries are
-// missing. A message that opens or closes the channel waits for them.
+// deliverUnordered delivers the unordered message to which the i-th parked entry belongs,
+// provided that all of it has arrived. Earlier entries may still be missing. A message that
+// opens or closes the channel waits for its turn.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil // the message that opens the channel must be delivered first
@@ -84,24 +100,28 @@ func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	return nil
 }
 
-// Next returns the next complete message. A message that was returned counts as consumed.
-func (c *Conn) Next() (Message, bool) {
+// Next returns the next complete message, which then counts as consumed. ok is false if
+// there is none.
+func (c *Conn) Next() (m Message, ok bool) {
 	var one [1]Message
 	n := c.Take(one[:])
 	return one[0], n == 1
 }
 
-// Ready returns how many complete messages wait for Next or Take.
+// Ready returns the number of complete messages waiting for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// takeBytes is how many bytes one Take returns at most, unless a single message
-// has more. Taken messages count against no limit, so an owner that stops in
-// the middle of a batch must not hold many bytes.
+// takeBytes is the maximum number of bytes that one Take returns, unless a single message
+// has more. Taken messages count against no limit, so an owner that stops in the middle of
+// a batch must not hold many bytes.
 const takeBytes = 16 << 10
 
-// Take moves complete messages to into, oldest first, and returns how many: as many
-// as fit, but at most 16 KiB, or one of any length. They count as consumed. The
-// others stay, and stop the peer once they reach the ReceiveLimit (see [Config]).
+// Take moves complete messages to into, oldest first, and returns their number. It stops
+// before the messages exceed 16 KiB, but always returns at least one. They count as
+// consumed.
+//
+// The remaining messages stay here. Once they reach the ReceiveLimit (see [Config]), the
+// peer must stop sending.
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
@@ -118,10 +138,12 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
-// Reuse returns the memory of a message from Next or Take, once: after that no copy of the
-// message or its Payload may be used. A page of 32 KiB, which holds a bulk message of 28
-// to 32 KiB, can then be used by any connection, which writes what its own peer sends into
-// it. Reuse uses nothing of c, and may be called on any goroutine, like [Conn.Waited].
+// Reuse returns the memory of a message from Next or Take. Call it at most once for a
+// message, and do not use any copy of the message or its Payload afterwards.
+//
+// Only a page of 32 KiB, which holds a bulk message of 28 to 32 KiB, is actually reused.
+// Any connection may then write its own peer's data into it. Reuse uses nothing of c and
+// may be called on any goroutine, like [Conn.Waited].
 func (c *Conn) Reuse(m *Message) {
 	if m.joined && cap(m.Payload) == pages.Size {
 		pages.Give((*pages.Page)(m.Payload[:pages.Size]))
@@ -129,8 +151,8 @@ func (c *Conn) Reuse(m *Message) {
 	*m = Message{}
 }
 
-// fetched subtracts a message that Take moves from what is held, and returns
-// what that frees of the peer's limit.
+// fetched subtracts a message that Take moves from the memory held here. It returns the
+// part of the peer's limit that this frees.
 func (c *Conn) fetched(m *Message) (cost int) {
 	c.payloads.pinned -= int(m.pinned)
 	switch {
@@ -141,6 +163,7 @@ func (c *Conn) fetched(m *Message) (cost int) {
 	default:
 		cost = int(m.cost)
 	}
-	m.cost, m.pinned = 0, 0
+	m.cost = 0
+	m.pinned = 0
 	return cost
 }

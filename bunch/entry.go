@@ -2,26 +2,26 @@ package bunch
 
 import "slices"
 
-// maxPieces is the most pieces into which an entry is cut, and the most ranges
-// of an entry that a receiver keeps separate (WIRE.md, Pieces).
+// maxPieces is the maximum number of pieces into which an entry is cut. It is also the
+// maximum number of separate ranges of an entry that a receiver keeps (WIRE.md, Pieces).
 const maxPieces = 6
 
-// A piece is a range of an entry's bytes. A piece in flight is never cut, so
-// that a late ack of an earlier, larger range always covers complete pieces.
+// A piece is a range of an entry's bytes. A piece in flight is never cut, so a late ack of
+// an earlier, larger range always covers complete pieces.
 type piece struct {
 	off, end uint16 // from off to end-1
-	copies   uint16 // packets in flight that carry it, until it is acked; at most as many as sentPackets holds
+	copies   uint16 // packets in flight that carry it; at most as many as sentPackets holds
 	queued   bool   // waits to be sent, for the first time or again
 	sent     bool   // was sent at least once
 	acked    bool
 }
 
-// An entry is one slot of the reliable buffer: a whole bunch of one or more
-// messages, or a part of a long message.
+// An entry is one slot of the reliable buffer: a whole bunch of one or more messages, or a
+// part of a long message.
 type entry struct {
 	payload  []byte // from Conn.blocks
 	flags    byte   // of the bunch's header
-	started  bool   // a piece was sent: no more messages are added to the entry, and its cost is charged
+	started  bool   // a piece was sent: the entry is charged and takes no more messages
 	resend   bool   // in its channel's resend queue
 	pieces   [maxPieces]piece
 	n        uint8 // pieces in use, at least 1; they cover the payload in order
@@ -37,14 +37,14 @@ func (e *entry) init(flags byte, payload []byte) {
 
 func (e *entry) all() []piece { return e.pieces[:e.n] }
 
-// queued returns the index of the first piece that waits to be sent, or -1.
+// queued returns the index of the first piece waiting to be sent, or -1.
 func (e *entry) queued() int {
 	return slices.IndexFunc(e.all(), func(p piece) bool { return p.queued && !p.acked })
 }
 
-// onlyCopy returns the index of the piece that an item names, if exactly one
-// packet in flight carries it and it does not wait to be sent again. Otherwise it
-// returns -1, also if the item's bytes have been cut into several pieces since.
+// onlyCopy returns the index of the piece that an item names, if exactly one packet in
+// flight carries it and it is not queued to be sent again. Otherwise it returns -1,
+// including if the item's bytes were cut into several pieces since.
 func (e *entry) onlyCopy(it item) int {
 	return slices.IndexFunc(e.all(), func(p piece) bool {
 		return p.off == it.off && p.end == it.end && p.copies == 1 && !p.queued && !p.acked
@@ -56,9 +56,11 @@ func (e *entry) acked() bool {
 	return !slices.ContainsFunc(e.all(), func(p piece) bool { return !p.acked })
 }
 
-// cost returns the bytes that are charged to the peer's limit when the first piece of
-// the entry is sent. The first entry of a long message pays for all of its entries,
-// so that the others can always follow: the peer raises no limit for half a message.
+// cost returns the bytes that are charged to the peer's limit when the first piece of the
+// entry is sent.
+//
+// The first entry of a long message pays for all of its entries. The others can then always
+// follow, which they must, because the peer does not raise the limit for half a message.
 func (e *entry) cost() int {
 	switch e.flags & flagWhole {
 	case flagWhole:
@@ -70,7 +72,8 @@ func (e *entry) cost() int {
 }
 
 // cut splits piece i so that its first part has size bytes. It returns false, and changes
-// nothing, if the piece is in flight, if the entry has maxPieces, or if a part would be empty.
+// nothing, if the piece is in flight, if the entry already has maxPieces, or if a part
+// would be empty.
 func (e *entry) cut(i, size int) bool {
 	p := &e.pieces[i]
 	if e.n == maxPieces || p.copies > 0 || size <= 0 || size >= int(p.end-p.off) {

@@ -1,14 +1,14 @@
 package bunch
 
-// fresh says which bunches that were never sent may be sent now. If play may,
-// bulk may, too. A cork holds back only play: what a transfer has queued fills
+// fresh selects the bunches that may be sent for the first time now. If play may be sent,
+// bulk may be sent as well. A cork holds back only play: a transfer's queued messages fill
 // packets anyway, and its path must not idle while a tick is simulated.
 type fresh struct{ play, bulk bool }
 
-// of reports whether those of level i may.
+// of reports whether new bunches of level i may be sent.
 func (f fresh) of(i int) bool { return f.play || f.bulk && i == bulkLevel }
 
-// hasContent reports whether some bunch may be sent now.
+// hasContent reports whether a bunch may be sent now.
 func (c *Conn) hasContent(f fresh) bool {
 	if f.play && c.trackedReady() {
 		return true
@@ -19,14 +19,16 @@ func (c *Conn) hasContent(f fresh) bool {
 			continue
 		}
 		if lv.resend.len() > 0 || f.of(i) && lv.fresh.len() > 0 {
-			return true // perhaps all of it is held; then the packet is empty, and AppendPacket drops it
+			// Perhaps all of it is held back. The packet then stays empty, and AppendPacket
+			// drops it.
+			return true
 		}
 	}
 	return f.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// unsent reports whether a bunch of the first levels waits, for whatever
-// reason. levels is bulkLevel for play, len(c.levels) for all.
+// unsent reports whether a bunch of the first levels is waiting, for any reason. levels is
+// bulkLevel for play and len(c.levels) for everything.
 func (c *Conn) unsent(levels int) bool {
 	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].fresh.len() > 0 {
@@ -36,23 +38,25 @@ func (c *Conn) unsent(levels int) bool {
 	return c.tracked.waiting.len() > 0
 }
 
-// freshAllowed returns which bunches that were never sent may be sent now: none
-// of play while corked; none at all in the dark, or if the oldest undecided
-// packet would leave the peer's history.
+// freshAllowed returns which bunches may be sent for the first time now. Play may not while
+// corked. Nothing may in the dark, or if the oldest undecided packet would leave the peer's
+// history.
 func (c *Conn) freshAllowed() fresh {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
 	return fresh{play: may && c.cork.open(), bulk: may}
 }
 
-// bulkOpen reports whether bulk may be sent: neither the owner nor the window
-// holds it back, or a probe is due.
+// bulkOpen reports whether bulk may be sent, because neither the owner nor the window holds
+// it back or because a probe is due.
 func (c *Conn) bulkOpen() bool {
 	return c.windowOpen() && (!c.saturation.bulkHeld || c.loss.probes > 0)
 }
 
-// windowOpen reports whether bulk may add a packet to those in flight. After two
-// probe timeouts in a row only a probe may: the path is out, and quic-go's window
-// does not shrink on timeouts. A carrier that reports fates has a gate of its own.
+// windowOpen reports whether bulk may add a packet to those in flight.
+//
+// After two consecutive probe timeouts only a probe may, because the path is out and
+// quic-go's window does not shrink on timeouts. A carrier that reports fates has its own
+// gate.
 func (c *Conn) windowOpen() bool {
 	if c.loss.probes > 0 || c.path.Fates {
 		return true
@@ -60,12 +64,14 @@ func (c *Conn) windowOpen() bool {
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
 }
 
-// fill places bunches level by level; within a level, resends first. Tracked messages precede bulk.
+// fill places bunches level by level, and resends first within a level. Tracked messages
+// precede bulk.
 func (c *Conn) fill() {
 	for i := range c.levels {
 		if i == bulkLevel {
 			c.fillBesideBulk()
-			if c.build.widen(); !c.bulkOpen() {
+			c.build.widen()
+			if !c.bulkOpen() {
 				return
 			}
 		}
@@ -84,7 +90,8 @@ func (c *Conn) fill() {
 	}
 }
 
-// fillBesideBulk places what precedes bulk and has no level of its own.
+// fillBesideBulk places the bunches that precede bulk and have no level of their own:
+// tracked messages and repeats.
 func (c *Conn) fillBesideBulk() {
 	before := c.build.bunches
 	if c.build.fresh.play {
@@ -96,7 +103,7 @@ func (c *Conn) fillBesideBulk() {
 	c.build.content.Play = c.build.content.Play || c.build.bunches > before
 }
 
-// fillResends places the lost pieces of lv, channel after channel, until one does not fit.
+// fillResends places the lost pieces of lv, channel by channel, until one does not fit.
 func (c *Conn) fillResends(lv *level) {
 	for lv.resend.len() > 0 && !c.build.full() {
 		ch := *lv.resend.peek()
@@ -108,7 +115,7 @@ func (c *Conn) fillResends(lv *level) {
 	}
 }
 
-// placeResends places the lost pieces of ch and reports whether none is left.
+// placeResends places the lost pieces of ch and reports whether all of them fitted.
 func (c *Conn) placeResends(ch *channel) bool {
 	for ch.resend.len() > 0 {
 		n := *ch.resend.peek()
@@ -126,26 +133,30 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, until a bunch does not fit or every
-// channel is held or waits for a higher limit. A channel's turn is one entry, so that
-// no long message delays others. In bulk it is a whole message, unless the rest of it
-// is held, because the limit is charged for all of each message that has begun.
+// fillFresh serves the channels of lv in turn, until a bunch does not fit or every channel
+// is held back or waits for a higher limit.
+//
+// A channel's turn is one entry, so that no long message delays others. In bulk a turn is a
+// whole message, unless the rest of it is held back, because the limit is charged for all
+// of each message that has begun.
 func (c *Conn) fillFresh(lv *level) {
-	waiting := 0 // channels in a row that placed nothing
+	waiting := 0 // consecutive channels that placed nothing
 	for lv.fresh.len() > waiting && !c.build.full() {
 		ch := *lv.fresh.peek()
 		result := c.placeFresh(ch)
 		if result == noRoom {
 			return
 		}
-		if waiting++; result == done {
+		waiting++
+		if result == done {
 			waiting = 0
 		}
 		if ch.priority == Bulk && ch.begun(c.saturation.held) {
 			continue
 		}
 		lv.fresh.pop()
-		if ch.inFreshQueue = ch.hasFresh(); ch.inFreshQueue {
+		ch.inFreshQueue = ch.hasFresh()
+		if ch.inFreshQueue {
 			lv.fresh.push(ch)
 		}
 	}
@@ -160,8 +171,8 @@ const (
 	blocked               // the peer's limit or the owner holds it back
 )
 
-// placeFresh places the next entry of ch that was never sent, or the next part
-// of its unreliable messages if that was queued earlier and is not held.
+// placeFresh places the next entry of ch that was never sent. If the next part of an
+// unreliable message was queued earlier and is not held back, it places that part instead.
 func (c *Conn) placeFresh(ch *channel) placed {
 	c.dropStale(ch)
 	unreliable := ch.unreliable.len() > 0 && !c.saturation.held
@@ -176,7 +187,7 @@ func (c *Conn) placeFresh(ch *channel) placed {
 
 	e := ch.out.at(ch.fresh)
 	i := e.queued()
-	if i < 0 { // it was sent among the resends
+	if i < 0 { // already sent among the resends
 		ch.fresh++
 		return done
 	}
@@ -195,14 +206,14 @@ func (c *Conn) placeFresh(ch *channel) placed {
 		if c.build.room() < minFill {
 			return noRoom // the rest begins the next packet
 		}
-		c.queueResend(ch, ch.fresh, e) // the rest follows, while the next entry fills this packet
+		c.queueResend(ch, ch.fresh, e) // the rest follows while the next entry fills this packet
 	}
 	ch.fresh++
 	return done
 }
 
-// queueResend queues the pieces of entry n that wait, to be sent before
-// anything new of their level.
+// queueResend queues the waiting pieces of entry n, which are sent before anything new of
+// their level.
 func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	if e.resend {
 		return
@@ -212,8 +223,8 @@ func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	c.schedule(ch)
 }
 
-// place puts piece i of e into the packet, cut if that fills the packet
-// exactly, and reports whether it fitted.
+// place puts piece i of e into the packet and reports whether it fitted. It cuts the piece
+// if that fills the packet exactly.
 func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	h := header{flags: e.flags, channel: ch.number, sequence: uint16(n)}
 	if e.n > 1 {
@@ -232,8 +243,8 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	return true
 }
 
-// cutAt returns how many of size bytes to place: all, as many as fit, or a
-// little less than all so that another piece fills the packet.
+// cutAt returns the number of bytes to place out of size: all, as many as fit, or a little
+// fewer than all so that another piece fills the packet.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	field := 0
 	if whole {
@@ -243,25 +254,31 @@ func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	switch {
 	case left < 0:
 		return room - field
-	case left > 0 && left < minFill && size > 4*minFill && n == ch.fresh && c.moreBehind(ch):
+	case left > 0 && left < minFill && size > 4*minFill && n == ch.fresh && c.moreFollows(ch):
 		return size - minFill - field
 	}
 	return size
 }
 
-// moreBehind reports whether something follows the next entry of ch in its level.
-func (c *Conn) moreBehind(ch *channel) bool {
+// moreFollows reports whether something follows the next entry of ch in its level.
+func (c *Conn) moreFollows(ch *channel) bool {
 	return ch.fresh+1 < ch.next || c.level(ch).fresh.len() > 1
 }
 
-// put adds piece p of entry n to the packet and to its record, and charges the
-// entry to the peer's limit if this is its first piece.
+// put adds piece p of entry n to the packet and to its record. If it is the first piece,
+// put charges the entry to the peer's limit.
 func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total = p.off, uint16(len(e.payload))
 	}
 	c.add(h, e.payload[p.off:p.end], n, p.sent)
-	c.build.packet.items = append(c.build.packet.items, item{channel: ch, sequence: n, off: p.off, end: p.end, first: !p.sent})
+	c.build.packet.items = append(c.build.packet.items, item{
+		channel:  ch,
+		sequence: n,
+		off:      p.off,
+		end:      p.end,
+		first:    !p.sent,
+	})
 	if !e.started && ch.number != 0 {
 		c.flow.sent += uint64(e.cost())
 	}
@@ -272,21 +289,31 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 		c.addQueued(ch, -int(p.end-p.off))
 	}
 
-	if ends := e.flags&flagWhole == flagEnd && !e.started; ends && ch.isBulk() && c.path.Fates {
+	ends := e.flags&flagWhole == flagEnd
+	if ends && !e.started && ch.isBulk() && c.path.Fates {
 		c.repairs.note(ch, n)
 	}
-	p.queued, p.sent, e.started = false, true, true
+	p.queued = false
+	p.sent = true
+	e.started = true
 	p.copies++
 }
 
-// add appends a bunch to the packet. sequence and again are as in Event.
+// add appends a bunch to the packet. sequence and again are those of Event.
 func (c *Conn) add(h header, payload []byte, sequence uint64, again bool) {
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++
 	c.stats.BunchesSent++
 	c.stats.PayloadSent += uint64(len(payload))
 	if c.traced() {
-		ev := Event{Kind: "bunch", Channel: h.channel, Sequence: sequence, Bytes: len(payload), Delivery: h.delivery(), Again: again}
+		ev := Event{
+			Kind:     "bunch",
+			Channel:  h.channel,
+			Sequence: sequence,
+			Bytes:    len(payload),
+			Delivery: h.delivery(),
+			Again:    again,
+		}
 		if h.tracked() {
 			ev.Delivery = Tracked
 		}

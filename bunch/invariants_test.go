@@ -65,15 +65,15 @@ func checkConn(t testing.TB, c *Conn) {
 	}
 	checkQueues(t, c)
 	for i := range queued {
-		if lv := &c.levels[i]; queued[i] != lv.queued || behindBytes[i] != lv.behind {
-			t.Fatalf("level %d: %d bytes wait, %d are counted; %d of them behind other channels, %d are counted", i, queued[i], lv.queued, behindBytes[i], lv.behind)
+		if lv := &c.levels[i]; queued[i] != lv.queued || behindBytes[i] != lv.deferred {
+			t.Fatalf("level %d: %d bytes wait, %d are counted; %d of them behind other channels, %d are counted", i, queued[i], lv.queued, behindBytes[i], lv.deferred)
 		}
 	}
 	same(t, int64(entries), int64(c.flow.entries), "entries in reliable buffers")
 	same(t, int64(owed), int64(c.owed.count), "answers that the peer owes")
 	same(t, int64(unreliables.messages), int64(c.unreliables.messages), "unreliable messages that wait")
 	same(t, int64(unreliables.bytes), int64(c.unreliables.bytes), "unreliable bytes that wait")
-	same(t, int64(behind), int64(c.saturation.behind), "unreliable messages behind other channels")
+	same(t, int64(behind), int64(c.saturation.deferred), "unreliable messages behind other channels")
 	checkTracked(t, c)
 	checkReceiver(t, c)
 }

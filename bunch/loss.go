@@ -7,28 +7,31 @@ import (
 )
 
 const (
-	// lostMemory is for how many PTOs the record of a lost packet is kept, so that a late ack
-	// frees its entries. RFC 9000, section 10.2, expects packets to be in flight for as long.
+	// lostMemory is the number of PTOs for which the record of a lost packet is kept, so
+	// that a late ack frees its entries. RFC 9000, section 10.2, expects packets to be in
+	// flight for as long.
 	lostMemory = 3
-	// probePackets is the most that RFC 9002, section 6.2.4, allows for one timeout.
+	// probePackets is the maximum that RFC 9002, section 6.2.4, allows for one timeout.
 	probePackets = 2
-	// besideTime is how long after the arrival of a datagram of another machine more are expected.
-	besideTime = time.Second
+	// othersTime is the time after the arrival of another machine's datagram during which
+	// more of them are expected.
+	othersTime = time.Second
 )
 
-// loss decides which packets are lost, by acks (RFC 9002, section 6.1) and timeouts (6.2).
+// loss decides which packets are lost, by acks (RFC 9002, section 6.1) and timeouts
+// (section 6.2).
 type loss struct {
 	recovery.Losses
-	ptos       int           // probe timeouts since the last ack
-	probes     int           // packets that may pass every gate
-	repeat     uint64        // number of the packet whose bunches the next probe sends again
-	unanswered time.Duration // when the last ack arrived, or a packet was sent while none was in flight
-	overtaken  uint64        // one above the newest packet that a datagram of another machine has overtaken
-	besideTill time.Duration // until when more datagrams of other machines are expected
+	ptos        int           // probe timeouts since the last ack
+	probes      int           // packets that may be sent whatever would hold them back
+	repeat      uint64        // number of the packet whose bunches the next probe sends again
+	unanswered  time.Duration // when the last ack arrived, or a packet was sent with none in flight
+	overtaken   uint64        // packets below this number were overtaken by a datagram of another machine
+	othersUntil time.Duration // more datagrams of other machines are expected until then
 }
 
-// receiveAcks handles the acks in a packet: it decides the fates of the packets
-// in them, measures the path, and detects lost packets.
+// receiveAcks handles the acks in a packet. It decides the fates of the packets that they
+// name (whether each arrived or was lost), measures the path and detects lost packets.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
@@ -36,8 +39,11 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	}
 
 	c.leaveDark()
-	if unheard := t - max(c.loss.unanswered, c.path.since); c.sent.flying > 0 && unheard >= c.darkTime() {
-		c.gate.Held(t, 0) // measured by time and not by timeouts, because a process that was stopped has run no timers
+	unheard := t - max(c.loss.unanswered, c.path.since)
+	if c.sent.flying > 0 && unheard >= c.darkTime() {
+		// The test is for time rather than timeouts, because a process that was stopped has
+		// run no timers.
+		c.gate.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {
@@ -60,8 +66,8 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	return nil
 }
 
-// ackRuns acknowledges the packets in all runs, and returns the newest that was
-// not acknowledged before, or nil.
+// ackRuns acknowledges the packets in all runs. It returns the newest packet that was not
+// acknowledged before, or nil.
 func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *packet, err error) {
 	high := largest + 1
 	for i, run := range h.runs[:h.nruns] {
@@ -86,9 +92,11 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 	return newest, nil
 }
 
-// ackRange acknowledges the packets from low to high-1, and returns the newest that was not
-// acknowledged before, or nil. It skips ranges that are already acknowledged: a peer that repeats
-// itself must not make this end look at thousands of records for an ack of fifteen bytes.
+// ackRange acknowledges the packets from low to high-1. It returns the newest packet that
+// was not acknowledged before, or nil.
+//
+// It skips ranges that are already acknowledged. Otherwise a peer could make this end look
+// at thousands of records by repeating an ack of fifteen bytes.
 func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err error) {
 	low = max(low, c.sent.Oldest)
 	for n := high; n > low; {
@@ -107,23 +115,24 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err 
 	return newest, nil
 }
 
-// sampleRTT measures the round trip of p, which is the largest packet in an ack
-// and newly acknowledged (RFC 9002, section 5.1). The delay that the peer
-// reports counts up to the agreed one (5.3).
+// sampleRTT measures the round trip of p, the largest packet in an ack and newly
+// acknowledged (RFC 9002, section 5.1). It subtracts the delay that the peer reports, up to
+// the agreed maximum (section 5.3).
 func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
 	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
-// ackPacket acknowledges packet n, and reports whether that is new. It is also new for a
-// lost packet, because after the round trip has become longer, only such packets show it.
+// ackPacket acknowledges packet n and reports whether that is new. The ack of a packet
+// declared lost counts as new as well: once the round trip has grown, only such packets
+// show it.
 func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	was := p.fate
 	if was != flying && was != lost {
 		return false
 	}
 
-	// The peer has received its content.
+	// The peer has received the packet's content.
 	for _, it := range p.items {
 		c.ackItem(it)
 	}
@@ -136,7 +145,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	c.sent.decide(p, acked)
 	c.received.floor = max(c.received.floor, p.covers)
 
-	// What that shows about the path.
+	// What the ack shows about the path.
 	if was == lost {
 		c.stats.SpuriousLosses++
 	}
@@ -150,8 +159,8 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	return true
 }
 
-// ackItem marks the pieces that an item covers as acked, and frees entries at
-// the front of the buffer that are now acked completely.
+// ackItem marks the pieces covered by an item as acked. It then frees entries at the front
+// of the buffer that are acked completely.
 func (c *Conn) ackItem(it item) {
 	ch := it.channel
 	if it.sequence < ch.first {
@@ -168,8 +177,8 @@ func (c *Conn) ackItem(it item) {
 	}
 }
 
-// popAcked frees acked entries, but only from the front of the buffer, so one
-// lost bunch keeps all entries after it in the count. UE: UChannel::ReceivedAcks.
+// popAcked frees acked entries, but only from the front of the buffer. One lost bunch
+// therefore keeps all later entries in the count. UE: UChannel::ReceivedAcks.
 func (c *Conn) popAcked(ch *channel) {
 	oldest := ch.first
 	for ch.first < ch.next {
@@ -201,51 +210,56 @@ func (c *Conn) popAcked(ch *channel) {
 	c.retire(ch)
 }
 
-// detectLosses declares packets lost that others have overtaken (RFC 9002,
-// section 6.1). It declares none lost if the carrier reports fates, and none
-// that was sent on another path; giveUpForeign handles those.
+// detectLosses declares lost the packets that others have overtaken (RFC 9002, section
+// 6.1). It does nothing if the carrier reports fates. It ignores packets sent on another
+// path, which giveUpForeign handles.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
-	n, ok := c.sent.firstFlying()
-	if n = max(n, c.path.foreign); c.path.Fates {
+	if c.path.Fates {
 		return
 	}
+	n, ok := c.sent.firstFlying()
+	n = max(n, c.path.foreign)
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
 		p := c.sent.At(n)
 		if p.fate != flying || !p.prompt && n >= c.loss.Largest {
 			continue
 		}
 		if !c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
-			return // nor is any that was sent after it
+			return // no packet sent later is lost either
 		}
 		c.losePacket(t, n, p)
 	}
 }
 
-// Overtaken is called when a datagram of others on the same path has arrived; sent is
-// when it was sent. It serves single packets of play beside others' bulk, because no
-// packet of ours whose ack would show their loss follows them soon. While such datagrams
-// arrive, packets of play ask for an ack at once, and those that were sent before one of
-// these datagrams are lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
+// Overtaken is called when a datagram that another machine sent at the time sent has
+// arrived on the same path.
+//
+// It helps single packets of play that share the path with others' bulk. No packet of ours
+// follows them soon whose ack would show their loss. While such datagrams arrive, packets
+// of play ask for an ack at once. A packet of play sent before one of these datagrams is
+// lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t, at := c.advanceClock(now), sent.Sub(c.start)
-	c.loss.besideTill = t + besideTime
+	c.loss.othersUntil = t + othersTime
 	n := max(c.loss.overtaken, c.sent.Oldest)
 	for n < c.sent.Next && c.sent.At(n).at < at {
 		n++
 	}
 	if n > c.loss.overtaken {
-		c.loss.overtaken, c.changed = n, true
+		c.loss.overtaken = n
+		c.changed = true
 		c.detectLosses(t)
 	}
 }
 
-// BlackHole reports, once, that 3 packets in a row above 1,163 bytes were lost, while
-// smaller ones that were sent after the first of them arrived and no larger one did.
+// BlackHole reports whether the path seems to drop large packets: 3 consecutive packets
+// above 1,163 bytes were lost, while smaller ones sent after the first of them arrived and
+// no larger one did. It reports each finding once.
 func (c *Conn) BlackHole() bool { return c.blackHole.Found(c.sent.Next) }
 
-// losePacket declares p lost and queues its bunches again. Its record stays for
-// a while, so that a late ack frees their entries.
+// losePacket declares p lost and queues its bunches again. Its record is kept for a while,
+// so that a late ack frees their entries.
 func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 	c.sent.decide(p, lost)
 	p.lostUntil = t + lostMemory*c.pto()
@@ -261,13 +275,13 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 		c.giveBack(it)
 	}
 	c.tellAll(p, false)
-	if p.limit && n == c.flow.toldBy {
+	if p.limit && n == c.flow.limitPacket {
 		c.flow.update = true
 	}
 }
 
-// giveBack removes one copy of an item from flight, and queues those of its
-// pieces that have no other copy in flight.
+// giveBack removes one copy of an item from flight and queues those of its pieces that have
+// no other copy in flight.
 func (c *Conn) giveBack(it item) {
 	c.requeue(it, func(p *piece) bool {
 		p.copies--
@@ -275,8 +289,8 @@ func (c *Conn) giveBack(it item) {
 	})
 }
 
-// requeue queues the pieces of an item that are wanted and not acked, and
-// returns how many bytes they have.
+// requeue queues the pieces of an item that are wanted and not acked, and returns their
+// size in bytes.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	ch := it.channel
 	if it.sequence < ch.first {
@@ -296,7 +310,7 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 // pto returns the probe timeout, without backoff (RFC 9002, section 6.2.1).
 func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
 
-// ptoAt returns when the next probe is due. ok is false if none is.
+// ptoAt returns the time of the next probe. ok is false if there is none.
 func (c *Conn) ptoAt() (time.Duration, bool) {
 	if c.sent.flying == 0 || c.loss.probes > 0 {
 		return 0, false
@@ -307,13 +321,16 @@ func (c *Conn) ptoAt() (time.Duration, bool) {
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe is called on a probe timeout. It allows two packets (RFC 9002, section
-// 6.2.4), or one that repeats nothing if asksOften. The two repeat as many bunches
-// as two small packets hold, whose copies in flight stay there. The oldest are
-// repeated first. The next timeout in a row continues where this one ended, in
-// turn, so that all have the same chance on a path that loses nearly everything.
+// probe is called on a probe timeout. It allows two packets (RFC 9002, section 6.2.4), or a
+// single packet that repeats nothing if asksOften.
+//
+// The two packets repeat as many bunches as two small packets hold, the oldest first. The
+// original copies stay in flight. The next consecutive timeout continues where this one
+// ended and wraps around, so that all bunches have the same chance on a path that loses
+// nearly everything.
 func (c *Conn) probe() {
-	if c.loss.ptos++; c.loss.ptos == 1 {
+	c.loss.ptos++
+	if c.loss.ptos == 1 {
 		c.loss.repeat = 0
 	}
 	if c.asksOften() {

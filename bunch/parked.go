@@ -5,36 +5,41 @@ import (
 	"slices"
 )
 
-// parked holds the entries of a channel that arrived before their turn, or only
-// in part, in the order of their numbers. Its memory grows with the number of
-// entries, and not with how far ahead a peer's numbers are.
+// parked holds the entries of a channel that arrived early or only in part, in the order of
+// their numbers. Its memory grows with the number of entries rather than with how far ahead
+// the peer's numbers are.
 type parked struct{ queue[*slot] }
 
-// keptParked is for how many entries an empty list keeps room; channelCost covers it.
+// keptParked is the number of entries for which an empty list keeps room. channelCost
+// covers it.
 const keptParked = 8
 
 // find returns the index of entry n, or where it would be inserted.
 func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {
-		return p.len(), false // as for most entries, because they arrive in order
+		return p.len(), false // the usual case, because most entries arrive in order
 	}
-	return slices.BinarySearchFunc(p.items[p.head:], n, func(s *slot, n uint64) int { return cmp.Compare(s.number, n) })
+	return slices.BinarySearchFunc(p.items[p.head:], n, func(s *slot, n uint64) int {
+		return cmp.Compare(s.number, n)
+	})
 }
 
-// drop removes the first entry, and frees memory that so few entries do not need.
+// drop removes the first entry, and frees memory that the remaining entries do not need.
 func (p *parked) drop() *slot {
 	s := p.pop()
 	switch room := cap(p.items); {
 	case room <= keptParked:
 	case p.len() == 0:
-		p.items, p.head = nil, 0
+		p.items = nil
+		p.head = 0
 	case p.len() < room/8:
-		p.items, p.head = append(make([]*slot, 0, 2*p.len()), p.items[p.head:]...), 0
+		p.items = append(make([]*slot, 0, 2*p.len()), p.items[p.head:]...)
+		p.head = 0
 	}
 	return s
 }
 
-// unorderedAround returns the indexes of the first and the last entry of the unordered
+// unorderedAround returns the indexes of the first and last entries of the unordered
 // message to which the i-th entry belongs. ok is false if some of its entries are missing.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).mayOvertake() {

@@ -9,22 +9,24 @@ import (
 // Path describes the path to the peer, as the carrier knows it.
 type Path = recovery.Path
 
-// pathState holds the Path that the carrier reported last, and separates the
-// packets that were sent on it from those sent on earlier paths.
+// pathState holds the Path that the carrier reported last, and separates packets sent on it
+// from those sent on earlier paths.
 //
-// A packet is foreign if it was sent on an earlier path. Foreign packets may still be acknowledged.
-// They are declared lost at until if stale is set; otherwise the carrier reports their fates.
+// A packet is foreign if it was sent on an earlier path. Foreign packets may still be
+// acknowledged. If stale is set, they are declared lost at the time until. Otherwise the
+// carrier reports their fates.
 type pathState struct {
 	Path
 	since   time.Duration // when the path became the current one
-	foreign uint64        // packets with lower numbers are foreign: their fates say nothing about the current path
+	foreign uint64        // packets below this number are foreign: their fates say nothing about this path
 	stale   bool          // some foreign packets in flight will never have their fates reported
 	until   time.Duration // if stale: when the foreign packets are declared lost
-	arrived time.Duration // when the carrier last reported that a packet on this path had arrived
+	arrived time.Duration // when the carrier last reported the arrival of a packet on this path
 }
 
-// lossy reports whether the path loses at least playLoss of its packets: according to the
-// carrier if it reports fates, and otherwise according to own, the loss this side has measured.
+// lossy reports whether the path loses at least playLoss of its packets. If the carrier
+// reports fates, its loss rate counts. Otherwise own counts, the loss that this side has
+// measured.
 func (p *pathState) lossy(own float64) bool {
 	if p.Fates {
 		return p.Loss >= playLoss
@@ -36,30 +38,30 @@ func (p *pathState) lossy(own float64) bool {
 // does if the packet was sent on the current path and the carrier doesn't report fates.
 func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
-// SetPath is called when the path may have changed. It is a different path if
-// Epoch or Fates differs. Then packets in flight may still arrive, so none is
-// resent, and what happens to them says nothing about the new path.
+// SetPath is called when the path may have changed. A different Epoch or Fates means a
+// different path. Packets in flight may still arrive, so none is resent. Their fates say
+// nothing about the new path.
 //
-// While the carrier reports fates, it paces packets and detects losses. This
-// side still probes if nothing is acknowledged.
+// While the carrier reports fates, it paces packets and detects losses. This side still
+// probes if nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	t := c.advanceClock(now)
 	if p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
 		c.move(t, p)
 	}
-	c.changed = c.changed || c.path.More && !p.More // repair bunches may now be sent
+	c.changed = c.changed || c.path.More && !p.More // repair bunches may be sent now
 	c.path.Path = p
 	if p.Window > 0 {
 		c.gate.PathWindow = p.Window
 	}
 }
 
-// move starts a new path, p. A carrier that reports fates still reports those
-// of the packets in flight. Otherwise they are declared lost at path.until.
+// move starts a new path, p. If the previous carrier reports fates, it still reports those
+// of the packets in flight. Otherwise these packets are declared lost at path.until.
 //
-// It clears the loss timer and the count of probe timeouts, because both
-// describe the previous path: the first probe on the new one must not wait for
-// the backoff that an outage of the previous path built up.
+// move clears the loss timer and the count of probe timeouts, because both describe the
+// previous path. The first probe on the new path must not wait for the backoff that an
+// outage of the previous path built up.
 func (c *Conn) move(t time.Duration, p Path) {
 	c.leaveDark()
 	path := &c.path
@@ -67,13 +69,14 @@ func (c *Conn) move(t time.Duration, p Path) {
 	path.foreign = c.sent.Next
 	path.stale = path.stale || !path.Fates && c.sent.flying > 0
 	path.until = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
-	c.loss.Next, c.loss.ptos = 0, 0
+	c.loss.Next = 0
+	c.loss.ptos = 0
 	c.changed = true
 }
 
-// Fate is called by a carrier that reports fates, with the fate of a packet.
-// The bunches of a lost packet are sent again. Those of an arrived packet are
-// kept until an ack shows that the peer has kept them.
+// Fate handles the fate of a packet, from a carrier that reports fates. The bunches of a
+// lost packet are sent again. Those of an arrived packet are kept until the peer
+// acknowledges it.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	c.repairs.loss.Note()
@@ -94,9 +97,10 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// giveUpArrivedAt returns the time at which to declare the oldest packet in flight lost,
-// given that the carrier has reported its arrival. Had the peer kept it, its ack would
-// be here by then. ok is false if no packet is in flight or the oldest has not arrived.
+// giveUpArrivedAt returns the time at which to declare the oldest packet in flight lost
+// although the carrier has reported its arrival. If the peer had kept it, its ack would
+// have arrived by then. ok is false if no packet is in flight or the oldest has not
+// arrived.
 func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
 	_, p, ok := c.sent.oldestArrived()
 	if !ok {
@@ -113,7 +117,7 @@ func (c *Conn) giveUpForeign(t time.Duration) {
 	}
 }
 
-// giveUpArrived declares lost any packets that arrived long ago but were never
+// giveUpArrived declares lost the packets that arrived long ago but were never
 // acknowledged, because the peer did not keep them.
 func (c *Conn) giveUpArrived(t time.Duration) {
 	for {

@@ -11,10 +11,10 @@ type readyList struct {
 }
 
 const (
-	// maxReadySpare is how many blocks are kept for reuse: 576 messages of a tick.
+	// maxReadySpare is the maximum number of blocks kept for reuse: 576 messages of a tick.
 	maxReadySpare = 32
-	// readyBlockLen is how many messages a block holds. They take 1,152 bytes,
-	// which is a size class of Go's allocator, so no memory is wasted.
+	// readyBlockLen is the number of messages in a block. They take 1,152 bytes, which is a
+	// size class of Go's allocator, so no memory is wasted.
 	readyBlockLen = 18
 )
 
@@ -60,7 +60,8 @@ func (r *readyList) each(yield func(*Message) bool) {
 // its capacity exceeds maxReadySpare.
 func (r *readyList) pop(m *Message) {
 	oldest := r.peek()
-	*m, *oldest = *oldest, Message{}
+	*m = *oldest
+	*oldest = Message{}
 	r.from++
 	r.n--
 	if r.n == 0 || r.from == readyBlockLen {

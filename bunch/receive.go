@@ -8,7 +8,8 @@ import (
 )
 
 // Receive handles one datagram. The caller must not use the datagram again, because
-// messages may alias it. An error is a violation by the peer, which ends the connection.
+// messages may alias it. An error means that the connection has ended, usually because the
+// peer violated the protocol.
 func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -21,7 +22,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	}
 
 	number := recovery.Number(c.received.Next, uint64(h.number), 32) // RFC 9000, A.3
-	gap := number != c.received.Next                                 // the packet makes a gap, or fills one
+	gap := number != c.received.Next                                 // the packet makes a gap or fills one
 	late := number < c.received.Next
 	if !c.received.add(t, number) {
 		c.stats.DroppedDuplicate++
@@ -47,17 +48,17 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	return nil
 }
 
-// ReceiveLent is Receive for a datagram that the caller will reuse: the
-// connection copies the payloads that it keeps. Parts of a run go into reusable
-// blocks, so that a long message causes no garbage beyond its own bytes.
+// ReceiveLent is like Receive, but the caller may reuse the datagram. The connection copies
+// the payloads that it keeps. Parts of a run go into reusable blocks, so a long message
+// causes no garbage beyond its own bytes.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	c.payloads.lent = true
 	defer func() { c.payloads.lent = false }()
 	return c.Receive(now, datagram)
 }
 
-// receivePacket handles the content of a packet: acks, the limit, and then the
-// bunches in rest. size is the size of the datagram, which payloads may alias.
+// receivePacket handles the content of a packet: acks, the limit, and the bunches in rest.
+// size is the size of the datagram, which payloads may alias.
 func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, rest []byte, size int) error {
 	if h.flags&flagAcks != 0 {
 		if err := c.receiveAcks(t, h); err != nil {
@@ -89,7 +90,8 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 // receiveBunch handles a bunch in packet number, whose datagram has size bytes.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
-	if h.tracked() && !h.repairs() && (h.channel == 0 || c.channels.isOurs(h.channel)) { // only the side that opened a channel sends state
+	// Only the side that opened a channel sends state.
+	if h.tracked() && !h.repairs() && (h.channel == 0 || c.channels.isOurs(h.channel)) {
 		return violation(BunchBadChannelIndex, "a tracked bunch on channel %d, which the peer did not open", h.channel)
 	}
 	ch, err := c.incoming(h)
@@ -115,8 +117,9 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 	return c.receiveUnreliable(ch, number, h, payload, size)
 }
 
-// incoming returns the channel that a bunch of the peer names, or nil if the bunch must be dropped.
-// Only a reliable bunch begins a channel; an unreliable one that has overtaken it is dropped.
+// incoming returns the channel of an incoming bunch, or nil if the bunch must be dropped.
+// Only a reliable bunch begins a channel, so an unreliable bunch that has overtaken it is
+// dropped.
 func (c *Conn) incoming(h header) (*channel, error) {
 	if ch := c.channels.find(h.channel); ch != nil {
 		return ch, nil
@@ -139,17 +142,21 @@ func (c *Conn) incoming(h header) (*channel, error) {
 	return ch, c.charge(ch, channelCost)
 }
 
-// receiveReliable handles a reliable bunch, an entry or a piece of one, and reports whether that
-// made the entry complete. The next entry in order is processed at once. An early one is parked
-// until the entries before it have arrived; an unordered message may be delivered from there.
+// receiveReliable handles a reliable bunch, which is an entry or a piece of one, and
+// reports whether that completed the entry.
+//
+// The next entry in order is processed at once. An early entry is parked until those before
+// it have arrived. An unordered message may be delivered before then.
 func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) (whole bool, err error) {
 	n := recovery.Number(ch.expected, uint64(h.sequence), 16)
 	if n < ch.expected {
 		c.stats.DroppedDuplicate++
 		return false, nil
 	}
-	if ahead := n - ch.expected; ahead >= uint64(slotsOf(ch.number, c.config.ReliableBuffer)) {
-		return false, violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, n, ahead, slotsOf(ch.number, c.config.ReliableBuffer))
+	slots := slotsOf(ch.number, c.config.ReliableBuffer)
+	if ahead := n - ch.expected; ahead >= uint64(slots) {
+		return false, violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries",
+			ch.number, n, ahead, slots)
 	}
 	if n == ch.expected && h.flags&flagPiece == 0 && (ch.in.len() == 0 || ch.in.at(0).number > n) {
 		return true, c.receiveNext(ch, h.flags, payload, size)
@@ -172,7 +179,7 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 	return true, nil
 }
 
-// receiveRepair handles a repair bunch, and then the entries that it restores.
+// receiveRepair handles a repair bunch and the entries that it restores.
 func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 	r, err := parseRepair(h, payload)
 	if err != nil {
@@ -181,16 +188,19 @@ func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 	r.first = recovery.Number(ch.expected, r.first, 16)
 	last := r.first + uint64(r.count) - 1
 	if slots := slotsOf(ch.number, c.config.ReliableBuffer); last >= ch.expected+uint64(slots) {
-		return violation(MaxReliableExceeded, "channel %d: repair of sequence %d is %d ahead, the reliable buffer has %d entries", ch.number, last, last-ch.expected, slots)
+		return violation(MaxReliableExceeded, "channel %d: repair of sequence %d is %d ahead, the reliable buffer has %d entries",
+			ch.number, last, last-ch.expected, slots)
 	}
 	return c.receiveRestored(ch, c.restorer.receive(ch, r))
 }
 
-// receiveRestored handles restored entries as if they had arrived, the last one
-// first: entries after a close must be there when that is processed, to be detected.
+// receiveRestored handles restored entries like received ones, the last one first. Entries
+// after a close must already be there when the close is processed, or they would not be
+// detected.
 func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	for _, s := range slices.Backward(restored) {
-		if _, err := c.receiveReliable(ch, header{flags: s.flags, sequence: uint16(s.number)}, s.payload, EntryBytes); err != nil {
+		h := header{flags: s.flags, sequence: uint16(s.number)}
+		if _, err := c.receiveReliable(ch, h, s.payload, EntryBytes); err != nil {
 			return err
 		}
 	}
@@ -210,7 +220,7 @@ func (c *Conn) receiveNext(ch *channel, flags byte, payload []byte, size int) er
 	return c.advance(ch)
 }
 
-// store puts a piece, or a whole entry, into its slot.
+// store puts a piece or a whole entry into its slot.
 func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) error {
 	switch {
 	case h.flags&flagPiece != 0:
@@ -232,8 +242,8 @@ func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error 
 	return c.chargeMessages(ch, s)
 }
 
-// storePiece copies a piece to its place in the entry. The first piece allocates memory
-// for all of the entry and charges it. All pieces must have the same flags and total.
+// storePiece copies a piece to its place in the entry. The first piece allocates and
+// charges memory for the whole entry. All pieces must have the same flags and total.
 func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error {
 	flags := h.flags &^ flagPiece
 	if s.state == empty {
@@ -294,8 +304,8 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	return nil
 }
 
-// deliverEntry delivers the messages that an entry completes. r is the run that
-// it continues, if it is part of one.
+// deliverEntry delivers the messages that an entry completes. If the entry is part of a
+// run, r is that run.
 func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return c.addToRun(ch, r, s)
@@ -306,8 +316,9 @@ func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	return c.deliverWhole(ch, s)
 }
 
-// checkOpen returns an error unless entry n opens its channel exactly when it must: only
-// the first entry of a channel of the peer does. Channel 0 has neither open nor close.
+// checkOpen returns an error unless entry n has the open flag exactly when it must. Only
+// the first entry of one of the peer's channels has it. Channel 0 has neither open nor
+// close.
 func checkOpen(ch *channel, n uint64, flags byte) error {
 	opens := flags&flagOpen != 0
 	switch {
@@ -321,7 +332,8 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 	return nil
 }
 
-// closed processes the peer's close, and answers it unless this side has closed, too.
+// closed processes the peer's close, and answers it unless this side has already closed the
+// channel.
 func (c *Conn) closed(ch *channel) {
 	if ch.owesAnswer() {
 		c.owed.count--
@@ -337,8 +349,8 @@ func (c *Conn) closed(ch *channel) {
 	c.retire(ch)
 }
 
-// retire forgets a channel once nothing more can happen on it. Unreliable
-// messages that are still queued are those that Unsent has put back.
+// retire forgets a channel once nothing more can happen on it. If unreliable messages are
+// still queued, Unsent has put them back.
 func (c *Conn) retire(ch *channel) {
 	if !c.channels.retire(ch) {
 		return

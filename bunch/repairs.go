@@ -7,25 +7,28 @@ import (
 )
 
 const (
-	// maxRepaired is how many entries a group has at most. A part of a transfer takes 30.
+	// maxRepaired is the maximum number of entries in a group. A part of a transfer takes
+	// 30.
 	maxRepaired = 32
-	// leastRepaired is how many entries a message needs to get repair bunches. Two or three
-	// entries would get as many repair bunches, and a game may send such messages in every tick.
-	leastRepaired = 4
+	// minRepaired is the minimum number of entries in a message that gets repair bunches.
+	// Two or three entries would get as many repair bunches, and a game may send such
+	// messages in every tick.
+	minRepaired = 4
 )
 
-// repairs makes repair bunches for long messages of bulk in flight, once everything that was queued
-// has been sent and the owner has no more: otherwise a loss at the end of a transfer would cost a
-// round trip in which the path carries nothing else. It does so only if the carrier reports fates.
+// repairs makes repair bunches for long bulk messages in flight, once everything queued has
+// been sent and the owner has no more. Without them, a loss at the end of a transfer would
+// cost a round trip in which the path carries nothing else. They are made only if the
+// carrier reports fates.
 type repairs struct {
 	loss parity.Loss
-	runs queue[sentRun] // those that were sent and may not be acknowledged yet
+	runs queue[sentRun] // runs that were sent and may not be acknowledged yet
 	sent uint64         // repair bunches sent
 
-	// The repair bunches of the run that was last removed from runs.
+	// The repair bunches of the run last removed from runs.
 	run     sentRun
-	current repair   // the next one to be sent; see more
-	shards  [][]byte // the entries of its group, then its repair bunches
+	current repair   // the next one to send, if more returns true
+	shards  [][]byte // the entries of its group, followed by the group's repair bunches
 	memory  []byte   // for the repair bunches
 }
 
@@ -37,22 +40,22 @@ type sentRun struct {
 
 func (s sentRun) acked() bool { return s.last < s.channel.first }
 
-// note adds the run whose last entry is sent for the first time.
+// note adds the run whose last entry is being sent for the first time.
 func (r *repairs) note(ch *channel, last uint64) {
 	r.forget()
 	r.runs.push(sentRun{ch, last})
 }
 
-// forget removes the oldest runs, as far as they are acknowledged.
+// forget removes the oldest runs that are acknowledged.
 func (r *repairs) forget() {
 	for r.runs.len() > 0 && r.runs.peek().acked() {
 		r.runs.pop()
 	}
 }
 
-// more reports whether some repair bunches of current were not sent and may be
-// useful. They are not once all of the group is acknowledged; and after 65,536
-// entries their sequence would be that of other entries.
+// more reports whether repair bunches of current remain that were not sent and may be
+// useful. They are useless once the whole group is acknowledged. After 65,536 entries,
+// their sequence would be that of other entries.
 func (r *repairs) more() bool { return r.current.index < r.current.total && !r.run.acked() }
 
 // next makes current a repair bunch that was not sent, and reports whether there is one.
@@ -68,27 +71,30 @@ func (r *repairs) next(measured float64) bool {
 	return true
 }
 
-// prepare makes the repair bunches of the group that ends with entry last: as
-// many as its entries in flight are likely to need.
+// prepare makes the repair bunches of the group that ends with entry last. It makes as many
+// as the group's entries in flight are likely to need.
 func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	g, flying, ok := groupOf(ch, last)
 	if !ok {
 		return
 	}
-	if g.flags&flagBegin == 0 && g.first > ch.first { // the entries before it are another group
-		r.runs.insert(0, sentRun{ch, g.first - 1}) // the entries before it are another group
+	if g.flags&flagBegin == 0 && g.first > ch.first { // the entries before it form another group
+		r.runs.insert(0, sentRun{ch, g.first - 1})
 	}
-	if g.total = parity.Count(flying, loss); g.total == 0 {
+	g.total = parity.Count(flying, loss)
+	if g.total == 0 {
 		return
 	}
 	r.cut(ch, g)
 	parity.Make(r.shards, g.count)
-	r.run, r.current = sentRun{ch, last}, repair{group: g}
+	r.run = sentRun{ch, last}
+	r.current = repair{group: g}
 }
 
-// groupOf returns the group that ends with entry last: as many entries before it in its run as a
-// group may have and as are still in the reliable buffer. flying is how many of them are not
-// acknowledged. ok is false for a message that opens or closes the channel, and for a short one.
+// groupOf returns the group that ends with entry last. The group extends backwards within
+// the run, as far as the reliable buffer still holds its entries and a group may be long.
+// flying is the number of its entries that are not acknowledged. ok is false for a message
+// that opens or closes the channel, and for one that is too short.
 func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 	end := ch.out.at(last)
 	g = group{channel: ch.number, first: last + 1, last: len(end.payload)}
@@ -105,7 +111,7 @@ func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 		}
 	}
 	g.count = int(last-g.first) + 1
-	return g, flying, g.flags&flagWhole != flagWhole || g.count >= leastRepaired
+	return g, flying, g.flags&flagWhole != flagWhole || g.count >= minRepaired
 }
 
 // cut lists the entries of a group as shards, followed by memory for its repair bunches.
@@ -132,14 +138,15 @@ func (r *repairs) trim() {
 	}
 }
 
-// due reports whether a repair bunch must be sent: no bulk is queued, the owner has
-// no more, and the path loses packets, or too few were sent to know that it does not.
+// due reports whether a repair bunch must be sent: no bulk is queued, the owner has no
+// more, and the path loses packets or too few packets were sent to know that it does not.
 func (r *repairs) due(path *pathState, bulk *level) bool {
-	return path.Fates && !path.More && bulk.fresh.len()+bulk.resend.len() == 0 && r.loss.Estimate(path.Loss) >= tailLoss && r.next(path.Loss)
+	return path.Fates && !path.More && bulk.fresh.len()+bulk.resend.len() == 0 &&
+		r.loss.Estimate(path.Loss) >= tailLoss && r.next(path.Loss)
 }
 
-// place adds repair bunches to the packet while they fit. Unsent does not
-// restore them, because nothing is lost without them.
+// place adds repair bunches to the packet while they fit. Unsent does not restore them,
+// because no data is lost without them.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
 	for b.bunches < maxBunches && b.room() >= maxBunchHeader+EntryBytes && r.due(path, bulk) {
 		r.current.shard = r.shards[r.current.count+r.current.index]

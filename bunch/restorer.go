@@ -7,24 +7,25 @@ import (
 )
 
 const (
-	// maxHeldRepairs is how many repair bunches a connection keeps until their
-	// groups can be restored: 51 KiB with their sets. When there are more, the
-	// oldest group is dropped, and the peer resends its lost entries.
+	// maxHeldRepairs is the maximum number of repair bunches that a connection keeps until
+	// their groups can be restored. With their sets they take 51 KiB. When there are more,
+	// the oldest group is dropped, and the peer resends its lost entries.
 	maxHeldRepairs = 32
-	// maxCuts is how many cuts a group may have besides 0 and EntryBytes (see entries); a
-	// lost packet makes two. The bytes between two cuts are restored separately, so the work
-	// grows with the number of cuts, which the peer controls: see BenchmarkRestoreWorst.
+	// maxCuts is the maximum number of cuts in a group besides 0 and EntryBytes (see
+	// entries). A lost packet makes two. The bytes between two cuts are restored
+	// separately, so the work grows with the number of cuts, which the peer controls
+	// (BenchmarkRestoreWorst).
 	maxCuts = 16
 )
 
-// A restorer keeps the repair bunches that a connection receives, on all
-// channels, until they suffice to restore the missing entries of their group.
+// A restorer keeps the repair bunches that a connection receives on any channel until they
+// suffice to restore the missing entries of their group.
 type restorer struct {
-	sets []*repairSet // one for each group, that with the newest repair bunch last
+	sets []*repairSet // one per group; the set with the newest repair bunch is last
 	held int          // repair bunches in all sets, at most maxHeldRepairs
 
-	restored uint64 // entries restored; see Stats
-	dropped  uint64 // repair bunches dropped without restoring anything: see Stats.DroppedRepairs
+	restored uint64 // entries restored; for Stats.EntriesRestored
+	dropped  uint64 // repair bunches dropped without restoring anything; for Stats.DroppedRepairs
 }
 
 // A repairSet holds the repair bunches of one group.
@@ -33,8 +34,8 @@ type repairSet struct {
 	parity.Set
 }
 
-// receive handles a repair bunch of ch, and returns the entries that it
-// restores. The caller handles them as if they had been received.
+// receive handles a repair bunch of ch and returns the entries that it restores. The caller
+// handles them like received entries.
 func (r *restorer) receive(ch *channel, rep repair) []slot {
 	restored := r.restore(ch, r.keep(rep))
 	if r.held > maxHeldRepairs {
@@ -43,8 +44,8 @@ func (r *restorer) receive(ch *channel, rep repair) []slot {
 	return restored
 }
 
-// entryReceived is called when the entry of ch with the given sequence is
-// complete, and returns the entries that can be restored now.
+// entryReceived is called when the entry of ch with the given sequence is complete. It
+// returns the entries that can now be restored.
 func (r *restorer) entryReceived(ch *channel, sequence uint16) []slot {
 	for _, set := range r.sets {
 		if set.channel == ch.number && int(sequence-uint16(set.first)) < set.count {
@@ -54,11 +55,12 @@ func (r *restorer) entryReceived(ch *channel, sequence uint16) []slot {
 	return nil
 }
 
-// keep adds a repair bunch to the set of its group, and returns the set, which
-// is now the last of r.sets. It drops a duplicate.
+// keep adds a repair bunch to the set of its group and makes that set the last of r.sets.
+// It drops a duplicate. It returns the set.
 func (r *restorer) keep(rep repair) *repairSet {
 	set := &repairSet{group: rep.group}
-	if i := slices.IndexFunc(r.sets, func(s *repairSet) bool { return s.group == rep.group }); i >= 0 {
+	sameGroup := func(s *repairSet) bool { return s.group == rep.group }
+	if i := slices.IndexFunc(r.sets, sameGroup); i >= 0 {
 		set = r.sets[i]
 		r.sets = slices.Delete(r.sets, i, i+1)
 	}
@@ -78,7 +80,7 @@ func (r *restorer) drop(set *repairSet) {
 	r.sets = slices.DeleteFunc(r.sets, func(other *repairSet) bool { return other == set })
 }
 
-// discard removes a set that restored nothing, and counts its repair bunches as dropped.
+// discard removes a set that restored nothing and counts its repair bunches as dropped.
 func (r *restorer) discard(set *repairSet) {
 	r.dropped += uint64(set.Have)
 	r.drop(set)
@@ -90,9 +92,9 @@ func (r *restorer) spare() bool { return r.sets != nil }
 // trim drops all repair bunches.
 func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
-// restore restores the missing entries of a set's group and returns them. It
-// returns none while the set has too few repair bunches. It removes the set once
-// the group is complete, and when it can no longer be restored (see entriesOf).
+// restore restores the missing entries of a set's group and returns them. It returns none
+// while the set has too few repair bunches. It removes the set once the group is complete
+// or can no longer be restored (see entriesOf).
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := entriesOf(ch, set.group)
 	switch missing := e.missing(); {
@@ -108,16 +110,18 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	return restored
 }
 
-// entries are the entries of a group, with what has been received of them. The cuts are
-// the offsets at which a received range of some entry begins or ends. So of each entry,
-// the bytes between two neighbouring cuts are either all received or all missing.
+// entries are the entries of a group and the bytes received of them.
+//
+// The cuts are the offsets at which a received range of any entry begins or ends. Between
+// two neighbouring cuts, the bytes of an entry are therefore either all received or all
+// missing.
 type entries struct {
 	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes
 }
 
-// entriesOf returns the entries of a group of ch. It returns no entries if one was delivered
-// already, if the length of one contradicts the group, or if there are more than maxCuts.
+// entriesOf returns the entries of a group of ch. It returns no entries if one was already
+// delivered, if the length of one contradicts the group, or if there are more than maxCuts.
 func entriesOf(ch *channel, g group) entries {
 	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}
 	for i := range e.all {
@@ -135,13 +139,14 @@ func entriesOf(ch *channel, g group) entries {
 		e.all[i] = s
 	}
 	slices.Sort(e.cuts)
-	if e.cuts = slices.Compact(e.cuts); len(e.cuts) > maxCuts+2 {
+	e.cuts = slices.Compact(e.cuts)
+	if len(e.cuts) > maxCuts+2 {
 		return entries{}
 	}
 	return e
 }
 
-// missing returns how many repair bunches it takes to restore the group: the largest
+// missing returns the number of repair bunches needed to restore the group: the maximum
 // number of entries in which the same range is missing. It is 0 if there are no entries.
 func (e entries) missing() (most int) {
 	for i := range len(e.cuts) - 1 {
@@ -156,12 +161,14 @@ func (e entries) missing() (most int) {
 	return most
 }
 
-// restore fills in the missing ranges from the repair bunches of set, which must have
-// as many as missing returns. It returns the entries that were incomplete before.
+// restore fills in the missing ranges from the repair bunches of set, which must have as
+// many as missing returns. It returns the entries that were incomplete before.
 func (e entries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]
-		if s.number, s.flags = set.first+uint64(k), set.flags&deliveryMask; s.state == empty {
+		s.number = set.first + uint64(k)
+		s.flags = set.flags & deliveryMask
+		if s.state == empty {
 			s.payload = make([]byte, EntryBytes)
 		}
 	}
@@ -169,8 +176,10 @@ func (e entries) restore(set *repairSet) (restored []slot) {
 	for i, end := range e.cuts[1:] {
 		off := e.cuts[i]
 		for k, s := range e.all {
-			if shards[k] = s.payload[off:off:end]; s.has(off, end) {
+			if s.has(off, end) {
 				shards[k] = s.payload[off:end]
+			} else {
+				shards[k] = s.payload[off:off:end] // empty: to be restored in place
 			}
 		}
 		set.Restore(shards, int(off), int(end))

@@ -1,13 +1,13 @@
 package bunch
 
-// maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes: 60.
+// maxParts is the number of entries or unreliable parts of a message of MaxBunchBytes: 60.
 const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
 // A run is a message of several entries that is being assembled.
 type run struct {
 	open     bool // the first entry has arrived, and the last one has not
 	delivery Delivery
-	first    bool     // it opens the channel
+	first    bool     // the message opens the channel
 	size     int      // bytes of the parts
 	cost     int      // bytes of ReceiveLimit that are freed when the message is taken
 	pinned   int      // bytes that the parts keep in memory besides their own
@@ -15,7 +15,7 @@ type run struct {
 	pooled   uint64   // bit i: part i is in a block of the connection
 }
 
-// addToRun adds one part to a run, and delivers the message if it is the last one.
+// addToRun adds a part to a run and delivers the message if it is the last part.
 func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	d := Delivery(s.flags & deliveryMask)
 	if s.flags&flagBegin != 0 {
@@ -31,7 +31,8 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 	r.cost += paid(s, 1)
 	r.pinned += int(s.pinned)
 	if r.size > c.limits.MaxBunch || len(r.parts) == maxParts {
-		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more in %d parts or more, at most %d bytes (MaxBunch)", ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch)
+		return violation(PartialTooLarge, "channel %d: a message of %d bytes or more in %d parts or more, at most %d bytes (MaxBunch)",
+			ch.number, r.size, len(r.parts)+1, c.limits.MaxBunch)
 	}
 
 	if s.pooled {
@@ -47,7 +48,14 @@ func (c *Conn) addToRun(ch *channel, r *run, s *slot) error {
 
 // deliverRun joins the parts of a run and delivers the message.
 func (c *Conn) deliverRun(ch *channel, r *run, closes bool) {
-	m := Message{Delivery: r.delivery, Open: r.first, Close: closes, Payload: c.payloads.join(r), cost: int32(r.cost), joined: true}
+	m := Message{
+		Delivery: r.delivery,
+		Open:     r.first,
+		Close:    closes,
+		Payload:  c.payloads.join(r),
+		cost:     int32(r.cost),
+		joined:   true,
+	}
 	*r = run{}
 	c.deliver(ch, &m)
 }

@@ -3,63 +3,65 @@ package bunch
 import "time"
 
 const (
-	// standingTime is how long, at every tick, unreliable messages of earlier ticks must have been
-	// queued before the path counts as saturated. UE: two ticks of credit (QueuedBits), at 30 Hz.
+	// standingTime is how long unreliable messages of earlier ticks must have been queued
+	// at every tick before the path counts as saturated. UE: two ticks of credit
+	// (QueuedBits), at 30 Hz.
 	standingTime = 66 * time.Millisecond
-	// maxStanding is how many bytes of unreliable messages may be queued on a saturated
-	// path. Beyond it, a new message replaces the oldest ones of its channel. At 50
-	// kB/s these bytes take 0.6 s; the 256 KiB of maxUnreliable would take 5 s.
+	// maxStanding is the maximum number of bytes of unreliable messages queued on a
+	// saturated path. Beyond it, a new message replaces the oldest ones of its channel. At
+	// 50 kB/s these bytes take 0.6 s, whereas the 256 KiB of maxUnreliable would take 5 s.
 	maxStanding = 32 << 10
 )
 
-// saturation detects that more is queued than the path, or the owner's rate,
-// can send. A tick begins with Cork(true) and ends with Cork(false).
+// saturation detects that more is queued than the path or the owner's rate can send. A tick
+// begins with Cork(true) and ends with Cork(false).
 type saturation struct {
 	// Set by Hold.
 	held     bool // the owner holds back unreliable and tracked messages
 	bulkHeld bool // the owner holds back bulk
 
 	// Whether unreliable messages stay queued; set by Cork(true).
-	standing bool          // when the last tick began, unreliable messages of earlier ticks were still queued
+	standing bool          // at the last Cork(true), unreliable messages of earlier ticks were queued
 	since    time.Duration // when standing became true
 
-	// What is queued without being a sign of saturation.
-	young  int    // unreliable messages queued since the last tick ended, without those that are behind
-	behind int    // unreliable messages that wait for the ack of another channel; see After
-	added  volume // bytes queued since the last tick ended, without those that are behind
+	// Queued messages that are no sign of saturation.
+	young    int    // unreliable messages queued since the last tick ended, except deferred ones
+	deferred int    // unreliable messages that wait for the ack of another channel; see Conn.After
+	added    volume // bytes queued since the last tick ended, except deferred ones
 
-	// Which messages are too old to be sent; dropStale drops them.
-	stale   time.Duration // unreliable and tracked messages queued before then have waited through an outage; set by leaveDark
-	chances chances       // identifies the unreliable messages that have waited too long without a chance
+	// Messages that are too old to be sent.
+	stale   time.Duration // older messages waited through an outage; set by leaveDark
+	chances chances       // finds unreliable messages that could have been sent long ago
 }
 
-// A volume is a number of bytes of play, and of bulk.
+// A volume is a number of bytes of play and a number of bytes of bulk.
 type volume struct{ play, bulk int }
 
-// Hold holds back unreliable and tracked messages, or bulk, until the next call.
-// An owner calls it when its rate is used up. Acks, control messages, probes,
-// resends and reliable messages of priorities above bulk are always sent.
+// Hold holds back unreliable and tracked messages, bulk, or both until the next call. An
+// owner calls it when its rate is used up. Acks, control messages, probes, resends and
+// reliable messages with a priority above bulk are always sent.
 func (c *Conn) Hold(unreliable, bulk bool) {
 	c.saturation.held, c.saturation.bulkHeld = unreliable, bulk
 }
 
-// Waiting reports what could be sent now if the owner held nothing back:
-// whether unreliable or tracked messages could, and whether bulk could.
+// Waiting reports whether unreliable or tracked messages, and whether bulk, could be sent
+// now if the owner held nothing back.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh, lv := c.freshAllowed(), &c.levels[bulkLevel]
 	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh.bulk && lv.fresh.len() > 0)
 	return fresh.play && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }
 
-// Unreliable returns how many bytes of unreliable messages are queued, and whether they saturate
-// the path or the rate: for 66 ms, messages of earlier ticks were still queued at every Cork(true).
+// Unreliable returns the number of bytes of unreliable messages queued, and whether these
+// messages saturate the path or the rate. They do if, for 66 ms, messages of earlier ticks
+// were still queued at every Cork(true).
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	s := &c.saturation
 	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime
 }
 
-// beginTick records whether unreliable messages of earlier ticks are still queued when
-// a tick begins. waiting is the number of queued ones without those that are behind.
+// beginTick records whether unreliable messages of earlier ticks are still queued when a
+// tick begins. waiting is the number of queued unreliable messages that are not deferred.
 func (s *saturation) beginTick(now time.Duration, waiting int) {
 	old := waiting > s.young
 	if old && !s.standing {
@@ -68,7 +70,8 @@ func (s *saturation) beginTick(now time.Duration, waiting int) {
 	s.standing = old
 }
 
-// countTick counts a tick that begins, and whether play of an earlier tick is still queued.
+// countTick counts a tick that begins. It also counts it as saturated if play of an earlier
+// tick is still queued.
 func (c *Conn) countTick() {
 	c.stats.Ticks++
 	if play, _ := c.leftOver(); play {
@@ -76,28 +79,29 @@ func (c *Conn) countTick() {
 	}
 }
 
-// leftOver reports whether play, and whether bulk, that was queued before the
-// last tick ended still waits for the path or the rate.
+// leftOver reports whether play, and whether bulk, queued before the last tick ended still
+// waits for the path or the rate.
 func (c *Conn) leftOver() (play, bulk bool) {
 	waiting := c.tracked.bytes
 	for i := range bulkLevel {
-		waiting += c.levels[i].queued - c.levels[i].behind
+		waiting += c.levels[i].queued - c.levels[i].deferred
 	}
 	lv := &c.levels[bulkLevel]
-	return waiting > c.saturation.added.play, lv.queued-lv.behind > c.saturation.added.bulk
+	return waiting > c.saturation.added.play, lv.queued-lv.deferred > c.saturation.added.bulk
 }
 
 // crowded reports whether there is no room for an unreliable message of size bytes.
-// maxUnreliable limits memory, so it is compared with the price; maxStanding limits
-// the time that the path needs, so it is compared with the bytes.
+// maxUnreliable limits memory, so it is compared with the price. maxStanding limits the
+// time that the path needs, so it is compared with the bytes.
 func (c *Conn) crowded(size int) bool {
 	after := c.unreliables
 	after.add(1, size)
 	_, saturated := c.Unreliable()
-	return saturated && after.bytes > maxStanding || unreliablePrice(after.messages, after.bytes) > maxUnreliable
+	return saturated && after.bytes > maxStanding ||
+		unreliablePrice(after.messages, after.bytes) > maxUnreliable
 }
 
-// The results of [Conn.Gate].
+// Results of [Conn.Gate].
 const (
 	gateBuffer  = "reliable buffer"
 	gateEarlier = "earlier channel"
@@ -106,7 +110,8 @@ const (
 	gateWindow  = "window"
 )
 
-// Gate returns what holds back the messages of a channel now, the nearest to the owner first:
+// Gate names what holds back the messages of a channel now. If several things do, it
+// returns the first of:
 //
 //	reliable buffer  no slot is free: the next reliable Send overflows
 //	earlier channel  the peer has not acknowledged all of the channel that must precede it, see [Conn.After]
@@ -114,9 +119,11 @@ const (
 //	rate             the owner's rate is used up, see [Conn.Hold]
 //	window           the path takes no more: its congestion window, or undecided packets, or an outage
 //
-// Gate returns "" if nothing is queued, or if it waits only for the end of a tick
-// ([Conn.Cork]). If the owner holds bulk, rated says whether it does so because of
-// its rate, and not because of the carrier's pace. Tracked messages do not count.
+// Gate returns "" if nothing is queued, or if the messages wait only for the end of a tick
+// ([Conn.Cork]). Tracked messages do not count.
+//
+// If the owner holds bulk, rated is whether it does so because of its rate rather than the
+// carrier's pace.
 func (c *Conn) Gate(number uint64, rated bool) string {
 	ch := c.channels.find(number)
 	switch {
@@ -147,8 +154,8 @@ func (c *Conn) heldByFlow(ch *channel) bool {
 	return !e.started && !c.flow.allows(e.cost(), ch.priority)
 }
 
-// heldByRate reports whether the owner holds back everything that ch has
-// queued: bulk, or nothing but unreliable messages.
+// heldByRate reports whether the owner holds back everything queued on ch. It can do so if
+// ch is bulk or has only unreliable messages queued.
 func (c *Conn) heldByRate(ch *channel, rated bool) bool {
 	if ch.isBulk() {
 		return c.saturation.bulkHeld && rated
@@ -156,13 +163,15 @@ func (c *Conn) heldByRate(ch *channel, rated bool) bool {
 	return c.saturation.held && ch.fresh == ch.next && ch.resend.len() == 0
 }
 
-// heldByWindow reports whether the path holds back what ch has queued. The carrier asks
-// for packets whenever it can send some, so messages that are older than this tick wait
-// for the path. So do all messages of an owner that never corks (Ticks is 0).
+// heldByWindow reports whether the path holds back the messages queued on ch.
+//
+// The carrier asks for packets whenever it can send some, so messages from before this tick
+// must be waiting for the path. If an owner never corks (Ticks is 0), all messages must be.
 func (c *Conn) heldByWindow(ch *channel) bool {
 	play, bulk := c.leftOver()
+	historyFull := c.sent.spread() >= c.limits.History-1
 	switch {
-	case c.dark() || c.sent.spread() >= c.limits.History-1 || ch.resend.len() > 0 || c.stats.Ticks == 0:
+	case c.dark() || historyFull || ch.resend.len() > 0 || c.stats.Ticks == 0:
 		return true
 	case ch.isBulk():
 		return bulk || !c.windowOpen()

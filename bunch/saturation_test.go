@@ -252,7 +252,7 @@ func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 	checkConn(t, k.Conn)
 	require.NoError(t, k.SetPriority(second, High))
 	sent := 0
-	for ; k.saturation.behind == sent; sent++ {
+	for ; k.saturation.deferred == sent; sent++ {
 		require.Less(t, sent, 100)
 		k.Cork(true)
 		k.send(0, second, Unreliable, nil)
@@ -264,7 +264,7 @@ func TestWaitForAnotherChannelSaturatesNothing(t *testing.T) {
 		require.Contains(t, []string{"earlier channel", ""}, k.Gate(second, true))
 	}
 	require.Greater(t, sent, 8)
-	require.Zero(t, k.saturation.behind)
+	require.Zero(t, k.saturation.deferred)
 	require.Zero(t, k.Stats().TicksSaturated)
 	k.run(time.Second)
 	require.Equal(t, [4]int{Unreliable: 2 * sent, Reliable: 3}, k.taken(1), "the close is one")

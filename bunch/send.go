@@ -7,15 +7,18 @@ import (
 	"time"
 )
 
-// Send queues one message; payload is copied. After ErrBunchTooLarge, ErrClosed and (with
-// policy OverflowError) ErrReliableBufferFull, the connection is unchanged. With OverflowClose
-// a full reliable buffer ends it, and the error is an *Error with ReliableBufferOverflow.
+// Send queues a message. It copies payload.
+//
+// After ErrBunchTooLarge, ErrClosed and, under policy OverflowError, ErrReliableBufferFull,
+// the connection is unchanged. Under OverflowClose, a full reliable buffer ends the
+// connection, and the error is an *Error with ReliableBufferOverflow.
 func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if c.err != nil {
 		return c.err
 	}
 	if len(payload) > c.limits.MaxBunch {
-		return fmt.Errorf("%w: %d bytes on channel %d, at most %d (MaxBunch)", ErrBunchTooLarge, len(payload), number, c.limits.MaxBunch)
+		return fmt.Errorf("%w: %d bytes on channel %d, at most %d (MaxBunch)",
+			ErrBunchTooLarge, len(payload), number, c.limits.MaxBunch)
 	}
 	ch := c.channels.find(number)
 	if ch == nil || ch.outClosed {
@@ -26,7 +29,13 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	case d <= ReliableUnordered:
 		err := c.sendReliable(ch, d, payload)
 		if c.traced() && err == nil {
-			c.trace(Event{Kind: "queued", Channel: number, Sequence: ch.next - 1, Bytes: len(payload), Delivery: d})
+			c.trace(Event{
+				Kind:     "queued",
+				Channel:  number,
+				Sequence: ch.next - 1,
+				Bytes:    len(payload),
+				Delivery: d,
+			})
 		}
 		return err
 	case d > UnreliableSequenced:
@@ -38,8 +47,8 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	return nil
 }
 
-// Close queues the last message of a channel; payload may be nil. There is
-// always room for it in the reliable buffer.
+// Close queues the last message of a channel. payload may be nil. The reliable buffer
+// always has room for it.
 func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -49,7 +58,8 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 		return c.closedError(number)
 	}
 	if len(payload) > maxWhole {
-		return fmt.Errorf("%w: close of channel %d carries %d bytes, at most %d", ErrBunchTooLarge, number, len(payload), maxWhole)
+		return fmt.Errorf("%w: close of channel %d carries %d bytes, at most %d",
+			ErrBunchTooLarge, number, len(payload), maxWhole)
 	}
 	c.changed = c.changed || !c.cork.on
 	var block []byte
@@ -60,21 +70,23 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	return nil
 }
 
-// closeChannel queues a close with these flags; nothing more can be sent on the channel.
+// closeChannel queues a close with the given flags. Nothing more can be sent on the
+// channel.
 func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 	c.push(ch, flags, block)
 	ch.outClosed = true
 	c.closeTracked(ch)
 }
 
-// sendReliable puts a message into the reliable buffer: into the newest entry if that was not
-// sent and has room, else into an entry of its own, or into several if it is too long for one.
+// sendReliable puts a message into the reliable buffer. The newest entry takes it if that
+// was not sent and has room. Otherwise the message takes one or more new entries.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	if c.merge(ch, d, payload) {
 		return nil
 	}
 	n := Entries(len(payload))
-	if ch.outstanding()+n >= slotsOf(ch.number, c.limits.ReliableBuffer) { // UE: UChannel::SendBunch, bOverflowsReliable
+	// UE: UChannel::SendBunch, bOverflowsReliable
+	if ch.outstanding()+n >= slotsOf(ch.number, c.limits.ReliableBuffer) {
 		return c.overflow(ch, n)
 	}
 
@@ -100,24 +112,28 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	return nil
 }
 
-// overflow handles a message of n entries for which ch has no room, as Config.Overflow says.
+// overflow handles a message of n entries for which ch has no room, according to
+// Config.Overflow.
 func (c *Conn) overflow(ch *channel, n int) error {
 	out, slots := ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer)
 	if c.config.Overflow == OverflowError {
-		return fmt.Errorf("%w: channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ErrReliableBufferFull, ch.number, out, slots, n)
+		return fmt.Errorf("%w: channel %d holds %d of %d entries (ReliableBuffer), %d more asked",
+			ErrReliableBufferFull, ch.number, out, slots, n)
 	}
-	return c.fail(violation(ReliableBufferOverflow, "channel %d holds %d of %d entries (ReliableBuffer), %d more asked", ch.number, out, slots, n))
+	return c.fail(violation(ReliableBufferOverflow, "channel %d holds %d of %d entries (ReliableBuffer), %d more asked",
+		ch.number, out, slots, n))
 }
 
-// merge adds a small message to the last entry if that was never sent, and
-// reports whether it did. UE: UChannel::SendBunch, Merge.
+// merge adds a small message to the last entry if that was never sent, and reports whether
+// it did. UE: UChannel::SendBunch, Merge.
 func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	if ch.fresh == ch.next {
 		return false
 	}
 	e := ch.out.at(ch.next - 1)
 	size := varintLen(uint64(len(payload))) + len(payload)
-	if e.started || e.flags&^flagOpen != byte(d)|flagWhole || len(e.payload)+size > EntryBytes || e.messages == maxMessages {
+	mergeable := e.flags&^flagOpen == byte(d)|flagWhole
+	if e.started || !mergeable || len(e.payload)+size > EntryBytes || e.messages == maxMessages {
 		return false
 	}
 	e.messages++
@@ -141,7 +157,8 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.schedule(ch)
 }
 
-// addQueued counts bytes of ch that are queued or, if bytes is negative, no longer queued.
+// addQueued counts bytes queued on ch. A negative number counts bytes that are no longer
+// queued.
 func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
 	case bytes < 0 || ch.earlier != nil:
@@ -154,7 +171,7 @@ func (c *Conn) addQueued(ch *channel, bytes int) {
 	c.level(ch).add(ch, bytes)
 }
 
-// schedule adds ch to those queues of its level in which it should be.
+// schedule adds ch to the queues of its level for which it has something to send.
 func (c *Conn) schedule(ch *channel) {
 	if ch.earlier != nil {
 		return
@@ -170,11 +187,13 @@ func (c *Conn) schedule(ch *channel) {
 	}
 }
 
-// A cork holds back new messages of play from Cork(true) to Cork(false), except
-// while it is flushing.
+// A cork holds back new messages of play from Cork(true) to Cork(false), except while it is
+// flushing.
 type cork struct {
-	on       bool
-	flushing bool // from Flush, or from a Cork(true) with messages of an earlier tick, until nothing more can be sent
+	on bool
+	// Set by Flush, and by a Cork(true) while messages of an earlier tick are queued. It is
+	// cleared when nothing more can be sent.
+	flushing bool
 	since    time.Duration
 }
 
@@ -182,29 +201,37 @@ type cork struct {
 func (k *cork) open() bool { return !k.on || k.flushing }
 
 // Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick is
-// sent in few full packets. A long tick does not hold up the peer: due acks, resends, probes
-// and bulk are sent all the same, and a higher limit after Config.AckDelay. So are messages
-// of an earlier tick, and what is queued before these were sent: if ticks take longer than
-// their interval, one begins before the carrier has been able to send the last one.
+// sent in few full packets.
+//
+// A long tick does not hold up the peer: due acks, resends, probes and bulk are still sent,
+// and a higher limit is sent after Config.AckDelay.
+//
+// Messages of an earlier tick are sent as well, and so are messages queued before those
+// have been sent. Such messages exist if ticks take longer than their interval: a tick then
+// begins before the carrier was able to send the last one.
 func (c *Conn) Cork(on bool) {
 	c.changed = c.changed || c.cork.on && !on && (c.unsent(len(c.levels)) || c.flow.update)
 	if on && !c.cork.on {
 		c.cork.since = c.now
-		c.saturation.beginTick(c.now, c.unreliables.messages-c.saturation.behind)
+		c.saturation.beginTick(c.now, c.unreliables.messages-c.saturation.deferred)
 		c.countTick()
 	}
 	if !on {
 		c.saturation.young, c.saturation.added = 0, volume{}
 	}
-	c.cork.on, c.cork.flushing = on, on && (c.cork.flushing || !c.cork.on && c.unsent(bulkLevel))
+	c.cork.flushing = on && (c.cork.flushing || !c.cork.on && c.unsent(bulkLevel))
+	c.cork.on = on
 }
 
-// Flush allows everything that is queued now to be sent, even while the connection is corked.
-func (c *Conn) Flush() { c.cork.flushing, c.changed = c.cork.on, true }
+// Flush allows everything that is queued now to be sent, even if the connection is corked.
+func (c *Conn) Flush() {
+	c.cork.flushing = c.cork.on
+	c.changed = true
+}
 
-// QueueTime estimates how long it will take to send the queued bytes of a
-// channel, and those that precede them: their number divided by the delivery
-// rate, or by Config.Rate if that is less. It returns 0 while no rate is known.
+// QueueTime estimates the time needed to send the queued bytes of a channel and those that
+// precede them. It divides their number by the delivery rate, or by Config.Rate if that is
+// lower. It returns 0 while no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -220,14 +247,16 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 		if i == bulkLevel {
 			bytes += c.tracked.bytes
 		}
-		if bytes += lv.queued; lv == own {
+		bytes += lv.queued
+		if lv == own {
 			break
 		}
 	}
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// rate returns how many bytes a second are sent if there are enough, or 0 while that is unknown.
+// rate returns the rate in bytes per second at which a backlog would be sent, or 0 if it is
+// unknown.
 func (c *Conn) rate() float64 {
 	rate, most := c.gate.Estimate(), float64(c.config.Rate)
 	if c.path.Fates {
@@ -239,8 +268,9 @@ func (c *Conn) rate() float64 {
 	return rate
 }
 
-// Watch asks for one Wake as soon as fewer than out entries of a channel's reliable
-// buffer are in use and its QueueTime is at most queued, or as soon as none is in use.
+// Watch requests a single Wake for when a channel has drained: fewer than out entries of
+// its reliable buffer are in use and its QueueTime is at most queued, or no entry is in
+// use.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -265,10 +295,11 @@ func (c *Conn) checkWatches() {
 }
 
 // After holds back all messages of the channel number until the peer has acknowledged
-// everything on earlier, including its close. So the peer receives everything on
-// earlier before anything on number; nothing else is ordered between channels. It costs
-// a round trip. earlier must be closed at this end, and nothing may have been sent on
-// number. If everything on earlier is already acknowledged, After does nothing.
+// everything on earlier, including its close. The peer therefore receives everything on
+// earlier first. This is the only ordering between channels, and it costs a round trip.
+//
+// earlier must be closed at this end, and nothing may have been sent on number. If
+// everything on earlier is already acknowledged, After does nothing.
 func (c *Conn) After(number, earlier uint64) error {
 	if c.err != nil {
 		return c.err
@@ -280,25 +311,30 @@ func (c *Conn) After(number, earlier uint64) error {
 	case before == nil || before.outClosed && before.first == before.next:
 		return nil
 	case !before.outClosed || before.later != nil:
-		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed, or another one comes after", number, earlier)
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed, or another one comes after",
+			number, earlier)
 	case ch.earlier != nil:
-		return fmt.Errorf("bunch: channel %d cannot come after channel %d: it comes after channel %d", number, earlier, ch.earlier.number)
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d: it comes after channel %d",
+			number, earlier, ch.earlier.number)
 	case ch.next > 0 || ch.unreliable.len() > 0:
-		return fmt.Errorf("bunch: channel %d cannot come after channel %d: something was sent on it", number, earlier)
+		return fmt.Errorf("bunch: channel %d cannot come after channel %d: something was sent on it",
+			number, earlier)
 	}
-	ch.earlier, before.later = before, ch
+	ch.earlier = before
+	before.later = ch
 	return nil
 }
 
-// releaseLater lets the channel that comes after ch send, if all of ch is acknowledged.
+// releaseLater lets the channel that comes after ch send once all of ch is acknowledged.
 func (c *Conn) releaseLater(ch *channel) {
 	later := ch.later
 	if later == nil || ch.first < ch.next {
 		return
 	}
-	c.level(later).behind -= later.queuedBytes
-	ch.later, later.earlier = nil, nil
-	c.saturation.behind -= later.unreliable.len()
+	c.level(later).deferred -= later.queuedBytes
+	ch.later = nil
+	later.earlier = nil
+	c.saturation.deferred -= later.unreliable.len()
 	c.schedule(later)
 	c.changed = true
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// fate is what happened to a packet.
+// A fate is the outcome of sending a packet: whether it was acknowledged or lost.
 type fate uint8
 
 const (
-	nothing fate = iota // it elicits no ack, or was not sent yet
-	flying              // it elicits an ack, and is neither acked nor lost
+	nothing fate = iota // elicits no ack, or was not sent yet
+	flying              // elicits an ack, and is neither acked nor lost
 	lost                // its bunches are sent again; a late ack still frees them
 	acked
-	skipped // its number was left out on purpose: a peer that acks it invents acks (RFC 9000, section 21.4)
+	skipped // a number left out on purpose, to detect invented acks (RFC 9000, section 21.4)
 )
 
 // item is a range of bytes of one entry that a packet carries.
@@ -25,36 +25,36 @@ type item struct {
 	first    bool // the bytes had not been sent before
 }
 
-// packet is the record of a sent packet. It is kept until the fate is known,
-// and lostMemory PTOs longer if that is lost or skipped.
+// packet is the record of a sent packet. It is kept until the fate is known. The record of
+// a lost or skipped packet is kept for another lostMemory PTOs.
 type packet struct {
 	// How it was sent.
 	size   int           // bytes
-	at     time.Duration // when
+	at     time.Duration // time of sending
 	mark   recovery.Mark // from the gate
-	probe  bool          // as a probe, beyond the window
-	prompt bool          // with flagAckNow: it asks for an ack at once
+	probe  bool          // sent as a probe, beyond the window
+	prompt bool          // asks for an ack at once (flagAckNow)
 
 	// What it carries.
-	limit   bool     // a limit
-	acks    bool     // acks
-	loaded  bool     // bunches
-	covers  uint64   // its acks name every packet that was received with a lower number
-	items   []item   // bytes of reliable entries
+	limit   bool     // carries a limit
+	acks    bool     // carries acks
+	loaded  bool     // carries bunches
+	covers  uint64   // its acks name every packet received with a number below this
+	items   []item   // ranges of reliable entries
 	records []uint64 // of tracked messages, as given to SendTracked
 
 	// What became of it.
 	fate      fate
-	arrived   time.Duration // when the carrier reported that it arrived; 0 = it has not
+	arrived   time.Duration // when the carrier reported its arrival; 0 = not reported
 	lostUntil time.Duration // when the record of a lost or skipped packet is dropped
-	below     uint64        // how many packets right below it have been acknowledged in one range with it
+	below     uint64        // number of packets right below it acknowledged in one range with it
 }
 
-// sentPackets holds the records of sent packets, from the oldest whose fate is
-// still of interest to the newest.
+// sentPackets holds the records of sent packets, from the oldest whose fate still matters
+// to the newest.
 type sentPackets struct {
 	recovery.Ring[packet]
-	undecided uint64        // no packet with a lower number is flying
+	undecided uint64        // no packet below this number is flying
 	inFlight  int           // bytes of flying packets
 	flying    int           // number of flying packets
 	lastAsk   time.Duration // when an ack-eliciting packet was last sent
@@ -63,26 +63,28 @@ type sentPackets struct {
 	loss      float64       // share of packets lost, smoothed over lossSpan packets
 }
 
-// lossSpan is how many packets the share of lost packets is smoothed over: nine seconds at 30 Hz.
+// lossSpan is the number of packets over which the share of lost packets is smoothed: nine
+// seconds at 30 Hz.
 const lossSpan = 256
 
-// bareRecords is how many records there may be if few packets carry bunches. It
-// is limited because a peer can make this side send as many acks and limits as
-// it likes. It is enough for two seconds with an ack each millisecond.
+// bareRecords is the maximum number of records if few packets carry bunches. It is needed
+// because a peer can make this side send any number of acks and limits. It is enough for
+// two seconds with an ack each millisecond.
 const bareRecords = 2048
 
-// leastSent is the initial capacity in records: the packets of a handshake, or of a tick of play.
-const leastSent = 4
+// initialSent is the initial capacity in records: the packets of a handshake or of a tick
+// of play.
+const initialSent = 4
 
-// full reports whether a record must be dropped before the next add. More than
-// seenWindow records would be useless, because the peer remembers no more packets.
+// full reports whether a record must be dropped before the next add. More than seenWindow
+// records would be useless, because the peer remembers no more packets.
 func (s *sentPackets) full() bool {
-	most := max(bareRecords, min(seenWindow, 8*s.loaded))
-	if s.Len() < most {
+	limit := max(bareRecords, min(seenWindow, 8*s.loaded))
+	if s.Len() < limit {
 		return false
 	}
 	s.forgetDecided()
-	return s.Len() >= most
+	return s.Len() >= limit
 }
 
 // roomForTwo reports whether add may be called twice before drop.
@@ -102,7 +104,7 @@ func (s *sentPackets) load(p *packet) {
 	s.loaded++
 }
 
-// unload undoes load, when the record is dropped.
+// unload undoes load when the record is dropped.
 func (s *sentPackets) unload(p *packet) {
 	if p.loaded {
 		p.loaded = false
@@ -110,25 +112,28 @@ func (s *sentPackets) unload(p *packet) {
 	}
 }
 
-// add returns the record of the next packet, which is empty but reuses the
-// memory of items and records.
+// add returns an empty record for the next packet. It reuses the memory of items and
+// records.
 func (s *sentPackets) add() *packet {
 	if s.Len() == s.Cap() {
 		s.forgetDecided()
 	}
-	p := s.Push(leastSent)
+	p := s.Push(initialSent)
 	*p = packet{items: p.items[:0], records: p.records[:0]}
 	return p
 }
 
-// forgetDecided drops the oldest records up to the first whose fate is still of interest.
+// forgetDecided drops the oldest records up to the first whose fate still matters.
 func (s *sentPackets) forgetDecided() {
-	for s.Oldest < s.Next && (s.At(s.Oldest).fate == nothing || s.At(s.Oldest).fate == acked) {
+	for s.Oldest < s.Next {
+		if f := s.At(s.Oldest).fate; f != nothing && f != acked {
+			return
+		}
 		s.drop()
 	}
 }
 
-// launched records that p, which elicits an ack, is sent at now.
+// launched records that p, which elicits an ack, is sent now.
 func (s *sentPackets) launched(p *packet, now time.Duration) {
 	p.fate = flying
 	s.inFlight += p.size
@@ -136,13 +141,13 @@ func (s *sentPackets) launched(p *packet, now time.Duration) {
 	s.lastAsk = now
 }
 
-// keepAliveAt returns when a keep-alive is due: when no ack-eliciting packet
-// was sent for every, which is 0 if there are no keep-alives.
+// keepAliveAt returns the time of the next keep-alive, which is sent if no ack-eliciting
+// packet was sent for the interval every. If every is 0, there are no keep-alives.
 func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
 	return s.lastAsk + every, every > 0 && s.flying == 0
 }
 
-// decide sets the fate of p to f. If p was flying, it is in flight no more.
+// decide sets the fate of p to f. If p was flying, it is no longer in flight.
 func (s *sentPackets) decide(p *packet, f fate) {
 	if p.fate == flying {
 		s.inFlight -= p.size
@@ -159,18 +164,18 @@ func (s *sentPackets) decide(p *packet, f fate) {
 	p.fate = f
 }
 
-// takeBack removes the records from number next on, none of which was sent: the
-// newest, and perhaps a skipped number before it.
+// takeBack removes the records from number next on, of which none was sent. They are the
+// newest record and perhaps a skipped number before it.
 func (s *sentPackets) takeBack(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many numbers were skipped before the third packet after
-// n. The packet threshold (RFC 9002, section 6.1.1) must not count them as packets
-// that overtook n. Several in a row are skipped if the carrier refuses packets.
+// skippedAfter returns the number of skipped numbers before the third packet after n. The
+// packet threshold (RFC 9002, section 6.1.1) must not count them as packets that overtook
+// n. Several consecutive numbers are skipped if the carrier refuses packets.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
-	for next := n + 1; next < min(n+skipLeast+count, s.Next); next++ {
+	for next := n + 1; next < min(n+minSkip+count, s.Next); next++ {
 		if s.At(next).fate == skipped {
 			count++
 		}
@@ -178,7 +183,7 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	return count
 }
 
-// forget drops the oldest records up to the first that is flying, or that is
+// forget drops the oldest records. It stops at the first packet that is flying, or that is
 // lost or skipped and not yet past lostUntil.
 func (s *sentPackets) forget(now time.Duration) {
 	s.firstFlying()
@@ -190,7 +195,8 @@ func (s *sentPackets) forget(now time.Duration) {
 	}
 }
 
-// spread returns how many packet numbers there are from the oldest flying packet to the newest.
+// spread returns the number of packet numbers from the oldest flying packet to the newest
+// packet.
 func (s *sentPackets) spread() int {
 	s.firstFlying()
 	return int(s.Next - s.undecided)
@@ -207,8 +213,8 @@ func (s *sentPackets) firstFlying() (uint64, bool) {
 	return 0, false
 }
 
-// oldestArrived returns the oldest flying packet if the carrier has reported
-// its arrival. Otherwise ok is false.
+// oldestArrived returns the oldest flying packet if the carrier has reported its arrival.
+// Otherwise ok is false.
 func (s *sentPackets) oldestArrived() (n uint64, p *packet, ok bool) {
 	n, ok = s.firstFlying()
 	if !ok {

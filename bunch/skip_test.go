@@ -18,7 +18,7 @@ func dice(seed uint64) func(n int) int { return rand.New(rand.NewPCG(seed, 0)).I
 // skipOften leaves out one number in twelve, so that every test has some.
 func skipOften(c *Conn) {
 	if random := c.skips.random; random != nil {
-		c.skips.random = func(int) int { return random(2*(12-skipLeast) + 1) }
+		c.skips.random = func(int) int { return random(2*(12-minSkip) + 1) }
 		c.skips.draw(0)
 	}
 }
@@ -56,10 +56,10 @@ func TestNumbersAreLeftOut(t *testing.T) {
 		return gaps, c
 	}
 	gaps, c := play(dice(seed))
-	require.InDelta(t, packets/skipAbout, len(gaps), 35, "7 standard deviations")
+	require.InDelta(t, packets/meanSkip, len(gaps), 35, "7 standard deviations")
 	require.Equal(t, uint64(packets), c.Stats().PacketsSent)
 	for i, n := range gaps {
-		require.True(t, i == 0 || n-gaps[i-1] >= skipLeast)
+		require.True(t, i == 0 || n-gaps[i-1] >= minSkip)
 	}
 	other, _ := play(dice(seed + 1))
 	require.NotEqual(t, gaps, other)

@@ -6,19 +6,19 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// A slotState says how much of its entry a slot has.
+// A slotState says how much of an entry its slot holds.
 type slotState uint8
 
 const (
 	empty slotState = iota
 	partly
 	full
-	delivered // an unordered entry whose message was delivered ahead of its turn
+	delivered // its unordered message was delivered before its turn
 )
 
 // A slot holds one entry that has arrived, whole or in pieces.
-type slot struct { // if partly: as long as the entry
-	payload []byte // when partly: as long as the entry
+type slot struct {
+	payload []byte // if state is partly: as long as the whole entry
 	number  uint64
 	have    [maxPieces]extent // ranges of the entry that have arrived, ascending and disjoint
 	n       uint8             // extents in use
@@ -28,7 +28,7 @@ type slot struct { // if partly: as long as the entry
 	pinned  uint16 // bytes that payload keeps in memory besides its own
 }
 
-// extent is a range of bytes.
+// An extent is a range of bytes.
 type extent struct{ off, end uint16 }
 
 // add records that [off, end) has arrived. ok is false if there are too many pieces.
@@ -55,11 +55,13 @@ func (s *slot) add(off, end uint16) (ok bool) {
 
 // has reports whether all of [off, end) has arrived.
 func (s *slot) has(off, end uint16) bool {
-	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(e extent) bool { return e.off <= off && end <= e.end })
+	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(e extent) bool {
+		return e.off <= off && end <= e.end
+	})
 }
 
-// fillUp pads the last entry of a run with zeros, which count as arrived, in
-// memory of its own. ok is false if there are too many pieces.
+// fillUp pads the last entry of a run with zeros in memory of its own. The zeros count as
+// arrived. ok is false if there are too many pieces.
 func (s *slot) fillUp() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {
@@ -80,24 +82,24 @@ func (s *slot) mayOvertake() bool {
 }
 
 const (
-	// Bytes of datagrams and blocks that payloads may keep in memory besides
-	// their own; further payloads are copied.
+	// Bytes of datagrams and blocks that payloads may keep in memory besides their own.
+	// Beyond it, payloads are copied.
 	maxPinned = 32 << 10
 	maxSlots  = 64 // slots kept for reuse
 )
 
-// payloadMemory allocates the memory of payloads, from their arrival until the
-// owner takes their messages.
+// payloadMemory allocates the memory of received payloads. It counts a payload until the
+// owner takes its message.
 type payloadMemory struct {
 	pinned int  // bytes that payloads keep in memory besides their own
-	lent   bool // the datagram that is being received belongs to the caller: see Conn.ReceiveLent
+	lent   bool // the datagram being received belongs to the caller; see Conn.ReceiveLent
 	slots  spares[*slot]
 	blocks blocks   // for parts of runs
 	parts  [][]byte // an empty list for the parts of the next run
 }
 
 func newPayloadMemory() payloadMemory {
-	return payloadMemory{slots: spares[*slot]{most: maxSlots}, blocks: newBlocks(0, maxPieceRoom)}
+	return payloadMemory{slots: spares[*slot]{limit: maxSlots}, blocks: newBlocks(0, maxPieceRoom)}
 }
 
 // slot returns an empty slot for entry n.
@@ -117,8 +119,10 @@ func (p *payloadMemory) free(s *slot) {
 }
 
 // keep puts payload into s. payload aliases the datagram, which has size bytes.
-// keep copies it if the datagram is lent, if the payload is less than a quarter of
-// it, or if maxPinned is reached. A payload of all size bytes is memory of our own.
+//
+// keep copies the payload if the datagram is lent, if the payload is less than a quarter of
+// the datagram, or if maxPinned is reached. A payload of all size bytes is memory of our
+// own and is never copied.
 func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	beyond := size - len(payload)
 	mayAlias := beyond == 0 || !p.lent && beyond <= 3*len(payload)
@@ -139,8 +143,8 @@ func (p *payloadMemory) block(s *slot, size int) {
 	s.payload = make([]byte, size)
 }
 
-// pin records that the payload of s keeps beyond bytes in memory besides its
-// own. It returns false, and records nothing, if that exceeds maxPinned.
+// pin records that the payload of s keeps beyond bytes in memory besides its own. If that
+// exceeds maxPinned, it records nothing and returns false.
 func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	if p.pinned+beyond > maxPinned {
 		return false
@@ -150,8 +154,8 @@ func (p *payloadMemory) pin(s *slot, beyond int) bool {
 	return true
 }
 
-// messageMemory returns empty memory for a message of size bytes, of no more
-// than inMemory bytes: a page, if that is allowed. See Conn.Reuse.
+// messageMemory returns empty memory for a message of size bytes. It takes a page for it,
+// if the page is no more than inMemory allows (see Conn.Reuse).
 func messageMemory(size int) []byte {
 	if size <= pages.Size && inMemory(size) >= pages.Size {
 		return pages.Take()[:0]
@@ -159,7 +163,7 @@ func messageMemory(size int) []byte {
 	return slices.Grow([]byte(nil), size)
 }
 
-// join copies the parts of a run into its message, and takes back their memory.
+// join copies the parts of a run into its message and takes back their memory.
 func (p *payloadMemory) join(r *run) (message []byte) {
 	message = messageMemory(r.size)
 	for _, part := range r.parts {
@@ -177,8 +181,9 @@ func (p *payloadMemory) join(r *run) (message []byte) {
 }
 
 // takeParts returns an empty list for the parts of a run.
-func (p *payloadMemory) takeParts() (parts [][]byte) {
-	parts, p.parts = p.parts, nil
+func (p *payloadMemory) takeParts() [][]byte {
+	parts := p.parts
+	p.parts = nil
 	return parts
 }
 

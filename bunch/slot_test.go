@@ -200,7 +200,7 @@ func TestQueueKeepsTheMemoryOfABusyTick(t *testing.T) {
 		fill(2)
 		fill(300)
 	}))
-	for range mostSlack + 1 {
+	for range maxSlack + 1 {
 		require.GreaterOrEqual(t, cap(q.items), 300)
 		fill(2)
 	}
@@ -244,7 +244,7 @@ func TestReliableBuffersBorrowRings(t *testing.T) {
 }
 
 func TestSpares(t *testing.T) {
-	s := spares[int]{most: 4}
+	s := spares[int]{limit: 4}
 	require.Zero(t, s.take())
 	for i := range 6 {
 		s.put(i + 1)

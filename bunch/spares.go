@@ -4,9 +4,9 @@ import "slices"
 
 // spares is a stack of items for reuse, such as blocks of memory.
 type spares[T any] struct {
-	items []T
-	most  int // put drops items beyond this number
-	least int // the fewest items since the last trim; that many were not needed since then
+	items    []T
+	limit    int // put drops items beyond this number
+	unneeded int // minimum number of items since the last trim: so many were not needed
 }
 
 // take returns the item that was put last, or the zero value if there is none.
@@ -15,33 +15,36 @@ func (s *spares[T]) take() (spare T) {
 	if last < 0 {
 		return spare
 	}
-	spare, s.items[last] = s.items[last], spare
-	s.items, s.least = s.items[:last], min(s.least, last)
+	spare = s.items[last]
+	clear(s.items[last:])
+	s.items = s.items[:last]
+	s.unneeded = min(s.unneeded, last)
 	return spare
 }
 
-// put adds an item.
+// put adds an item, or drops it if there are enough.
 func (s *spares[T]) put(spare T) {
-	if len(s.items) < s.most {
+	if len(s.items) < s.limit {
 		s.items = append(s.items, spare)
 	}
 }
 
 // trim drops the items that were not needed since the last trim.
 func (s *spares[T]) trim() {
-	if s.least == len(s.items) {
-		s.items, s.least = nil, 0
+	if s.unneeded == len(s.items) {
+		s.items = nil
+		s.unneeded = 0
 		return
 	}
-	s.items = slices.Delete(s.items, 0, s.least)
-	s.least = len(s.items)
+	s.items = slices.Delete(s.items, 0, s.unneeded)
+	s.unneeded = len(s.items)
 }
 
 // blocks keeps memory for payloads, so that steady traffic allocates nothing.
 type blocks struct{ small, full spares[[]byte] } // of smallBlock and of EntryBytes
 
 func newBlocks(small, full int) blocks {
-	return blocks{small: spares[[]byte]{most: small}, full: spares[[]byte]{most: full}}
+	return blocks{small: spares[[]byte]{limit: small}, full: spares[[]byte]{limit: full}}
 }
 
 const (
@@ -49,7 +52,7 @@ const (
 	maxSmall   = 256            // small blocks kept for reuse: one reliable buffer
 	maxRings   = 32             // rings kept for reuse: one for each lane of a Window
 	maxFull    = 128 * maxRings // full blocks kept for reuse: a lane fills half of its reliable buffer
-	// Full blocks kept for received pieces: two long messages of which every
+	// Full blocks kept for received pieces, enough for two long messages of which every
 	// other entry arrives in pieces.
 	maxPieceRoom = 64
 )
@@ -66,7 +69,8 @@ func (b *blocks) get(size int) []byte {
 	return make([]byte, 0, room)
 }
 
-// put returns a block. It ignores memory that is not from get (nil, slices of datagrams).
+// put takes back a block. It ignores memory that is not from get, such as nil and slices of
+// datagrams.
 func (b *blocks) put(block []byte) {
 	switch cap(block) {
 	case smallBlock:

@@ -3,37 +3,49 @@ package bunch
 import "time"
 
 const (
-	// maxUnreliable is how much memory the queued unreliable messages of a
-	// connection may take, as unreliablePrice counts it; tracked messages may
-	// take as much again. When it is used up, the oldest unreliable messages of a
-	// channel make room for its next one, and a new tracked message is dropped.
+	// maxUnreliable is the maximum memory that a connection's queued unreliable messages
+	// may take, as unreliablePrice counts it. Tracked messages may take as much again. When
+	// it is used up, the oldest unreliable messages of a channel make room for its next
+	// one, and a new tracked message is dropped.
 	maxUnreliable = 256 << 10
-	// freshTime plus a round trip is how long an unreliable message may wait to be sent; with
-	// chances it may become half as long again. freshTime, six ticks at 30 Hz, is for a tick that
-	// queued too much at once. The round trip is for a window that is full, and for the ack of
-	// the channel that the message follows (see [Conn.After]). A message that is sent later is
-	// too old for a player to react to. UE drops an unreliable RPC at the call if the connection
-	// is saturated, and a multicast if two of its kind already wait for the actor's next update.
+	// freshTime plus a round trip is how long an unreliable message may wait to be sent.
+	// With chances it may become half as long again. A message that is sent later is too
+	// old for a player to react to.
+	//
+	// freshTime, six ticks at 30 Hz, allows for a tick that queued too much at once. The
+	// round trip allows for a full window, and for the ack of the channel that the message
+	// follows (see [Conn.After]).
+	//
+	// UE drops an unreliable RPC at the call if the connection is saturated, and a
+	// multicast if two of its kind already wait for the actor's next update.
 	freshTime = 200 * time.Millisecond
 )
 
-// backlog counts the queued unreliable messages and their bytes. It counts
-// messages too, because a message may be empty.
+// A backlog counts the queued unreliable messages and their bytes. It counts messages as
+// well because a message may be empty.
 type backlog struct{ messages, bytes int }
 
-func (b *backlog) add(messages, bytes int) { b.messages, b.bytes = b.messages+messages, b.bytes+bytes }
-
-// chances records when AppendPacket was free to send unreliable messages and yet left some
-// behind, for want of rate, of room in the packet, or because of [Conn.After]. A message that
-// was queued before such a chance, and is still queued freshTime plus a round trip after it,
-// is too old. Its age alone does not show that: Send does not know the time, so datagram.at
-// may be long before the call, and no message can be sent while a long tick is corked.
-type chances struct {
-	at  [5]time.Duration // newest first; at least a quarter of the permitted wait apart, so that five cover all of it
-	old time.Duration    // unreliable messages queued before this are too old; set by note
+func (b *backlog) add(messages, bytes int) {
+	b.messages += messages
+	b.bytes += bytes
 }
 
-// note records a chance at now. wait is how long a message may wait after one.
+// chances records the times at which AppendPacket was free to send unreliable messages but
+// left some in the queue: for lack of rate, for lack of room in the packet, or because of
+// [Conn.After].
+//
+// A message is too old if it was queued before such a chance and is still queued freshTime
+// plus a round trip after it. Its age alone does not show that. Send does not know the
+// time, so datagram.at may be long before the call, and no message can be sent while a long
+// tick is corked.
+type chances struct {
+	// Newest first. They are at least a quarter of the permitted wait apart, so five cover
+	// all of it.
+	at  [5]time.Duration
+	old time.Duration // unreliable messages queued before this time are too old; set by note
+}
+
+// note records a chance at now. wait is how long a message may wait after a chance.
 func (c *chances) note(now, wait time.Duration) {
 	for _, at := range c.at {
 		if now-at >= wait {
@@ -49,7 +61,7 @@ func (c *chances) note(now, wait time.Duration) {
 
 // A datagram is a queued unreliable message.
 type datagram struct {
-	payload  []byte // a block of the connection, or memory of its own if it needs more than one
+	payload  []byte // a block of the connection, or memory of its own if it is longer
 	delivery Delivery
 	message  uint16        // number of a message in parts; set when its first part is sent
 	part     uint8         // index of the next part to send
@@ -76,10 +88,12 @@ func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. If too many are queued, the oldest ones of its
-// channel are dropped, because a newer message is worth more. A message some of whose parts
-// are sent already stays: if the next one always replaced it, no message would ever arrive
-// whole. If none of the channel's messages may be dropped, the new one is dropped and counted.
+// sendUnreliable queues an unreliable message. If too many are queued, it drops the oldest
+// ones of the channel, because a newer message is worth more.
+//
+// A message that was sent in part stays. If the next message always replaced it, no message
+// would ever arrive whole. If no message of the channel may be dropped, the new one is
+// dropped and counted.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	begun := ch.begunUnreliable()
 	for c.crowded(len(payload)) && ch.unreliable.len() > begun {
@@ -100,7 +114,7 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	}
 	c.unreliables.add(1, len(payload))
 	if ch.earlier != nil {
-		c.saturation.behind++
+		c.saturation.deferred++
 	} else {
 		c.saturation.young++
 	}
@@ -109,15 +123,15 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
-// dropUnreliable drops a queued message of ch, or those of its parts that are
-// not sent yet. Index i is 0 for the oldest.
+// dropUnreliable drops a queued message of ch, or the parts of it that were not sent yet.
+// Index i is 0 for the oldest message.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
 	d := ch.unreliable.take(i)
 	left := len(d.payload) - int(d.part)*EntryBytes
 	c.unreliables.add(-1, -left)
 	c.addQueued(ch, -left)
 	if ch.earlier != nil {
-		c.saturation.behind--
+		c.saturation.deferred--
 	}
 	c.blocks.put(d.payload)
 	c.stats.DroppedUnreliable++
@@ -126,9 +140,9 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 	}
 }
 
-// dropStale drops the unreliable messages of ch that were queued before an outage,
-// and those that have waited for too long (see chances) unless some of their parts
-// are sent. These are the first of the queue, which is in the order of at.
+// dropStale drops unreliable messages of ch that were queued before an outage. It also
+// drops those that have waited for too long (see chances), unless they were sent in part.
+// All of these are at the front of the queue, which is in the order of at.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		d := ch.unreliable.peek()
@@ -139,9 +153,9 @@ func (c *Conn) dropStale(ch *channel) {
 	}
 }
 
-// placeUnreliable puts the next part of the oldest unreliable message of ch
-// into the packet, if it fits. A lost part is not resent: once the packet can
-// no longer be taken back (see settle), nothing refers to the part.
+// placeUnreliable puts the next part of ch's oldest unreliable message into the packet, if
+// it fits. A lost part is not resent: once the packet can no longer be taken back (see
+// settle), nothing refers to the part.
 func (c *Conn) placeUnreliable(ch *channel) placed {
 	d := ch.unreliable.peek()
 	if d.part == 0 {
@@ -159,17 +173,19 @@ func (c *Conn) placeUnreliable(ch *channel) placed {
 	c.placed = append(c.placed, placedDatagram{channel: ch, datagram: *d})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))
-	if d.part++; int(d.part) == d.parts() {
+	d.part++
+	if int(d.part) == d.parts() {
 		c.unreliables.add(-1, 0)
 		ch.unreliable.pop()
 	}
 	return done
 }
 
-// receiveUnreliable handles an unreliable bunch of packet number, a datagram of size
-// bytes. The peer sends the unreliable bunches of a channel once and in the order of
-// their messages. So packet numbers, which never wrap, tell which of two
-// UnreliableSequenced messages is the newer one; within a packet it is the later one.
+// receiveUnreliable handles an unreliable bunch of packet number, a datagram of size bytes.
+//
+// The peer sends the unreliable bunches of a channel once and in the order of their
+// messages. Packet numbers never wrap, so they show which of two UnreliableSequenced
+// messages is newer. Within a packet, the later one is.
 func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
 		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
@@ -194,7 +210,8 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	}
 
 	if len(payload) > c.limits.MaxBunch {
-		return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)", ch.number, len(payload), c.limits.MaxBunch)
+		return violation(PartialTooLarge, "channel %d: a message of %d bytes, at most %d (MaxBunch)",
+			ch.number, len(payload), c.limits.MaxBunch)
 	}
 	if h.delivery() == UnreliableSequenced {
 		ch.newest = last
@@ -205,9 +222,9 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	return nil
 }
 
-// deliverUnreliable makes an unreliable or tracked message available to Next. Such
-// messages are not charged to the peer's limit. Instead deliverUnreliable returns
-// false, and the message is lost, if too many wait that the owner has not fetched.
+// deliverUnreliable makes an unreliable or tracked message available to Next. Such messages
+// are not charged to the peer's limit. Instead, deliverUnreliable drops the message and
+// returns false if too many are waiting for the owner.
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	cost := unreliablePrice(1, len(m.Payload))
 	if !c.assemblies.fits(cost) {

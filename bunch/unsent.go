@@ -8,7 +8,8 @@ type placedDatagram struct {
 	datagram
 }
 
-// settle frees what Unsent would need: from now on the last packet cannot be taken back.
+// settle frees the memory needed by Unsent. From now on, the last packet cannot be taken
+// back.
 func (c *Conn) settle() {
 	for _, u := range c.placed {
 		if u.last() {
@@ -20,17 +21,19 @@ func (c *Conn) settle() {
 }
 
 // Unsent takes back the content of the packet that AppendPacket returned last, because the
-// datagram was not sent. Its reliable and unreliable bunches, acks and limit are queued
-// again, and Fates reports its tracked messages with Back. Its number is not used again,
-// like those that are left out. Any other number is ignored. The packet and its bunches
-// stay counted as sent, and the reliable ones count as sent again when they are sent.
+// datagram was not sent. It ignores any number but that packet's.
+//
+// The packet's reliable and unreliable bunches, acks and limit are queued again, and Fates
+// reports its tracked messages with Back. Its number is not used again, like the numbers
+// left out on purpose. The packet and its bunches stay counted as sent. Its reliable
+// bunches count as resent when they are sent again.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || !c.sent.Has(number) {
 		return
 	}
 	p := c.sent.At(number)
 	if p.fate != flying && p.fate != nothing {
-		return // the peer has acknowledged it, or it was declared lost meanwhile
+		return // acknowledged or declared lost in the meantime
 	}
 	if c.traced() {
 		c.trace(Event{Kind: "unsent", Number: number, Bytes: p.size})
@@ -45,13 +48,14 @@ func (c *Conn) Unsent(number uint64) {
 		c.tracked.fates.push(Fate{Record: record, Back: true})
 	}
 
-	// Restore what it asked for, announced and acknowledged.
+	// Restore what it requested, announced and acknowledged.
 	if p.probe {
 		c.loss.probes++
 	}
 	c.flow.update = c.flow.update || p.limit
 	if p.acks {
-		c.received.asking, c.received.deadline = max(c.received.asking, 1), c.now
+		c.received.asking = max(c.received.asking, 1)
+		c.received.deadline = c.now
 	}
 	c.sent.decide(p, skipped)
 	c.sent.unload(p)
@@ -59,17 +63,19 @@ func (c *Conn) Unsent(number uint64) {
 	c.changed = true
 }
 
-// unsendDatagrams returns the unreliable bunches of a packet that was not sent to the
-// heads of their queues, the last one first. The last part of a message, or a whole
-// one, becomes a message of its own there. An earlier part joins the rest of its
-// message, which is at the head, because nothing drops that before the next packet.
+// unsendDatagrams returns the unreliable bunches of a packet that was not sent to the front
+// of their queues, the last one first.
+//
+// The last part of a message, or a whole message, becomes a message of its own there. An
+// earlier part rejoins the rest of its message, which is still at the front because nothing
+// drops it before the next packet.
 func (c *Conn) unsendDatagrams() {
 	for _, u := range slices.Backward(c.placed) {
 		ch := u.channel
 		_, payload := u.bunch(ch.number)
 		switch {
 		case c.channels.find(ch.number) == nil:
-			c.stats.DroppedUnreliable++ // both ends have closed the channel meanwhile
+			c.stats.DroppedUnreliable++ // both ends have closed the channel in the meantime
 			continue
 		case u.last():
 			ch.unreliable.insert(0, u.datagram)

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Packet flags. The others are reserved and must be zero.
+// Packet flags. The other bits are reserved and must be zero.
 const (
 	flagAcks   = 1 << 0
 	flagLimit  = 1 << 1
@@ -15,8 +15,8 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Bunch flags. The two low bits are the delivery. A tracked bunch has no flags besides
-// its own and the bits of Unreliable. Two of the flags together mark a repair bunch.
+// Bunch flags. The two low bits are the delivery. A tracked bunch has only flagTracked and
+// the delivery Unreliable. flagTracked and flagPiece together mark a repair bunch.
 const (
 	deliveryMask = 0x03
 	flagOpen     = 1 << 2
@@ -34,13 +34,13 @@ const (
 
 const (
 	packetHeaderBytes = 6  // protocol, flags, number
-	maxHeaderBytes    = 52 // the most before the bunches: header, acks and limit
-	// Of a repair bunch; an entry's is 9: flags, channel (4), sequence, length;
-	// a piece's is 13, and its entry is cut.
+	maxHeaderBytes    = 52 // maximum before the bunches: header, acks and limit
+	// Of a repair bunch. The header of an entry takes 9 bytes: flags, channel (4),
+	// sequence, length. The header of a piece takes 13, but its entry is cut.
 	maxBunchHeader   = 11
 	pieceBytes       = 4   // offset and total of a piece
 	repairFields     = 6   // bytes of a repair bunch between its channel number and its shard
-	maxBunches       = 255 // most in a packet; Teeworlds' limit
+	maxBunches       = 255 // maximum in a packet; Teeworlds' limit
 	maxAckRuns       = 64
 	maxChannelNumber = 1<<30 - 1 // the largest varint of four bytes
 	maxLimitKiB      = 1<<52 - 1 // 2^62 bytes, the largest varint
@@ -56,12 +56,12 @@ type packetHeader struct {
 
 	// With flagAcks.
 	largest uint32             // low 32 bits of the largest number received
-	delay   uint16             // from the arrival of largest to this ack, in units of ackDelayUnit
-	runs    [maxAckRuns]uint64 // received and missing packets alternately, from largest downwards
+	delay   uint16             // time from the arrival of largest to this ack, in units of ackDelayUnit
+	runs    [maxAckRuns]uint64 // lengths of received and missing runs alternately, from largest down
 	nruns   int                // runs in use; always odd
 
-	// With flagLimit: how many reliable bytes the receiver of this packet may
-	// send, counted from the start, in KiB.
+	// With flagLimit: reliable bytes that the receiver of this packet may send, counted
+	// from the start, in KiB.
 	limit uint64
 }
 
@@ -78,7 +78,7 @@ func appendVarint(b []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, v|3<<62)
 }
 
-// varintLen returns how many bytes appendVarint appends for v.
+// varintLen returns the number of bytes that appendVarint appends for v.
 func varintLen(v uint64) int {
 	switch {
 	case v < 1<<6:
@@ -91,8 +91,8 @@ func varintLen(v uint64) int {
 	return 8
 }
 
-// consumeVarint returns the varint at the beginning of b and its length, which
-// is 0 if b is too short.
+// consumeVarint returns the varint at the beginning of b and its length. The length is 0 if
+// b is too short.
 func consumeVarint(b []byte) (v uint64, n int) {
 	if len(b) == 0 {
 		return 0, 0
@@ -108,13 +108,15 @@ func consumeVarint(b []byte) (v uint64, n int) {
 	return v, n
 }
 
-// parsePacketHeader parses everything in a packet before its bunches into h,
-// and returns the bunches.
+// parsePacketHeader parses everything before the bunches of a packet into h, and returns
+// the bunches.
 func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < packetHeaderBytes || b[0] != Protocol {
 		return nil, errTruncated
 	}
-	h.flags, h.number, h.nruns = b[1], binary.BigEndian.Uint32(b[2:]), 0
+	h.flags = b[1]
+	h.number = binary.BigEndian.Uint32(b[2:])
+	h.nruns = 0
 	if h.flags&^packetFlags != 0 {
 		return nil, errors.New("reserved packet flags")
 	}
@@ -138,7 +140,7 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
-// parseAcks parses the acks of a packet into h, and returns what follows them.
+// parseAcks parses the acks of a packet into h and returns the rest.
 func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < ackHeaderBytes {
 		return nil, errTruncated
@@ -167,8 +169,8 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 type header struct {
 	flags   byte
 	channel uint64
-	// Low 16 bits of the sequence of a reliable entry, or of the number of an
-	// unreliable message in parts.
+	// Low 16 bits of the sequence of a reliable entry, or of the number of an unreliable
+	// message in parts.
 	sequence uint16
 	part     uint8  // of an unreliable message in parts, from 0
 	offset   uint16 // of a piece: its first byte within its entry
@@ -182,11 +184,12 @@ func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.t
 func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
 func (h header) repairs() bool      { return h.flags&flagRepair == flagRepair }
 
-// numbered reports whether the bunch has a sequence. A whole unreliable bunch
-// needs none, because its packet's number orders it.
+// numbered reports whether the bunch has a sequence. A whole unreliable bunch needs none,
+// because its packet's number orders it.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
-// size returns the size of the header in bytes, except for a tracked bunch (see trackedHeader).
+// size returns the size of the header in bytes. For a tracked bunch, use trackedHeader
+// instead.
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
 	if h.numbered() {
@@ -227,14 +230,14 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// appendMessage appends a message and its length: one of those in a whole
-// bunch, or that of a tracked bunch.
+// appendMessage appends a message and its length: a message of a whole bunch or that of a
+// tracked bunch.
 func appendMessage(b, message []byte) []byte {
 	return append(appendVarint(b, uint64(len(message))), message...)
 }
 
-// parseBunch parses the bunch at the beginning of b, and returns what follows
-// it. payload aliases b.
+// parseBunch parses the bunch at the beginning of b and returns the rest. payload aliases
+// b.
 func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if len(b) == 0 {
 		return h, nil, nil, errTruncated
@@ -263,17 +266,20 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 		h.part, b = b[0], b[1:]
 	}
 	if h.flags&flagPiece != 0 {
-		h.offset, h.total, b = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), b[pieceBytes:]
+		h.offset = binary.BigEndian.Uint16(b)
+		h.total = binary.BigEndian.Uint16(b[2:])
+		b = b[pieceBytes:]
 	}
 
 	length := int(binary.BigEndian.Uint16(b))
-	if b = b[2:]; len(b) < length {
+	b = b[2:]
+	if len(b) < length {
 		return h, nil, nil, errTruncated
 	}
 	return h, b[:length], b[length:], h.check(length)
 }
 
-// parseTracked parses the rest of a tracked bunch, after its channel number.
+// parseTracked parses the rest of a tracked bunch after its channel number.
 func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	length, n := consumeVarint(b)
 	if n == 0 || length > uint64(len(b)-n) {
@@ -307,16 +313,16 @@ func (h header) check(length int) error {
 // A group is a number of consecutive entries of a run that share repair bunches.
 type group struct {
 	channel uint64
-	flags   byte   // flagRepair, the delivery, BEGIN if its first entry begins the run, and END if its last one ends it
+	flags   byte   // flagRepair, the delivery, and the BEGIN and END flags of its entries
 	first   uint64 // sequence of its first entry
 	count   int    // number of entries
 	total   int    // number of repair bunches, 1 to 16
-	last    int    // size of its last entry in bytes: EntryBytes, as of all others, unless it ends the run
+	last    int    // size of its last entry in bytes; EntryBytes unless that entry ends the run
 }
 
-// A repair is a repair bunch: one of the parity shards of a group. A group of
-// count entries can be restored from any count of its entries and repair bunches.
-// A receiver that gets too few loses nothing, because lost entries are sent again.
+// A repair is a repair bunch: one of the parity shards of a group. A group of count entries
+// can be restored from any count of its entries and repair bunches. A receiver that gets
+// too few loses nothing, because lost entries are sent again.
 type repair struct {
 	group
 	index int    // of this bunch, below total
@@ -332,8 +338,8 @@ func appendRepair(b []byte, r repair) []byte {
 	return append(b, r.shard...)
 }
 
-// splitRepair separates the rest of a repair bunch, after its channel number.
-// The payload is for parseRepair.
+// splitRepair separates the rest of a repair bunch after its channel number. The payload is
+// for parseRepair.
 func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	switch size := repairFields + EntryBytes; {
 	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
@@ -347,13 +353,19 @@ func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error)
 	}
 }
 
-// parseRepair parses the payload that splitRepair returned. The shard aliases
-// it. The first of the result has only the low 16 bits of the sequence.
+// parseRepair parses the payload returned by splitRepair. The shard aliases b. The result's
+// first has only the low 16 bits of the sequence.
 func parseRepair(h header, b []byte) (r repair, err error) {
-	r.channel, r.flags, r.first = h.channel, h.flags, uint64(binary.BigEndian.Uint16(b))
-	r.count, r.total, r.index = int(b[2])+1, int(b[3]>>4)+1, int(b[3]&0x0f)
-	r.last, r.shard = int(binary.BigEndian.Uint16(b[4:])), b[repairFields:]
-	if r.count > maxRepaired || r.index >= r.total || r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
+	r.channel = h.channel
+	r.flags = h.flags
+	r.first = uint64(binary.BigEndian.Uint16(b))
+	r.count = int(b[2]) + 1
+	r.total = int(b[3]>>4) + 1
+	r.index = int(b[3] & 0x0f)
+	r.last = int(binary.BigEndian.Uint16(b[4:]))
+	r.shard = b[repairFields:]
+	if r.count > maxRepaired || r.index >= r.total ||
+		r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
 		return r, errors.New("repair bunch of a group that cannot be")
 	}
 	return r, nil
