@@ -9,24 +9,25 @@ import (
 	"github.com/quivernet/quiver/internal/pace"
 )
 
-// purpose is why a packet is built.
+// A purpose is the reason for building a packet.
 type purpose uint8
 
 const (
 	nothing    purpose = iota // no packet may be sent now
-	forProbe                  // to make the peer send an ack; carries payloads if there are any
-	forTrain                  // one of the padded packets, sent back to back, that measure the rate of the path
+	forProbe                  // make the peer send an ack; carries payloads if there are any
+	forTrain                  // one of the padded packets, sent back to back, that measure the path's rate
 	forSize                   // padding, to probe whether the path takes packets of up to MaxPacket bytes
 	forJumbo                  // padding, to probe whether the path takes JumboPacket bytes
-	forPayload                // bulk and play, when the pacer allows it
+	forPayload                // bulk and play, if the pacer allows it
 	forPlay                   // play alone, which need not wait for the pacer
 	forReport                 // feedback alone
 )
 
-// AppendPacket calls Build and Seal for the next packet. It may be a jumbo
-// packet if size is large enough for one.
+// AppendPacket builds and seals the next packet. It may be a jumbo packet if size is large
+// enough for one.
 func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
-	if packet, number, ok = s.Build(now, buf, size, size >= JumboPacket); !ok {
+	packet, number, ok = s.Build(now, buf, size, size >= JumboPacket)
+	if !ok {
 		return packet, 0, false
 	}
 	if err := s.Seal(packet, number); err != nil {
@@ -36,8 +37,9 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 	return packet, number, true
 }
 
-// Seal seals a packet of Build in place. It shares no state with other methods, so the caller need
-// not hold the lock. But it must be called for one packet at a time, in the order of their numbers.
+// Seal seals a packet from Build in place. It shares no state with other methods, so the
+// caller need not hold the lock. It must be called for one packet at a time, in the order
+// of their numbers.
 func (s *Session) Seal(packet []byte, number uint64) error {
 	if _, err := s.sealer.seal(packet[:len(packet)-tagBytes], number); err != nil {
 		return &Error{Reason: err.Error()}
@@ -45,13 +47,16 @@ func (s *Session) Seal(packet []byte, number uint64) error {
 	return nil
 }
 
-// Build builds the next packet, of at most size bytes, if one may be sent now. It
-// writes from the beginning of buf. If jumbo is true, buf has room for JumboPacket
-// bytes, and the packet may be that large if the path takes it. The packet counts
-// as sent when Build returns; the caller must Seal it before sending it.
+// Build builds the next packet, of at most size bytes, if one may be sent now. It writes
+// from the beginning of buf. The packet counts as sent once Build returns. The caller must
+// Seal it before sending it.
+//
+// If jumbo is true, buf has room for JumboPacket bytes. The packet may then be that large
+// if the path takes it.
 func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
-	if size = min(size, MaxPacket); size < Overhead+dataHeader+leastFeedback {
+	size = min(size, MaxPacket)
+	if size < Overhead+dataHeader+minFeedback {
 		return buf, 0, false
 	}
 	for {
@@ -59,31 +64,33 @@ func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet
 		if why == nothing {
 			return buf, 0, false
 		}
-		if packet, number, ok = s.build(t, why, buf, s.limit(why, size, jumbo)); ok || s.state == Closed {
+		packet, number, ok = s.build(t, why, buf, s.limit(why, size, jumbo))
+		if ok || s.state == Closed {
 			return packet, number, ok
 		}
 	}
 }
 
-// limit returns the most bytes of a packet for a purpose. A probe is never larger than
-// SafePacket, so that on a path that has shrunk it shows that smaller packets arrive.
-func (s *Session) limit(why purpose, most int, jumbo bool) int {
+// limit returns the maximum size of a packet with the given purpose, of which the owner
+// allows at most allowed bytes. A probe is never larger than SafePacket. On a path that has
+// shrunk, it then shows that smaller packets arrive.
+func (s *Session) limit(why purpose, allowed int, jumbo bool) int {
 	switch {
 	case s.train.thin && (why == forTrain || why == forProbe && s.state == Opening):
 		return thinPacket
 	case why == forProbe:
-		return min(most, SafePacket)
+		return min(allowed, SafePacket)
 	case why == forSize:
-		return most
+		return allowed
 	case why == forJumbo, why == forPayload && jumbo && s.mtu.takesJumbo():
 		return JumboPacket
 	}
-	return s.mtu.limit(most)
+	return s.mtu.limit(allowed)
 }
 
-// next returns the purpose of the packet to build now; most is the largest size
-// that the owner allows.
-func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
+// next returns the purpose of the packet to build now. allowed is the maximum size that the
+// owner allows.
+func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 	switch {
 	case !s.started || s.state == Closed || s.records.Len() >= maxRecords:
 		return nothing
@@ -93,8 +100,8 @@ func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 		return forTrain
 	case s.report.alone && s.mayReport() && s.report.due(t):
 		return forReport
-	case s.wants() && s.mayLeave(t):
-		if s.mtu.probeDue(t, most) {
+	case s.wants() && s.maySend(t):
+		if s.mtu.probeDue(t, allowed) {
 			return forSize
 		}
 		if jumbo && s.bulkInFlight() > 0 && s.mtu.jumbo.probeDue(t) {
@@ -112,32 +119,39 @@ func (s *Session) next(t time.Duration, most int, jumbo bool) purpose {
 // mayReport reports whether a packet with nothing but feedback may be sent.
 func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
 
-// wants reports whether the source may have a payload that can be sent as soon
-// as the pacer allows it.
+// wants reports whether the source may have a payload to send as soon as the pacer allows
+// it.
 func (s *Session) wants() bool {
-	return s.state == Open && !s.supply.empty && !s.train.holds() && s.records.Len() < maxRecords-sparedRecords
+	return s.state == Open && !s.supply.empty && !s.train.holds() &&
+		s.records.Len() < maxRecords-sparedRecords
 }
 
-// leastPlay is how many packets of play may be in flight on any path without waiting for the pacer.
-const leastPlay = 4
+// minPlay is the number of packets of play that may always be in flight without waiting for
+// the pacer.
+const minPlay = 4
 
-// wantsPlay reports whether play may be sent although the pacer does not allow it: while play in
-// flight is below playBound, which is half of the window. More play than that waits for the pacer,
-// as bulk does. Otherwise a flood of it would keep up a queue that no pause of the pacer drains.
+// wantsPlay reports whether play may be sent although the pacer does not allow it. It may
+// while play in flight is below playBound, which is half of the window.
+//
+// More play than that waits for the pacer, as bulk does. Otherwise a flood of play would
+// sustain a queue that no pause of the pacer drains.
 func (s *Session) wantsPlay() bool {
-	return s.state == Open && !s.supply.noPlay && s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
+	return s.state == Open && !s.supply.noPlay &&
+		s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
 }
 
-// playBound returns how many bytes of play may be in flight before play must wait for the pacer.
-func (s *Session) playBound() int { return max(leastPlay*s.playSize(), s.control.Window()/2) }
+// playBound returns the bytes of play in flight from which play must wait for the pacer.
+func (s *Session) playBound() int { return max(minPlay*s.playSize(), s.control.Window()/2) }
 
 // playSize is size for a packet of play, which is never a jumbo packet.
 func (s *Session) playSize() int { return min(s.size(), MaxPacket+overheadUDP) }
 
-// wantsAckSoon reports whether a packet of play asks for feedback soon, as bulk does:
-// if the packet after this one would not fit into playBound, and, once play has filled
-// that bound, from half of it on. Otherwise each flight of a flood would wait for the
-// peer's ack delay (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
+// wantsAckSoon reports whether a packet of play asks for feedback soon, as bulk does. It
+// does if the packet after this one would not fit into playBound. Once play has filled that
+// bound, packets ask from half of it on.
+//
+// Otherwise each flight of a flood would wait for the peer's ack delay
+// (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).
 func (s *Session) wantsAckSoon() bool {
 	bound := s.playBound()
 	if s.supply.pressed {
@@ -146,11 +160,13 @@ func (s *Session) wantsAckSoon() bool {
 	return s.records.play+2*s.playSize() > bound
 }
 
-// asks reports whether the session could send a payload now, if the source had one.
-func (s *Session) asks() bool { return s.started && (s.wantsPlay() || s.wants() && s.mayLeave(s.now)) }
+// asks reports whether the session could send a payload now if the source had one.
+func (s *Session) asks() bool {
+	return s.started && (s.wantsPlay() || s.wants() && s.maySend(s.now))
+}
 
-// size estimates the next packet with a payload, in bytes on the wire: it will
-// be as large as the last one.
+// size estimates the size on the wire of the next packet with a payload. It assumes that
+// the packet will be as large as the last one.
 func (s *Session) size() int {
 	switch {
 	case s.full == 0:
@@ -161,20 +177,20 @@ func (s *Session) size() int {
 	return min(s.full, MaxPacket+overheadUDP)
 }
 
-// mayLeave reports whether the pacer allows a packet to be sent now.
-func (s *Session) mayLeave(t time.Duration) bool {
+// maySend reports whether the pacer allows a packet to be sent now.
+func (s *Session) maySend(t time.Duration) bool {
 	if s.control.State() == pace.Start {
-		s.tellStart()
+		s.updateStart()
 	}
 	now := s.time(t)
 	at, ok := s.control.Next(now, s.size(), s.records.bytes)
 	return ok && !at.After(now)
 }
 
-// tellStart reports to the controller, while that is in its Start, how many
-// bytes wait to be sent and how many sessions of the owner are in their Start
-// as well. Bulk that fits into the first flight does not count as a start.
-func (s *Session) tellStart() {
+// updateStart tells the controller, which must be in its Start, how many bytes are waiting
+// and how many of the owner's sessions are in their Start as well. Bulk that fits into the
+// first flight does not count as a start.
+func (s *Session) updateStart() {
 	waiting := s.source.Waiting()
 	s.control.Waiting(waiting)
 	if waiting > trainPackets*s.size() {
@@ -184,7 +200,9 @@ func (s *Session) tellStart() {
 }
 
 // build builds one packet. ok is false if the source has no payload for it.
-func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (packet []byte, number uint64, ok bool) {
+func (s *Session) build(
+	t time.Duration, why purpose, buf []byte, size int,
+) (packet []byte, number uint64, ok bool) {
 	number = s.records.Next
 	if number == s.skips.next && why != forTrain {
 		number++
@@ -193,14 +211,16 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 		s.end(&Error{Reason: "packet numbers are used up; a new carrier is needed"})
 		return buf, 0, false
 	}
-	limit, rec := size-tagBytes, record{sent: t, fate: silent}
-	b, ok := s.appendContent(t, why, number, appendHeader(buf[:0], s.id, number), limit, &rec)
-	if !ok {
+	limit := size - tagBytes
+	rec := record{sent: t, fate: silent}
+	b := appendHeader(buf[:0], s.id, number)
+	if b, ok = s.appendContent(t, why, number, b, limit, &rec); !ok {
 		return buf, 0, false
 	}
 	limit = rec.fits(limit)
-	rides := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= leastFeedback // before feedback is due, if there is room
-	if why == forReport || rides || why != forTrain && s.report.due(t) {
+	// Feedback that is not yet due shares a packet of play, if there is room.
+	shares := rec.payloads > 0 && !rec.bulk && s.report.waits() && limit-len(b) >= minFeedback
+	if why == forReport || shares || why != forTrain && s.report.due(t) {
 		b = s.appendReport(t, b, limit, why, &rec)
 	}
 	packet = slices.Grow(b, tagBytes)[:len(b)+tagBytes]
@@ -208,9 +228,11 @@ func (s *Session) build(t time.Duration, why purpose, buf []byte, size int) (pac
 	return packet, number, true
 }
 
-// appendContent appends what the packet is built for, except feedback. ok is
-// false if the source has no payload, which is recorded in supply.
-func (s *Session) appendContent(t time.Duration, why purpose, number uint64, b []byte, limit int, rec *record) (_ []byte, ok bool) {
+// appendContent appends the content for the packet's purpose, except feedback. ok is false
+// if the source has no payload, which appendContent records in supply.
+func (s *Session) appendContent(
+	t time.Duration, why purpose, number uint64, b []byte, limit int, rec *record,
+) (_ []byte, ok bool) {
 	switch why {
 	case forProbe:
 		return s.appendProbe(t, b, limit, rec), true
@@ -223,23 +245,26 @@ func (s *Session) appendContent(t time.Duration, why purpose, number uint64, b [
 		s.mtu.jumbo.probeSent(number)
 		return s.appendSize(b, limit, rec), true
 	case forPayload:
-		if b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, rec); rec.payloads == 0 {
+		b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, rec)
+		if rec.payloads == 0 {
 			s.supply = supply{empty: true, noPlay: true}
 			s.control.Limited(s.records.bytes)
 			return b, false
 		}
 	case forPlay:
-		if b = s.appendPayloads(t, b, Room{Max: limit}, rec); rec.payloads == 0 {
-			s.supply.noPlay, s.supply.pressed = true, false
+		b = s.appendPayloads(t, b, Room{Max: limit}, rec)
+		if rec.payloads == 0 {
+			s.supply.noPlay = true
+			s.supply.pressed = false
 			return b, false
 		}
 	}
 	return b, true
 }
 
-// appendProbe appends a ping. While opening, the packet is padded to limit, a
-// size that every path takes, because the size that QUIC has found may be too
-// large by now. Later it carries payloads, if there are any.
+// appendProbe appends a ping. While the carrier opens, the packet is padded to limit, a
+// size that every path takes. The size that QUIC found earlier may be too large by now.
+// Once the carrier is open, the packet carries payloads if there are any.
 func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
 	s.hearing.probes--
 	b = append(b, framePing)
@@ -261,43 +286,44 @@ func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record)
 	s.train.open++
 	s.train.sent = true
 	b = append(b, frameTrain, byte(s.train.left))
-	rec.fate, rec.train = flying, true
+	rec.fate = flying
+	rec.train = true
 	if s.report.due(t) {
 		b = s.appendReport(t, b, limit, forTrain, rec)
 	}
 	return pad(b, limit)
 }
 
-// appendSize appends a padded ping, to probe whether the path takes a packet of
-// that size. It carries nothing that would have to be sent again.
+// appendSize appends a padded ping, to probe whether the path takes a packet of that size.
+// The packet carries nothing that would have to be sent again.
 func (s *Session) appendSize(b []byte, limit int, rec *record) []byte {
 	rec.fate = flying
 	return pad(append(b, framePing), limit)
 }
 
-// pad fills a packet with framePadding, which is 0. No frame may follow it.
+// pad fills the rest of a packet with framePadding, which is 0. No frame may follow it.
 func pad(b []byte, limit int) []byte {
 	return append(b, make([]byte, max(limit-len(b), 0))...)
 }
 
-// appendPayloads appends payloads until the source has none that fits. The
-// frames may take room.Max bytes, or without bulk what fits into MaxPacket.
+// appendPayloads appends payloads until the source has none that fits. The frames may take
+// room.Max bytes, or without bulk the bytes that fit into MaxPacket.
 func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
 	for rec.payloads < maxPayloads && rec.fits(room.Max)-len(b) >= minRoom {
 		head := len(b)
-		most := rec.fits(room.Max) - head - dataHeader
+		free := rec.fits(room.Max) - head - dataHeader
 		b = append(b, framePlay, 0, 0)
-		out, token, content, ok := s.source.AppendPayload(s.time(t), b, Room{Max: most, Bulk: room.Bulk})
+		out, token, content, ok := s.source.AppendPayload(s.time(t), b, Room{Max: free, Bulk: room.Bulk})
 		if !ok {
 			return b[:head]
 		}
 		n := len(out) - len(b)
-		if n < 1 || n > most {
-			panic(fmt.Sprintf("sealed: a source appended a payload of %d bytes, its limits were 1 and %d", n, most))
+		if n < 1 || n > free {
+			panic(fmt.Sprintf("sealed: a source appended a payload of %d bytes, its limits were 1 and %d", n, free))
 		}
 		if content.Play {
 			s.control.Played(s.time(t))
-			room.Max = min(room.Max, MaxPacket-tagBytes) // more play would wait behind the rest of a jumbo packet
+			room.Max = min(room.Max, MaxPacket-tagBytes) // other play would wait for the rest of a jumbo packet
 		}
 		rec.bulk = rec.bulk || content.Bulk
 		if content.Bulk || s.wantsAckSoon() {
@@ -307,20 +333,21 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 		b = out
 		rec.tokens[rec.payloads] = token
 		rec.payloads++
-		rec.fate, rec.paced = flying, true
+		rec.fate = flying
+		rec.paced = true
 	}
 	return b
 }
 
-// appendReport appends feedback if it fits. Every pingAfter-th packet with
-// nothing else carries a ping, too, which asks for an ack.
+// appendReport appends feedback if it fits. Every pingAfter-th packet with nothing else
+// also carries a ping, which asks for an ack.
 func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
 	bare := why == forReport && s.report.bare+1 >= pingAfter
 	if bare {
 		b = append(b, framePing)
 		rec.fate = flying
 	}
-	if limit-len(b) < leastFeedback {
+	if limit-len(b) < minFeedback {
 		s.report.alone = true
 		return b
 	}
@@ -335,7 +362,7 @@ func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose
 	return s.frame.feedback.append(b)
 }
 
-// sent records a packet that was built, and the number that was skipped before it, if any.
+// sent records a packet that was built and the number skipped before it, if any.
 func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record) {
 	for s.records.Next < number {
 		s.records.push(record{fate: skipped, sent: t, until: t + silentPTOs*s.pto()})
@@ -347,7 +374,8 @@ func (s *Session) sent(t time.Duration, packet []byte, number uint64, rec record
 	rec.until = t + silentPTOs*s.pto()
 	if rec.paced {
 		s.full = int(rec.size)
-		if s.train.holds() { // bulk waits for the train's result, so no rate can be measured by play alone
+		if s.train.holds() {
+			// Bulk waits for the train's result, so play alone cannot show the path's rate.
 			s.control.Limited(s.records.bytes + int(rec.size))
 		}
 		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytes)

@@ -9,18 +9,18 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// quic-go uses each method that it finds on its net.PacketConn: ReadBatch
-// instead of ReadFrom; SyscallConn to set "don't fragment" and discover the
-// path MTU; ReadMsgUDP and WriteMsgUDP for GSO and ECN. So there is one type
-// for each kind of socket, which has only the methods that its socket supports.
+// quic-go uses each method that it finds on its net.PacketConn: ReadBatch instead of
+// ReadFrom; SyscallConn to set "don't fragment" and discover the path MTU; ReadMsgUDP and
+// WriteMsgUDP for GSO and ECN. There is therefore one type for each kind of socket, which
+// has only the methods that its socket supports.
 
-// plainConn is the QUIC side of any other socket.
+// plainConn is the QUIC side of a socket that is not a udp.SystemConn.
 type plainConn struct {
 	net.PacketConn
 	socket *Socket
 }
 
-// ReadFrom returns the next packet that is for QUIC.
+// ReadFrom returns the next packet for QUIC.
 func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	for {
 		begin := time.Now()
@@ -28,7 +28,7 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 		now := time.Now()
 		c.socket.reader.noteRead(begin, now)
 		if err != nil {
-			if c.socket.reader.goesOn(now, err) {
+			if c.socket.reader.retry(now, err) {
 				continue
 			}
 			return n, from, err
@@ -41,8 +41,8 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	}
 }
 
-// Unsent returns the error with which the system refused QUIC's latest packet,
-// or nil if it was sent.
+// Unsent returns the error with which the system refused QUIC's latest packet, or nil if
+// the packet was sent.
 func (c *plainConn) Unsent() error {
 	if err := c.socket.unsent.Load(); err != nil {
 		return *err
@@ -61,14 +61,14 @@ type sizedConn struct {
 	udp.SystemConn
 }
 
-// udpConn is the QUIC side of a *net.UDPConn. Packets that the kernel has joined (GRO) are
-// split, because one joined packet may hold packets for QUIC and packets for carriers.
-// Only one goroutine, quic-go's reader, may read, and it alone uses the fields of reading.
+// udpConn is the QUIC side of a *net.UDPConn. It splits packets that the kernel has joined
+// (GRO), because a joined packet may contain packets for QUIC and packets for carriers.
+// Only one goroutine, quic-go's reader, may read.
 type udpConn struct {
 	sizedConn
 	udp *net.UDPConn
 
-	// Reading.
+	// Reading. Used only by quic-go's reader.
 	reader   packetReader
 	left     []udp.Message // messages with packets that split has not taken yet
 	rest     []byte        // bytes of left[0] that split has not taken yet
@@ -76,12 +76,13 @@ type udpConn struct {
 	readTime time.Time     // when left was read
 }
 
-// packetReader is what udpConn uses of a [udp.Reader]; tests have others.
+// packetReader is the part of [udp.Reader] that udpConn uses. Tests have other
+// implementations.
 type packetReader interface {
 	Read() (ms []udp.Message, waited bool, err error)
 }
 
-// WriteMsgUDP sends a packet for QUIC, or with GSO several.
+// WriteMsgUDP sends a packet for QUIC, or several with GSO.
 func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
 	n, err = c.socket.send(b, addr, func(to net.Addr) (n int, err error) {
 		n, oobn, err = c.udp.WriteMsgUDP(b, oob, to.(*net.UDPAddr))
@@ -90,7 +91,7 @@ func (c *udpConn) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, er
 	return n, oobn, err
 }
 
-// ReadFrom returns the next packet that is for QUIC.
+// ReadFrom returns the next packet for QUIC.
 func (c *udpConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	n, _, _, addr, err := c.ReadMsgUDP(p, nil)
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *udpConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	return n, addr, nil
 }
 
-// ReadMsgUDP returns the next packet that is for QUIC.
+// ReadMsgUDP returns the next packet for QUIC.
 func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAddr, err error) {
 	m := []ipv4.Message{{Buffers: [][]byte{b}, OOB: oob}}
 	if _, err := c.ReadBatch(m, 0); err != nil {
@@ -109,9 +110,9 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 	return m[0].N, m[0].NN, m[0].Flags, addr, nil
 }
 
-// ReadBatch waits for packets for QUIC, stores as many as there are in ms, and returns their
+// ReadBatch waits for packets for QUIC, stores as many as there are in ms and returns their
 // number. It never returns an empty batch, because quic-go would parse what an earlier call
-// has left in ms. quic-go does so after some errors, too, so on an error ReadBatch empties ms.
+// left in ms. quic-go also does so after some errors, so on an error ReadBatch empties ms.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	for n := 0; ; {
 		for len(c.left) > 0 && n < len(ms) {
@@ -125,7 +126,8 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 		}
 		if err := c.fill(); err != nil {
 			for i := range ms {
-				ms[i].N, ms[i].NN = 0, 0
+				ms[i].N = 0
+				ms[i].NN = 0
 			}
 			return 0, err
 		}
@@ -135,7 +137,7 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 // fill waits for messages and reads them.
 func (c *udpConn) fill() error {
 	left, waited, err := c.reader.Read()
-	for err != nil && c.socket.reader.goesOn(time.Now(), err) {
+	for err != nil && c.socket.reader.retry(time.Now(), err) {
 		left, waited, err = c.reader.Read()
 	}
 	if err != nil {
@@ -143,7 +145,8 @@ func (c *udpConn) fill() error {
 	}
 	c.socket.reader.succeeded()
 	c.left = left
-	if c.readTime = time.Now(); waited {
+	c.readTime = time.Now()
+	if waited {
 		c.socket.reader.waited = c.readTime
 	}
 	c.beginMessage()
@@ -157,22 +160,26 @@ func (c *udpConn) beginMessage() {
 	}
 	m := &c.left[0]
 	c.rest = m.Data
-	if c.size = udp.SegmentSize(m.OOB); c.size <= 0 || c.size > len(m.Data) {
+	c.size = udp.SegmentSize(m.OOB)
+	if c.size <= 0 || c.size > len(m.Data) {
 		c.size = len(m.Data)
 	}
 }
 
-// split takes the next packet from rest. It copies a packet for QUIC to to, and
-// routes a sealed one to its carrier.
+// split takes the next packet from rest. It copies a packet for QUIC to to. It routes a
+// sealed packet to its carrier.
 func (c *udpConn) split(to *ipv4.Message) (isQUIC bool) {
 	m := &c.left[0]
 	p := c.rest[:min(c.size, len(c.rest))]
-	if isQUIC = len(p) > 0 && c.socket.forQUIC(c.readTime, m.From, p); isQUIC {
+	isQUIC = len(p) > 0 && c.socket.forQUIC(c.readTime, m.From, p)
+	if isQUIC {
 		to.N = copy(to.Buffers[0], p)
 		to.NN = copy(to.OOB, m.OOB)
-		to.Addr, to.Flags = net.UDPAddrFromAddrPort(m.From), 0
+		to.Addr = net.UDPAddrFromAddrPort(m.From)
+		to.Flags = 0
 	}
-	if c.rest = c.rest[len(p):]; len(c.rest) == 0 {
+	c.rest = c.rest[len(p):]
+	if len(c.rest) == 0 {
 		c.left = c.left[1:]
 		c.beginMessage()
 	}

@@ -10,17 +10,18 @@ import (
 )
 
 const (
-	// earlyPackets is how many packets with an unknown id are kept for carriers that are
-	// about to be made: a server's first packets arrive right after the Welcome, on which the
-	// client makes its carrier. The number is enough for thirty clients that join together.
+	// earlyPackets is the maximum number of packets with an unknown id kept for carriers
+	// about to be made. A server's first packets arrive right after the Welcome that makes
+	// the client make its carrier. The number is enough for thirty clients that join
+	// together.
 	earlyPackets = 512
-	// earlyTime is how long they are kept. A carrier is made at once unless the
-	// Welcome is lost; then it is sent again after a probe timeout or two.
+	// earlyTime is how long they are kept. A carrier is made at once unless the Welcome is
+	// lost. It is then sent again after a probe timeout or two.
 	earlyTime = time.Second
 )
 
-// early keeps the newest packets whose id is unknown. A flood of them displaces
-// a carrier's first packets; the carrier then opens a round trip later.
+// early keeps the newest packets whose id is unknown. A flood of such packets displaces a
+// carrier's first packets. The carrier then opens a round trip later.
 type early struct {
 	mu      sync.Mutex
 	packets recovery.Ring[earlyPacket] // at most earlyPackets
@@ -34,7 +35,7 @@ type earlyPacket struct {
 	bytes []byte
 }
 
-// keep copies a packet. If there are earlyPackets already, it replaces the oldest.
+// keep copies a packet. If there are already earlyPackets, it replaces the oldest.
 func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,12 +46,13 @@ func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	*p = earlyPacket{at, from, id, append(p.bytes[:0], packet...)}
 }
 
-// deliver puts the packets for ids that are at most earlyTime old into b, in
-// the order of their arrival. It removes these and all older packets.
+// deliver puts the packets for ids that are at most earlyTime old into b, in the order of
+// their arrival. It removes them and all older packets.
 func (e *early) deliver(b *inbox, ids []ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	now, all := time.Now(), e.packets
+	now := time.Now()
+	all := e.packets
 	e.packets = recovery.Ring[earlyPacket]{}
 	for n := all.Oldest; n < all.Next; n++ {
 		p := all.At(n)

@@ -10,43 +10,46 @@ import (
 )
 
 const (
-	// maxRuns is the most runs of a feedback: 95 gaps. A packet that arrived late can be
-	// acked only while it lies above the oldest of them. If 3 packets in 10 are late by 25
-	// ms, 95 gaps are enough up to 200 Mbit/s. Earlier feedbacks have listed older packets.
+	// maxRuns is the maximum number of runs in a feedback: 95 gaps. A packet that arrived
+	// late can be acked only while it lies above the oldest of them. If 3 packets in 10 are
+	// late by 25 ms, 95 gaps are enough up to 200 Mbit/s. Earlier feedbacks have listed
+	// older packets.
 	maxRuns = 191
-	// maxTimes is the most arrival times of a feedback. Further packets are acked without one.
+	// maxTimes is the maximum number of arrival times in a feedback. Further packets are
+	// acked without one.
 	maxTimes = 64
-	// feedbackFixed is the most bytes that a feedback has without runs and times.
+	// feedbackFixed is the maximum size of a feedback without its runs and times.
 	feedbackFixed = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
-	// leastFeedback is the least room for which a feedback is built: enough for
-	// two runs, and for the bytes that fillRuns reserves for times.
-	leastFeedback = feedbackFixed + 2*binary.MaxVarintLen16 + 4
-	// clockUnit is the unit of the times in a feedback. The low clockBytes
-	// bytes of the clock are sent; clockMask selects them.
+	// minFeedback is the minimum room for which a feedback is built. It is enough for two
+	// runs, and for the bytes that fillRuns reserves for times.
+	minFeedback = feedbackFixed + 2*binary.MaxVarintLen16 + 4
+	// clockUnit is the unit of the times in a feedback. The low clockBytes bytes of the
+	// clock are sent; clockMask selects them.
 	clockUnit  = time.Microsecond
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
-	// maxEarlier is the longest time between two arrivals in a feedback, in
-	// units of clockUnit: 12.7 days. The sum of maxTimes of them cannot
-	// overflow a time.Duration. A list of times ends before a longer distance.
+	// maxEarlier is the longest time between two arrivals in a feedback, in units of
+	// clockUnit: 12.7 days. The sum of maxTimes of them cannot overflow a time.Duration. A
+	// list of times ends before a longer distance.
 	maxEarlier = 1 << 40
 )
 
-// feedback lists which packets arrived, and when.
+// feedback lists the packets that arrived and their times of arrival.
 type feedback struct {
 	largest uint32        // low bits of the largest number received
 	nruns   int           // number of runs in use
 	ntimes  int           // number of elements of earlier in use
-	delay   time.Duration // from the arrival of the largest number to the building of this feedback
-	// When the largest number arrived, by the receiver's clock: 48 bits, which
-	// wrap after 9 years; see unwrap.
+	delay   time.Duration // time from the arrival of the largest number to the building of this feedback
+	// When the largest number arrived, by the receiver's clock. It has 48 bits, which wrap
+	// after 9 years (see unwrap).
 	clock uint64
 
 	// Lengths of runs, from largest down: received numbers, then missing ones, and so on.
 	runs [maxRuns]uint64
 
-	// From the second largest received number down: how much earlier each packet arrived
-	// than the received one above it, in clockUnit; negative if it arrived later.
+	// Time by which each packet arrived earlier than the received packet above it, from the
+	// second largest received number down. The unit is clockUnit. A time is negative if the
+	// packet arrived later.
 	earlier [maxTimes]int64
 }
 
@@ -67,18 +70,20 @@ func (f *feedback) append(b []byte) []byte {
 	return b
 }
 
-// consume decodes a feedback from r, whose position is after the byte of the frame's kind.
+// consume decodes a feedback from r, which must be positioned after the frame's kind.
 func (f *feedback) consume(r *wire.Reader) {
 	f.largest = uint32(r.Fixed(4))
 	f.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
 	f.clock = r.Fixed(clockBytes)
-	f.nruns, f.ntimes = int(r.Byte()), int(r.Byte())
+	f.nruns = int(r.Byte())
+	f.ntimes = int(r.Byte())
 	if f.nruns < 1 || f.nruns > maxRuns || f.ntimes > maxTimes {
 		r.Fail(errMalformed)
 		return
 	}
 	for i := range f.nruns {
-		if f.runs[i] = r.Uvarint(maxNumber); f.runs[i] == 0 {
+		f.runs[i] = r.Uvarint(maxNumber)
+		if f.runs[i] == 0 {
 			r.Fail(errMalformed)
 		}
 	}
@@ -94,8 +99,8 @@ func (f *feedback) consume(r *wire.Reader) {
 // span is a range of packet numbers that arrived: low <= n < high.
 type span struct{ low, high uint64 }
 
-// spans fills in the ranges of numbers that were received, newest first, and
-// returns how many there are, or a violation.
+// spans fills in the ranges of numbers that were received, newest first. It returns their
+// number, or a violation.
 func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
 	high := largest + 1
 	for i, run := range f.runs[:f.nruns] {
@@ -114,12 +119,14 @@ func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err
 // arrived returns when the largest number arrived, by the peer's clock. It is never 0.
 func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
 
-// times appends the arrivals in f of packets in spans, largest number first. If a packet was
-// overtaken by a later one, its arrival is 0, for unknown: a queue keeps packets in order, so that
-// packet was delayed elsewhere. Packets below fresh were overtaken by one of an earlier feedback.
+// times appends the arrivals in f of packets in spans, largest number first.
+//
+// If a packet was overtaken by a later one, its arrival is 0, for unknown. A queue keeps
+// packets in order, so the packet was delayed elsewhere. Packets below fresh were overtaken
+// by a packet of an earlier feedback.
 func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	at := f.arrived()
-	earliest := at // arrival time of the packets so far
+	earliest := at // arrival of the earliest packet so far
 	for _, sp := range spans {
 		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
 			number--
@@ -136,9 +143,9 @@ func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
 	return list
 }
 
-// unwrap returns the clock nearest to last that has these low 48 bits, which
-// wrap after 9 years. If last is 0, for none received yet, the result is far
-// above 0, so that a feedback that arrives late may have an earlier clock.
+// unwrap returns the clock nearest to last that has these low 48 bits, which wrap after 9
+// years. If last is 0, none was received yet. The result is then far above 0, so that a
+// feedback that arrives late may have an earlier clock.
 func unwrap(last, low uint64) uint64 {
 	if last == 0 {
 		return clockMask + 1 + low

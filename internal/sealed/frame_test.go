@@ -124,13 +124,13 @@ func TestReportSpans(t *testing.T) {
 func TestReportKeepsTheNewestArrival(t *testing.T) {
 	r := newReport(0)
 	var w recovery.Window
-	for i, n := range []uint64{0, leastArrivals + 8, 8} {
+	for i, n := range []uint64{0, initialArrivals + 8, 8} {
 		w.Mark(n)
 		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, soon)
 	}
 	var f feedback
 	r.fill(7*ms, &f, &w, 1000)
-	require.EqualValues(t, leastArrivals+8, f.largest)
+	require.EqualValues(t, initialArrivals+8, f.largest)
 	require.Equal(t, 6*ms, f.delay, "since the newest came")
 }
 
@@ -160,9 +160,9 @@ func TestReportCoversWhatItTells(t *testing.T) {
 		w.Mark(n)
 		r.note(0, 0, n, soon)
 	}
-	require.Zero(t, r.fill(0, &f, &w, leastFeedback))
+	require.Zero(t, r.fill(0, &f, &w, minFeedback))
 	r.floor = 98
-	require.EqualValues(t, 100, r.fill(0, &f, &w, leastFeedback))
+	require.EqualValues(t, 100, r.fill(0, &f, &w, minFeedback))
 }
 
 // TestReportReachesBelowWhatIsLate: 25 ms of 100 Mbit/s are 208 packets. While
@@ -307,7 +307,7 @@ func TestEverySecondReportIsOfTheNewest(t *testing.T) {
 	}
 	for range 4 {
 		for _, newest := range []bool{true, false} {
-			r.fill(0, &f, &w, leastFeedback)
+			r.fill(0, &f, &w, minFeedback)
 			require.Equal(t, newest, uint64(f.largest) == w.Next-1)
 		}
 		w.Mark(w.Next + 1)
@@ -366,7 +366,7 @@ func TestReportRoom(t *testing.T) {
 		w.Mark(n)
 		r.note(time.Duration(n*n)*time.Microsecond, time.Duration(n*n)*time.Microsecond, n, soon)
 	}
-	for room := leastFeedback; room < 600; room++ {
+	for room := minFeedback; room < 600; room++ {
 		again := r
 		var f feedback
 		again.fill(time.Hour, &f, &w, room)

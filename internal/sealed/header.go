@@ -3,12 +3,12 @@ package sealed
 import "encoding/binary"
 
 const (
-	// firstSealed is the first byte of a sealed packet of version 1. Other
-	// bytes from minFirst to maxFirst are reserved for later versions.
+	// firstSealed is the first byte of a sealed packet of version 1. The other values from
+	// minFirst to maxFirst are reserved for later versions.
 	firstSealed = 0x04
-	// minFirst and maxFirst bound the first bytes of packets that a Socket does not
-	// pass to QUIC. QUIC sets one of the two highest bits. Middleboxes take smaller
-	// bytes for STUN, and larger ones for ZRTP and DTLS (RFC 9443, section 3).
+	// minFirst and maxFirst bound the first bytes of packets that a Socket does not pass to
+	// QUIC. QUIC sets one of the two highest bits. Middleboxes take smaller values for
+	// STUN, and larger ones for ZRTP and DTLS (RFC 9443, section 3).
 	minFirst = 0x04
 	maxFirst = 0x0f
 
@@ -16,21 +16,21 @@ const (
 	headerBytes = 1 + idBytes + numberBytes
 	tagBytes    = 16
 
-	// Overhead is how many bytes sealing adds to the frames of a packet.
+	// Overhead is the number of bytes that sealing adds to the frames of a packet.
 	Overhead = headerBytes + tagBytes
 
-	// MaxPacket is the size in bytes of the largest packet for which QUIC
-	// probes, and of quic-go's read buffers.
+	// MaxPacket is the size in bytes of the largest packet for which QUIC probes, and of
+	// quic-go's read buffers.
 	MaxPacket = 1452
-	// SafePacket is the packet size in bytes that every path with QUIC takes
-	// (RFC 9000, section 14).
+	// SafePacket is the packet size in bytes that every path with QUIC takes (RFC 9000,
+	// section 14).
 	SafePacket = 1200
 
 	// maxNumber is one above the largest packet number.
 	maxNumber = 1 << 62
 )
 
-// isSealed reports whether a packet is for a carrier and not for QUIC.
+// isSealed reports whether a packet is for a carrier rather than for QUIC.
 func isSealed(packet []byte) bool {
 	return len(packet) > 0 && packet[0] >= minFirst && packet[0] <= maxFirst
 }
@@ -42,8 +42,8 @@ func appendHeader(b []byte, to ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(number))
 }
 
-// checkHeader returns the reason to drop a packet that cannot be one of this
-// version, or kept. A packet that is kept is long enough to be unmasked.
+// checkHeader returns the reason to drop a packet that cannot be of this version, or kept.
+// A packet that is kept is long enough to be unmasked.
 func checkHeader(packet []byte) (why drop) {
 	switch {
 	case len(packet) <= Overhead || len(packet) > JumboPacket:

@@ -63,12 +63,12 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 		require.NoError(t, s.register(b, id))
 		p := append([]byte(sealedFor(id, "x")), make([]byte, MaxPacket-Overhead)...)
 		tooLong := append(p[:len(p):len(p)], make([]byte, JumboPacket-MaxPacket+1)...)
-		before := s.kept.Load()
+		before := s.routed.Load()
 		for range 5_000 {
 			s.route(time.Now(), udp.AddrPort(here), p)
 			s.route(time.Now(), udp.AddrPort(here), tooLong)
 		}
-		require.EqualValues(t, 5_000, s.kept.Load()-before, "what is too long is none")
+		require.EqualValues(t, 5_000, s.routed.Load()-before, "what is too long is none")
 		return b, 5_000 - b.full.Load()
 	}
 	first, one := flood(ID{1})
@@ -389,7 +389,7 @@ func TestOptimistsAreSoonFound(t *testing.T) {
 				_ = h.send(f.append(nil))
 			}
 		}
-		require.Less(t, h.a.records.Next-begin, uint64(2*skipAbout+2*maxRuns))
+		require.Less(t, h.a.records.Next-begin, uint64(2*meanSkip+2*maxRuns))
 		var ended *Error
 		require.ErrorAs(t, h.a.Err(), &ended)
 		require.ErrorContains(t, ended, "skipped")

@@ -9,29 +9,31 @@ import (
 )
 
 const (
-	// inboxBytes is how many bytes of packets an inbox may always hold, 252
-	// KiB, including those that its carrier is opening. It is small because the
-	// connection's receive limit does not cover these bytes.
+	// inboxBytes is the number of bytes of packets that an inbox may always hold, 252 KiB.
+	// It includes packets that the carrier is opening. It is small because the connection's
+	// receive limit does not cover these bytes.
 	inboxBytes = 28 * blockBytes
-	// lentBytes is how many bytes all inboxes of a socket may borrow together beyond that: what
-	// arrives in 30 ms at 1 Gbit/s, while the cores of the machine are busy. An inbox borrows
-	// at most as much as it leaves to others. A packet for which there is no room is dropped.
+	// lentBytes is the number of bytes that all inboxes of a socket may borrow together
+	// beyond that. As many arrive in 30 ms at 1 Gbit/s, while the machine's cores are busy.
+	// An inbox borrows at most as much as it leaves to others. If there is no room for a
+	// packet, it is dropped.
 	lentBytes = 4 << 20
-	// lentStep is how much an inbox borrows at a time.
+	// lentStep is the number of bytes that an inbox borrows at a time.
 	lentStep = 64 << 10
-	// blockBytes is the size of a block: it holds six full packets, one jumbo packet, or about
-	// fifty packets of play. The inboxes of a thousand clients whose ticks coincide take 9 MiB.
+	// blockBytes is the size of a block. It holds six full packets, one jumbo packet, or
+	// about fifty packets of play. The inboxes of a thousand clients whose ticks coincide
+	// take 9 MiB.
 	blockBytes = 9 << 10
-	// elsewhereLimit is how many packets a second are accepted from addresses
-	// other than that of the QUIC connection: enough until QUIC has noticed a
-	// change of address, and too few to be worth forging.
+	// elsewhereLimit is the number of packets accepted per second from addresses other than
+	// that of the QUIC connection. It is enough until QUIC notices a change of address, and
+	// too few to be worth forging.
 	elsewhereLimit = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
 )
 
-// blocks is the memory of all inboxes. An idle inbox has no block, and a busy
-// one grows block by block, without copying.
+// blocks is the memory of all inboxes. An idle inbox has no block, and a busy one grows
+// block by block without copying.
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
 // A block holds packets in the order in which they arrived.
@@ -41,8 +43,8 @@ type block struct {
 	records [blockBytes - 2*8]byte // each is a header of inboxHeader bytes and a packet
 }
 
-// append copies a packet into the block. It returns false if the packet does
-// not fit, or if b is nil.
+// append copies a packet into the block. It returns false if the packet does not fit or b
+// is nil.
 func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	n := inboxHeader + len(packet)
 	if b == nil || len(b.records)-b.end < n {
@@ -56,10 +58,11 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	return true
 }
 
-// An inbox holds the packets that have arrived for one carrier. The socket's reader puts packets
-// into it. The carrier takes all of them at once, while the reader continues with other blocks.
+// An inbox holds the packets that have arrived for one carrier. The socket's reader puts
+// packets into it. The carrier takes all of them at once, while the reader continues with
+// other blocks.
 type inbox struct {
-	// Called after put into an empty inbox: makes the owner take packets, on
+	// look is called after put into an empty inbox. It makes the owner take packets, on
 	// this goroutine if atOnce.
 	look   func(atOnce bool)
 	base   time.Time                      // the origin of the arrival times in records
@@ -68,22 +71,22 @@ type inbox struct {
 	lent *atomic.Int64
 
 	mu          sync.Mutex // guards the fields below, up to closed
-	first, last *block     // blocks with packets that are not taken yet
+	first, last *block     // blocks with packets that were not taken yet
 	held        int        // bytes of all blocks, including those that take has handed out
 	extra       int        // bytes borrowed from the socket
-	second      time.Time  // the beginning of the second that others counts
+	second      time.Time  // the beginning of the second in which others counts
 	others      int        // packets from other addresses in that second
 	closed      bool
 
-	strayed         atomic.Bool   // a packet has come from another address; read and cleared by the carrier
-	full, elsewhere atomic.Uint64 // packets dropped for want of room, and by elsewhereLimit
+	strayed         atomic.Bool   // a packet arrived from another address; cleared by the carrier
+	full, elsewhere atomic.Uint64 // packets dropped for lack of room, and by elsewhereLimit
 }
 
 // newInbox returns an inbox that calls look.
 func newInbox(look func(atOnce bool)) *inbox { return &inbox{look: look, base: time.Now()} }
 
-// put copies a packet into the inbox, or drops and counts it. It returns true
-// if the inbox was empty; the caller must then call look.
+// put copies a packet into the inbox, or drops and counts it. It returns true if the inbox
+// was empty. The caller must then call look.
 func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first bool) {
 	b.mu.Lock()
 	if !b.isRemote(from) && !b.admit(at) {
@@ -102,8 +105,9 @@ func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first boo
 	return first
 }
 
-// isRemote reports whether from is the peer's address. A link-local server may have been dialed
-// without a zone, but its packets come from an address with one, so then the zone is ignored.
+// isRemote reports whether from is the peer's address. A link-local server may have been
+// dialed without a zone, but its packets come from an address with one. The zone is ignored
+// in that case.
 func (b *inbox) isRemote(from netip.AddrPort) bool {
 	remote := b.remote.Load()
 	if remote == nil || *remote == from {
@@ -113,7 +117,8 @@ func (b *inbox) isRemote(from netip.AddrPort) bool {
 	return zone != "" && *remote == netip.AddrPortFrom(from.Addr().WithZone(""), from.Port())
 }
 
-// grow adds a block, or returns false if the inbox may hold no more. The caller holds mu.
+// grow adds a block, or returns false if the inbox may not hold any more. The caller holds
+// mu.
 func (b *inbox) grow() bool {
 	if b.closed || b.held+blockBytes > inboxBytes+b.extra && !b.borrow() {
 		return false
@@ -151,18 +156,19 @@ func (b *inbox) repay() {
 	}
 }
 
-// admit counts a packet from another address, and reports whether it is within
+// admit counts a packet from another address and reports whether it is within
 // elsewhereLimit. The caller holds mu.
 func (b *inbox) admit(at time.Time) bool {
 	if at.Sub(b.second) >= time.Second || at.Before(b.second) {
-		b.second, b.others = at, 0
+		b.second = at
+		b.others = 0
 	}
 	b.others++
 	b.strayed.Store(true)
 	return b.others <= elsewhereLimit
 }
 
-// taken is the sequence of packets that take has handed out, and a position in it.
+// taken is the sequence of packets that take handed out, and a position in it.
 type taken struct {
 	first   *block // nil = no packets
 	current *block // the block of the next packet; nil = all packets were read
@@ -172,28 +178,31 @@ type taken struct {
 // more reports whether there is a next packet.
 func (t *taken) more() bool { return t.current != nil }
 
-// take removes all packets from the inbox, to be read with [inbox.next]. They
-// belong to the caller until it calls give.
+// take removes all packets from the inbox, to be read with [inbox.next]. They belong to the
+// caller until it calls give.
 func (b *inbox) take() taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := b.first
-	b.first, b.last = nil, nil
+	b.first = nil
+	b.last = nil
 	return taken{first: first, current: first}
 }
 
-// next returns the next packet of t and when it arrived. t.more must be true.
+// next returns the next packet of t and its time of arrival. t.more must be true.
 func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
 	record := t.current.records[t.at:]
 	at = b.base.Add(time.Duration(binary.NativeEndian.Uint64(record[2:])))
 	end := inboxHeader + int(binary.NativeEndian.Uint16(record))
-	if t.at += end; t.at == t.current.end {
-		t.current, t.at = t.current.next, 0
+	t.at += end
+	if t.at == t.current.end {
+		t.current = t.current.next
+		t.at = 0
 	}
 	return at, record[inboxHeader:end:end]
 }
 
-// give returns the blocks that take has handed out.
+// give returns the blocks that take handed out.
 func (b *inbox) give(t taken) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,9 +214,11 @@ func (b *inbox) give(t taken) {
 func (b *inbox) free(first *block) {
 	for first != nil {
 		next := first.next
-		first.next, first.end = nil, 0
+		first.next = nil
+		first.end = 0
 		blocks.Put(first)
-		first, b.held = next, b.held-blockBytes
+		b.held -= blockBytes
+		first = next
 	}
 }
 
@@ -218,15 +229,17 @@ func (b *inbox) empty() bool {
 	return b.first == nil
 }
 
-// close drops the packets in the inbox, and all later ones. Packets that are
-// taken must still be given back.
+// close drops the packets in the inbox and all later ones. Packets that were taken must
+// still be given back.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.free(b.first)
-	b.closed, b.first, b.last = true, nil, nil
+	b.first = nil
+	b.last = nil
+	b.closed = true
 	b.repay()
 }
 
-// setRemote sets the peer's address, when QUIC has a new one.
+// setRemote sets the peer's address. It is called when QUIC has a new one.
 func (b *inbox) setRemote(a netip.AddrPort) { b.remote.Store(&a) }

@@ -183,7 +183,7 @@ func TestPlayInAPacketWithBulk(t *testing.T) {
 	due, largest := 0, 0
 	pair := netsim.NewPair(client, server, netsim.PairConfig{AtoB: path, BtoA: path, Max: JumboPacket,
 		OnStep: func(now time.Time) {
-			if client.mtu.takesJumbo() && client.MayLeave(now) {
+			if client.mtu.takesJumbo() && client.MaySend(now) {
 				a.due = append(a.due, now)
 			}
 			due = len(a.due)
@@ -224,7 +224,7 @@ func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 	}
 	p, _, ok := s.a.build(s.a.tick(s.now.Add(time.Second)), forPayload, nil, JumboPacket)
 	require.True(t, ok)
-	require.Greater(t, len(p), 1300+Overhead+dataHeader+leastFeedback)
+	require.Greater(t, len(p), 1300+Overhead+dataHeader+minFeedback)
 	require.LessOrEqual(t, len(p), MaxPacket)
 }
 

@@ -12,7 +12,7 @@ import (
 // tls.ConnectionState.ExportKeyingMaterial.
 type Exporter func(label string, context []byte, length int) ([]byte, error)
 
-// direction is one of the two directions of a carrier. Each has keys of its own.
+// direction is one of the two directions of a carrier. Each has its own keys.
 type direction byte
 
 const (
@@ -26,13 +26,14 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// generationBits: 2^22 packet numbers share a key. With packets of 1,452 bytes these
-	// are 2^29 blocks, with 8,952 bytes 2^31.1, which is below the 2^32.5 at which
-	// AES-GCM loses its margin. ChaCha20 has no such limit (RFC 9001, section 6.6).
+	// generationBits is the base-2 logarithm of the number of packet numbers that share a
+	// key: 2^22. With packets of 1,452 bytes these are 2^29 blocks, and with 8,952 bytes
+	// 2^31.1. Both are below the 2^32.5 at which AES-GCM loses its margin. ChaCha20 has no
+	// such limit (RFC 9001, section 6.6).
 	generationBits = 22
 )
 
-// generation is the key of 2^22 consecutive packet numbers.
+// A generation holds the key of 2^22 consecutive packet numbers.
 type generation struct {
 	suite  *suite
 	index  uint64           // the packet numbers of the generation, shifted right by generationBits
@@ -41,8 +42,8 @@ type generation struct {
 	iv     [nonceBytes]byte // xored with the packet number to make the nonce
 }
 
-// firstKeys derives the keys of one direction of a carrier. An instance must
-// not be used twice on a connection.
+// firstKeys derives the first keys of one direction of a carrier. An instance must not be
+// used twice on a connection.
 func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*generation, *mask, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	secret, err := export(exporterLabel, context, secretBytes)
@@ -57,7 +58,7 @@ func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*genera
 	return first, mask, err
 }
 
-// newGeneration derives key and iv from the secret of a generation.
+// newGeneration derives the key and iv from the secret of a generation.
 func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	g := &generation{suite: s, index: index, secret: secret}
 	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed key", s.keyBytes)
@@ -75,7 +76,7 @@ func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	return g, nil
 }
 
-// next derives the next generation. g cannot be derived from it.
+// next derives the next generation. The next one does not reveal g.
 func (g *generation) next() (*generation, error) {
 	secret, err := hkdf.Expand(sha256.New, g.secret, "quiver sealed next", secretBytes)
 	if err != nil {

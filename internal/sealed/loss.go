@@ -6,15 +6,15 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// loss decides which packets are lost because later ones arrived. For packets
-// without any later ack see hearing.
+// loss decides which packets are lost because later ones arrived. The type hearing handles
+// packets without any later ack.
 type loss struct {
 	recovery.Losses
-	rtt time.Duration // round trip of the newest acked packet, which the controller may not have yet
+	rtt time.Duration // round trip of the newest acked packet, which the controller may not know yet
 }
 
-// detectLosses declares packets lost (RFC 9002, section 6.1). It is called
-// after feedback, and when the timer of loss is due.
+// detectLosses declares packets lost (RFC 9002, section 6.1). It is called after feedback
+// and when the timer of loss is due.
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.rtt)
@@ -25,12 +25,13 @@ func (s *Session) detectLosses(t time.Duration) {
 	n, ok := s.records.firstFlying()
 	for ; ok && n < s.loss.Largest; n++ {
 		r := s.records.At(n)
-		if r.fate == flying && !s.loss.Lost(t, n, r.sent) {
+		if r.fate != flying {
+			continue
+		}
+		if !s.loss.Lost(t, n, r.sent) {
 			break // later packets were sent later, so they are not lost either
 		}
-		if r.fate == flying {
-			s.lose(t, n, lost)
-		}
+		s.lose(t, n, lost)
 	}
 	s.mtu.check(t, s.records.Next)
 	if s.state == Open {
@@ -42,15 +43,18 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 }
 
-// lose records that packet n counts as lost, and reports its payloads to the source. f, lost
-// or abandoned, is its new fate. The record stays, because the packet may only be late.
+// lose declares packet n lost and reports its payloads to the source. f, lost or abandoned,
+// is its new fate: what became of the packet. The record stays, because the packet may only
+// be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.land(r, f)
 	s.mtu.lost(t, n, r)
-	// The record of a lost packet keeps the until that it was sent with, as do those of
-	// skipped numbers near it. None of them is dropped before the others, so a forged ack for
-	// both includes a skipped number. The until of an abandoned packet may be over already.
+	// The record of a lost packet keeps the until with which it was sent, and so do the
+	// records of skipped numbers near it. None of them is dropped before the others, so a
+	// forged ack that covers both includes a skipped number.
+	//
+	// The until of an abandoned packet may already be over.
 	if f == abandoned {
 		r.until = t + silentPTOs*s.pto()
 	}
@@ -67,8 +71,8 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	}
 }
 
-// peerTime converts a time of the peer's clock to a time.Time, and 0 to the
-// zero Time. Only differences between the results are meaningful.
+// peerTime converts a time by the peer's clock to a time.Time. It converts 0 to the zero
+// Time. Only differences between the results are meaningful.
 func peerTime(at time.Duration) time.Time {
 	if at == 0 {
 		return time.Time{}
@@ -76,8 +80,8 @@ func peerTime(at time.Duration) time.Time {
 	return time.Unix(0, 0).Add(at)
 }
 
-// ack records that packet n arrived, at a time of the peer's clock (0 = unknown).
-// It reports whether this is the first ack of a packet that asked for one.
+// ack records that packet n arrived at the time at by the peer's clock (0 = unknown). It
+// reports whether this is the first ack of a packet that asked for one.
 func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	r := s.records.At(n)
 	was := r.fate
@@ -106,7 +110,7 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
 	if r.train && was == flying {
-		s.train.ack(r, n, at, s.guess) // s.guess is the round trip that sampleRTT has just measured with this packet
+		s.train.ack(r, n, at, s.guess) // sampleRTT has just measured s.guess with this packet
 	}
 	if r.train && was == lost {
 		if shown, ok := s.train.late(r, n); ok {

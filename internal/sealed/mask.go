@@ -9,19 +9,22 @@ import (
 const (
 	// numberAt is the offset of the packet number in the header. The sealed bytes begin
 	// right after the number, and the first of them are the sample for the mask. The
-	// shortest packet has one byte of frames and a tag of 16, so there are always enough.
+	// shortest packet has one byte of frames and a tag of 16 bytes, so there are always
+	// enough.
 	numberAt = 1 + idBytes
-	// maskAt skips the byte of the mask that RFC 9001 uses for flags in the
-	// first byte. Sealed packets have no flags.
+	// maskAt skips the byte of the mask that RFC 9001 uses for flags in the first byte.
+	// Sealed packets have no flags.
 	maskAt = 1
 	// maskBytes is the size of the sample and of the mask: one block of AES.
 	maskBytes = 16
 )
 
-// mask hides the packet numbers of one direction of a carrier (RFC 9001,
-// section 5.4). In clear they would show an observer that packets of two
-// addresses belong to one connection, whatever their ids are. One key is used
-// for all generations, as in RFC 9001. A mask is not safe for concurrent use.
+// A mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). In
+// clear, the numbers would show an observer that packets of two addresses belong to one
+// connection, whatever their ids are.
+//
+// One key is used for all generations, as in RFC 9001. A mask is not safe for concurrent
+// use.
 type mask struct {
 	compute masker
 	bits    [maskBytes]byte // scratch

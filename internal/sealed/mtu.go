@@ -7,84 +7,91 @@ import (
 )
 
 const (
-	// holeHold is the time between the first two large packets that probe a
-	// path that has shrunk. It doubles up to maxHoleHold.
+	// holeHold is the time between the first two large packets that probe a path that has
+	// shrunk. It doubles up to maxHoleHold.
 	holeHold    = 10 * time.Second
 	maxHoleHold = 10 * time.Minute
 
-	// JumboPacket is the size in bytes of the largest packet. With the headers
-	// of IPv6 and UDP it fills a frame of 9,000 bytes, which many networks in
-	// data centres carry, and so does loopback.
+	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and
+	// UDP it fills a frame of 9,000 bytes. Loopback and many networks in data centres carry
+	// such frames.
 	JumboPacket = 9000 - 40 - 8
-	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster
-	// than our rate, because play waits behind it: 1.8 MB/s. A link with such frames
-	// is far faster, and our rate only a share of it, unless a shaper limits it.
+	// jumboTime is the maximum time for which a jumbo packet may occupy a bottleneck that
+	// is no faster than our rate, because play waits for it: 1.8 MB/s. A link with such
+	// frames is far faster, and our rate is only a share of it, unless a shaper limits it.
 	jumboTime = 5 * time.Millisecond
-	// sharedJumboTime replaces jumboTime on a path that has delivered jumboBurst
-	// packets, as many as fill a jumbo packet, within a millisecond: there our rate
-	// is only a share of a far faster bottleneck. It also bounds how long play waits
-	// behind a shaper that passes such bursts. Two hundred clients that load from one
-	// server over loopback get half a MB/s each, and need two fifths of the packets.
+	// sharedJumboTime replaces jumboTime on a path that has delivered jumboBurst packets,
+	// as many as fill a jumbo packet, within a millisecond. Our rate there is only a share
+	// of a far faster bottleneck. It also bounds the time for which play waits at a shaper
+	// that passes such bursts.
+	//
+	// Two hundred clients that load from one server over loopback get half a MB/s each, and
+	// need two fifths of the packets.
 	sharedJumboTime = 20 * time.Millisecond
 	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
-	// jumboWindow is how many jumbo packets the window must hold, so that acks arrive one by one.
+	// jumboWindow is the number of jumbo packets that the window must hold, so that acks
+	// arrive one by one.
 	jumboWindow = 4
-	// jumboTries is how many probes in a row must be lost to show that the path
-	// takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES). jumboHold is
-	// the time from then to the next search (section 5.1.1: PMTU_RAISE_TIMER).
+	// jumboTries is the number of consecutive probes that must be lost to show that the
+	// path takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES). jumboHold is the
+	// time from then to the next search (section 5.1.1: PMTU_RAISE_TIMER).
 	jumboTries = 3
 	jumboHold  = 10 * time.Minute
-	// jumboLoss is the share of recent jumbo packets whose loss ends their use:
-	// the path takes them only now and then, and the pacer would slow down because
-	// of the losses. Few paths that are as fast lose as much of all sizes.
+	// jumboLoss is the share of recent jumbo packets whose loss ends their use. The path
+	// then takes them only now and then, and the losses would slow down the pacer. Few
+	// paths that are as fast lose as much of all sizes.
 	jumboLoss = 0.25
 )
 
-// mtu decides how large a packet may be: as large as QUIC has found, which the
-// owner passes on, or SafePacket while larger ones are lost (black hole detection,
-// RFC 8899, section 4.3). QUIC itself does not notice if the path shrinks.
+// mtu decides how large a packet may be. It may be as large as QUIC has found, which the
+// owner passes on. While larger packets are lost, SafePacket is the limit (black hole
+// detection, RFC 8899, section 4.3). QUIC itself does not notice if the path shrinks.
 type mtu struct {
-	first  uint64 // number of the first packet over this path; the fates of earlier ones do not count
+	first  uint64 // number of the first packet on this path; the fates of earlier packets do not count
 	hole   recovery.BlackHole
 	shrunk uint64        // next packet number when the black hole was found; 0 = none
 	retry  time.Duration // while shrunk: when to send the next large packet as a probe
-	hold   time.Duration // while shrunk: how long after that to send another, if it is lost
+	hold   time.Duration // while shrunk: time from retry to another probe, if that is lost
 	jumbo  jumbo         // packets larger than MaxPacket
 }
 
 // takesJumbo reports whether bulk may be sent in jumbo packets.
 func (m *mtu) takesJumbo() bool { return m.shrunk == 0 && m.jumbo.usable() }
 
-// limit returns the most bytes of a packet, given the most that the owner allows.
-func (m *mtu) limit(most int) int {
+// limit returns the maximum size of a packet of which the owner allows at most allowed
+// bytes.
+func (m *mtu) limit(allowed int) int {
 	if m.shrunk > 0 {
-		return min(most, SafePacket)
+		return min(allowed, SafePacket)
 	}
-	return most
+	return allowed
 }
 
-// check looks for a black hole; next is the number of the next packet. The cause may be an outage
-// after which a small probe was the first packet to get through. So a large probe is sent at once.
+// check looks for a black hole. next is the number of the next packet. The cause may be an
+// outage after which a small probe was the first packet to arrive, so a large probe is sent
+// at once.
 func (m *mtu) check(t time.Duration, next uint64) {
 	m.jumbo.check(t, next)
 	if m.hole.Found(next) && m.shrunk == 0 {
-		m.shrunk, m.retry, m.hold = next, t, holeHold
+		m.shrunk = next
+		m.retry = t
+		m.hold = holeHold
 	}
 }
 
 // probeDue reports whether it is time to probe whether the path takes large packets again.
-func (m *mtu) probeDue(t time.Duration, most int) bool {
-	return m.shrunk > 0 && t >= m.retry && most > SafePacket
+func (m *mtu) probeDue(t time.Duration, allowed int) bool {
+	return m.shrunk > 0 && t >= m.retry && allowed > SafePacket
 }
 
-// probeSent is called when such a probe is sent.
+// probeSent records that such a probe is sent.
 func (m *mtu) probeSent(t time.Duration) {
 	m.retry = t + m.hold
 	m.hold = min(2*m.hold, maxHoleHold)
 }
 
-// acked is called when packet n is acked. A large one that was sent after the
-// path had shrunk shows that the path takes them again.
+// acked records that packet n was acked. A large packet sent after the path had shrunk
+// shows that the path takes large packets again.
 func (m *mtu) acked(n uint64, r *record) {
 	if n < m.first {
 		return
@@ -96,8 +103,8 @@ func (m *mtu) acked(n uint64, r *record) {
 	}
 }
 
-// lost is called when packet n counts as lost. The loss of a jumbo packet says
-// nothing about smaller ones.
+// lost records that packet n was declared lost. The loss of a jumbo packet says nothing
+// about smaller ones.
 func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 	switch {
 	case n < m.first:
@@ -108,29 +115,29 @@ func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 	}
 }
 
-// jumbo finds out whether the path takes jumbo packets: path MTU discovery (RFC 8899)
-// with a single size, far above those for which QUIC probes. They carry bulk on fast
-// paths. The zero value starts to search as soon as the path is fast enough.
+// jumbo finds out whether the path takes jumbo packets. It is path MTU discovery (RFC 8899)
+// with a single size, far above those for which QUIC probes. Jumbo packets carry bulk on
+// fast paths. The zero value starts to search as soon as the path is fast enough.
 type jumbo struct {
 	hole  recovery.BlackHole
 	pays  bool          // the path is fast enough; see weigh
-	takes bool          // one has arrived, and no black hole was found after that
-	since uint64        // number of the first packet after the last black hole; the fates of earlier ones do not count
+	takes bool          // a jumbo packet has arrived since the last black hole
+	since uint64        // first packet after the last black hole; fates of earlier packets do not count
 	probe uint64        // one above the number of the probe in flight; 0 = none
-	tries int           // probes that were lost in a row
+	tries int           // consecutive probes that were lost
 	again time.Duration // when the next probe may be sent
-	hold  time.Duration // how long after the next black hole to probe again; 0 = at once
-	loss  float64       // share of about the last 16 jumbo packets that was lost
+	hold  time.Duration // time from the next black hole to the next probe; 0 = at once
+	loss  float64       // share lost of about the last 16 jumbo packets
 }
 
-// weigh sets pays. rate is how fast packets arrive, in bytes a second; window is in
-// bytes; together is how many packets, sent together, have arrived within a millisecond.
+// weigh sets pays. rate is the rate of arrivals in bytes per second. window is in bytes.
+// together is the number of packets, sent together, that arrived within a millisecond.
 func (j *jumbo) weigh(rate float64, window, together int) {
-	most := jumboTime
+	limit := jumboTime
 	if together >= jumboBurst {
-		most = sharedJumboTime
+		limit = sharedJumboTime
 	}
-	j.pays = rate*most.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
+	j.pays = rate*limit.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
 }
 
 // usable reports whether bulk may be sent in jumbo packets.
@@ -141,22 +148,24 @@ func (j *jumbo) probeDue(t time.Duration) bool {
 	return j.pays && !j.takes && j.probe == 0 && t >= j.again
 }
 
-// probeSent is called when packet n is sent as a probe.
+// probeSent records that packet n is sent as a probe.
 func (j *jumbo) probeSent(n uint64) { j.probe = n + 1 }
 
-// acked is called when packet n is acked.
+// acked records that packet n was acked.
 func (j *jumbo) acked(n uint64, r *record) {
 	if n < j.since {
 		return
 	}
 	j.hole.Acked(n, r.jumbo())
 	if r.jumbo() {
-		j.takes, j.probe, j.tries = true, 0, 0
+		j.takes = true
+		j.probe = 0
+		j.tries = 0
 		j.loss -= j.loss / 16
 	}
 }
 
-// lost is called when jumbo packet n counts as lost.
+// lost records that jumbo packet n was declared lost.
 func (j *jumbo) lost(t time.Duration, n uint64) {
 	switch {
 	case n < j.since:
@@ -167,18 +176,25 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 		return
 	}
 	j.probe = 0
-	if j.tries++; j.tries == jumboTries {
-		j.tries, j.again = 0, t+jumboHold
+	j.tries++
+	if j.tries == jumboTries {
+		j.tries = 0
+		j.again = t + jumboHold
 	}
 }
 
-// check looks for a black hole: whether all recent jumbo packets were lost, or more
-// than jumboLoss of them. next is the number of the next packet. After one the path is
-// probed again. The first time that is at once, because the cause may have been an
-// outage; each further time it is later, because each black hole costs a probe timeout.
+// check looks for a black hole: all recent jumbo packets were lost, or more than jumboLoss
+// of them. next is the number of the next packet.
+//
+// After a black hole the path is probed again. The first probe is sent at once, because the
+// cause may have been an outage. Each further time it is sent later, because each black
+// hole costs a probe timeout.
 func (j *jumbo) check(t time.Duration, next uint64) {
 	if j.hole.Found(next) || j.loss > jumboLoss {
-		j.takes, j.since, j.again, j.loss = false, next, t+j.hold, 0
+		j.takes = false
+		j.since = next
+		j.again = t + j.hold
+		j.loss = 0
 		j.hold = min(max(2*j.hold, holeHold), maxHoleHold)
 	}
 }

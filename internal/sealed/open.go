@@ -6,27 +6,27 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// drop is why a packet was dropped.
+// A drop is the reason why a packet was dropped.
 type drop uint8
 
 const (
-	// The reasons; kept is none.
-	kept        drop = iota
-	dropSize         // too short or too long
-	dropVersion      // first byte of a version that is not ours
-	dropOld          // below the replay window
-	dropReplay       // opened before
-	dropKey          // of a generation whose key is not held
-	dropForged       // the tag is not that of the packet
+	kept        drop = iota // the packet was not dropped
+	dropSize                // too short or too long
+	dropVersion             // first byte of a version that is not ours
+	dropOld                 // below the replay window
+	dropReplay              // opened before
+	dropKey                 // of a generation whose key is not held
+	dropForged              // the tag does not match the packet
 	drops
 )
 
-// maxForged is how many packets may fail to open before the carrier ends. It is far below
-// the 2^52 of RFC 9001, section 6.6, and still takes hours of forging at line rate.
+// maxForged is the number of packets that may fail to open before the carrier ends. It is
+// far below the 2^52 of RFC 9001, section 6.6, and still takes hours of forging at line
+// rate.
 const maxForged = 1 << 36
 
-// opened is the result of open: the packet's frames, which are genuine, or why
-// the packet must be dropped.
+// opened is the result of open: the packet's authenticated frames, or the reason why the
+// packet must be dropped.
 type opened struct {
 	frames []byte
 	number uint64 // of the packet
@@ -34,13 +34,14 @@ type opened struct {
 	why    drop   // kept, or the reason to drop it
 }
 
-// opener decrypts one direction of a carrier. One goroutine calls its methods: open without
-// a lock, because it writes nothing that others read, and mark under the session's lock.
+// opener decrypts one direction of a carrier. One goroutine calls its methods. It calls
+// open without a lock, because open writes nothing that others read. It calls mark under
+// the session's lock.
 type opener struct {
 	current *generation
 	later   *generation     // the one after current; nil until half of current is used
 	mask    *mask           // masks packet numbers
-	window  recovery.Window // received numbers; written by mark, so it may be read under the session's lock
+	window  recovery.Window // received numbers; written by mark, so others read it under the session's lock
 	forged  uint64          // packets that did not open
 
 	// Scratch memory.
@@ -57,17 +58,20 @@ func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener
 }
 
 // open decrypts the frames of a packet in place, without allocating. Only mark decides
-// whether the number is new, because another copy of the packet may have been opened, too.
+// whether the number is new, because another copy of the packet may have been opened as
+// well.
 func (o *opener) open(packet []byte) (p opened) {
 	p.size = uint16(min(len(packet), math.MaxUint16))
-	if p.why = checkHeader(packet); p.why != kept {
+	p.why = checkHeader(packet)
+	if p.why != kept {
 		return p
 	}
 	sealed := packet[headerBytes:]
 	copy(o.header[:], packet)
 	o.mask.apply(o.header[:], sealed)
 	p.number = recovery.Number(o.window.Next, uint64(truncated(o.header[:])), 32)
-	if p.why = o.fresh(p.number); p.why != kept {
+	p.why = o.fresh(p.number)
+	if p.why != kept {
 		return p
 	}
 	keys := o.keys(p.number)
@@ -77,13 +81,14 @@ func (o *opener) open(packet []byte) (p opened) {
 	}
 	keys.nonce(&o.nonce, p.number)
 	var err error
-	if p.frames, err = keys.aead.Open(sealed[:0], o.nonce[:], sealed, o.header[:]); err != nil {
+	p.frames, err = keys.aead.Open(sealed[:0], o.nonce[:], sealed, o.header[:])
+	if err != nil {
 		p.why = dropForged
 	}
 	return p
 }
 
-// fresh returns why a packet with that number must be dropped, or kept.
+// fresh returns the reason to drop a packet with that number, or kept.
 func (o *opener) fresh(number uint64) drop {
 	switch {
 	case o.window.Below(number):
@@ -94,8 +99,8 @@ func (o *opener) fresh(number uint64) drop {
 	return kept
 }
 
-// mark records that a packet was received. It returns why the packet must be dropped, or
-// kept: a copy may have been received since open. A dropped packet changes only counts.
+// mark records that a packet was received. It returns the reason to drop the packet, or
+// kept. A copy may have been received since open. A dropped packet changes only counts.
 func (o *opener) mark(p opened) (why drop) {
 	if p.why == kept {
 		p.why = o.fresh(p.number)
@@ -121,13 +126,15 @@ func (o *opener) keys(number uint64) *generation {
 	return nil
 }
 
-// turn derives the next generation when half of the current one is used, which most carriers
-// never reach. It drops the current one when the whole replay window lies in the next.
+// turn derives the next generation when half of the current one is used. Most carriers
+// never reach that. It drops the current generation when the whole replay window lies in
+// the next one.
 func (o *opener) turn() {
 	switch {
 	case o.later == nil && o.window.Next > o.current.index<<generationBits+1<<(generationBits-1):
-		o.later, _ = o.current.next() // only the length of a key can be wrong, and it was right before
+		o.later, _ = o.current.next() // fails only for a wrong key length, and the length was right before
 	case o.later != nil && o.window.Floor()>>generationBits > o.current.index:
-		o.current, o.later = o.later, nil
+		o.current = o.later
+		o.later = nil
 	}
 }

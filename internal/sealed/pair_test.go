@@ -155,7 +155,7 @@ func TestTrainTellsWhatWasAhead(t *testing.T) {
 	client.Start(netsim.Epoch, ID{1})
 	server.Start(netsim.Epoch, ID{2})
 	var tr train
-	require.NoError(t, pair.Run(time.Second, func() bool { tr = client.train; return tr.arrived >= enoughTrain }))
+	require.NoError(t, pair.Run(time.Second, func() bool { tr = client.train; return tr.arrived >= minTrain }))
 	trip := tr.way + slices.Min(tr.at[:tr.arrived])
 	packet := (SafePacket + overheadUDP) * 8 * time.Second / 20e6
 	require.InDelta(t, 50*ms+2*packet, trip, float64(packet), "the packet itself, and its ack; the last of the train waits for 15 more")

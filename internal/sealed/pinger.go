@@ -6,11 +6,12 @@ const (
 	// minPing is the shortest time between two of an end's pings over QUIC.
 	minPing = 50 * time.Millisecond
 
-	// searchTrips is how many round trips quic-go waits between two probes of
-	// its path MTU discovery.
+	// searchTrips is the number of round trips that quic-go waits between two probes of its
+	// path MTU discovery.
 	searchTrips = 5
-	// searchPings is after how many pings in a row without a larger packet the search counts as
-	// over. quic-go abandons a size when three probes were lost, and pings may be lost as well.
+	// searchPings is the number of consecutive pings without a larger packet after which
+	// the search counts as over. quic-go abandons a size after three lost probes, and pings
+	// may be lost as well.
 	searchPings = 8
 )
 
@@ -21,11 +22,12 @@ type pinger struct {
 	received uint64        // Stats.Received at that time
 
 	// QUIC's search for the path MTU.
-	size int // of QUIC's largest packet, at the last ping for the search
-	same int // how many pings in a row have found the same size
+	size int // size of QUIC's largest packet at the last ping for the search
+	same int // consecutive pings that found the same size
 }
 
-// at returns when a ping is due because no ack has arrived. ok is false if none is awaited.
+// at returns when a ping is due because no ack has arrived. ok is false if the session
+// waits for none.
 func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	if !s.started || !s.waiting() {
 		return time.Time{}, false
@@ -38,9 +40,11 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 	return at, true
 }
 
-// due reports whether a ping must be sent now, and if so records it as sent. The pings
-// of every Config.PingTime keep QUIC from becoming idle at both ends, because the other
-// end receives the pings and this end their acks. So it is enough if one end sends them.
+// due reports whether a ping must be sent now. If so, it records the ping as sent.
+//
+// The pings at every Config.PingTime keep QUIC from becoming idle at both ends, because the
+// other end receives the pings and this end their acks. It is therefore enough if one end
+// sends them.
 func (p *pinger) due(now time.Time, s *Session) bool {
 	since := now.Sub(p.last)
 	if !s.started || since < minPing {
@@ -48,36 +52,47 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 	}
 	at, waits := p.at(s)
 	quiet := waits && !now.Before(at)
-	if at, ok := s.hearing.overdueAt(s.pto()); ok && s.now >= at && p.last.Before(s.time(s.hearing.received)) {
+	overdue, ok := s.hearing.overdueAt(s.pto())
+	if ok && s.now >= overdue && p.last.Before(s.time(s.hearing.received)) {
 		quiet = true // only once until the next packet is received
 	}
 	traffic := s.stats.Received != p.received || s.records.flying > 0
 	if !quiet && (!traffic || p.every == 0 || since < p.every) {
 		return false
 	}
-	p.last, p.received = now, s.stats.Received
+	p.last = now
+	p.received = s.stats.Received
 	return true
 }
 
-// searches reports whether a ping must be sent for QUIC's path MTU discovery, and if so
-// records it as sent. most returns the largest packet in bytes that QUIC has found the
-// path to take. QUIC probes only when it sends other packets, which it hardly does while
-// sealed packets are used. With the pings of PingTime alone, the packets of a transfer
-// would reach their full size only after several of those. Play needs no larger packets,
-// and bulk in jumbo packets does not either: the pings of two hundred such transfers,
-// with what quic-go sends for each, took a twelfth of the transfers' time.
-func (p *pinger) searches(now time.Time, s *Session, most func() int) bool {
-	if p.same >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() || now.Sub(p.last) < max(searchTrips*s.rtt(), minPing) {
+// searches reports whether a ping must be sent for QUIC's path MTU discovery. If so, it
+// records the ping as sent. maxPacket returns the size of the largest packet that QUIC has
+// found the path to take.
+//
+// QUIC probes only when it sends other packets, which it hardly does while sealed packets
+// are used. With the pings of PingTime alone, a transfer's packets would reach their full
+// size only after several of those.
+//
+// Play needs no larger packets, and neither does bulk in jumbo packets. The pings of two
+// hundred such transfers, with the packets that quic-go sends for each, took a twelfth of
+// the transfers' time.
+func (p *pinger) searches(now time.Time, s *Session, maxPacket func() int) bool {
+	if p.same >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() {
 		return false
 	}
-	if size := most(); size != p.size {
-		p.size, p.same = size, 0
+	if now.Sub(p.last) < max(searchTrips*s.rtt(), minPing) {
+		return false
+	}
+	if size := maxPacket(); size != p.size {
+		p.size = size
+		p.same = 0
 	} else {
 		p.same++
 	}
-	p.last, p.received = now, s.stats.Received
+	p.last = now
+	p.received = s.stats.Received
 	return true
 }
 
-// moved is called when the path has changed: QUIC searches again on the new one.
+// moved is called when the path has changed. QUIC then searches again on the new one.
 func (p *pinger) moved() { p.same = 0 }

@@ -178,7 +178,7 @@ func TestLoopback(t *testing.T) {
 			near, far := newLoopback(t, c.cfg), newLoopback(t, c.cfg)
 			ca, cb := exchange(t, near, far, 8<<20, 5000)
 			sys := near.socket.sys
-			t.Logf("gso %v: %+v\n%+v\n%d kept", sys.GSO.Load(), ca.Stats(), cb.Stats(), far.socket.kept.Load())
+			t.Logf("gso %v: %+v\n%+v\n%d kept", sys.GSO.Load(), ca.Stats(), cb.Stats(), far.socket.routed.Load())
 			require.Zero(t, ca.Stats().Dropped())
 			require.Zero(t, far.socket.unknown.Load())
 		})

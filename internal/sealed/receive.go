@@ -6,16 +6,17 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Receive opens and handles a packet that arrived at the time at. See take for the error.
+// Receive opens and handles a packet that arrived at the time at. It returns the error of
+// take.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.take(at, s.open(packet)) }
 
-// open decrypts a packet in place. It needs no lock, but only the goroutine
-// that calls take may call it.
+// open decrypts a packet in place. It needs no lock, but must be called on the goroutine
+// that calls take.
 func (s *Session) open(packet []byte) opened { return s.opener.open(packet) }
 
-// take handles a packet that arrived at the time at. An error closes the
-// session: the packet broke the protocol, or too many did not open. Any other
-// packet that cannot be used is dropped and counted.
+// take handles a packet that arrived at the time at. An error means that the session has
+// closed, because the packet violated the protocol or too many packets did not open. Any
+// other packet that cannot be used is dropped and counted.
 func (s *Session) take(at time.Time, p opened) error {
 	t := s.tick(at)
 	if s.state == Closed {
@@ -40,15 +41,18 @@ func (s *Session) take(at time.Time, p opened) error {
 	if p.number+1 < s.opener.window.Next {
 		s.report.cameLate(p.number)
 	}
-	if s.stats.Received == 1 && s.state == Opening { // the peer is ready now and earlier probes may have been too early, so send one at once
-		s.hearing.probes, s.hearing.heard = 1, t
+	if s.stats.Received == 1 && s.state == Opening {
+		// The peer is ready now, and earlier probes may have been too early, so send one at
+		// once.
+		s.hearing.probes = 1
+		s.hearing.heard = t
 	}
 	s.Wake()
 	return nil
 }
 
-// dropped counts a packet that was dropped. Once maxForged packets have not
-// opened, it closes the session and returns the error.
+// dropped counts a packet that was dropped. Once maxForged packets have not opened, it
+// closes the session and returns the error.
 func (s *Session) dropped(why drop) error {
 	s.stats.Drops[why]++
 	if s.opener.forged < maxForged {
@@ -58,10 +62,12 @@ func (s *Session) dropped(why drop) error {
 	return s.err
 }
 
-// consume handles the frames of a packet, and returns how soon they ask for
-// feedback. An error is a violation.
+// consume handles the frames of a packet and returns how soon they ask for feedback. An
+// error is a violation.
 func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
-	f, told, payloads := s.frame, false, 0
+	f := s.frame
+	payloads := 0
+	hadFeedback := false
 	for n := 1; len(frames) > 0; n++ {
 		if n > maxFrames {
 			return never, violation("more than 16 frames in a packet")
@@ -78,20 +84,21 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 				asks = atOnce
 			}
 		case frameData, framePlay:
-			if payloads++; payloads > maxPayloads {
+			payloads++
+			if payloads > maxPayloads {
 				return never, violation("more than 8 payloads in a packet")
 			}
-			asks = max(asks, ridingOn)
+			asks = max(asks, whenShared)
 			if f.kind == frameData {
 				asks = max(asks, soon)
 			}
 			s.source.Receive(s.time(t), f.payload)
 			f.payload = nil // so that it does not keep the inbox's memory alive
 		case frameFeedback:
-			if told { // each one costs a walk over the records
+			if hadFeedback { // each feedback costs a walk over the records
 				return never, violation("two feedbacks in a packet")
 			}
-			told = true
+			hadFeedback = true
 			if err := s.receiveFeedback(t, &f.feedback); err != nil {
 				return never, err
 			}
@@ -100,7 +107,8 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 	return asks, nil
 }
 
-// receiveFeedback sets the fates of packets by the peer's feedback. An error is a violation.
+// receiveFeedback sets the fates of packets according to the peer's feedback. An error is a
+// violation.
 func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	largest := recovery.Number(s.records.Next, uint64(f.largest), 32)
 	if largest >= s.records.Next {
@@ -129,14 +137,14 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	if news || largest >= s.loss.Largest {
 		s.loss.Largest = max(s.loss.Largest, largest+1)
 		s.detectLosses(t)
-		s.tellController(s.time(t))
+		s.updateController(s.time(t))
 	}
 	s.records.forget(t)
 	return nil
 }
 
-// ackDelay returns how long the peer has delayed f so that play could carry it,
-// or 0 if f was delayed no longer than for bulk.
+// ackDelay returns the time for which the peer delayed f so that play could carry it. It
+// returns 0 if the peer delayed f no longer than for bulk.
 func (s *Session) ackDelay(f *feedback) time.Duration {
 	if f.delay <= s.report.delay {
 		return 0
@@ -144,9 +152,9 @@ func (s *Session) ackDelay(f *feedback) time.Duration {
 	return min(f.delay, s.config.PlayDelay)
 }
 
-// ackSpan acks the packets of a range; the ranges of a feedback must be passed
-// in rising order. It skips runs that are acked already, so that a peer that
-// repeats itself cannot make this end walk over all records for every packet.
+// ackSpan acks the packets of a range. The ranges of a feedback must be passed in rising
+// order. It skips runs that are already acked. Otherwise a peer that repeats itself could
+// make this end walk over all records for every packet.
 func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
@@ -158,7 +166,8 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 			return false, violation("ack for a packet number that was skipped")
 		default:
 			at := s.takeArrival(n)
-			if r.fate == flying && n >= s.mtu.first { // otherwise it counted as lost before, or was sent over the previous path
+			// Skip packets that were declared lost before or sent on the previous path.
+			if r.fate == flying && n >= s.mtu.first {
 				s.loss.rtt = t - r.sent
 				s.sampleRTT(t, r, f, at)
 			}
@@ -170,8 +179,8 @@ func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err
 	return news, nil
 }
 
-// takeArrival returns the arrival of packet n (0 = unknown), and removes those
-// of smaller numbers from s.arrivals.
+// takeArrival returns the arrival of packet n (0 = unknown) and removes those of smaller
+// numbers from s.arrivals.
 func (s *Session) takeArrival(n uint64) time.Duration {
 	list := s.arrivals
 	for len(list) > 0 && list[len(list)-1].number < n {
@@ -184,17 +193,20 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip by the ack of a packet that the controller
-// has not paced, such as a probe. The controller uses it as a guess until it
-// has measured one itself, and as a sample if the ack ends an outage.
+// sampleRTT measures a round trip by the ack of a packet that the controller has not paced,
+// such as a probe. The controller uses it as a guess until it has measured a round trip
+// itself, and as a sample if the ack ends an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
-	if s.hearing.ptos > 0 { // the end of an outage: the age of paced packets from before it, which are acked now, too, is no round trip
+	if s.hearing.ptos > 0 {
+		// This is the end of an outage. Paced packets from before it are acked now as well,
+		// but their age is not a round trip.
 		s.control.RoundTrip(t - r.sent)
 	}
-	held := min(max(f.arrived()-at, 0), maxReportDelay) // bounded here, too, because an absurd clock of the peer would make the sum overflow
+	// Bound both times, because an absurd clock of the peer would make the sum overflow.
+	held := min(max(f.arrived()-at, 0), maxReportDelay)
 	held = min(held+f.delay, maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)

@@ -8,24 +8,28 @@ import (
 )
 
 const (
-	// maxRecords is the most packets that are remembered: 19 MB of full ones,
-	// which 1 Gbit/s carries in 150 ms.
+	// maxRecords is the maximum number of packets that are remembered: 19 MB of full
+	// packets, which 1 Gbit/s carries in 150 ms.
 	maxRecords = 1 << 14
-	// sparedRecords is how many records packets with payloads leave free for feedback.
+	// sparedRecords is the number of records that packets with payloads leave free for
+	// feedback.
 	sparedRecords = maxRecords / 16
-	// silentRecords, 1,792, is the most remembered packets that ask for no ack; more
-	// feedback has to wait. At 1 Gbit/s 84,000 packets arrive in a second, with a report
-	// for every four: these are the reports of 85 ms, three PTO on a path of 10 ms.
+	// silentRecords is the maximum number of remembered packets that ask for no ack, 1,792.
+	// Further feedback has to wait.
+	//
+	// At 1 Gbit/s, 84,000 packets arrive in a second, with a report for every four. The
+	// records are enough for the reports of 85 ms, which are three PTO on a path of 10 ms.
 	silentRecords = 7 << 8
-	// crowdedRecords is the number of records from which on lost packets are
-	// forgotten, although they may only be late.
+	// crowdedRecords is the number of records from which lost packets are forgotten,
+	// although they may only be late.
 	crowdedRecords = maxRecords / 2
-	firstRecords   = 32 // initial number of records: for a probe and the train
-	// maxPayloads is the most payloads in a packet. A jumbo packet has room for seven slices.
+	initialRecords = 32 // initial number of records: for a probe and the train
+	// maxPayloads is the maximum number of payloads in a packet. A jumbo packet has room
+	// for seven slices.
 	maxPayloads = 8
 )
 
-// fate is what became of a packet number.
+// A fate is what became of a packet number.
 type fate uint8
 
 const (
@@ -33,21 +37,21 @@ const (
 	flying             // asks for an ack, and is neither acked nor lost
 	acked
 	lost
-	abandoned // counts as lost because no packet at all was acked for a long time
+	abandoned // declared lost because no packet at all was acked for a long time
 	skipped   // never sent; an ack for it is a violation
 )
 
 // record describes a packet number that the session has sent or skipped.
 type record struct {
 	sample pace.Sample   // the controller's measurements for the packet
-	sent   time.Duration // when it was sent
-	// When the record may be dropped although the packet is not acked; until
-	// then an ack may be late.
+	sent   time.Duration // time of sending
+	// When the record may be dropped although the packet was not acked. Until then an ack
+	// may be late.
 	until time.Duration
-	// One above the largest number in its feedback; 0 = it has no feedback, or
-	// one that does not cover all.
+	// One above the largest number in its feedback. It is 0 if it has no feedback, or one
+	// that does not cover everything.
 	covers   uint64
-	acked    uint64              // if it is acked: the numbers up to acked-1 are acked, too
+	acked    uint64              // if fate is acked: the numbers up to acked-1 are acked as well
 	tokens   [maxPayloads]uint64 // the source's names for the payloads
 	size     uint16              // bytes on the wire, with IP and UDP
 	payloads uint8               // tokens in use
@@ -63,23 +67,24 @@ func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 // jumbo reports whether a packet is larger than those that QUIC looks for.
 func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
-// fits returns the most bytes of the packet's frames, given the most that are allowed. A
-// packet without bulk must not become a jumbo packet, because other play would wait behind it.
-func (r *record) fits(most int) int {
+// fits returns the maximum size of the packet's frames, of which at most allowed bytes are
+// allowed. A packet without bulk must not become a jumbo packet, because other play would
+// wait for it.
+func (r *record) fits(allowed int) int {
 	if r.bulk {
-		return most
+		return allowed
 	}
-	return min(most, MaxPacket-tagBytes)
+	return min(allowed, MaxPacket-tagBytes)
 }
 
-// records holds the packet numbers whose fates may still change, from the oldest such number on.
+// records holds the packet numbers from the oldest whose fate may still change.
 type records struct {
 	recovery.Ring[record]
 
 	silent int    // packets with fate silent
 	flying int    // packets with fate flying
-	bytes  int    // bytes on the wire of flying packets that are paced
-	play   int    // the part of bytes that is of packets without bulk
+	bytes  int    // bytes on the wire of paced packets that are flying
+	play   int    // part of bytes in packets without bulk
 	first  uint64 // no smaller number is flying
 }
 
@@ -92,7 +97,7 @@ func (r *records) push(rec record) {
 		r.flying++
 		r.count(&rec, int(rec.size))
 	}
-	*r.Push(firstRecords) = rec
+	*r.Push(initialRecords) = rec
 }
 
 // land sets the fate of a flying packet to f.
@@ -123,7 +128,7 @@ func (r *records) firstFlying() (uint64, bool) {
 	return r.first, true
 }
 
-// forget drops the oldest records, up to the first whose fate may still change.
+// forget drops the oldest records up to the first whose fate may still change.
 func (r *records) forget(t time.Duration) {
 	for r.Oldest < r.Next {
 		rec := r.At(r.Oldest)

@@ -8,84 +8,90 @@ import (
 )
 
 const (
-	// reportAfter is how many packets that ask for feedback soon make it due at once.
+	// reportAfter is the number of packets asking for feedback soon that make it due at
+	// once.
 	reportAfter = 4
-	// maxReportDelay is the longest time that feedback for bulk may wait, whatever
-	// the round trip: QUIC's default max_ack_delay (RFC 9000, section 18.2).
+	// maxReportDelay is the maximum time that feedback for bulk may wait, whatever the
+	// round trip: QUIC's default max_ack_delay (RFC 9000, section 18.2).
 	maxReportDelay = 25 * time.Millisecond
-	// minReportDelay is the shortest time that it waits, because clocks and
-	// timers may be coarser than the round trip.
+	// minReportDelay is the minimum time that it waits, because clocks and timers may be
+	// coarser than the round trip.
 	minReportDelay = 100 * time.Microsecond
-	// maxReportGap bounds the least time between two reports. One report a
-	// millisecond is 0.9 Mbit/s, more than many return paths carry.
+	// maxReportGap bounds the minimum time between two reports. One report per millisecond
+	// takes 0.9 Mbit/s, more than many return paths carry.
 	maxReportGap = 2 * time.Millisecond
-	// If the last round trips all exceed the least by more than longWait, the reports
-	// themselves may be filling the return path, which can be a hundred times slower
-	// than the forward path. Then two reports are at least 1/waitParts of the excess
-	// over longWait apart, as RFC 5690 asks of acks. fullGap bounds that, because a
-	// path may have been interrupted for seconds and be as fast as before.
-	longWait, waitParts, fullGap = 100 * time.Millisecond, 8, 200 * time.Millisecond
-	// A packet is acked in at least reportMemory reports. Every reportMemory-th
-	// report repeats all that the peer may not know.
+	// If the last round trips all exceed the minimum by more than longWait, the reports
+	// themselves may be filling the return path, which can be a hundred times slower than
+	// the forward path. Two reports are then at least 1/waitParts of the excess over
+	// longWait apart, as RFC 5690 asks of acks.
+	//
+	// fullGap bounds that time, because a path may have been interrupted for seconds and be
+	// as fast as before.
+	longWait  = 100 * time.Millisecond
+	waitParts = 8
+	fullGap   = 200 * time.Millisecond
+	// reportMemory is the minimum number of reports in which a packet is acked. Every
+	// reportMemory-th report repeats everything that the peer may not know.
 	reportMemory = 8
-	// Every pingAfter-th report in a row in a packet of its own asks for an
-	// ack. After that ack, reports need not repeat what the peer has received.
+	// Every pingAfter-th consecutive report in a packet of its own asks for an ack. After
+	// that ack, reports need not repeat the packets that the peer knows were received.
 	pingAfter = 16
 
-	// arrivalSlots is the most arrivals that a session remembers, leastArrivals
-	// how many it has room for at first.
-	arrivalSlots  = 256
-	leastArrivals = 32
+	// arrivalSlots is the maximum number of arrivals that a session remembers.
+	// initialArrivals is the number for which it has room at first.
+	arrivalSlots    = 256
+	initialArrivals = 32
 )
 
-// arrival is the time at which a packet arrived, by the receiver's clock.
+// An arrival is the time at which a packet arrived, by the receiver's clock.
 type arrival struct {
 	number uint64
 	at     time.Duration
 }
 
 // clockZero is the zero of the clock by which arrivals are reported to peers. All carriers
-// share it, so that arrivals can be compared. It is a whole second, so that every process
+// share it, so that arrivals can be compared. It is a whole second. Every process then
 // rounds times for the wire in the same way, and tests in virtual time are repeatable.
 var clockZero = wholeSecond(time.Now())
 
 // wholeSecond rounds t down to a second.
 func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
 
-// report decides when feedback is sent to the peer, and which packets it lists.
+// report decides when feedback is sent to the peer and which packets it lists.
 type report struct {
-	// By number modulo length, which grows with the number of packets since
-	// rest, up to arrivalSlots.
+	// By number modulo length. The length grows with the number of packets since rest, up
+	// to arrivalSlots.
 	arrivals []arrival
 	noted    int           // number of packets since rest
 	zero     time.Duration // the session's time plus zero is the receiver's clock
 
 	// When feedback is due.
 	pending int           // unreported packets that ask for feedback soon
-	since   time.Duration // arrival of the oldest of them
+	since   time.Duration // arrival of the oldest packet in pending
 	play    int           // unreported packets whose feedback may wait for a packet with other content
-	begun   time.Duration // arrival of the oldest of them
+	begun   time.Duration // arrival of the oldest packet in play
 	urgent  bool          // a ping, the end of a train or a gap is among pending
-	alone   bool          // the last packet had no room for the feedback, which then needs a packet of its own
+	alone   bool          // the last packet had no room for feedback, which needs its own packet
 	last    time.Duration // when the last feedback was built
-	gap     time.Duration // least time between two feedbacks
-	delay   time.Duration // longest wait of a packet in pending
-	patient time.Duration // longest wait of a packet in play
+	gap     time.Duration // minimum time between two feedbacks
+	delay   time.Duration // maximum wait of a packet in pending
+	patient time.Duration // maximum wait of a packet in play
 
 	// The round trips of pings.
-	least  time.Duration    // the least on this path; 0 = unknown
-	queued [4]time.Duration // by how much the last round trips exceeded least; a ring, at trips modulo 4
-	trips  int              // how many round trips there were
+	least  time.Duration    // minimum on this path; 0 = unknown
+	queued [4]time.Duration // excess of the last round trips over least; a ring, at trips modulo 4
+	trips  int              // number of round trips
 
 	// What the peer knows.
-	floor uint64 // for all smaller numbers the peer knows whether they were received
-	// A number below others was received since the last report, and the peer may count it as lost.
+	floor uint64 // the peer knows whether each smaller number was received
+	// A number below others was received since the last report. The peer may count it as
+	// lost.
 	late  bool
 	marks [reportMemory]uint64 // one above the largest number in each of the last reports
-	count uint64               // number of reports built, without those of older numbers
-	bare  int                  // number of reports in a row, including the last, that asked for no ack
-	// A report had no room for smaller numbers, down to those that the peer
-	// knows; 0 = there was room for all.
+	count uint64               // number of reports built, except those of older numbers
+	bare  int                  // consecutive reports, including the last, that asked for no ack
+	// A report had no room for numbers below this, down to those that the peer knows. 0 =
+	// there was room for all.
 	left  uint64
 	older bool // the last report was one of numbers below left
 }
@@ -96,12 +102,13 @@ func newReport(patient time.Duration) report {
 	return r
 }
 
-// pace sets gap and delay by the round trip rtt; 0 = unknown.
+// pace sets gap and delay according to the round trip rtt; 0 = unknown.
 func (r *report) pace(rtt time.Duration) {
 	if rtt <= 0 {
 		rtt = 8 * time.Millisecond
 	}
-	r.gap = max(min(rtt/16, maxReportGap), min((slices.Min(r.queued[:])-longWait)/waitParts, fullGap))
+	backoff := min((slices.Min(r.queued[:])-longWait)/waitParts, fullGap)
+	r.gap = max(min(rtt/16, maxReportGap), backoff)
 	r.delay = min(max(rtt/8, minReportDelay), maxReportDelay)
 }
 
@@ -114,21 +121,25 @@ func (r *report) trip(rtt time.Duration) {
 	r.trips++
 }
 
-// moved is called when the path has changed, and forgets the round trips of the previous one.
-func (r *report) moved() { r.least, r.queued = 0, [4]time.Duration{} }
+// moved is called when the path has changed. It forgets the round trips of the previous
+// one.
+func (r *report) moved() {
+	r.least = 0
+	r.queued = [4]time.Duration{}
+}
 
 // asking is how soon a packet asks for feedback.
 type asking uint8
 
 const (
-	never    asking = iota
-	ridingOn        // in another packet, if one is sent soon
+	never      asking = iota
+	whenShared        // in a packet with other content, if one is sent soon
 	soon
 	atOnce
 )
 
-// note records a packet that was handled at t. It arrived at came. In between
-// it has waited at this end, not on the path.
+// note records a packet that arrived at the time came and was handled at t. Between these
+// times it waited at this end rather than on the path.
 func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.makePlace()
 	if a := r.arrival(number); a.number <= number { // a late packet must not replace a newer one
@@ -137,7 +148,7 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	switch asks {
 	case never:
 		return
-	case ridingOn:
+	case whenShared:
 		if r.play == 0 {
 			r.begun = t
 		}
@@ -151,8 +162,8 @@ func (r *report) note(t, came time.Duration, number uint64, asks asking) {
 	r.urgent = r.urgent || asks == atOnce
 }
 
-// cameLate is called after note if number is below others that were received.
-// The peer's floor may be above it, so it is lowered to number.
+// cameLate is called after note if number is below others that were received. The peer's
+// floor may be above number, so cameLate lowers it to number.
 func (r *report) cameLate(number uint64) {
 	r.floor = min(r.floor, number)
 	r.late = true
@@ -160,21 +171,26 @@ func (r *report) cameLate(number uint64) {
 
 // makePlace doubles the slots for arrivals if all are used.
 func (r *report) makePlace() {
-	if r.noted++; r.noted <= len(r.arrivals) || len(r.arrivals) == arrivalSlots {
+	r.noted++
+	if r.noted <= len(r.arrivals) || len(r.arrivals) == arrivalSlots {
 		return
 	}
 	old := r.arrivals
-	r.arrivals = make([]arrival, max(leastArrivals, 2*len(old)))
+	r.arrivals = make([]arrival, max(initialArrivals, 2*len(old)))
 	for _, a := range old {
 		*r.arrival(a.number) = a
 	}
 }
 
-// rest frees the memory of arrivals. It is called after a silence, when everything was reported.
-func (r *report) rest() { r.arrivals, r.noted = nil, 0 }
+// rest frees the memory of arrivals. It is called after a silence, when everything was
+// reported.
+func (r *report) rest() {
+	r.arrivals = nil
+	r.noted = 0
+}
 
-// arrival returns the slot of a number's arrival. If the slot holds another
-// number, the arrival is not known any more.
+// arrival returns the slot of a number's arrival. If the slot contains another number, the
+// arrival is no longer known.
 func (r *report) arrival(number uint64) *arrival { return &r.arrivals[number%uint64(len(r.arrivals))] }
 
 // waits reports whether unreported packets ask for feedback.
@@ -200,13 +216,18 @@ func (r *report) due(t time.Duration) bool {
 	return ok && at <= t
 }
 
-// fill stores a report of at most room bytes in f. If it covers all that the peer
-// may not know, fill returns one above the largest number, otherwise 0. If a report
-// of all numbers does not fit, every second report continues below it, because there
-// may be packets that arrived late, which the peer would otherwise count as lost.
+// fill stores a report of at most room bytes in f. If the report covers everything that the
+// peer may not know, fill returns one above the largest number. Otherwise it returns 0.
+//
+// If a report of all numbers does not fit, every second report continues below it. Packets
+// that arrived late may be there, and the peer would otherwise count them as lost.
 func (r *report) fill(t time.Duration, f *feedback, w *recovery.Window, room int) (covers uint64) {
-	newest, known := w.Next-1, min(max(r.floor, w.Floor()), w.Next-1)
-	r.pending, r.play, r.urgent, r.alone = 0, 0, false, false
+	newest := w.Next - 1
+	known := min(max(r.floor, w.Floor()), newest)
+	r.pending = 0
+	r.play = 0
+	r.urgent = false
+	r.alone = false
 	r.last = t
 	arrived := r.arrival(newest).at
 	f.clock = uint64(arrived/clockUnit) & clockMask
@@ -238,10 +259,11 @@ func (r *report) fill(t time.Duration, f *feedback, w *recovery.Window, room int
 	return 0
 }
 
-// turnToOlder reports whether this report must cover older numbers, and returns
-// the largest of them that was received.
+// turnToOlder reports whether this report must cover older numbers, and returns the largest
+// of them that was received.
 func (r *report) turnToOlder(w *recovery.Window, known uint64) (from uint64, ok bool) {
-	if r.older = !r.older && r.left > known; !r.older {
+	r.older = !r.older && r.left > known
+	if !r.older {
 		return 0, false
 	}
 	from = r.left - 1
@@ -249,19 +271,23 @@ func (r *report) turnToOlder(w *recovery.Window, known uint64) (from uint64, ok 
 		return from, true
 	}
 	missing := w.Run(from, known)
-	if r.older = from-known >= missing; !r.older {
+	r.older = from-known >= missing
+	if !r.older {
 		r.left = 0
 		return 0, false
 	}
 	return from - missing, true
 }
 
-// fillRuns fills in the runs from the number from down to floor. It leaves room
-// for a few times. left is the room that remains; rest is one above the largest
-// number that did not fit, or 0 if all did.
-func (r *report) fillRuns(f *feedback, w *recovery.Window, room int, from, floor uint64) (left int, rest uint64) {
+// fillRuns fills in the runs from the number from down to floor. It reserves room for a few
+// times. left is the remaining room. rest is one above the largest number that did not fit,
+// or 0 if all did.
+func (r *report) fillRuns(
+	f *feedback, w *recovery.Window, room int, from, floor uint64,
+) (left int, rest uint64) {
 	const keep = 4
-	f.largest, f.nruns = uint32(from), 0
+	f.largest = uint32(from)
+	f.nruns = 0
 	n := from
 	for f.nruns < maxRuns {
 		run := w.Run(n, floor)
@@ -280,9 +306,11 @@ func (r *report) fillRuns(f *feedback, w *recovery.Window, room int, from, floor
 }
 
 // fillTimes lists the arrivals since the report before the last one. The list ends before a
-// distance above maxEarlier, and before an arrival that is not known: the packets from there
-// on are acked without a time. Missing numbers are skipped run by run, because a peer may
-// leave out thousands of numbers. A look at each took 0.1 ms for one packet of 30 bytes.
+// distance above maxEarlier, and before an arrival that is not known. The packets from
+// there on are acked without a time.
+//
+// Missing numbers are skipped run by run, because a peer may leave out thousands of
+// numbers. Checking each took 0.1 ms for one packet of 30 bytes.
 func (r *report) fillTimes(f *feedback, w *recovery.Window, room int) {
 	floor := w.Floor()
 	if r.count >= 2 {
@@ -300,7 +328,8 @@ func (r *report) fillTimes(f *feedback, w *recovery.Window, room int) {
 			return
 		}
 		d := int64(at - a.at/clockUnit)
-		if room -= varintLen(d); room < 0 || d > maxEarlier || d < -maxEarlier {
+		room -= varintLen(d)
+		if room < 0 || d > maxEarlier || d < -maxEarlier {
 			return
 		}
 		f.earlier[f.ntimes] = d

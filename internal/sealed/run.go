@@ -13,60 +13,66 @@ import (
 )
 
 const (
-	// turnPackets is the most packets that are received while the lock is held once.
+	// turnPackets is the maximum number of packets received while the lock is held once.
 	turnPackets = 64
-	// turnBytes is after how many bytes no further packet is received.
+	// turnBytes is the number of bytes after which no further packet is received.
 	turnBytes = turnPackets * MaxPacket
 	// blockedWait is how long the carrier waits if the socket's send buffer is full.
 	blockedWait = 500 * time.Microsecond
-	// busyWait is how long packets wait in the inbox of a machine that counts
-	// as busy. On it bulk is sent in bursts, which saves processor time. At the
-	// bottleneck a burst takes no longer than each packet waits here anyway.
+	// busyWait is how long packets wait in the inbox of a machine that counts as busy. Such
+	// a machine sends bulk in bursts, which saves processor time. A burst takes no longer
+	// at the bottleneck than each packet waits here anyway.
 	busyWait = time.Millisecond
-	// heavyLoad is the load of three packets a turn. A turn of play receives
-	// one and sends one; a turn of bulk has about ten.
+	// heavyLoad is the load of three packets per turn. A turn of play receives one and
+	// sends one; a turn of bulk has about ten.
 	heavyLoad = 3 * 8
-	// followBulk is how long a carrier relies on the addresses and the packet size
-	// that it last got from QUIC, while bulk is in flight and no packet arrives from
-	// another address. Without bulk it is followPlay: asking quic-go takes a tenth of
-	// a turn of play, because the memory of its connections is no longer in the cache.
+	// followBulk is how long a carrier relies on the addresses and the packet size that it
+	// last got from QUIC, while bulk is in flight and no packet arrives from another
+	// address. Without bulk it is followPlay. Asking quic-go takes a tenth of a turn of
+	// play, because the memory of its connections is no longer in the cache.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
-	// observeBulk is the least time between two calls of Config.Observe while
-	// bulk is in flight; observePlay is that without bulk.
+	// observeBulk is the minimum time between two calls of Config.Observe while bulk is in
+	// flight. observePlay is the minimum without bulk.
 	observeBulk = time.Millisecond
 	observePlay = 100 * time.Millisecond
 )
 
-// heavyTurns are the turns of carriers that move bulk while there are more working carriers than
-// processors. As many may run at once as there were processors when the process started. A carrier
-// keeps its turn while it waits for other writes to its socket. Otherwise each carrier of a crowd
-// would build a burst meanwhile, which could not be sent yet. It never waits for a second turn.
+// heavyTurns are the turns of carriers that move bulk while there are more working carriers
+// than processors. As many may run at once as there were processors when the process
+// started.
+//
+// A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
+// carrier of a crowd would meanwhile build a burst that could not be sent yet. A carrier
+// never waits for a second turn.
 var heavyTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
-// batches is a pool of the buffers in which carriers receive.
+// batches is a pool of the buffers into which carriers receive.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// batch is the packets that one turn receives.
+// A batch is the packets that one turn receives.
 type batch struct {
 	packets [turnPackets]arrived
 	n       int
-	frame   frame // lent to the session for the turn; 2 KiB that would otherwise be cold memory of each session
+	// Lent to the session for the turn. Its 2 KiB would otherwise be cold memory of each
+	// session.
+	frame frame
 }
 
-// arrived is a packet that was opened, and its time of arrival.
+// arrived is a packet that was opened, with its time of arrival.
 type arrived struct {
 	at time.Time
 	opened
 }
 
-// runner is what a carrier keeps from turn to turn. Only the goroutine that works may use it.
+// runner is the state that a carrier keeps from turn to turn. Only the goroutine that works
+// may use it.
 type runner struct {
 	writer        udp.Writer
 	to, from      net.Addr       // result of Config.Addrs, at asked
 	remote, local netip.AddrPort // the same addresses, to compare
 	aimed         bool           // writer.Aim was called
-	most          int            // result of Config.MaxPacket at asked, at most MaxPacket; written under the lock
+	maxPacket     int            // result of Config.MaxPacket at asked, at most MaxPacket; written under the lock
 	asked         time.Time      // when QUIC was last asked for addresses and size; zero = never
 
 	// Results of the last turn.
@@ -81,34 +87,36 @@ type runner struct {
 
 	// Measurements that decide how the next turns work.
 	waited time.Duration // smoothed time for which packets wait in the inbox
-	load   int           // packets of the last turns; each counts 7/8 of the one after it
+	load   int           // packets of the last turns; each turn counts 7/8 of the one after it
 
 	observed time.Time // when Config.Observe was last called
 	pinger   pinger
 }
 
-// borrow gets the buffers for a turn, unless the carrier still has them because
-// the socket was blocked.
+// borrow gets the buffers for a turn, unless the carrier still has them because the socket
+// was blocked.
 func (r *runner) borrow() {
 	if r.burst == nil {
-		r.burst, r.batch = bursts.Get().(*burst), batches.Get().(*batch)
+		r.burst = bursts.Get().(*burst)
+		r.batch = batches.Get().(*batch)
 		r.burst.reset()
 	}
 }
 
-// giveBack returns the buffers after a turn, unless they hold packets that were
-// not sent because the socket was blocked.
+// giveBack returns the buffers after a turn, unless they contain packets that were not sent
+// because the socket was blocked.
 func (r *runner) giveBack() {
 	if r.burst.sent == r.burst.n {
 		bursts.Put(r.burst)
 		batches.Put(r.batch)
-		r.burst, r.batch = nil, nil
+		r.burst = nil
+		r.batch = nil
 	}
 }
 
-// noteWait updates waited by the time that the first packet of a turn has waited in the
-// inbox. It falls faster than it rises. In a crowd a carrier has few turns, and falling
-// by eighths it would send bursts for half a second after the others have ended.
+// noteWait updates waited with the time that the first packet of a turn waited in the
+// inbox. It falls faster than it rises. In a crowd a carrier has few turns. If waited fell
+// by eighths, the carrier would send bursts for half a second after the others have ended.
 func (r *runner) noteWait(wait time.Duration) {
 	part := time.Duration(8)
 	if wait < r.waited {
@@ -120,7 +128,7 @@ func (r *runner) noteWait(wait time.Duration) {
 // heavy reports whether the carrier moves as many packets as bulk has.
 func (r *runner) heavy() bool { return r.load > heavyLoad }
 
-// noteLoad updates load by the number of packets that a turn has received and built.
+// noteLoad updates load with the number of packets that a turn received and built.
 func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.built) - r.load/8 }
 
 // owes reports whether settle has something to do.
@@ -139,12 +147,13 @@ func (c *Carrier) settle() (ended bool) {
 	if r.pings {
 		c.config.Ping()
 	}
-	r.changed, r.pings = false, false
+	r.changed = false
+	r.pings = false
 	return c.finished()
 }
 
-// turn does what is due now. If idle is true, nothing more is due before next
-// or, if that is zero, before the carrier is woken.
+// turn does what is due now. If idle is true, nothing more is due before next or, if next
+// is zero, before the carrier is woken.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()
@@ -168,7 +177,8 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	if r.burst.sent == r.burst.n {
 		return f.next, idle
 	}
-	if c.seal(); c.flush() {
+	c.seal()
+	if c.flush() {
 		return f.next, f.all && idle
 	}
 	return time.Now().Add(blockedWait), idle
@@ -182,8 +192,8 @@ type found struct {
 	turned bool      // Config.Turned returned true
 }
 
-// step is the part of a turn under the lock: it passes the opened packets to
-// the session, runs its timers and builds a burst.
+// step is the part of a turn under the lock. It passes the opened packets to the session,
+// runs the session's timers and builds a burst.
 func (c *Carrier) step() (f found) {
 	r := &c.run
 	c.mu.Lock()
@@ -195,38 +205,51 @@ func (c *Carrier) step() (f found) {
 	c.receive(now)
 	_ = c.session.Advance(now) // Session.Err keeps the error
 	c.observe(now)
-	r.pings = c.config.Ping != nil && (r.pinger.due(now, c.session) || c.config.MaxPacket != nil && r.pinger.searches(now, c.session, c.config.MaxPacket))
+	r.pings = c.pingDue(now)
 	c.session.Controller().Bursts(r.busy())
 	f.all = r.burst.sent == r.burst.n && c.collect(now)
 	f.next = c.next()
 	f.turned = c.config.Turned != nil && c.config.Turned()
 	state := c.session.State()
-	r.state, r.changed = state, r.changed || state != r.state
+	r.changed = r.changed || state != r.state
+	r.state = state
 	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
 	c.session.frame = nil // so that an idle carrier does not keep a batch in memory
 	return f
 }
 
-// follow gets addresses and packet size from QUIC, if they are old, and reports
-// a new path to the session.
+// pingDue reports whether Config.Ping must be called. The caller holds the lock.
+func (c *Carrier) pingDue(now time.Time) bool {
+	if c.config.Ping == nil {
+		return false
+	}
+	return c.run.pinger.due(now, c.session) ||
+		c.config.MaxPacket != nil && c.run.pinger.searches(now, c.session, c.config.MaxPacket)
+}
+
+// follow gets addresses and packet size from QUIC if the last ones are old. It reports a
+// new path to the session.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
 	age := followPlay
 	if c.session.bulkInFlight() > 0 {
 		age = followBulk
 	}
-	if strayed := c.inbox.strayed.Swap(false); r.aimed && !strayed && now.Sub(r.asked) < age {
+	strayed := c.inbox.strayed.Swap(false)
+	if r.aimed && !strayed && now.Sub(r.asked) < age {
 		return
 	}
-	r.asked, r.most = now, SafePacket
+	r.asked = now
+	r.maxPacket = SafePacket
 	if c.config.MaxPacket != nil {
-		r.most = min(c.config.MaxPacket(), MaxPacket)
+		r.maxPacket = min(c.config.MaxPacket(), MaxPacket)
 	}
 	to, from := c.config.Addrs()
 	if r.aimed && same(to, r.to) && same(from, r.from) {
 		return
 	}
-	r.to, r.from = to, from
+	r.to = to
+	r.from = from
 	remote, local := udp.AddrPort(to), udp.AddrPort(from)
 	if r.aimed && remote == r.remote && local == r.local {
 		return
@@ -234,22 +257,25 @@ func (c *Carrier) follow(now time.Time) {
 	r.writer.Aim(to, from)
 	c.inbox.setRemote(remote)
 	if r.aimed {
-		c.session.Rotate() // if there is no spare id, an observer may link the two addresses, which is better than silence
+		c.session.Rotate() // without a spare id, an observer may link the addresses, which is better than silence
 		c.session.Moved(now)
 		r.pinger.moved()
 	}
-	r.remote, r.local, r.aimed = remote, local, true
+	r.remote = remote
+	r.local = local
+	r.aimed = true
 }
 
-// same reports whether two addresses are the same pointer, which saves
-// converting and comparing them.
+// same reports whether two addresses are the same pointer. The check saves converting and
+// comparing them.
 func same(a, b net.Addr) bool {
 	one, ok := a.(*net.UDPAddr)
 	other, _ := b.(*net.UDPAddr)
 	return ok && one == other
 }
 
-// open opens packets of the inbox, up to turnPackets and turnBytes, without the lock.
+// open opens up to turnPackets packets and about turnBytes bytes from the inbox, without
+// the lock.
 func (c *Carrier) open() {
 	r := &c.run
 	b := r.batch
@@ -258,11 +284,12 @@ func (c *Carrier) open() {
 		p := &b.packets[b.n]
 		at, packet := c.inbox.next(&r.taken)
 		left -= len(packet)
-		p.at, p.opened = at, c.session.open(packet)
+		p.at = at
+		p.opened = c.session.open(packet)
 	}
 }
 
-// receive passes the packets that open has opened to the session. The caller holds the lock.
+// receive passes the opened packets to the session. The caller holds the lock.
 func (c *Carrier) receive(now time.Time) {
 	b := c.run.batch
 	if b.n > 0 {
@@ -288,8 +315,8 @@ func (c *Carrier) observe(now time.Time) {
 	}
 }
 
-// next returns when something is due; zero = not before the carrier is woken.
-// The caller holds the lock.
+// next returns the time at which something is due. Zero means not before the carrier is
+// woken. The caller holds the lock.
 func (c *Carrier) next() time.Time {
 	var first recovery.Earliest
 	first.Add(c.session.NextTimeout())

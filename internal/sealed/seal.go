@@ -2,8 +2,8 @@ package sealed
 
 import "slices"
 
-// sealer encrypts one direction of a carrier. It shares nothing with the
-// session, so it needs no lock. It is not safe for concurrent use.
+// sealer encrypts one direction of a carrier. It shares no state with the session, so it
+// needs no lock. It is not safe for concurrent use.
 type sealer struct {
 	keys  *generation
 	mask  *mask
@@ -15,8 +15,8 @@ func newSealer(s *suite, export Exporter, instance uint32, d direction) (*sealer
 	return &sealer{keys: keys, mask: mask}, err
 }
 
-// seal encrypts a packet of header and frames in place, appends the tag and
-// masks the number. Numbers must rise and stay below maxNumber.
+// seal encrypts a packet of header and frames in place, appends the tag and masks the
+// number. Numbers must rise and stay below maxNumber.
 func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
 	for s.keys.index < number>>generationBits {
 		keys, err := s.keys.next()

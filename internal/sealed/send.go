@@ -12,21 +12,21 @@ import (
 // bursts is a pool of the buffers in which carriers build packets.
 var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, burstPackets)} }}
 
-// burstPackets is how many packets a burst has room for: those of one call, and
-// one more, for which see collect.
+// burstPackets is the number of packets for which a burst has room: those of one call, and
+// one more (see collect).
 const burstPackets = udp.MaxSegments + 1
 
-// burstBytes is how many bytes a burst has room for: seven jumbo packets, as
-// many as one call may send.
+// burstBytes is the number of bytes for which a burst has room: seven jumbo packets, the
+// maximum that one call may send.
 const burstBytes = 63 << 10
 
-// burst holds packets that were built and are not sent yet.
+// A burst holds packets that were built and were not sent yet.
 type burst struct {
 	bytes  [burstBytes]byte
-	built  []built // packets that are not sealed yet
+	built  []built // packets not sealed yet
 	groups [burstPackets]group
 	n      int // number of groups
-	sent   int // how many of them were sent
+	sent   int // number of groups that were sent
 }
 
 // built is a packet that is not sealed yet.
@@ -35,18 +35,23 @@ type built struct {
 	number uint64
 }
 
-// group is a part of a burst that one call sends: packets of one size, of which
-// the last may be shorter (udp(7), UDP_SEGMENT).
+// A group is the part of a burst that one call sends: packets of one size, of which the
+// last may be shorter (udp(7), UDP_SEGMENT).
 type group struct{ start, end, size int }
 
 // reset empties the burst.
-func (b *burst) reset() { b.n, b.sent, b.built = 0, 0, b.built[:0] }
+func (b *burst) reset() {
+	b.n = 0
+	b.sent = 0
+	b.built = b.built[:0]
+}
 
-// add adds a packet that begins where the last one ends.
+// add adds a packet that begins where the previous one ends.
 func (b *burst) add(start, end int) {
 	if b.n > 0 {
 		g := &b.groups[b.n-1]
-		if length := g.end - g.start; length%g.size == 0 && end-start <= g.size && length < udp.MaxSegments*g.size {
+		length := g.end - g.start
+		if length%g.size == 0 && end-start <= g.size && length < udp.MaxSegments*g.size {
 			g.end = end
 			return
 		}
@@ -55,22 +60,26 @@ func (b *burst) add(start, end int) {
 	b.n++
 }
 
-// collect builds packets until there are as many as one call sends, or the session has
-// no more; then all is true. If the pacer holds bulk back after as many packets as one
-// call sends, as it does after each burst on a busy machine, collect asks for one more
-// packet. Usually there is none, which saves a turn. Only bulk is sent in jumbo packets.
+// collect builds packets until there are as many as one call sends, or until the session
+// has no more. In the latter case all is true.
+//
+// After each burst on a busy machine, the pacer holds bulk back. If it does so after as
+// many packets as one call sends, collect asks for one more packet. Usually there is none,
+// which saves a turn.
+//
+// Only bulk is sent in jumbo packets.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
 	jumbo := c.bulk.Load() && !c.config.NoJumbo && c.socket.sys.GSO.Load()
 	for at, n := 0, 0; n < burstPackets; n++ {
-		if n == udp.MaxSegments && c.session.MayLeave(now) {
+		if n == udp.MaxSegments && c.session.MaySend(now) {
 			return false
 		}
 		if burstBytes-at < JumboPacket {
 			return false
 		}
-		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+JumboPacket], c.run.most, jumbo)
+		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+JumboPacket], c.run.maxPacket, jumbo)
 		if !ok {
 			return true
 		}
@@ -94,7 +103,7 @@ func (c *Carrier) seal() {
 	b.built = b.built[:0]
 }
 
-// flush sends the burst. It returns false if the socket accepts no more for now.
+// flush sends the burst. It returns false if the socket accepts no more packets for now.
 func (c *Carrier) flush() (ok bool) {
 	r := &c.run
 	for b := r.burst; b.sent < b.n; b.sent++ {
@@ -109,7 +118,8 @@ func (c *Carrier) flush() (ok bool) {
 	return true
 }
 
-// refused handles an error of the socket. It reports whether to continue with the next group.
+// refused handles an error of the socket. It reports whether to continue with the next
+// group.
 func (c *Carrier) refused(err error) bool {
 	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()

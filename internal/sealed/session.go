@@ -8,26 +8,27 @@ import (
 )
 
 const (
-	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet; the
-	// controller counts bytes on the wire.
+	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet. The controller
+	// counts bytes on the wire.
 	overheadUDP = 28
-	// minRoom is the least room, in bytes, for which the source is asked for one more payload.
+	// minRoom is the minimum room, in bytes, for which the source is asked for another
+	// payload.
 	minRoom = 64
 )
 
 // SessionConfig holds the settings of a session, which do not change.
 type SessionConfig struct {
-	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client
-	// make the keys. An instance must not be used twice on a connection.
+	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client determine the
+	// keys. An instance must not be used twice on a connection.
 	Exporter    Exporter
 	CipherSuite uint16
 	Instance    uint32
 	Client      bool
 
-	// Source provides the payloads to send, and handles those that arrive.
+	// Source provides the payloads to send and handles those that arrive.
 	Source Source
-	// Controller paces the packets. It may be used by one session after
-	// another, but not by two at once. nil = a new one.
+	// Controller paces the packets. Several sessions may use it one after another, but not
+	// two at once. nil = a new one.
 	Controller *pace.Controller
 
 	// Rate counts all packets that are sent. nil = they are not counted.
@@ -38,63 +39,63 @@ type SessionConfig struct {
 
 	// RTT is the round trip that QUIC has measured; 0 = unknown.
 	RTT time.Duration
-	// Other returns how many packets have arrived over the connection's other
-	// carrier; nil = there is none. If nothing arrives there either, the whole
-	// path is interrupted, and changing carriers would not help.
+	// Other returns the number of packets that have arrived over the connection's other
+	// carrier. If nothing arrives there either, the whole path is interrupted, and changing
+	// carriers would not help. nil = there is none.
 	Other func() uint64
-	// PlayDelay is how long feedback for play may wait for a packet that it can
-	// share. The session assumes that the peer's is the same.
+	// PlayDelay is how long feedback for play may wait for a packet that it can share. The
+	// session assumes that the peer's delay is the same.
 	PlayDelay time.Duration
-	// NoTrain leaves out the packets that measure a path when the session
-	// opens, for a path that was measured before.
+	// NoTrain leaves out the packets that measure a path when the session opens. It is for
+	// a path that was measured before.
 	NoTrain bool
 	// Seed decides which packet numbers are skipped. Zero = a random one.
 	Seed [32]byte
 }
 
-// A Rate limits what a connection sends over all its carriers. The session only
-// counts packets; it is the source that stops when the limit is reached.
+// A Rate limits what a connection sends over all its carriers. The session only counts
+// packets. The source stops when the limit is reached.
 type Rate interface {
-	// Spend counts a packet that is sent.
+	// Spend counts a packet that is being sent.
 	Spend(now time.Time, bytes int)
 }
 
-// trimAfter is how often Advance frees memory that is not needed: as often as package bunch.
+// trimAfter is how often Advance frees memory that is not needed, as in package bunch.
 const trimAfter = 10 * time.Second
 
-// memoryTimer decides when trim runs. It compares the number of packets, sent
-// and received, to see whether there were any.
+// memoryTimer decides when trim runs. It compares the number of packets sent and received
+// to see whether there were any.
 type memoryTimer struct {
 	trimmed time.Duration // when trim last ran
 	counted uint64        // number of packets at that time
-	// Number of packets when trim last freed all that it can; the timer is off
-	// until there is another one.
+	// Number of packets when trim last freed all that it can. The timer is off until there
+	// is another packet.
 	rested uint64
 }
 
-// supply is what the source had when it was last asked.
+// supply records what the source had when it was last asked.
 type supply struct {
 	empty   bool // it had nothing; it is not asked again until Wake
 	noPlay  bool // it had no play; it is not asked for play alone until Wake
-	pressed bool // play in flight has filled playBound, and the source has had play each time since
+	pressed bool // play has filled playBound, and the source has had play each time since
 }
 
-// A Session is one end of a carrier: a machine without clock, goroutine or lock.
+// A Session is one end of a carrier: a machine without a clock, goroutine or lock.
 type Session struct {
 	config  SessionConfig
 	source  Source
 	control *pace.Controller
 
 	// Time.
-	epoch  time.Time     // the first now that a method was given; zero before that
-	now    time.Duration // since epoch; never runs back
+	epoch  time.Time     // the first now that was passed to a method; zero before that
+	now    time.Duration // since epoch; never decreases
 	memory memoryTimer
 
 	// Keys and ids.
-	sealer *sealer // used by Seal alone, which may run beside the other methods
+	sealer *sealer // used only by Seal, which may run concurrently with the other methods
 	opener *opener
 	id     ID   // the peer's id in use
-	spares []ID // unused ids of the peer
+	spares []ID // the peer's unused ids
 
 	// The state.
 	state   State
@@ -110,7 +111,7 @@ type Session struct {
 	train    train         // the packets that measure the path at first
 	mtu      mtu           // how large a packet may be
 	loss     loss          // finds lost packets
-	starting siblingCount  // whether the controller is in its Start with bulk to send
+	starting siblingCount  // counts the session while the controller is in its Start with bulk to send
 	guess    time.Duration // round trip until the controller has measured it
 
 	// Receiving.
@@ -118,15 +119,21 @@ type Session struct {
 	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none was received
 
 	// Scratch memory.
-	frame    *frame    // the frame that is being read, and the report that is being built. A carrier lends one for each turn
-	arrivals []arrival // of the feedback that is being read
+	frame    *frame    // for the frame being read and the report being built; lent by a carrier for each turn
+	arrivals []arrival // of the feedback being read
 
 	stats Stats
 }
 
-// NewSession makes a session. It has its keys, and needs the peer's ids in Start.
+// NewSession makes a session with its keys. Start passes the peer's ids to it.
 func NewSession(c SessionConfig) (*Session, error) {
-	s := &Session{config: c, source: c.Source, control: c.Controller, guess: c.RTT, report: newReport(c.PlayDelay)}
+	s := &Session{
+		config:  c,
+		source:  c.Source,
+		control: c.Controller,
+		guess:   c.RTT,
+		report:  newReport(c.PlayDelay),
+	}
 	if c.Siblings != nil {
 		s.starting.all = &c.Siblings.starting
 	}
@@ -163,7 +170,7 @@ func (s *Session) makeKeys() error {
 	return err
 }
 
-// Start starts to open the carrier, with the peer's first ids.
+// Start begins to open the carrier, with the peer's first ids.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)
@@ -174,24 +181,26 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	if !s.config.NoTrain {
 		s.train = train{left: trainPackets, thin: s.config.RTT > nearRTT || s.config.Instance > 1}
 	}
-	s.hearing = hearing{heard: t, asked: t, probes: 1} // the first probe is small, and gets through if the packets of the train are too large
+	// The first probe is small. It arrives even if the packets of the train are too large.
+	s.hearing = hearing{heard: t, asked: t, probes: 1}
 }
 
-// AddIDs adds spare ids of the peer.
+// AddIDs adds spare ids issued by the peer.
 func (s *Session) AddIDs(ids ...ID) { s.spares = append(s.spares, ids...) }
 
-// Rotate changes to a fresh id of the peer, so that an observer cannot link two
-// addresses (RFC 9000, section 9.5). It returns false if there is no spare id.
+// Rotate changes to an unused id of the peer, so that an observer cannot link two addresses
+// (RFC 9000, section 9.5). It returns false if there is no spare id.
 func (s *Session) Rotate() bool {
 	if len(s.spares) == 0 {
 		return false
 	}
-	s.id, s.spares = s.spares[0], s.spares[1:]
+	s.id = s.spares[0]
+	s.spares = s.spares[1:]
 	return true
 }
 
-// Moved is called when the path has changed. The session forgets what it has
-// measured on the old one (RFC 9000, section 9.4).
+// Moved is called when the path has changed. The session forgets its measurements of the
+// previous path (RFC 9000, section 9.4).
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
@@ -200,12 +209,13 @@ func (s *Session) Moved(now time.Time) {
 	s.report.moved()
 	s.source.Moved(now)
 	if s.waiting() {
-		s.hearing.heard, s.hearing.probes = t, 1
+		s.hearing.heard = t
+		s.hearing.probes = 1
 	}
 }
 
-// Blocked is called when the socket did not accept packets that were built,
-// because its buffer is full.
+// Blocked is called when the socket did not accept packets that were built, because its
+// buffer is full.
 func (s *Session) Blocked(now time.Time) {
 	s.tick(now)
 	s.stats.Blocked++
@@ -213,7 +223,10 @@ func (s *Session) Blocked(now time.Time) {
 }
 
 // Wake is called when the source may have something to send.
-func (s *Session) Wake() { s.supply.empty, s.supply.noPlay = false, false }
+func (s *Session) Wake() {
+	s.supply.empty = false
+	s.supply.noPlay = false
+}
 
 // Close ends the session. It sends nothing, because the owner informs the peer over QUIC.
 func (s *Session) Close() { s.end(&Error{Reason: "closed"}) }
@@ -227,19 +240,19 @@ func (s *Session) Err() error { return s.err }
 // Controller returns the controller that paces this session.
 func (s *Session) Controller() *pace.Controller { return s.control }
 
-// bulkInFlight returns the bytes, on the wire, of packets with bulk that are
-// neither acked nor lost.
+// bulkInFlight returns the bytes on the wire of packets with bulk that are neither acked
+// nor lost.
 func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
 
-// tellController is called after all acks and losses of a feedback were recorded. It lets
-// the controller draw its conclusions, and updates whether its rate allows jumbo packets.
-func (s *Session) tellController(now time.Time) {
+// updateController is called after all acks and losses of a feedback were recorded. It lets
+// the controller draw its conclusions, and updates whether the rate allows jumbo packets.
+func (s *Session) updateController(now time.Time) {
 	s.control.Feedback(now, s.records.bytes)
 	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
 }
 
-// InFlight returns the bytes, on the wire, of packets with payloads that are
-// neither acked nor lost.
+// InFlight returns the bytes on the wire of packets with payloads that are neither acked
+// nor lost.
 func (s *Session) InFlight() int { return s.records.bytes }
 
 // end closes the session with err. Only the first call has an effect.
@@ -253,7 +266,7 @@ func (s *Session) end(err error) {
 	s.starting.set(false)
 }
 
-// tick returns now as time since epoch; it never runs back.
+// tick returns now as time since epoch. The result never decreases.
 func (s *Session) tick(now time.Time) time.Duration {
 	if s.epoch.IsZero() {
 		s.epoch = now
@@ -266,8 +279,8 @@ func (s *Session) tick(now time.Time) time.Duration {
 // time converts a time since epoch to a time.Time.
 func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
 
-// Advance runs the timers that are due. It returns an error if the session is
-// closed. Afterwards NextTimeout is after now, or a packet can be built.
+// Advance runs the timers that are due. It returns an error if the session is closed.
+// Afterwards NextTimeout is after now, or a packet can be built.
 func (s *Session) Advance(now time.Time) error {
 	t := s.tick(now)
 	if s.state == Closed {
@@ -279,7 +292,7 @@ func (s *Session) Advance(now time.Time) error {
 	}
 	if s.loss.Next > 0 && s.loss.Next <= t {
 		s.detectLosses(t)
-		s.tellController(now)
+		s.updateController(now)
 	}
 	if s.mtu.shrunk > 0 && s.mtu.retry <= t {
 		s.Wake()
@@ -298,31 +311,34 @@ func (s *Session) Advance(now time.Time) error {
 	return nil
 }
 
-// trim frees memory of records that are not needed and, after trimAfter without
-// a packet, all memory of packets.
+// trim frees memory of records that is not needed. After trimAfter without a packet, it
+// frees all memory of packets.
 func (s *Session) trim(t time.Duration) {
-	s.records.Shrink(firstRecords)
+	s.records.Shrink(initialRecords)
 	if s.packets() == s.memory.counted && s.records.Len() == 0 && !s.report.waits() {
 		s.control.Rest()
 		s.report.rest()
 		s.arrivals = nil
 		s.memory.rested = s.packets()
 	}
-	s.memory.trimmed, s.memory.counted = t, s.packets()
+	s.memory.trimmed = t
+	s.memory.counted = s.packets()
 }
 
-// packets returns the number of packets that were sent and received.
+// packets returns the number of packets sent and received.
 func (s *Session) packets() uint64 { return s.stats.Sent + s.stats.Received }
 
-// NextTimeout returns when Advance or AppendPacket must be called again. ok is
-// false if no timer runs.
-func (s *Session) NextTimeout() (time.Time, bool) {
+// NextTimeout returns the time of the next call of Advance or AppendPacket. ok is false if
+// no timer runs.
+func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	if s.state == Closed {
 		return time.Time{}, false
 	}
-	at, ok := s.source.NextTimeout()
+	at, ok = s.source.NextTimeout()
 	if ok && !s.asks() && !at.After(s.time(s.now)) {
-		ok = false // the source waits, but may not send now; it is asked again after an ack, or when the pacer allows it
+		// The source waits but may not send now. It is asked again after an ack or when the
+		// pacer allows it.
+		ok = false
 	}
 	var first recovery.Earliest
 	first.Add(at, ok)
@@ -345,8 +361,8 @@ func (s *Session) NextTimeout() (time.Time, bool) {
 	return first.Time()
 }
 
-// MayLeave reports whether the source may have bulk that the pacer allows to be sent now.
-func (s *Session) MayLeave(now time.Time) bool {
+// MaySend reports whether the source may have bulk that the pacer allows to be sent now.
+func (s *Session) MaySend(now time.Time) bool {
 	t := s.tick(now)
-	return s.wants() && s.mayLeave(t)
+	return s.wants() && s.maySend(t)
 }

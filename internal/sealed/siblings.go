@@ -2,8 +2,8 @@ package sealed
 
 import "sync/atomic"
 
-// Siblings counts what the sessions of one owner do at the same time, because
-// they may share an uplink. It may be used concurrently.
+// Siblings counts what the sessions of one owner do at the same time, because they may
+// share an uplink. It is safe for concurrent use.
 type Siblings struct {
 	starting atomic.Int32 // sessions whose controller is in its Start with bulk to send
 }
@@ -12,10 +12,11 @@ type Siblings struct {
 // rest of the session, it is used by one goroutine at a time.
 type siblingCount struct {
 	all     *atomic.Int32 // shared by the siblings; nil if the session has none
-	counted bool          // whether all includes this session
+	counted bool          // all includes this session
 }
 
-// set adds this session to the counter, or removes it. Setting what is set already has no effect.
+// set adds this session to the counter or removes it. It has no effect if that was already
+// done.
 func (c *siblingCount) set(counted bool) {
 	switch {
 	case c.all == nil || c.counted == counted:

@@ -3,11 +3,12 @@ package sealed
 import "time"
 
 const (
-	// silentPTOs is after how many probe timeouts without an ack a carrier is silent.
-	// While bulk is in flight, silentTime must have passed, too; see silentAfter.
+	// silentPTOs is the number of probe timeouts without an ack after which a carrier is
+	// silent. While bulk is in flight, silentTime must have passed as well (see
+	// silentAfter).
 	silentPTOs = 3
 	silentTime = time.Second
-	// stopTime is after how long without an ack a carrier closes.
+	// stopTime is the time without an ack after which a carrier closes.
 	stopTime = 10 * time.Second
 
 	// unknownRTT is the assumed round trip if the owner does not know it:
@@ -15,33 +16,45 @@ const (
 	unknownRTT = 333 * time.Millisecond
 )
 
-// hearing holds the times of the peer's acks and packets, and of the packets that asked for acks.
+// hearing holds the times of the peer's acks and packets, and of the packets that asked for
+// acks.
 type hearing struct {
-	heard    time.Duration // when the last ack arrived or, if later, when a packet was sent while none was in flight
-	asked    time.Duration // when the last packet that asks for an ack was sent
-	received time.Duration // when the last packet of the peer was received; 0 = none
-	gap      time.Duration // longest recent time between two packets of the peer, at most silentTime
-	probes   int           // number of probes that must be sent now, whatever the pacer allows
-	ptos     int           // probe timeouts in a row without an ack
-	idly     bool          // the peer may delay the ack of the last packet that asked for one, because it has only play
-	other    otherCarrier  // shows whether the whole path, or only this carrier, is silent
+	// When the last ack arrived or, if later, when a packet was sent while none was in
+	// flight.
+	heard    time.Duration
+	asked    time.Duration // when the last packet asking for an ack was sent
+	received time.Duration // when the peer's last packet was received; 0 = none
+	gap      time.Duration // longest recent time between two of the peer's packets, at most silentTime
+	probes   int           // number of probes to send now, whatever the pacer allows
+	ptos     int           // consecutive probe timeouts without an ack
+	// The last packet that asked for an ack has only play, so the peer may delay the ack.
+	mayDelay bool
+	other    otherCarrier // shows whether the whole path or only this carrier is silent
 }
 
 // ack records an ack at t.
-func (h *hearing) ack(t time.Duration) { h.heard, h.ptos, h.other = t, 0, otherCarrier{} }
+func (h *hearing) ack(t time.Duration) {
+	h.heard = t
+	h.ptos = 0
+	h.other = otherCarrier{}
+}
 
-// ask records that a packet was sent at t that asks for an ack. idly is whether the peer may delay
-// the ack. If no packet was in flight before (empty), the time without an ack counts from t.
-func (h *hearing) ask(t time.Duration, idly, empty bool) {
+// ask records that a packet asking for an ack was sent at t. mayDelay is whether the peer
+// may delay the ack. If no packet was in flight before (empty), the time without an ack
+// counts from t.
+func (h *hearing) ask(t time.Duration, mayDelay, empty bool) {
 	if empty {
 		h.heard = t
 	}
-	h.asked, h.idly = t, idly
+	h.asked = t
+	h.mayDelay = mayDelay
 }
 
-// miss is called when an ack did not arrive in time: a probe must be sent. While the carrier opens,
-// two probes are sent, as RFC 9002, section 6.2.4, allows. On a path that loses a tenth of the
-// packets each way, one in five single probes gets no answer, and the next wait is up to a second.
+// miss is called when an ack did not arrive in time, so a probe must be sent.
+//
+// While the carrier opens, two probes are sent, as RFC 9002, section 6.2.4, allows. On a
+// path that loses a tenth of the packets each way, one in five single probes gets no
+// answer, and the next wait is up to a second.
 func (h *hearing) miss(opening bool) {
 	h.probes = 1
 	if opening {
@@ -50,8 +63,8 @@ func (h *hearing) miss(opening bool) {
 	h.ptos++
 }
 
-// receive records that a packet was received at t. With each packet gap falls by only a
-// sixteenth, so that it still shows the time between ticks if every tick sends a burst.
+// receive records that a packet was received at t. Each packet lowers gap by only a
+// sixteenth. It therefore still shows the time between ticks if every tick sends a burst.
 func (h *hearing) receive(t time.Duration) {
 	if h.received > 0 {
 		h.gap = max(h.gap-h.gap/16, min(t-h.received, silentTime))
@@ -61,7 +74,7 @@ func (h *hearing) receive(t time.Duration) {
 
 // overdueAt returns when a peer that has sent packets should have been heard again. If it
 // is not heard by then, our own address may have changed, which the peer learns only from
-// QUIC's packets. ok is false if the peer sends so seldom that its silence means nothing.
+// QUIC's packets. ok is false if the peer sends so rarely that its silence means nothing.
 func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
 	wait := max(pto, 2*h.gap)
 	return h.received + wait, h.received > 0 && wait < silentTime
@@ -75,8 +88,8 @@ type otherCarrier struct {
 	lookAt   time.Duration // when to look again
 }
 
-// watch records, at t, how many packets the other carrier has received. The
-// next look is half of patience later.
+// watch records the number of packets that the other carrier has received at t. The next
+// look is half of patience later.
 func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Duration) {
 	switch {
 	case !o.watching:
@@ -88,9 +101,10 @@ func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Dura
 }
 
 // until returns the time before which this carrier does not count as silent.
-// When the path works again, either carrier may be heard first, so this one
-// gets two more probe timeouts after the other was heard. While the other is
-// silent, too, this one does not count as silent before the next look.
+//
+// When the path works again, either carrier may be heard first, so this one gets two more
+// probe timeouts after the other was heard. While the other is silent as well, this one
+// does not count as silent before the next look.
 func (o *otherCarrier) until(patience time.Duration) time.Duration {
 	if o.heardAt > 0 {
 		return o.heardAt + 2*patience
@@ -124,23 +138,26 @@ func (s *Session) pto() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
 		return s.control.PTO()
 	}
-	return 3*s.guess + maxReportDelay // the variance is at first half the round trip (RFC 9002, section 5.3), and counts four times
+	// The variance is at first half the round trip (RFC 9002, section 5.3), and counts four
+	// times.
+	return 3*s.guess + maxReportDelay
 }
 
-// probeAfter returns how long the session waits for an ack before it sends a
-// probe, or has QUIC send a ping. It includes how long the peer may delay an ack
-// of play. It bounds the probe timeout, which one late ack may make seconds
-// long, because otherwise a silent carrier would end before it has sent a probe.
+// probeAfter returns how long the session waits for an ack before it sends a probe or has
+// QUIC send a ping. It includes the time for which the peer may delay an ack of play.
+//
+// It bounds the probe timeout, which one late ack may make seconds long. Without the bound,
+// a silent carrier would end before it has sent a probe.
 func (s *Session) probeAfter() time.Duration {
 	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
-	if s.hearing.idly {
+	if s.hearing.mayDelay {
 		wait += s.config.PlayDelay
 	}
 	return wait
 }
 
-// ptoAt returns when the next probe is due. While opening, the wait doubles
-// with each probe, because the peer may not be ready to receive.
+// ptoAt returns when the next probe is due. While the carrier opens, the wait doubles with
+// each probe, because the peer may not be ready to receive.
 func (s *Session) ptoAt() (time.Duration, bool) {
 	if !s.started || s.hearing.probes > 0 || !s.waiting() {
 		return 0, false
@@ -153,8 +170,8 @@ func (s *Session) ptoAt() (time.Duration, bool) {
 	return s.hearing.asked + wait, true
 }
 
-// silentAt returns when the carrier becomes silent if no ack arrives or, if it
-// is silent already, when it ends. ok is false if no ack is awaited.
+// silentAt returns when the carrier becomes silent if no ack arrives. If it is already
+// silent, silentAt returns when it ends. ok is false if the session waits for no ack.
 func (s *Session) silentAt() (time.Duration, bool) {
 	switch {
 	case !s.started || !s.waiting():
@@ -165,10 +182,11 @@ func (s *Session) silentAt() (time.Duration, bool) {
 	return max(s.hearing.heard+s.silentAfter(), s.hearing.other.until(s.patience())), true
 }
 
-// silentAfter returns after how long without an ack the carrier is silent. With
-// only play in flight it is silentPTOs, so that the other carrier takes over
-// soon. With bulk, while opening, and without another carrier it is at least
-// silentTime, because silentPTOs are only 80 ms on a short path.
+// silentAfter returns the time without an ack after which the carrier is silent.
+//
+// With only play in flight that is silentPTOs, so that the other carrier takes over soon.
+// With bulk, while opening, and without another carrier it is at least silentTime, because
+// silentPTOs are only 80 ms on a short path.
 func (s *Session) silentAfter() time.Duration {
 	if s.config.Other != nil && s.state == Open && s.records.play == s.records.bytes {
 		return silentPTOs * s.patience()
@@ -176,15 +194,16 @@ func (s *Session) silentAfter() time.Duration {
 	return max(silentTime, silentPTOs*s.patience())
 }
 
-// watchAt returns when to look at the other carrier. ok is false if no ack is
-// awaited, or if there is no other carrier.
+// watchAt returns when to look at the other carrier. ok is false if the session waits for
+// no ack or there is no other carrier.
 func (s *Session) watchAt() (at time.Duration, ok bool) {
 	at = max(s.hearing.heard+s.patience(), s.hearing.other.lookAt)
 	return at, s.config.Other != nil && s.state == Open && s.waiting()
 }
 
-// patience returns the probe timeout, but limits the variance in it. After one late ack
-// play would otherwise wait for seconds in the next outage, although QUIC could carry it.
+// patience returns the probe timeout with a limit on its variance. Without the limit, after
+// one late ack, play would wait for seconds in the next outage although QUIC could carry
+// it.
 func (s *Session) patience() time.Duration {
 	_, smoothed, _ := s.control.RTT()
 	if smoothed == 0 {
@@ -193,7 +212,7 @@ func (s *Session) patience() time.Duration {
 	return min(s.pto(), smoothed*3/2+maxReportDelay+s.config.PlayDelay)
 }
 
-// checkHearing runs the timers of silence and of probes.
+// checkHearing runs the timers for silence and probes.
 func (s *Session) checkHearing(t time.Duration) {
 	if at, ok := s.watchAt(); ok && t >= at {
 		s.hearing.other.watch(t, s.config.Other(), s.patience())
@@ -212,11 +231,11 @@ func (s *Session) checkHearing(t time.Duration) {
 	}
 }
 
-// abandon declares all packets in flight lost, so that the source sends their
-// payloads over the other carrier.
+// abandon declares all packets in flight lost, so that the source sends their payloads over
+// the other carrier.
 func (s *Session) abandon(t time.Duration) {
 	for n, ok := s.records.firstFlying(); ok; n, ok = s.records.firstFlying() {
 		s.lose(t, n, abandoned)
 	}
-	s.tellController(s.time(t))
+	s.updateController(s.time(t))
 }

@@ -5,12 +5,12 @@ import (
 	mrand "math/rand/v2"
 )
 
-// skipAbout is the mean distance between skipped packet numbers.
-const skipAbout = 500
+// meanSkip is the mean distance between skipped packet numbers.
+const meanSkip = 500
 
-// skips decides which packet numbers are skipped. An ack for a skipped number
-// proves that the peer acks packets that it has not received, which would make
-// this end send faster (RFC 9000, section 21.4).
+// skips decides which packet numbers are skipped. An ack for a skipped number proves that
+// the peer acks packets that it has not received, which would make this end send faster
+// (RFC 9000, section 21.4).
 type skips struct {
 	next uint64 // the next number to skip
 	dice *mrand.Rand
@@ -25,8 +25,9 @@ func (s *skips) init(seed [32]byte) {
 	s.next = s.distance()
 }
 
-// draw draws the next number to skip. It is called when packet number is sent.
+// draw draws the next number to skip. It is called when the packet with the given number is
+// sent.
 func (s *skips) draw(number uint64) { s.next = number + s.distance() }
 
-// distance returns a random distance from 1 to 2*skipAbout-1.
-func (s *skips) distance() uint64 { return 1 + uint64(s.dice.IntN(2*skipAbout-1)) }
+// distance returns a random distance from 1 to 2*meanSkip-1.
+func (s *skips) distance() uint64 { return 1 + uint64(s.dice.IntN(2*meanSkip-1)) }

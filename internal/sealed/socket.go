@@ -16,28 +16,29 @@ import (
 
 // SocketConfig holds the settings of a Socket. The zero value is right for most.
 type SocketConfig struct {
-	// NoOffload switches off UDP GSO and GRO, with which the kernel sends or
-	// receives many packets in one call.
+	// NoOffload switches off UDP GSO and GRO, with which the kernel sends or receives many
+	// packets in one call.
 	NoOffload bool
 	// Guard watches what QUIC receives and sends. nil = none.
 	Guard Guard
 }
 
-// A Guard watches what QUIC receives, and decides what it sends. Its methods must
-// not block, and must not change or retain the packets, which are not empty.
+// A Guard watches what QUIC receives and decides what it sends. Its methods must not block,
+// and must not change or retain the packets, which are not empty.
 type Guard interface {
 	// Came is called for each packet that QUIC receives, by QUIC's reader only.
 	Came(from netip.AddrPort, packet []byte)
-	// Route reports whether QUIC may send packets to to: one packet or, with
-	// GSO, several in a row. also is an address that gets a copy; nil = none.
-	// Packets that may not be sent are dropped, and QUIC counts them as sent.
+	// Route reports whether QUIC may send packets to to: one packet, or several consecutive
+	// ones with GSO. also is an address that gets a copy; nil = none. Packets that may not
+	// be sent are dropped, and QUIC counts them as sent.
 	Route(to net.Addr, packets []byte) (also net.Addr, ok bool)
 }
 
-// A Socket shares a UDP socket between QUIC and carriers. All methods may be called concurrently.
+// A Socket shares a UDP socket between QUIC and carriers. All methods are safe for
+// concurrent use.
 type Socket struct {
 	sys   *udp.Socket
-	real  bool  // the socket is the kernel's and time is real, not a test's
+	real  bool  // the socket is the kernel's and time is real, unlike in some tests
 	guard Guard // SocketConfig.Guard
 
 	mu    sync.RWMutex // guards boxes
@@ -47,37 +48,49 @@ type Socket struct {
 	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
 	timers *timers.Queue        // of carriers that wait
 
-	early early        // packets with unknown ids, for carriers that are about to be made; has a lock of its own
+	early early        // packets with unknown ids, for carriers about to be made; has its own lock
 	lent  atomic.Int64 // bytes that all inboxes have borrowed, at most lentBytes
 
 	unsent atomic.Pointer[error] // why QUIC's latest packet was not sent; nil = it was
 
 	// Counts of packets that QUIC did not get.
-	kept    atomic.Uint64 // routed to a carrier
-	unknown atomic.Uint64 // with an unknown id: dropped, unless a carrier registers the id within earlyTime
+	routed  atomic.Uint64 // to a carrier
+	unknown atomic.Uint64 // with an unknown id; dropped unless a carrier registers it within earlyTime
 	size    atomic.Uint64 // dropped because they were too short or too long to be sealed packets
 }
 
-// kernelTimers are the timers of all real sockets: a process may have hundreds
-// of clients. Sockets of tests have timers of their own, which run in the
-// test's time; so do real sockets in a bubble of testing/synctest.
+// kernelTimers are the timers of all real sockets, because a process may have hundreds of
+// clients. Sockets of tests have their own timers, which run in the test's time. So do real
+// sockets in a bubble of testing/synctest.
 var kernelTimers = timers.New()
 
-// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the
-// Socket may read from it. The caller closes it.
+// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the Socket may read
+// from it. The caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
-	s := &Socket{sys: udp.New(conn, !c.NoOffload), guard: c.Guard, boxes: make(map[ID]*inbox), crew: crew.New((*Carrier).play), timers: kernelTimers}
-	if s.real = s.sys.Raw != nil && kernelTimers.Shares(time.Now()); !s.real {
+	s := &Socket{
+		sys:    udp.New(conn, !c.NoOffload),
+		guard:  c.Guard,
+		boxes:  make(map[ID]*inbox),
+		crew:   crew.New((*Carrier).play),
+		timers: kernelTimers,
+	}
+	s.real = s.sys.Raw != nil && kernelTimers.Shares(time.Now())
+	if !s.real {
 		s.timers = timers.New()
 	}
 	return s
 }
 
-// QUIC returns the PacketConn for quic-go's Transport, which has all packets but those of carriers.
+// QUIC returns the PacketConn for quic-go's Transport. It receives all packets but those of
+// carriers.
 func (s *Socket) QUIC() net.PacketConn {
 	plain := &plainConn{PacketConn: s.sys.Conn, socket: s}
 	if s.sys.Raw != nil {
-		return &udpConn{sizedConn: sizedConn{plain, s.sys.UDP}, udp: s.sys.UDP, reader: udp.NewReader(s.sys)}
+		return &udpConn{
+			sizedConn: sizedConn{plain, s.sys.UDP},
+			udp:       s.sys.UDP,
+			reader:    udp.NewReader(s.sys),
+		}
 	}
 	if system, ok := s.sys.Conn.(udp.SystemConn); ok {
 		return &sizedConn{plain, system}
@@ -85,8 +98,8 @@ func (s *Socket) QUIC() net.PacketConn {
 	return plain
 }
 
-// register makes b the inbox of ids, and puts the packets that arrived for them
-// within the last earlyTime into b. It returns an error if an id is in use.
+// register makes b the inbox of ids. It puts the packets that arrived for them within the
+// last earlyTime into b. It returns an error if an id is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +115,7 @@ func (s *Socket) register(b *inbox, ids ...ID) error {
 	return nil
 }
 
-// issue draws an unused id, and makes b its inbox.
+// issue draws an unused id and makes b its inbox.
 func (s *Socket) issue(b *inbox) ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +137,8 @@ func (s *Socket) retire(ids ...ID) {
 	}
 }
 
-// forQUIC reports whether a packet is for QUIC. If it is not, forQUIC has routed or dropped it.
+// forQUIC reports whether a packet is for QUIC. If it is not, forQUIC has routed or dropped
+// it.
 func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool {
 	if isSealed(packet) {
 		s.route(at, from, packet)
@@ -136,8 +150,9 @@ func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool 
 	return true
 }
 
-// send sends QUIC's packets by write, to the addresses that the guard allows. An error that means
-// no more than a lost packet is not returned, because quic-go ends a connection if sending fails.
+// send sends QUIC's packets by write, to the addresses that the guard allows. It does not
+// return an error that is equivalent to a lost packet, because quic-go ends a connection if
+// sending fails.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	n, err := s.guarded(packets, to, write)
 	if err == nil {
@@ -154,7 +169,7 @@ func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int,
 	return n, err
 }
 
-// guarded is send without a look at the error.
+// guarded is send without the handling of errors.
 func (s *Socket) guarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	if s.guard == nil || len(packets) == 0 {
 		return write(to)
@@ -165,12 +180,13 @@ func (s *Socket) guarded(packets []byte, to net.Addr, write func(to net.Addr) (i
 	}
 	n, err := write(to)
 	if also != nil {
-		_, _ = write(also) // if this fails, it is no more than a lost packet
+		_, _ = write(also) // a failure is equivalent to a lost packet
 	}
 	return n, err
 }
 
-// route copies a sealed packet, unopened, into the inbox of its id. at is its time of arrival.
+// route copies a sealed packet, unopened, into the inbox of its id. at is its time of
+// arrival.
 func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.size.Add(1)
@@ -179,7 +195,7 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	id := ID(packet[1 : 1+idBytes])
 	s.mu.RLock()
 	box := s.boxes[id]
-	if box == nil && len(packet) <= MaxPacket { // a carrier that begins sends no jumbo packet
+	if box == nil && len(packet) <= MaxPacket { // a new carrier sends no jumbo packets
 		s.early.keep(at, from, id, packet) // under the lock, so that register does not miss it
 	}
 	s.mu.RUnlock()
@@ -187,57 +203,62 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 		s.unknown.Add(1)
 		return
 	}
-	s.kept.Add(1)
+	s.routed.Add(1)
 	if box.put(at, from, packet) {
 		s.reader.boxes = append(s.reader.boxes, box)
 	}
 }
 
 const (
-	// promptTime is how long after a wait for packets the reader still takes turns
-	// for carriers. A reader that has not waited for that long is busy, and would
-	// delay the packets of all carriers; then other goroutines take the turns.
+	// promptTime is how long after a wait for packets the reader still takes turns for
+	// carriers. A reader that has not waited for that long is busy, and would delay the
+	// packets of all carriers. Other goroutines take the turns then.
 	promptTime = time.Millisecond
-	// failedPause is the pause after the second of two failed reads in a row. It doubles
-	// up to failedMost. After failedTime of failed reads the socket is abandoned.
-	failedPause = time.Millisecond
-	failedMost  = 100 * time.Millisecond
-	failedTime  = 10 * time.Second
+	// minFailedPause is the pause after the second of two consecutive failed reads. It
+	// doubles up to maxFailedPause. After failedTime of failed reads, the socket is
+	// abandoned.
+	minFailedPause = time.Millisecond
+	maxFailedPause = 100 * time.Millisecond
+	failedTime     = 10 * time.Second
 )
 
-// reader records which carriers have packets. It is used only by the goroutine
-// that reads the socket, which is quic-go's.
+// reader records which carriers have packets. It is used only by the goroutine that reads
+// the socket, which is quic-go's.
 type reader struct {
-	boxes  []*inbox  // inboxes that were empty and have got packets since the last serve
+	boxes  []*inbox  // inboxes that were empty and have received packets since the last serve
 	waited time.Time // when the last read that had to wait for packets returned
 
 	failed  time.Time     // when the last read failed; zero = it succeeded
-	failing time.Time     // when the first of the failed reads in a row failed
+	failing time.Time     // when the first of the consecutive failed reads failed
 	pause   time.Duration // before the next failed read returns
 }
 
-// goesOn reports whether to read again after an error at now, as after one that
-// says only that the network is gone for a while. After most of these quic-go
-// would abandon the socket, with all connections. After other errors it reads
-// again at once, so goesOn pauses if errors follow each other. It does not pause
-// for a datagram that is too long, because anybody may send such datagrams.
-func (r *reader) goesOn(now time.Time, err error) bool {
+// retry reports whether to read again after an error at now. It does after an error that
+// says only that the network is temporarily gone. After most of these errors quic-go would
+// abandon the socket with all its connections.
+//
+// After other errors quic-go reads again at once, so retry pauses if errors follow each
+// other. It does not pause for a datagram that is too long, because anybody may send such
+// datagrams.
+func (r *reader) retry(now time.Time, err error) bool {
 	if errors.Is(err, udp.TooLong) {
 		return false
 	}
 	if now.Sub(r.failed) >= failedTime/10 {
-		r.failing, r.pause = now, 0
+		r.failing = now
+		r.pause = 0
 	}
 	time.Sleep(r.pause)
-	r.pause = min(max(2*r.pause, failedPause), failedMost)
+	r.pause = min(max(2*r.pause, minFailedPause), maxFailedPause)
 	r.failed = time.Now()
 	return udp.IsLoss(err) && now.Sub(r.failing) < failedTime
 }
 
-// succeeded is called after a read without error: the next error is the first in a row.
+// succeeded is called after a read without an error. The next error is then the first of a
+// series.
 func (r *reader) succeeded() { r.failed = time.Time{} }
 
-// noteRead records a read from begin to end, if it has waited.
+// noteRead records a read from begin to end, if it had to wait.
 func (r *reader) noteRead(begin, end time.Time) {
 	if end.Sub(begin) >= udp.LongRead {
 		r.waited = end

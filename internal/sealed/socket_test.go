@@ -128,7 +128,7 @@ func TestReadBatchKeepsOurs(t *testing.T) {
 	for i, m := range ms {
 		require.Same(t, buffers[i], &m.Buffers[0][0], "buffers stay where quic-go put them")
 	}
-	require.Equal(t, []uint64{4, 1, 1}, []uint64{s.kept.Load(), s.unknown.Load(), s.size.Load()})
+	require.Equal(t, []uint64{4, 1, 1}, []uint64{s.routed.Load(), s.unknown.Load(), s.size.Load()})
 	waits := box.take()
 	at, packet := box.next(&waits)
 	require.Equal(t, ours, string(packet))
@@ -169,7 +169,7 @@ func TestReadFromKeepsOurs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "@quic", string(p[:n]))
 		require.Equal(t, a.LocalAddr(), from)
-		require.Equal(t, []uint64{0, 1, 1}, []uint64{s.kept.Load(), s.unknown.Load(), s.size.Load()})
+		require.Equal(t, []uint64{0, 1, 1}, []uint64{s.routed.Load(), s.unknown.Load(), s.size.Load()})
 	})
 }
 

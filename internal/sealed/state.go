@@ -4,16 +4,20 @@ package sealed
 type State uint8
 
 const (
-	// Opening: no packet was acked yet. Only probes, the train and feedback are sent.
+	// Opening means that no packet was acked yet. Only probes, the train and feedback are
+	// sent.
 	Opening State = iota
-	// Open: payloads are sent.
+	// Open means that payloads are sent.
 	Open
-	// Silent: no ack has arrived for silentPTOs, and for silentTime unless there is
-	// another carrier and only play was in flight. If there is another carrier, the peer
-	// was heard over it. All payloads in flight count as lost, and the source is not
-	// asked for more. A probe is sent each PTO, and an ack makes the carrier Open again.
+	// Silent means that no ack has arrived for silentPTOs. Unless there is another carrier
+	// and only play was in flight, silentTime has passed as well. If there is another
+	// carrier, the peer was heard over it.
+	//
+	// All payloads in flight count as lost, and the source is not asked for more. A probe
+	// is sent every PTO, and an ack makes the carrier Open again.
 	Silent
-	// Closed: by its owner, after 10 s without an ack, or by an error. It never opens again.
+	// Closed means that the carrier was closed by its owner, after 10 s without an ack, or
+	// by an error. It never opens again.
 	Closed
 )
 

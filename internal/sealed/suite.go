@@ -11,8 +11,8 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// A suite seals the packets of a carrier. It is the suite that TLS negotiated,
-// which both ends chose for speed. Without AES instructions, AES-GCM takes 12
+// A suite holds the algorithms that seal a carrier's packets. It is the suite that TLS
+// negotiated, which both ends chose for speed. Without AES instructions, AES-GCM takes 12
 // µs to seal a packet; ChaCha20 takes a fraction of that.
 type suite struct {
 	keyBytes int

@@ -8,59 +8,64 @@ import (
 )
 
 const (
-	// trainPackets is how many packets are sent back to back when a carrier opens. The
+	// trainPackets is the number of packets sent back to back when a carrier opens. The
 	// bottleneck spreads them out, so their spacing at the receiver shows its rate.
 	trainPackets = 16
-	// enoughTrain is how many of them must arrive for a measurement.
-	enoughTrain = trainPackets / 2
-	// unevenTrain is the widest gap between packets that count as evenly spaced, as a multiple of
-	// the mean gap: two packets lost in a row make three. With four, one in three hundred thin
-	// trains that jitter had spread counted as even, and slow, and its transfer took 10 s and more.
+	// minTrain is the number of them that must arrive for a measurement.
+	minTrain = trainPackets / 2
+	// unevenTrain is the widest gap between packets that count as evenly spaced, as a
+	// multiple of the mean gap. Two consecutive lost packets make a gap of three. With
+	// four, one in three hundred thin trains that jitter had spread counted as even and
+	// slow, and its transfer took 10 s and more.
 	unevenTrain = 3
 
-	// nearRTT is the longest round trip of a path that is certainly fast enough for full packets.
-	// QUIC has measured it with at least one and a half such packets of its handshake, so the
-	// path carries 230 kbit/s. A path with a longer one may be far or slow, and gets a thin train
-	// first. So does that of a later carrier, before which QUIC has measured small packets.
+	// nearRTT is the longest round trip of a path that is certainly fast enough for full
+	// packets. QUIC measured it with at least one and a half such packets of its handshake,
+	// so the path carries 230 kbit/s. A path with a longer round trip may be far or slow,
+	// and gets a thin train first. So does the path of a later carrier, because QUIC's
+	// measurement before it was of small packets.
 	nearRTT = 64 * time.Millisecond
-	// thinPacket is the size in bytes of a thin train's packets. Play right
-	// after the join waits behind them.
+	// thinPacket is the size in bytes of a thin train's packets. Play right after the join
+	// waits for them.
 	thinPacket = 100
-	// thinSpan is the longest span of an evenly arrived thin train that is followed by a full
-	// one, which takes 24 ms at that rate: so short a span may be due to interrupts. A train
-	// that arrived unevenly within thinJitter was spread by jitter, and not by a slow path.
-	thinSpan, thinJitter = 2 * time.Millisecond, 50 * time.Millisecond
-	// blindSpan is the longest span of a train that shows nothing, because it
-	// is too short to be measured.
+	// thinSpan is the longest span of an evenly arrived thin train that is followed by a
+	// full one, which takes 24 ms at that rate. So short a span may be due to interrupts.
+	thinSpan = 2 * time.Millisecond
+	// thinJitter replaces thinSpan if the train arrived unevenly. Jitter rather than a slow
+	// path then spread it.
+	thinJitter = 50 * time.Millisecond
+	// blindSpan is the longest span of a train that shows nothing, because it is too short
+	// to be measured.
 	blindSpan = 100 * time.Microsecond
 )
 
-// train measures the path's rate by packets that are sent back to back.
+// A train measures the path's rate with packets that are sent back to back.
 type train struct {
-	left  int  // packets that have yet to be sent
+	left  int  // packets not sent yet
 	sent  bool // a packet of the train was sent
-	again bool // the train must not be repeated: this is the second one, or the train was measured
+	again bool // this is the second train, or the train was measured: it is not repeated
 	thin  bool // its packets have thinPacket bytes
 	known bool // a thin train has shown some rate, so payloads need not wait for this one
-	// Number of its first packet that counts; earlier ones are of a train that
-	// was repeated, or of another path.
+	// Number of its first packet that counts. Earlier packets belong to a train that was
+	// repeated, or were sent on another path.
 	first   uint64
 	open    int // packets in flight
 	arrived int
-	bytes   int                         // bytes of the packets that arrived, not counting the first
-	way     time.Duration               // the least round trip of a packet, minus its arrival by the peer's clock
+	bytes   int                         // bytes of the packets that arrived, except the first
+	way     time.Duration               // minimum round trip of a packet, minus its arrival by the peer's clock
 	at      [trainPackets]time.Duration // when each packet arrived
 	shown   pace.Train                  // the last measurement, without packets that arrived late; no bytes = none
 }
 
-// running reports whether packets of the train have yet to be sent, or to be acked or lost.
+// running reports whether packets of the train are not sent yet, or neither acked nor lost.
 func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
 
 // holds reports whether payloads must wait for the train.
 func (tr *train) holds() bool { return tr.running() && !tr.known }
 
-// repeat sends the train once more if none of it counts: the peer was not ready, the
-// packets were too large, or the path has changed. next is the number of its first packet.
+// repeat sends the train once more if none of it counts, because the peer was not ready,
+// the packets were too large, or the path has changed. next is the number of its first
+// packet.
 func (tr *train) repeat(next uint64) {
 	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
 		*tr = train{left: trainPackets, again: true, thin: tr.thin, first: next}
@@ -68,32 +73,38 @@ func (tr *train) repeat(next uint64) {
 }
 
 // fill sends the train once more, with full packets, if a thin one has shown that the path
-// is not slow, but not precisely how fast it is. next is the number of its first packet.
+// is not slow but not precisely how fast it is. next is the number of its first packet.
 func (tr *train) fill(next uint64) {
-	most := thinJitter
+	limit := thinJitter
 	if tr.shown.Even {
-		most = thinSpan
+		limit = thinSpan
 	}
-	if tr.thin && tr.shown.Span <= most {
+	if tr.thin && tr.shown.Span <= limit {
 		*tr = train{left: trainPackets, again: true, first: next, known: tr.shown.Span > blindSpan}
 	}
 }
 
-// moved is called when the path has changed. It forgets the measurements of the previous one:
-// only packets from the number next on count. If a part of the train has yet to be sent, all
-// of it is sent over the new path, because the rest may be too few packets for a measurement.
+// moved is called when the path has changed. It forgets the measurements of the previous
+// path: only packets from the number next on count.
+//
+// If a part of the train was not sent yet, the whole train is sent on the new path, because
+// the rest may be too few packets for a measurement.
 func (tr *train) moved(next uint64) {
-	tr.first, tr.arrived, tr.bytes, tr.shown = next, 0, 0, pace.Train{}
+	tr.first = next
+	tr.arrived = 0
+	tr.bytes = 0
+	tr.shown = pace.Train{}
 	if tr.left > 0 {
-		tr.left, tr.known = trainPackets, false
+		tr.left = trainPackets
+		tr.known = false
 	}
 }
 
 // lose records that a packet is lost.
 func (tr *train) lose() { tr.open-- }
 
-// ack records that packet n, whose record is r, has arrived at the time at by
-// the peer's clock (0 = unknown). rtt is its round trip.
+// ack records that packet n, whose record is r, arrived at the time at by the peer's clock
+// (0 = unknown). rtt is its round trip.
 func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
 	tr.open--
 	if at == 0 || n < tr.first {
@@ -109,31 +120,40 @@ func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
 	tr.arrived++
 }
 
-// measured returns the result of the train, once. ok is false while the train runs,
-// and if too few packets arrived. If they did not arrive evenly, the span includes
-// the widest gap twice, because as much time may have passed before the first packet.
+// measured returns the result of the train, once. ok is false while the train runs and if
+// too few packets arrived. If they did not arrive evenly, the span includes the widest gap
+// twice, because as much time may have passed before the first packet.
 func (tr *train) measured() (shown pace.Train, ok bool) {
-	if tr.running() || tr.arrived < enoughTrain {
+	if tr.running() || tr.arrived < minTrain {
 		return shown, false
 	}
 	at := tr.at[:tr.arrived]
 	slices.Sort(at)
-	shown = pace.Train{Bytes: tr.bytes, Span: at[len(at)-1] - at[0], Trip: tr.way + at[0], Whole: tr.arrived == trainPackets}
+	shown = pace.Train{
+		Bytes: tr.bytes,
+		Span:  at[len(at)-1] - at[0],
+		Trip:  tr.way + at[0],
+		Whole: tr.arrived == trainPackets,
+	}
 	if widest := widest(at); widest*time.Duration(len(at)-1) > unevenTrain*shown.Span {
 		shown.Span += widest
 	} else {
 		shown.Even = true
 	}
-	if tr.thin { // it shows neither how long bursts may be nor, since it is over so soon, how many of the queued packets were trains
-		shown.Whole, shown.Trip = false, 0
+	if tr.thin {
+		// A thin train does not show how long bursts may be. It is over so soon that it
+		// does not show either how many of the queued packets belonged to trains.
+		shown.Whole = false
+		shown.Trip = 0
 	}
 	*tr = train{again: true, thin: tr.thin, first: tr.first, shown: shown}
 	return shown, true
 }
 
-// late adds packet n, whose record is r, which counted as lost and has arrived: the path has
-// carried it among the others, and delayed it elsewhere. If every other packet is late, those
-// that arrive in time show half of the rate. ok is false if there is no measurement to add to.
+// late adds packet n, whose record is r and which was declared lost before it arrived. The
+// path carried it among the others and delayed it elsewhere. If every other packet is late,
+// the packets that arrive in time show half of the rate. ok is false if there is no
+// measurement to add to.
 func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
 	if tr.shown.Bytes == 0 || n < tr.first {
 		return shown, false
@@ -142,8 +162,9 @@ func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
 	return tr.shown, true
 }
 
-// widest returns the widest gap between two arrivals. With jitter, or a link layer that batches,
-// packets arrive in a few clumps, which show no rate. After a bottleneck they arrive evenly.
+// widest returns the widest gap between two arrivals. With jitter or a link layer that
+// batches, packets arrive in a few clumps, which show no rate. After a bottleneck they
+// arrive evenly.
 func widest(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])

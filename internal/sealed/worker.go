@@ -12,38 +12,41 @@ import (
 )
 
 const (
-	// linger is how long the goroutine of a carrier with bulk waits for work before it ends.
+	// linger is how long the goroutine of a carrier with bulk waits for work before it
+	// ends.
 	linger = 20 * time.Millisecond
-	// parkAfter is how far off the next work must be for the goroutine to end
-	// and leave it to a timer.
+	// parkAfter is the minimum time until the next work for which the goroutine ends and
+	// leaves that work to a timer.
 	parkAfter = 100 * time.Millisecond
-	// pollTime is how long a carrier with bulk polls for work before it sleeps.
-	// A sleeping processor needs longer to wake up (on a virtual machine ten
-	// times as long) than the next packets of bulk on a fast path need to
-	// arrive. Without polling, loopback is less than half as fast.
+	// pollTime is how long a carrier with bulk polls for work before it sleeps. A sleeping
+	// processor takes longer to wake up (ten times as long on a virtual machine) than the
+	// next packets of bulk on a fast path take to arrive. Without polling, loopback is less
+	// than half as fast.
 	pollTime = 20 * time.Microsecond
-	// crowdWait is the least wait while more carriers have work than there are
-	// processors. What becomes due in it fits into one call, and is about as
-	// much as BBR sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). With
-	// shorter waits a crowd takes a fifth more of processor time.
+	// crowdWait is the minimum wait while more carriers have work than there are
+	// processors. Everything that becomes due in it fits into one call, and is about as
+	// much as BBR sends at once (BBR.send_quantum of draft-ietf-ccwg-bbr). With shorter
+	// waits a crowd takes a fifth more of processor time.
 	crowdWait = time.Millisecond
 )
 
 // awake counts the goroutines of all workers of the process.
 var awake atomic.Int32
 
-// worker decides which goroutine works for a carrier: with bulk, one of the carrier's own;
-// without bulk, the one that brings the work, if that never blocks. wake, enter and expired may
-// be called concurrently. The other methods may be called only by the goroutine that works.
+// worker decides which goroutine works for a carrier. With bulk that is one of the
+// carrier's own. Without bulk it is the one that brings the work, if that never blocks.
+//
+// wake, enter and expired are safe for concurrent use. The other methods may be called only
+// by the goroutine that works.
 type worker struct {
 	hand func() // makes another goroutine work in place of the caller
-	work func() // works on a goroutine of its own, and calls sleep again and again until that returns true
-	// Reports whether the inbox is empty. The work ends only then, because wake
-	// is called only for the first packet in it.
+	work func() // works on its own goroutine, and calls sleep until that returns true
+	// Reports whether the inbox is empty. The work ends only then, because wake is called
+	// only for the first packet in it.
 	empty func() bool
-	real  bool          // the socket is the kernel's and time is real, not a test's
+	real  bool          // the socket is the kernel's and time is real, unlike in some tests
 	queue *timers.Queue // of later
-	token bell.Bell     // set by enter while another goroutine works; ends its sleep
+	token bell.Bell     // rung by enter while another goroutine works; ends its sleep
 	timer *time.Timer   // of sleep; nil before the first
 
 	mu      sync.Mutex   // guards the fields below, up to due
@@ -52,7 +55,7 @@ type worker struct {
 	later   timers.Timer // calls expired at due
 	due     time.Time    // when later fires; zero = it is not set
 
-	started atomic.Uint64 // how many goroutines were started
+	started atomic.Uint64 // goroutines started
 }
 
 // wake makes another goroutine look for work.
@@ -62,9 +65,10 @@ func (w *worker) wake() {
 	}
 }
 
-// enter makes the caller the one that works. If it returns true, the caller
-// works until rest returns true, or until it calls hand or start. It returns
-// false if another goroutine works, which will then look again, or after end.
+// enter makes the caller the goroutine that works. If it returns true, the caller works
+// until rest returns true, or until it calls hand or start.
+//
+// It returns false if another goroutine works, which will then look again, and after end.
 func (w *worker) enter() (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +93,7 @@ func (w *worker) expired() {
 	}
 }
 
-// overdue makes the caller the one that works, if no goroutine does and work is due by now.
+// overdue makes the caller the goroutine that works, if none does and work is due by now.
 func (w *worker) overdue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,9 +108,9 @@ func (w *worker) overdue() bool {
 	return w.working
 }
 
-// seen clears a wake, and reports whether there was one. The goroutine that
-// works calls it under the carrier's lock, so that it sees everything that the
-// owner did before that wake, and before it looks into the inbox.
+// seen clears a wake and reports whether there was one. The goroutine that works calls it
+// under the carrier's lock before it looks into the inbox. It then sees everything that the
+// owner did before that wake.
 func (w *worker) seen() bool { return w.token.Heard() }
 
 // run is the goroutine that start starts. It is counted in awake.
@@ -120,10 +124,11 @@ func (w *worker) run() {
 // is always false in virtual time.
 func (w *worker) crowded() bool { return w.real && int(awake.Load()) > runtime.GOMAXPROCS(0) }
 
-// poll polls for work for at most pollTime, and lets other goroutines run
-// meanwhile. It reports whether there is some: a wake, a packet, or what is due
-// at next. It does not poll while more carriers have work than there are
-// processors, nor in virtual time, in which nothing can arrive meanwhile.
+// poll polls for work for at most pollTime and lets other goroutines run meanwhile. It
+// reports whether there is work: a wake, a packet, or what is due at next.
+//
+// It does not poll while more carriers have work than there are processors. Nor does it
+// poll in virtual time, in which nothing can arrive meanwhile.
 func (w *worker) poll(next time.Time) bool {
 	if !w.real || w.crowded() {
 		return false
@@ -139,8 +144,8 @@ func (w *worker) poll(next time.Time) bool {
 	}
 }
 
-// sleep waits for a wake, or for work that is due at next; zero = none is. It
-// reports whether the goroutine must end, because there is no work for a long time.
+// sleep waits for a wake or for work that is due at next (zero = none). It reports whether
+// the goroutine must end, because there is no work for a long time.
 func (w *worker) sleep(next time.Time) (end bool) {
 	wait, rests := linger, true
 	if until := time.Until(next); !next.IsZero() && until <= parkAfter {
@@ -166,10 +171,12 @@ func (w *worker) sleep(next time.Time) (end bool) {
 	}
 }
 
-// adjust lengthens a wait while many carriers have work. If naps is true, the thread itself
-// must sleep in the kernel, because the runtime's timers would round a short wait up in an
-// idle process. A thread that sleeps like that keeps one of the runtime's processors from
-// all other goroutines, so at most half of them may. In virtual time a wait stays as it is.
+// adjust lengthens a wait while many carriers have work. In virtual time a wait stays as it
+// is.
+//
+// If naps is true, the thread itself must sleep in the kernel, because the runtime's timers
+// would round a short wait up in an idle process. Such a thread keeps one of the runtime's
+// processors from all other goroutines, so at most half of them may sleep like that.
 func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	procs, crowd := runtime.GOMAXPROCS(0), int(awake.Load())
 	switch {
@@ -181,21 +188,22 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	return wait, wait < udp.TimerUnit && 2*crowd <= procs
 }
 
-// rest reports whether the caller may stop working, because there is nothing to
-// do before next. If so, the timer will call expired at next.
+// rest reports whether the caller may stop working because there is nothing to do before
+// next. If so, the timer will call expired at next.
 func (w *worker) rest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.token) > 0 || !w.empty() {
 		return false
 	}
-	w.working, w.next = false, next
+	w.working = false
+	w.next = next
 	w.schedule()
 	return true
 }
 
-// schedule sets the timer for next. A timer that fires earlier is left, because
-// play postpones next in every turn; overdue sets it again when it fires.
+// schedule sets the timer for next. It leaves a timer that fires earlier, because play
+// postpones next in every turn. overdue sets it again when it fires.
 func (w *worker) schedule() {
 	if !w.next.IsZero() && (w.due.IsZero() || w.due.After(w.next)) {
 		w.due = w.next
@@ -203,8 +211,8 @@ func (w *worker) schedule() {
 	}
 }
 
-// end makes later calls of wake do nothing. It is called by the last goroutine
-// that works, which does not rest afterwards.
+// end makes later calls of wake do nothing. It is called by the last goroutine that works,
+// which does not rest afterwards.
 func (w *worker) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
