@@ -153,7 +153,8 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	// round trip with it.
 	low := r.runDown(r.Next, true)
 	b = appendVarint(b, r.Next-low)
-	nruns, below := 1, low
+	nruns := 1
+	below := low
 	if r.turnToOlder(low) {
 		below = r.left.high
 	}

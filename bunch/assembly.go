@@ -140,7 +140,8 @@ func (a *assemblies) finish(whole *assembly) []byte {
 func (c *Conn) assemble(
 	ch *channel, number uint64, h header, payload []byte,
 ) (whole []byte, last uint64, err error) {
-	index, ends := int(h.part), h.flags&flagEnd != 0
+	index := int(h.part)
+	ends := h.flags&flagEnd != 0
 	if index >= maxParts || !ends && len(payload) != EntryBytes {
 		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes",
 			ch.number, index, len(payload))

@@ -16,7 +16,7 @@ type channels struct {
 
 	ourNext  uint64   // number of the next channel that this side opens
 	ours     int      // channels that this side opened and has not retired
-	peerNext uint64   // the peer's next unseen number; unseen lists those it has skipped
+	peerNext uint64   // number after the peer's largest one seen, or its first number
 	theirs   int      // channels opened by the peer whose close has not been processed
 	unseen   []uint32 // the peer's unseen numbers below peerNext, ascending
 	refuse   Code     // NoError = the peer may open channels
@@ -54,8 +54,8 @@ func (c *channels) create(p Priority) *channel {
 	return ch
 }
 
-// known reports whether the channel with a number that is not open was closed. If not, the
-// peer may open it.
+// known is called with the number of a channel that is not open. It reports whether that
+// channel was closed. If it was not, the peer may open it.
 //
 // It is a violation if the number is one of ours that this side never opened, or one of the
 // peer's if the peer may open no channels.

@@ -27,9 +27,11 @@ func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 //
 // dark does not count probe timeouts, because each packet that is sent restarts them.
 func (c *Conn) dark() bool {
-	patience, heard := c.darkTime(), max(c.loss.unanswered, c.path.since)
+	patience := c.darkTime()
+	heard := max(c.loss.unanswered, c.path.since)
 	if c.path.Fates {
-		patience, heard = max(patience, carrierTime), max(heard, c.path.arrived)
+		patience = max(patience, carrierTime)
+		heard = max(heard, c.path.arrived)
 	}
 	return c.sent.flying > 0 && c.now-heard >= patience
 }

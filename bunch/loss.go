@@ -240,7 +240,8 @@ func (c *Conn) detectLosses(t time.Duration) {
 // of play ask for an ack at once. A packet of play sent before one of these datagrams is
 // lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
-	t, at := c.advanceClock(now), sent.Sub(c.start)
+	t := c.advanceClock(now)
+	at := sent.Sub(c.start)
 	c.loss.othersUntil = t + othersTime
 	n := max(c.loss.overtaken, c.sent.Oldest)
 	for n < c.sent.Next && c.sent.At(n).at < at {

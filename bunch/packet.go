@@ -69,13 +69,15 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	if fresh.play && c.unreliables.messages > 0 {
 		c.saturation.chances.note(t, freshTime+c.gate.Smoothed)
 	}
-	content, must := c.hasContent(fresh), c.must(t)
+	content := c.hasContent(fresh)
+	must := c.must(t)
 	if !content && !must || !c.makeRoom(t, must) {
 		c.idle()
 		return buf, 0, false
 	}
 
-	next, unreported := c.sent.Next, c.received.unreported
+	next := c.sent.Next
+	unreported := c.received.unreported
 	c.skipNumber(t)
 	c.build = builder{
 		buf:       buf,
@@ -166,7 +168,8 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 // launch finishes the packet. It records what is needed if the packet is acked, lost or
 // never sent (see Unsent).
 func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
-	b, p := &c.build, c.build.packet
+	b := &c.build
+	p := b.packet
 	flags := &b.buf[b.start+1]
 	p.at, p.size = t, len(b.buf)-b.start
 	if b.bunches > 0 {
@@ -200,7 +203,8 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
 
-	packet, number = b.buf, c.sent.Next-1
+	packet = b.buf
+	number = c.sent.Next - 1
 	c.skips.launched(number)
 	if c.traced() {
 		c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == flying})

@@ -27,7 +27,8 @@ func (p *parked) find(n uint64) (i int, ok bool) {
 // drop removes the first entry, and frees memory that the remaining entries do not need.
 func (p *parked) drop() *slot {
 	s := p.pop()
-	switch room := cap(p.items); {
+	room := cap(p.items)
+	switch {
 	case room <= keptParked:
 	case p.len() == 0:
 		p.items = nil

@@ -83,8 +83,10 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	if !c.sent.Has(number) {
 		return
 	}
-	switch p := c.sent.At(number); {
+	p := c.sent.At(number)
+	switch {
 	case p.fate != flying:
+		// An ack or a timeout has already decided its fate.
 	case arrived:
 		p.arrived = t
 		if number >= c.path.foreign {

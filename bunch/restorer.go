@@ -97,7 +97,8 @@ func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropp
 // or can no longer be restored (see entriesOf).
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	e := entriesOf(ch, set.group)
-	switch missing := e.missing(); {
+	missing := e.missing()
+	switch {
 	case missing == 0:
 		r.discard(set)
 		return nil

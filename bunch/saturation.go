@@ -47,7 +47,8 @@ func (c *Conn) Hold(unreliable, bulk bool) {
 // Waiting reports whether unreliable or tracked messages, and whether bulk, could be sent
 // now if the owner held nothing back.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
-	fresh, lv := c.freshAllowed(), &c.levels[bulkLevel]
+	fresh := c.freshAllowed()
+	lv := &c.levels[bulkLevel]
 	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh.bulk && lv.fresh.len() > 0)
 	return fresh.play && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
 }

@@ -95,7 +95,8 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		return nil
 	}
 
-	first, cost := ch.next, 0
+	first := ch.next
+	cost := 0
 	for i := range n {
 		part := payload[min(i*EntryBytes, len(payload)):min((i+1)*EntryBytes, len(payload))]
 		flags := byte(d)
@@ -241,7 +242,8 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	if rate == 0 {
 		return 0
 	}
-	bytes, own := 0, c.level(ch)
+	bytes := 0
+	own := c.level(ch)
 	for i := range c.levels {
 		lv := &c.levels[i]
 		if i == bulkLevel {
@@ -258,12 +260,12 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 // rate returns the rate in bytes per second at which a backlog would be sent, or 0 if it is
 // unknown.
 func (c *Conn) rate() float64 {
-	rate, most := c.gate.Estimate(), float64(c.config.Rate)
+	rate := c.gate.Estimate()
 	if c.path.Fates {
 		rate = c.path.Rate
 	}
-	if most > 0 && (rate == 0 || most < rate) {
-		return most
+	if limit := float64(c.config.Rate); limit > 0 && (rate == 0 || limit < rate) {
+		return limit
 	}
 	return rate
 }

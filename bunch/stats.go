@@ -39,8 +39,8 @@ type Stats struct {
 	// had already arrived.
 	DroppedRepairs    uint64
 	DroppedBeforeOpen uint64 // unreliable and tracked messages for channels not open yet
-	// UnreliableSequenced messages overtaken by a newer one, and parts more than 512
-	// packets away from the rest of their message.
+	// UnreliableSequenced messages overtaken by a newer one, and parts sent more than 512
+	// packets before the newest part with their message number.
 	DroppedLate uint64
 	// Unreliable messages that waited for longer than 200 ms and a round trip, waited
 	// through an outage, or were too many. At either end 256 KiB may wait, including 64

@@ -68,10 +68,11 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false
 	}
-	next, due := time.Duration(0), false // the earliest time, if there is one
-	consider := func(at time.Duration, ok bool) {
-		if ok && (!due || at < next) {
-			next, due = at, true
+	var next time.Duration // the earliest timer, if ok
+	consider := func(timer time.Duration, set bool) {
+		if set && (!ok || timer < next) {
+			next = timer
+			ok = true
 		}
 	}
 	consider(c.received.deadline, c.received.asking > 0)
@@ -85,7 +86,7 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	consider(c.idleAt())
 	consider(c.owed.until(c.config.IdleTimeout))
 	consider(c.trimAt())
-	return c.start.Add(next), due
+	return c.start.Add(next), ok
 }
 
 // limitProbeAt returns the time at which a sender blocked by the peer's limit asks for a

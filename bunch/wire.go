@@ -341,16 +341,16 @@ func appendRepair(b []byte, r repair) []byte {
 // splitRepair separates the rest of a repair bunch after its channel number. The payload is
 // for parseRepair.
 func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
-	switch size := repairFields + EntryBytes; {
+	const size = repairFields + EntryBytes
+	switch {
 	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
 		return h, nil, nil, errors.New("repair bunch with another flag")
 	case h.channel > maxChannelNumber:
 		return h, nil, nil, errors.New("channel number over 2^30-1")
 	case len(b) < size:
 		return h, nil, nil, errTruncated
-	default:
-		return h, b[:size], b[size:], nil
 	}
+	return h, b[:size], b[size:], nil
 }
 
 // parseRepair parses the payload returned by splitRepair. The shard aliases b. The result's

@@ -82,7 +82,8 @@ func (l *longest) value(now time.Duration) time.Duration {
 
 // age begins a new period if the current one has lasted for lateLife.
 func (l *longest) age(now time.Duration) {
-	switch passed := now - l.since; {
+	passed := now - l.since
+	switch {
 	case l.recent == 0 && l.before == 0, passed >= 2*lateLife:
 		*l = longest{since: now}
 	case passed >= lateLife:

@@ -117,7 +117,8 @@ func (o *opener) mark(p opened) (why drop) {
 
 // keys returns the generation of a number, or nil if its key is not held.
 func (o *opener) keys(number uint64) *generation {
-	switch index := number >> generationBits; {
+	index := number >> generationBits
+	switch {
 	case index == o.current.index:
 		return o.current
 	case o.later != nil && index == o.later.index:

@@ -147,9 +147,11 @@ func (w *worker) poll(next time.Time) bool {
 // sleep waits for a wake or for work that is due at next (zero = none). It reports whether
 // the goroutine must end, because there is no work for a long time.
 func (w *worker) sleep(next time.Time) (end bool) {
-	wait, rests := linger, true
+	wait := linger
+	rests := true
 	if until := time.Until(next); !next.IsZero() && until <= parkAfter {
-		wait, rests = until, false
+		wait = until
+		rests = false
 	}
 	if w.token.Heard() || wait <= 0 {
 		return false
@@ -178,7 +180,8 @@ func (w *worker) sleep(next time.Time) (end bool) {
 // would round a short wait up in an idle process. Such a thread keeps one of the runtime's
 // processors from all other goroutines, so at most half of them may sleep like that.
 func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
-	procs, crowd := runtime.GOMAXPROCS(0), int(awake.Load())
+	procs := runtime.GOMAXPROCS(0)
+	crowd := int(awake.Load())
 	switch {
 	case !w.real:
 		return wait, false
