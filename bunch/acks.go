@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// seenWindow is the number of packet numbers that are remembered. An older number
-	// counts as a duplicate. The window is twice the maximum history, so a sender has long
-	// ago declared such a packet lost and resent its bunches.
+	// seenWindow is the number of packet numbers that the receiver remembers. It treats an
+	// older number as a duplicate. The window is twice the maximum history, so the sender
+	// has long since declared such a packet lost and resent its bunches.
 	seenWindow = recovery.WindowSize
-	// ackEvery is the number of packets asking for an ack after which one is sent at once.
-	// At most 1 in 8 of the packets received therefore causes an ack-only packet. RFC 9000,
-	// section 13.2.2, recommends 2, but bulk asks for acks as often as it needs them (see
-	// wantsAck).
+	// ackEvery is the number of packets asking for an ack that cause one to be sent at
+	// once. There is at most one ack-only packet for every 8 packets received. RFC 9000,
+	// section 13.2.2, recommends an ack for every 2, but bulk asks for acks as often as it
+	// needs them (see wantsAck).
 	ackEvery = 8
 	// gapAckInterval is the minimum time between two acks for gaps. RFC 9000, section
 	// 13.2.1, asks for an immediate ack of each packet out of order. On a path that
 	// reorders all packets, every packet would get one.
 	gapAckInterval = time.Millisecond
-	// pingEvery is the number of ack-only packets of which one asks for an ack. That ack
-	// shows which of our acks have arrived, so the next ones can omit the numbers in them
-	// (RFC 9000, section 13.2.4).
+	// pingEvery is how often an ack-only packet asks for an ack: once in 16 packets. The
+	// answer shows which of our acks have arrived, so the next ones can omit the numbers in
+	// them (RFC 9000, section 13.2.4).
 	pingEvery      = 16
 	ackHeaderBytes = 7 // largest, delay, number of runs
 )
@@ -48,9 +48,8 @@ type received struct {
 
 // unreported holds the received numbers that no ack has contained yet.
 //
-// An ack contains the newest runs first and may have no room for the others. It would
-// contain the same runs each time if many packets are late, so unreported remembers what
-// was left out.
+// An ack lists the newest runs first and may have no room for the rest. If many packets are
+// late, every ack would list the same runs, so unreported remembers the ones left out.
 type unreported struct {
 	fresh span // numbers that were the largest when they arrived
 	late  span // numbers that arrived after a larger one
@@ -207,7 +206,7 @@ func (r *received) reportedDownTo(low uint64) {
 	}
 }
 
-// runDown returns the lowest n >= floor for which all of [n, high) have the given state.
+// runDown returns the lowest n >= floor such that all of [n, high) have the given state.
 func (r *received) runDown(high uint64, state bool) uint64 {
 	if high <= r.floor || r.Has(high-1) != state {
 		return high

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Delivery is the way in which a message is delivered within its channel.
+// Delivery is how a message is delivered within its channel.
 type Delivery uint8
 
 const (

@@ -231,9 +231,9 @@ func (q *queue[T]) take(i int) T {
 	return v
 }
 
-// reset empties the list. It frees a large list of which less than an eighth was used again
-// and again. It does not do so at once, because one tick in three may add many items and
-// the others few.
+// reset empties the list. If the list is large and repeatedly used less than an eighth of
+// its memory, reset frees that memory. It does not free it at once, because one tick in
+// three may add many items and the others few.
 func (q *queue[T]) reset() {
 	switch {
 	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:

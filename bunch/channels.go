@@ -94,12 +94,12 @@ func (c *channels) begin(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if the peer has more channels open than a correct one can.
+// checkLimit returns an error if the peer has more channels open than a correct peer can.
 //
 // A number that the peer skipped counts as open, because its first bunch is in flight.
 //
-// The peer forgets a channel once it has received our close and our ack of its own close.
-// Its ack of our close may still be in flight then, so channels that wait for such an ack
+// The peer forgets a channel once it has received our close and the ack of its own. Its ack
+// of our close may still be in flight at that point, so channels waiting for such an ack
 // have a separate limit.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
@@ -162,9 +162,9 @@ func (c *channels) shrink() {
 // Owing more is therefore a violation only after Config.IdleTimeout.
 const maxOwed = 8192
 
-// owed counts the channels that this side has closed and of which the peer has acknowledged
-// every entry. The peer therefore has our close and owes its own. Until that arrives, this
-// side cannot forget the channel.
+// owed counts the channels that this side has closed and the peer has fully acknowledged.
+// The peer has received our close for them and owes its own. Until that arrives, this side
+// cannot forget the channel.
 type owed struct {
 	count int
 	since time.Duration // when count last rose above maxOwed

@@ -190,9 +190,9 @@ func (c *Conn) closedError(number uint64) error {
 }
 
 // Untaken returns how long flow control has held back the next reliable message of a
-// channel while the peer still answers. The peer's world then has stopped or cannot keep
-// up, so it takes too few messages. Untaken returns 0 if flow control holds nothing back or
-// the path is silent.
+// channel while the peer still answers. It shows that the peer's world has stopped or
+// cannot keep up, and so takes too few messages. Untaken returns 0 if flow control holds
+// nothing back or the path is silent.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {

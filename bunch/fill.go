@@ -38,9 +38,9 @@ func (c *Conn) unsent(levels int) bool {
 	return c.tracked.waiting.len() > 0
 }
 
-// freshAllowed returns which bunches may be sent for the first time now. Play may not while
-// corked. Nothing may in the dark, or if the oldest undecided packet would leave the peer's
-// history.
+// freshAllowed returns which bunches may be sent for the first time now. Play is not
+// allowed while corked. Nothing is allowed in the dark, or if it would push the oldest
+// undecided packet out of the peer's history.
 func (c *Conn) freshAllowed() fresh {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
 	return fresh{play: may && c.cork.open(), bulk: may}
@@ -115,7 +115,7 @@ func (c *Conn) fillResends(lv *level) {
 	}
 }
 
-// placeResends places the lost pieces of ch and reports whether all of them fitted.
+// placeResends places the lost pieces of ch and reports whether all of them fit.
 func (c *Conn) placeResends(ch *channel) bool {
 	for ch.resend.len() > 0 {
 		n := *ch.resend.peek()
@@ -133,12 +133,12 @@ func (c *Conn) placeResends(ch *channel) bool {
 	return true
 }
 
-// fillFresh serves the channels of lv in turn, until a bunch does not fit or every channel
-// is held back or waits for a higher limit.
+// fillFresh serves the channels of lv in turn. It stops when a bunch does not fit, or when
+// every channel is held back or waiting for a higher limit.
 //
-// A channel's turn is one entry, so that no long message delays others. In bulk a turn is a
-// whole message, unless the rest of it is held back, because the limit is charged for all
-// of each message that has begun.
+// A channel's turn is one entry, so a long message does not delay other channels. On bulk
+// channels a turn is a whole message, unless the rest of it is held back, because a message
+// that has begun is charged to the limit in full.
 func (c *Conn) fillFresh(lv *level) {
 	waiting := 0 // consecutive channels that placed nothing
 	for lv.fresh.len() > waiting && !c.build.full() {
@@ -223,8 +223,8 @@ func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
 	c.schedule(ch)
 }
 
-// place puts piece i of e into the packet and reports whether it fitted. It cuts the piece
-// if that fills the packet exactly.
+// place puts piece i of e into the packet and reports whether it fit. It cuts the piece if
+// that fills the packet exactly.
 func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	h := header{flags: e.flags, channel: ch.number, sequence: uint16(n)}
 	if e.n > 1 {
@@ -243,7 +243,7 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	return true
 }
 
-// cutAt returns the number of bytes to place out of size: all, as many as fit, or a little
+// cutAt returns how many of size bytes to place: all of them, as many as fit, or slightly
 // fewer than all so that another piece fills the packet.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	field := 0

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// lostMemory is the number of PTOs for which the record of a lost packet is kept, so
-	// that a late ack frees its entries. RFC 9000, section 10.2, expects packets to be in
-	// flight for as long.
+	// lostMemory is how long the record of a lost packet is kept, in PTOs. A late ack can
+	// then still free its entries. RFC 9000, section 10.2, expects packets to be in flight
+	// for as long.
 	lostMemory = 3
 	// probePackets is the maximum that RFC 9002, section 6.2.4, allows for one timeout.
 	probePackets = 2
-	// othersTime is the time after the arrival of another machine's datagram during which
-	// more of them are expected.
+	// othersTime is how long more datagrams of other machines are expected after one has
+	// arrived.
 	othersTime = time.Second
 )
 

@@ -100,8 +100,9 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	return c.launch(t)
 }
 
-// must reports whether a packet must be sent even without bunches: a probe, a keep-alive, a
-// due ack or a higher limit. A cork holds back only the limit, and for at most AckDelay.
+// must reports whether a packet must be sent even if it has no bunches: a probe, a
+// keep-alive, a due ack or a higher limit. A cork delays only the limit, by at most
+// AckDelay.
 func (c *Conn) must(t time.Duration) bool {
 	return c.mustPing() || c.silent || c.received.due(t) ||
 		c.flow.update && (c.cork.open() || t >= c.corkEnds())
@@ -110,7 +111,7 @@ func (c *Conn) must(t time.Duration) bool {
 // corkEnds returns the time from which a higher limit is sent even during a tick.
 func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDelay }
 
-// mustPing reports whether the next packet must be sent and ask for an ack at once.
+// mustPing reports whether a packet that asks for an ack at once must be sent.
 func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
 
 // makeRoom makes room for the record of another packet and reports whether it could. There
@@ -165,8 +166,8 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	}
 }
 
-// launch finishes the packet. It records what is needed if the packet is acked, lost or
-// never sent (see Unsent).
+// launch finishes the packet. It records the information needed when the packet is acked or
+// lost, or if it turns out not to have been sent (see Unsent).
 func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b := &c.build
 	p := b.packet

@@ -104,7 +104,7 @@ func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	return c.charge(ch, max(0, messagesIn(s.payload)-1)*messageCost)
 }
 
-// paid returns the part of an entry's price that is freed when its messages are taken.
+// paid returns how much of an entry's price is freed when its messages are taken.
 //
 // It excludes the slot of a message that has overtaken others, which is freed when its turn
 // comes. It also excludes the channel of a close, which retire frees.

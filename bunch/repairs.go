@@ -91,10 +91,12 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	r.current = repair{group: g}
 }
 
-// groupOf returns the group that ends with entry last. The group extends backwards within
-// the run, as far as the reliable buffer still holds its entries and a group may be long.
-// flying is the number of its entries that are not acknowledged. ok is false for a message
-// that opens or closes the channel, and for one that is too short.
+// groupOf returns the group that ends with entry last. The group extends back through the
+// run as far as the reliable buffer still has its entries, up to maxRepaired of them.
+// flying is the number of its entries that are not acknowledged.
+//
+// ok is false for a message that opens or closes the channel, and for one that is too
+// short.
 func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 	end := ch.out.at(last)
 	g = group{channel: ch.number, first: last + 1, last: len(end.payload)}

@@ -44,8 +44,8 @@ func (c *Conn) Hold(unreliable, bulk bool) {
 	c.saturation.held, c.saturation.bulkHeld = unreliable, bulk
 }
 
-// Waiting reports whether unreliable or tracked messages, and whether bulk, could be sent
-// now if the owner held nothing back.
+// Waiting reports whether unreliable or tracked messages could be sent now, and whether
+// bulk could, if the owner held nothing back.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh := c.freshAllowed()
 	lv := &c.levels[bulkLevel]
@@ -80,8 +80,8 @@ func (c *Conn) countTick() {
 	}
 }
 
-// leftOver reports whether play, and whether bulk, queued before the last tick ended still
-// waits for the path or the rate.
+// leftOver reports whether any play, and whether any bulk, queued before the last tick
+// ended is still waiting for the path or the rate.
 func (c *Conn) leftOver() (play, bulk bool) {
 	waiting := c.tracked.bytes
 	for i := range bulkLevel {
@@ -166,8 +166,9 @@ func (c *Conn) heldByRate(ch *channel, rated bool) bool {
 
 // heldByWindow reports whether the path holds back the messages queued on ch.
 //
-// The carrier asks for packets whenever it can send some, so messages from before this tick
-// must be waiting for the path. If an owner never corks (Ticks is 0), all messages must be.
+// The carrier asks for packets whenever it can send some. Messages queued before this tick
+// must therefore be waiting for the path. If the owner never corks (Ticks is 0), that is
+// true of all messages.
 func (c *Conn) heldByWindow(ch *channel) bool {
 	play, bulk := c.leftOver()
 	historyFull := c.sent.spread() >= c.limits.History-1

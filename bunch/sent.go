@@ -164,16 +164,16 @@ func (s *sentPackets) decide(p *packet, f fate) {
 	p.fate = f
 }
 
-// takeBack removes the records from number next on, of which none was sent. They are the
-// newest record and perhaps a skipped number before it.
+// takeBack removes the records from number next on. None of their packets was sent. They
+// are the newest record and perhaps a skipped number before it.
 func (s *sentPackets) takeBack(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns the number of skipped numbers before the third packet after n. The
-// packet threshold (RFC 9002, section 6.1.1) must not count them as packets that overtook
-// n. Several consecutive numbers are skipped if the carrier refuses packets.
+// skippedAfter returns how many numbers were skipped between n and the third packet after
+// it. The packet threshold (RFC 9002, section 6.1.1) must not count them as packets that
+// overtook n. Several consecutive numbers are skipped if the carrier refuses packets.
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+minSkip+count, s.Next); next++ {
 		if s.At(next).fate == skipped {

@@ -1,12 +1,12 @@
-// Package recovery contains what machines that send packets know about their path.
+// Package recovery tracks the state of the path for machines that send packets.
 //
 // For packets sent, [Ring] keeps records, [RTT] measures round trips, [Losses] decides
 // which packets are lost, and [BlackHole] detects that large ones do not arrive. [Gate]
 // limits the bulk in flight in QUIC's datagrams, so that play does not queue behind it.
 // Bulk is the traffic of transfers, which may wait. Play is the game's other traffic.
 //
-// For packets received, [Number] completes a number of which only the low bits are sent,
-// and [Window] detects duplicates.
+// For packets received, [Number] completes a number whose high bits are not sent, and
+// [Window] detects duplicates.
 //
 // [Path], [Room] and [Content] are passed between a carrier and its machines.
 //

@@ -118,9 +118,9 @@ func (g *Gate) Bulk(now time.Duration) {
 	g.lastBulk = now
 }
 
-// learnFromPause takes jitter and the minimum from the round trips of a pause, in which
-// there was no queue of bulk. No drain is needed for 10 s afterwards. A drain at the
-// beginning of bulk would limit it to the little that was sent before.
+// learnFromPause takes jitter and the minimum from the round trips of a pause, when there
+// was no queue of bulk. No drain is needed for 10 s afterwards. A drain at the beginning of
+// bulk would limit it to the little that was sent before.
 func (g *Gate) learnFromPause(now time.Duration) {
 	g.excess = max(0, g.Smoothed-g.Min)
 	g.drain = drain{}
@@ -158,9 +158,9 @@ func (g *Gate) Limited(inFlight int) {
 	g.rate.limitedTill = g.rate.delivered + int64(max(inFlight, 1))
 }
 
-// jitter returns the excess of round trips over the minimum when there is no queue. A
-// window for the minimum alone would shrink, down to minPackets, with each round in which
-// round trips exceed the minimum by more than slack (rpctest.TestBlobsInJitter).
+// jitter returns how far round trips exceed the minimum when there is no queue. A window
+// for the minimum alone would shrink with every round whose round trips exceed the minimum
+// by more than slack, down to minPackets (rpctest.TestBlobsInJitter).
 func (g *Gate) jitter() time.Duration { return max(g.excess, min(g.maxJitter, g.deviation())) }
 
 // deviation returns the jitter that the variance of round trips shows.

@@ -2,8 +2,8 @@ package recovery
 
 import "time"
 
-// Path is what a carrier knows about the path of its datagrams, for the machines that send
-// them. Zero fields are unknown.
+// Path describes the path of a carrier's datagrams to the machines that send them. Zero
+// fields are unknown.
 type Path struct {
 	// Epoch rises when datagrams begin to take another path: another carrier or another
 	// address.
@@ -22,14 +22,14 @@ type Path struct {
 	More   bool    // the machines will be given more bulk than they hold now
 }
 
-// KeepTime is how long a machine waits for the ack of a datagram after its arrival was
-// reported. The content is then sent again, because the peer has not kept it: its machine
-// has not acknowledged using it.
+// KeepTime is how long a machine waits for the ack of a datagram whose arrival was
+// reported. It then sends the content again, because the peer has not kept it. A peer keeps
+// a datagram if its machine has acknowledged using the content.
 const KeepTime = time.Second
 
-// Overdue returns the time after a change of path for which datagrams sent on the previous
-// path may still be acked. It is the time threshold of RFC 9002, section 6.1.2, after one
-// spurious loss (see Losses), plus the peer's ack delay.
+// Overdue returns how long after a change of path datagrams sent on the previous path may
+// still be acked. It is the time threshold of RFC 9002, section 6.1.2, after one spurious
+// loss (see Losses), plus the peer's ack delay.
 func Overdue(rtt, ackDelay time.Duration) time.Duration { return rtt*5/4 + ackDelay }
 
 // Room limits the content of a datagram.

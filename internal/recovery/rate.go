@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// rateRounds is the number of rounds for which a sample counts towards the maximum.
+// rateRounds is how many rounds a sample counts towards the maximum.
 const rateRounds = 10
 
 // A Mark holds a packet's P.delivered, P.delivered_time, P.first_sent_time and

@@ -71,8 +71,8 @@ func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet
 	}
 }
 
-// limit returns the maximum size of a packet with the given purpose, of which the owner
-// allows at most allowed bytes. A probe is never larger than SafePacket. On a path that has
+// limit returns the maximum size of a packet with the given purpose. allowed is the maximum
+// that the owner allows. A probe is never larger than SafePacket. On a path that has
 // shrunk, it then shows that smaller packets arrive.
 func (s *Session) limit(why purpose, allowed int, jumbo bool) int {
 	switch {

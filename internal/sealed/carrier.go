@@ -16,8 +16,8 @@ import (
 // issued, the oldest is retired.
 const maxIDs = 8
 
-// directTurns is the maximum number of turns that play takes. The second one handles what
-// arrived during the first.
+// directTurns is the maximum number of turns that play takes. The second turn handles
+// packets that arrived during the first.
 const directTurns = 2
 
 // directBytes is the maximum number of bytes waiting to be sent that direct sends itself: a
@@ -98,7 +98,7 @@ type Carrier struct {
 // carrierCounts are the counters of flush.
 type carrierCounts struct{ writes, writeErrors atomic.Uint64 }
 
-// CarrierStats counts what a carrier did.
+// CarrierStats holds the counters and the current limits of a carrier.
 type CarrierStats struct {
 	Stats
 	Writes      uint64 // calls that sent packets
@@ -226,8 +226,8 @@ func (c *Carrier) mark() {
 // bulkWaits reports whether more than play waits to be sent. The caller holds the lock.
 func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directBytes }
 
-// stays reports whether there is bulk, for which the carrier's own goroutine keeps waiting.
-// Only the goroutine that works may call it.
+// stays reports whether there is bulk, which makes the carrier's own goroutine keep
+// waiting. Only the goroutine that works may call it.
 func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
 
 // Spares returns the number of the peer's unused ids, which are left for changes of

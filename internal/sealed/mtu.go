@@ -16,14 +16,14 @@ const (
 	// UDP it fills a frame of 9,000 bytes. Loopback and many networks in data centres carry
 	// such frames.
 	JumboPacket = 9000 - 40 - 8
-	// jumboTime is the maximum time for which a jumbo packet may occupy a bottleneck that
-	// is no faster than our rate, because play waits for it: 1.8 MB/s. A link with such
+	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster than
+	// our rate, because play waits for it. That takes a rate of 1.8 MB/s. A link with such
 	// frames is far faster, and our rate is only a share of it, unless a shaper limits it.
 	jumboTime = 5 * time.Millisecond
 	// sharedJumboTime replaces jumboTime on a path that has delivered jumboBurst packets,
-	// as many as fill a jumbo packet, within a millisecond. Our rate there is only a share
-	// of a far faster bottleneck. It also bounds the time for which play waits at a shaper
-	// that passes such bursts.
+	// as many as fill a jumbo packet, within a millisecond. On such a path, our rate is
+	// only a share of a far faster bottleneck. sharedJumboTime also bounds how long play
+	// waits at a shaper that passes such bursts.
 	//
 	// Two hundred clients that load from one server over loopback get half a MB/s each, and
 	// need two fifths of the packets.
@@ -58,8 +58,7 @@ type mtu struct {
 // takesJumbo reports whether bulk may be sent in jumbo packets.
 func (m *mtu) takesJumbo() bool { return m.shrunk == 0 && m.jumbo.usable() }
 
-// limit returns the maximum size of a packet of which the owner allows at most allowed
-// bytes.
+// limit returns the maximum size of a packet. allowed is the maximum that the owner allows.
 func (m *mtu) limit(allowed int) int {
 	if m.shrunk > 0 {
 		return min(allowed, SafePacket)

@@ -143,8 +143,8 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	return nil
 }
 
-// ackDelay returns the time for which the peer delayed f so that play could carry it. It
-// returns 0 if the peer delayed f no longer than for bulk.
+// ackDelay returns how long the peer delayed f so that a packet with play could carry it.
+// It returns 0 if f was delayed no longer than for bulk.
 func (s *Session) ackDelay(f *feedback) time.Duration {
 	if f.delay <= s.report.delay {
 		return 0

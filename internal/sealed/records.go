@@ -67,8 +67,8 @@ func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 // jumbo reports whether a packet is larger than those that QUIC looks for.
 func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
-// fits returns the maximum size of the packet's frames, of which at most allowed bytes are
-// allowed. A packet without bulk must not become a jumbo packet, because other play would
+// fits returns the maximum size of the packet's frames. allowed is the maximum for a packet
+// with bulk. A packet without bulk must not become a jumbo packet, because other play would
 // wait for it.
 func (r *record) fits(allowed int) int {
 	if r.bulk {

@@ -30,7 +30,7 @@ const (
 	longWait  = 100 * time.Millisecond
 	waitParts = 8
 	fullGap   = 200 * time.Millisecond
-	// reportMemory is the minimum number of reports in which a packet is acked. Every
+	// reportMemory is the number of reports that acknowledge each packet, at least. Every
 	// reportMemory-th report repeats everything that the peer may not know.
 	reportMemory = 8
 	// Every pingAfter-th consecutive report in a packet of its own asks for an ack. After

@@ -53,8 +53,8 @@ type SessionConfig struct {
 	Seed [32]byte
 }
 
-// A Rate limits what a connection sends over all its carriers. The session only counts
-// packets. The source stops when the limit is reached.
+// A Rate limits the bytes that a connection sends over all its carriers. The session only
+// counts packets. The source stops when the limit is reached.
 type Rate interface {
 	// Spend counts a packet that is being sent.
 	Spend(now time.Time, bytes int)

@@ -2,8 +2,8 @@ package sealed
 
 import "sync/atomic"
 
-// Siblings counts what the sessions of one owner do at the same time, because they may
-// share an uplink. It is safe for concurrent use.
+// Siblings counts concurrent activity of one owner's sessions, which may share an uplink.
+// It is safe for concurrent use.
 type Siblings struct {
 	starting atomic.Int32 // sessions whose controller is in its Start with bulk to send
 }

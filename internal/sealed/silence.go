@@ -144,10 +144,10 @@ func (s *Session) pto() time.Duration {
 }
 
 // probeAfter returns how long the session waits for an ack before it sends a probe or has
-// QUIC send a ping. It includes the time for which the peer may delay an ack of play.
+// QUIC send a ping. That includes the peer's delay of an ack of play.
 //
 // It bounds the probe timeout, which one late ack may make seconds long. Without the bound,
-// a silent carrier would end before it has sent a probe.
+// a silent carrier would end before it had sent a probe.
 func (s *Session) probeAfter() time.Duration {
 	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
 	if s.hearing.mayDelay {

@@ -15,8 +15,8 @@ const (
 	// linger is how long the goroutine of a carrier with bulk waits for work before it
 	// ends.
 	linger = 20 * time.Millisecond
-	// parkAfter is the minimum time until the next work for which the goroutine ends and
-	// leaves that work to a timer.
+	// parkAfter is the time until the next work above which the goroutine ends and leaves
+	// the work to a timer.
 	parkAfter = 100 * time.Millisecond
 	// pollTime is how long a carrier with bulk polls for work before it sleeps. A sleeping
 	// processor takes longer to wake up (ten times as long on a virtual machine) than the
@@ -124,11 +124,11 @@ func (w *worker) run() {
 // is always false in virtual time.
 func (w *worker) crowded() bool { return w.real && int(awake.Load()) > runtime.GOMAXPROCS(0) }
 
-// poll polls for work for at most pollTime and lets other goroutines run meanwhile. It
-// reports whether there is work: a wake, a packet, or what is due at next.
+// poll polls for work for at most pollTime, and lets other goroutines run meanwhile. It
+// reports whether there is work: a wake, a packet, or a timer due at next.
 //
 // It does not poll while more carriers have work than there are processors. Nor does it
-// poll in virtual time, in which nothing can arrive meanwhile.
+// poll in virtual time, because nothing can arrive meanwhile.
 func (w *worker) poll(next time.Time) bool {
 	if !w.real || w.crowded() {
 		return false
