@@ -235,10 +235,10 @@ func (c *Conn) detectLosses(t time.Duration) {
 // Overtaken is called when a datagram that another machine sent at the time sent has
 // arrived on the same path.
 //
-// It helps single packets of play that share the path with others' bulk. No packet of ours
-// follows them soon whose ack would show their loss. While such datagrams arrive, packets
-// of play ask for an ack at once. A packet of play sent before one of these datagrams is
-// lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
+// It helps single packets of play that share the path with others' bulk. No further packet
+// of ours follows soon, so no ack would show their loss. While such datagrams arrive,
+// packets of play ask for an ack at once. A packet of play sent before one of these
+// datagrams is lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t := c.advanceClock(now)
 	at := sent.Sub(c.start)

@@ -39,10 +39,10 @@ func price(flags byte, size, messages int) int {
 	return cost
 }
 
-// flagAnswer holds the flags of the close with which a side answers the other's close. The
-// answer is free, so it can be sent whatever the limit is. A lingering channel is charged
-// to the limit until its answer is acknowledged. If answers were charged too, two sides
-// that close many channels would wait for each other.
+// flagAnswer holds the flags of the close with which a side answers the other side's close.
+// The answer is free, so it can be sent whatever the limit is. A lingering channel is
+// charged to the limit until its answer is acknowledged. If answers were charged too, two
+// sides that close many channels would wait for each other.
 const flagAnswer = byte(ReliableUnordered) | flagWhole | flagClose
 
 // answers reports whether an entry is the answer to a close.

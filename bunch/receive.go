@@ -316,9 +316,9 @@ func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	return c.deliverWhole(ch, s)
 }
 
-// checkOpen returns an error unless entry n has the open flag exactly when it must. Only
-// the first entry of one of the peer's channels has it. Channel 0 has neither open nor
-// close.
+// checkOpen returns an error if entry n has a wrong open or close flag. Only the first
+// entry of a channel that the peer opens has the open flag. Channel 0 has neither an open
+// nor a close.
 func checkOpen(ch *channel, n uint64, flags byte) error {
 	opens := flags&flagOpen != 0
 	switch {

@@ -147,8 +147,8 @@ func (s *Session) playBound() int { return max(minPlay*s.playSize(), s.control.W
 func (s *Session) playSize() int { return min(s.size(), MaxPacket+overheadUDP) }
 
 // wantsAckSoon reports whether a packet of play asks for feedback soon, as bulk does. It
-// does if the packet after this one would not fit into playBound. Once play has filled that
-// bound, packets ask from half of it on.
+// does if the packet after this one would not fit into playBound. After play has once
+// filled that bound, it asks as soon as play takes half of it.
 //
 // Otherwise each flight of a flood would wait for the peer's ack delay
 // (TestFloodOfPlayOnAShortPath, rpc.TestFloodOfPlayOverSealedPackets).

@@ -324,10 +324,11 @@ func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	return c.turn()
 }
 
-// arrived is called when packets were put into the empty inbox. If atOnce is true, it
-// handles them on the calling goroutine, which is the socket's reader, unless another
-// goroutine holds the lock. That goroutine may be waiting for a processor, and the reader
-// could meanwhile read no packet for other carriers.
+// arrived is called when packets were put into an empty inbox. If atOnce is true, it
+// handles them on the calling goroutine, which is the socket's reader. If another goroutine
+// holds the lock, it leaves the packets to the worker instead: that goroutine may be
+// waiting for a processor, and the reader could meanwhile read no packet for other
+// carriers.
 func (c *Carrier) arrived(atOnce bool) {
 	if atOnce && c.mu.TryLock() {
 		c.mu.Unlock()

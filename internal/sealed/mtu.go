@@ -17,8 +17,9 @@ const (
 	// such frames.
 	JumboPacket = 9000 - 40 - 8
 	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster than
-	// our rate, because play waits for it. That takes a rate of 1.8 MB/s. A link with such
-	// frames is far faster, and our rate is only a share of it, unless a shaper limits it.
+	// our rate, because play waits for it. The rate must then be at least 1.8 MB/s. A link
+	// with such frames is far faster, and our rate is only a share of it, unless a shaper
+	// limits it.
 	jumboTime = 5 * time.Millisecond
 	// sharedJumboTime replaces jumboTime on a path that has delivered jumboBurst packets,
 	// as many as fill a jumbo packet, within a millisecond. On such a path, our rate is

@@ -233,9 +233,9 @@ type reader struct {
 	pause   time.Duration // before the next failed read returns
 }
 
-// retry reports whether to read again after an error at now. It does after an error that
-// says only that the network is temporarily gone. After most of these errors quic-go would
-// abandon the socket with all its connections.
+// retry reports whether to read again after an error at now. It returns true for an error
+// that only means that the network is temporarily gone. For most of these errors quic-go
+// would abandon the socket with all its connections.
 //
 // After other errors quic-go reads again at once, so retry pauses if errors follow each
 // other. It does not pause for a datagram that is too long, because anybody may send such

@@ -72,8 +72,8 @@ func (tr *train) repeat(next uint64) {
 	}
 }
 
-// fill sends the train once more, with full packets, if a thin one has shown that the path
-// is not slow but not precisely how fast it is. next is the number of its first packet.
+// fill sends the train once more, with full packets, if a thin train has shown that the
+// path is not slow, but not exactly how fast it is. next is the number of its first packet.
 func (tr *train) fill(next uint64) {
 	limit := thinJitter
 	if tr.shown.Even {
@@ -135,8 +135,8 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 		Trip:  tr.way + at[0],
 		Whole: tr.arrived == trainPackets,
 	}
-	if widest := widest(at); widest*time.Duration(len(at)-1) > unevenTrain*shown.Span {
-		shown.Span += widest
+	if gap := widest(at); gap*time.Duration(len(at)-1) > unevenTrain*shown.Span {
+		shown.Span += gap
 	} else {
 		shown.Even = true
 	}
