@@ -2,8 +2,8 @@ package chunk
 
 import "time"
 
-// AppendAck appends the packet with the ack that is due now. ok is false if
-// none is due before NextTimeout.
+// AppendAck appends a packet with the next ack that is due. ok is false if none is due
+// before NextTimeout.
 func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool) {
 	a, ok := r.NextAck(now)
 	if !ok {
@@ -12,7 +12,8 @@ func (r *Receiver) AppendAck(now time.Time, buf []byte) (packet []byte, ok bool)
 	return r.config.AppendAck(buf, a), true
 }
 
-// NextAck is AppendAck for drivers with packets of their own. The ack counts as sent.
+// NextAck is like AppendAck, for drivers that encode packets themselves. The
+// ack counts as sent.
 func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 	r.clock.set(now)
 	if r.urgent == 0 && r.clock.now < r.ackAt {
@@ -20,15 +21,18 @@ func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 	}
 	r.ackAt = never
 	a, ok := r.dueAck()
-	if ok { // others may be due, too
-		r.ackAt = r.clock.now
-		r.lastAck = r.clock.now
-		r.stats.Acks++
+	if !ok {
+		return Ack{}, false
 	}
-	return a, ok
+	// More acks may be due, so the next call looks again.
+	r.ackAt = r.clock.now
+	r.lastAck = r.clock.now
+	r.stats.Acks++
+	return a, true
 }
 
-// dueAck finds the first ack that is due. If there is none, it sets ackAt to when the next one is.
+// dueAck returns the first ack that is due. If there is none, it sets ackAt to the time at
+// which the next one is due.
 func (r *Receiver) dueAck() (Ack, bool) {
 	for n := r.dues.next(r.read, 0); n < maxPipeline; n = r.dues.next(r.read, n+1) {
 		id := r.read + uint16(n)
@@ -37,7 +41,7 @@ func (r *Receiver) dueAck() (Ack, bool) {
 			return Ack{ChunkID: id, Count: int(a.count), Acked: a.received}, true
 		}
 	}
-	newest := r.read - 1 // of taken; a larger distance from ^newest is an older chunk
+	newest := r.read - 1 // the chunk taken last; older ones are further from ^newest
 	for n := r.pastDues.next(^newest, 0); n < maxPipeline; n = r.pastDues.next(^newest, n+1) {
 		id := newest - uint16(n)
 		if a := &r.taken[id%maxPipeline]; r.ack(a) {
@@ -48,8 +52,8 @@ func (r *Receiver) dueAck() (Ack, bool) {
 	return Ack{}, false
 }
 
-// NextTimeout returns when the next ack is due if no slice arrives before. A
-// time that is not after the last now means at once.
+// NextTimeout returns the time at which the next ack is due, unless a slice arrives
+// earlier. A time that is not after the last now means immediately.
 func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.urgent > 0:
@@ -60,10 +64,12 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 	return r.clock.time(max(r.ackAt, r.clock.now)), true
 }
 
-// Restart is called when packets change to another path. It makes acks due at once: of all
-// chunks that were not taken, and of as many of those that were taken last as the receive
-// queue has places. Slices that arrived on the old path stay. If the sender has more chunks
-// in flight and misses acks of others, it sends their slices once more, and those are acked.
+// Restart makes acks due at once. Call it when packets change to another path.
+//
+// It repeats the acks of all chunks that have not been taken, and of as many of the chunks
+// taken last as the receive queue holds. Slices that arrived on the old path are kept. If
+// the sender has more chunks in flight and misses their acks, it resends their slices, and
+// the receiver acks those again.
 func (r *Receiver) Restart() {
 	for i := range uint16(len(r.slots)) {
 		r.Repeat(r.read + i)
@@ -71,8 +77,8 @@ func (r *Receiver) Restart() {
 	}
 }
 
-// Repeat makes the ack of one chunk due at once. A driver calls it when it
-// knows that the ack was lost.
+// Repeat makes the ack of one chunk due at once. A driver calls it when it knows
+// that the ack was lost.
 func (r *Receiver) Repeat(id uint16) {
 	if a := r.slot(id); a != nil {
 		r.request(id, &a.ackable, atOnce)
@@ -81,13 +87,16 @@ func (r *Receiver) Repeat(id uint16) {
 	}
 }
 
-// request makes the ack of a chunk due: soon, which is AckDelay after its last one, or
-// atOnce. It does nothing if the place is empty, or if the ack is already due as early.
+// request makes the ack of a chunk due. If when is soon, the ack is due AckDelay after
+// the chunk's last one.
+//
+// It does nothing if a is unused, or if its ack is already due as early.
 func (r *Receiver) request(id uint16, a *ackable, when due) {
 	if a.count == 0 || a.due >= when {
 		return
 	}
-	if a.due = when; r.slot(id) != nil {
+	a.due = when
+	if r.slot(id) != nil {
 		r.dues.set(id)
 	} else {
 		r.pastDues.set(^id)
@@ -99,8 +108,8 @@ func (r *Receiver) request(id uint16, a *ackable, when due) {
 	}
 }
 
-// ack reports whether the ack of a chunk is due. If so, it records that the ack is
-// sent now. If not, it makes NextTimeout return a time no later than when it is due.
+// ack reports whether the ack of a chunk is due. If so, it records the ack as sent now. If
+// not, it lowers ackAt to the time at which the ack is due.
 func (r *Receiver) ack(a *ackable) bool {
 	switch {
 	case a.due == atOnce:
@@ -109,6 +118,7 @@ func (r *Receiver) ack(a *ackable) bool {
 		r.ackAt = min(r.ackAt, a.acked+r.config.AckDelay)
 		return false
 	}
-	a.due, a.acked = quiet, r.clock.now
+	a.due = quiet
+	a.acked = r.clock.now
 	return true
 }

@@ -2,35 +2,38 @@ package chunk
 
 import "time"
 
-// An assembly is a chunk that a receiver is assembling, or has assembled.
+// An assembly is a chunk that the receiver is assembling, or has assembled
+// but not yet returned.
 type assembly struct {
 	ackable
 	received Bits
-	got      int    // how many slices have arrived
-	size     int    // bytes of the chunk; 0 = the last slice has not arrived
+	got      int    // number of slices in received
+	size     int    // chunk size in bytes; 0 until the last slice arrives
 	data     []byte // memory for all slices
 }
 
-// An ackable is what acks need to know of a chunk, even after it was taken.
-type ackable struct { // when its last ack was sent
-	acked time.Duration // when its last ack left
-	count uint16        // number of its slices; 0 = no chunk
+// An ackable is the part of a chunk's state that its acks need. The receiver keeps it after
+// the chunk was taken.
+type ackable struct {
+	acked time.Duration // when its last ack was sent
+	count uint16        // number of slices; 0 = no chunk
 	due   due
 }
 
-// due says when an ack is due.
+// A due says when a chunk's next ack is due.
 type due uint8
 
 const (
-	quiet  due = iota
-	soon       // Config.AckDelay after the last one
-	atOnce     // the chunk is complete and no ack has said so, or Restart or Repeat was called
+	quiet  due = iota // no ack is due
+	soon              // Config.AckDelay after the last ack
+	atOnce            // the chunk is complete and no ack has said so, or Restart or Repeat was called
 )
 
-// complete reports whether all slices have arrived.
+// complete reports whether all slices of the chunk have arrived.
 func (a *assembly) complete() bool { return a.count > 0 && a.got == int(a.count) }
 
-// insert copies a slice to its place. It returns false if the slice had already arrived.
+// insert copies a slice to its place in data. It returns false if the slice
+// had already arrived.
 func (a *assembly) insert(s Slice, sliceSize int) bool {
 	if a.received.Has(s.Index) {
 		return false

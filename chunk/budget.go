@@ -2,42 +2,49 @@ package chunk
 
 import "time"
 
-// budgetTime is the longest time for which a budget saves bytes: an owner that
-// calls only this often still gets the whole rate.
+// budgetTime is the maximum time for which a budget accumulates bytes. A driver that calls
+// only this often still gets the whole rate.
 const budgetTime = 250 * time.Millisecond
 
-// A budget is the article's accumulator: time adds bytes, slices take them, and unused bytes
-// stay. It counts in billionths of a byte, so that no rate and no interval is rounded.
+// A budget limits the bytes sent per second. It is the article's accumulator: time adds
+// bytes, slices take them, and unused bytes stay.
+//
+// It counts in billionths of a byte, which makes every rate and interval exact.
 type budget struct {
-	rate int64         // bytes a second; not positive = no limit
-	held int64         // billionths of a byte
-	at   time.Duration // the time up to which bytes were added
-	runs bool          // time adds bytes now
+	rate int64         // bytes per second; no limit unless positive
+	held int64         // available, in billionths of a byte
+	at   time.Duration // time of the last call of add
+	runs bool          // whether time since at adds bytes
 }
 
 // rest stops adding bytes until the next call of add, because there is nothing to send.
-// The budget keeps at most the bytes of one slice: unused time must not become a burst.
-func (b *budget) rest(most int) {
-	b.held, b.runs = min(b.held, int64(most)*int64(time.Second)), false
+//
+// The budget keeps at most maxTake bytes, the cost of one slice. Idle time must
+// not become a burst.
+func (b *budget) rest(maxTake int) {
+	b.held = min(b.held, int64(maxTake)*int64(time.Second))
+	b.runs = false
 }
 
-// add adds the bytes since the last call. most is the largest argument of any take.
-func (b *budget) add(now time.Duration, most int) {
+// add adds the bytes for the time since the last call. maxTake is the largest argument of
+// any later call of take; the budget always has room for that many bytes.
+func (b *budget) add(now time.Duration, maxTake int) {
 	if b.runs && b.rate > 0 {
-		limit := max(b.rate*int64(budgetTime), int64(most)*int64(time.Second))
+		limit := max(b.rate*int64(budgetTime), int64(maxTake)*int64(time.Second))
 		elapsed := min(now-b.at, time.Duration(limit/b.rate)+1)
 		b.held = min(b.held+b.rate*int64(elapsed), limit)
 	}
-	b.at, b.runs = now, true
+	b.at = now
+	b.runs = true
 }
 
-// take removes bytes from the budget. It returns false, and removes none, if
-// the budget holds fewer.
+// take removes bytes from the budget. If the budget holds fewer, take removes none
+// and returns false.
 func (b *budget) take(bytes int) bool {
-	cost := int64(bytes) * int64(time.Second)
 	if b.rate <= 0 {
 		return true
 	}
+	cost := int64(bytes) * int64(time.Second)
 	if b.held < cost {
 		return false
 	}
@@ -45,7 +52,7 @@ func (b *budget) take(bytes int) bool {
 	return true
 }
 
-// when returns the time from which take succeeds, rounded up.
+// when returns the earliest time at which take succeeds.
 func (b *budget) when(bytes int) time.Duration {
 	missing := int64(bytes)*int64(time.Second) - b.held
 	if b.rate <= 0 || missing <= 0 {

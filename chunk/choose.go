@@ -3,27 +3,30 @@ package chunk
 import "time"
 
 const (
-	burstMax   = 256 << 10              // the article: "small chunks in the few 100s of k range"
-	burstPause = 100 * time.Millisecond // the article: "wait 100ms"
-	burstIdle  = time.Second            // a sender that has sent nothing for this long may burst again
+	burstMax   = 256 << 10              // largest chunk; the article: "small chunks in the few 100s of k range"
+	burstPause = 100 * time.Millisecond // pause after a burst; the article: "wait 100ms"
+	burstIdle  = time.Second            // idle time before the next burst
 )
 
-// number returns the number of the chunk in flight with an id; ok is false if there is none.
+// number returns the number of the chunk in flight with the given id. ok is
+// false if there is none.
 func (s *Sender) number(id uint16) (number uint64, ok bool) {
 	number = s.flights.Oldest + uint64(id-uint16(s.flights.Oldest))
 	return number, number < s.flights.Next
 }
 
-// launch puts waiting chunks in flight while there is room.
+// launch moves waiting chunks into flight while Config.Pipeline allows more.
 func (s *Sender) launch() {
 	for s.queue.Len() > 0 && s.flights.Len() < s.config.Pipeline {
 		s.flights.Push(1).reset(s.queue.Take(), s.config.SliceSize)
 	}
 }
 
-// pick returns the slice to send now, of the oldest chunk that has one, or
-// none. With many chunks in flight nearly all of them wait for acks, so pick
-// examines them only if a slice is lost or may be due.
+// pick returns the slice to send now, or none. It prefers the oldest chunk with a
+// slice that is ready.
+//
+// With many chunks in flight, nearly all of them only wait for acks. So pick examines all
+// chunks only if Lost has named a slice, or if a slice may be due to be resent.
 func (s *Sender) pick() (number uint64, index int) {
 	if s.hints == 0 && s.longest > s.clock.now-s.resend.delay() {
 		return s.pickUnsent()
@@ -36,7 +39,8 @@ func (s *Sender) pick() (number uint64, index int) {
 			return n, i
 		}
 		longest = min(longest, f.longest())
-		if i != none { // the slice was never sent, so no later chunk has begun
+		if i != none {
+			// The slice was never sent, so no later chunk has been started.
 			s.longest = longest
 			return n, i
 		}
@@ -55,8 +59,8 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 	return 0, none
 }
 
-// pickNext returns the slice that will be due first, and when. All slices of
-// unfinished chunks must be waiting for acks.
+// pickNext returns the slice that becomes due first, and the time. The caller must know
+// that no slice is ready now and that some chunk is unfinished.
 func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	due = never
 	for n := s.flights.Oldest; n < s.flights.Next; n++ {
@@ -67,8 +71,8 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flights.At(number).waiting.head), due
 }
 
-// held returns the time before which no slice may be sent, even if one is ready:
-// the end of the pause after a burst or, while the path is silent, the next probe.
+// held returns the time before which no slice may be sent. It is the end of the pause after
+// a burst or, while the path is silent, the time of the next probe.
 func (s *Sender) held() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
@@ -76,8 +80,8 @@ func (s *Sender) held() time.Duration {
 	return s.pause
 }
 
-// free reports whether the next slice of f is not charged to the budget,
-// because it is part of a burst or begins one.
+// free reports whether the next slice of f costs no budget, because it continues
+// or begins a burst.
 func (s *Sender) free(f *flight) bool {
 	switch {
 	case !s.config.Burst || f != s.flights.At(s.flights.Oldest) || f.unsent() == none:
@@ -89,7 +93,7 @@ func (s *Sender) free(f *flight) bool {
 	return idle && !f.begun && len(f.data) <= burstMax
 }
 
-// sent records that slice i of f is sent.
+// sent records that slice i of f is sent now.
 func (s *Sender) sent(f *flight, i int) {
 	size := f.size(i, s.config.SliceSize)
 	s.stats.Slices++
@@ -108,12 +112,13 @@ func (s *Sender) sent(f *flight, i int) {
 	s.resend.sent(s.clock.now)
 	s.longest = min(s.longest, s.clock.now)
 	if s.bursting && f.unsent() == none {
-		s.bursting, s.pause = false, s.clock.now+burstPause
+		s.bursting = false
+		s.pause = s.clock.now + burstPause
 	}
 }
 
-// acknowledge marks the slices of set as acked in a chunk in flight, and
-// reports whether some were not acked before.
+// acknowledge marks the slices of set as acked in a chunk in flight. It reports whether any
+// of them was not acked before.
 func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	f := s.flights.At(number)
 	known := firstBits(f.count)
@@ -121,7 +126,7 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 		set[i] &= known[i]
 	}
 	rtt := sample{never, never}
-	blown := f.ack(set, func(i int) {
+	acked := f.ack(set, func(i int) {
 		if f.slices[i].state == lost {
 			s.hints--
 		}
@@ -129,13 +134,13 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 		s.stats.AckedBytes += uint64(f.size(i, s.config.SliceSize))
 	})
 	s.resend.measure(rtt)
-	if f.left == 0 && blown > 0 {
+	if f.left == 0 && acked > 0 {
 		s.finish()
 	}
-	return blown > 0
+	return acked > 0
 }
 
-// finish removes finished chunks from flight, and puts waiting chunks in flight instead.
+// finish removes finished chunks from the front of flights, and launches waiting ones.
 func (s *Sender) finish() {
 	for s.flights.Len() > 0 && s.flights.At(s.flights.Oldest).left == 0 {
 		f := s.flights.At(s.flights.Oldest)
@@ -143,7 +148,8 @@ func (s *Sender) finish() {
 		s.stats.ChunkBytes += uint64(len(f.data))
 		f.data = nil
 		s.flights.Oldest++
-		s.bursting, s.pause = false, 0
+		s.bursting = false
+		s.pause = 0
 	}
 	s.launch()
 	if s.Done() {

@@ -8,24 +8,26 @@ import (
 // never is later than any time.
 const never = time.Duration(math.MaxInt64)
 
-// A clock keeps a machine's time as a duration since the first time that was
-// set, which takes a third of the memory. It never runs back.
+// A clock is the time last passed to a Sender or Receiver. It never goes backward.
+//
+// It is a duration since the first time set, which takes a third of the memory of a time.Time.
 type clock struct {
-	epoch time.Time
-	now   time.Duration
-	runs  bool
+	epoch time.Time     // first time set
+	now   time.Duration // since epoch
+	runs  bool          // whether epoch is set
 }
 
-// set sets the time.
+// set advances the clock to now. It ignores a time earlier than the current one.
 func (c *clock) set(now time.Time) {
 	if !c.runs {
-		c.epoch, c.runs = now, true
+		c.epoch = now
+		c.runs = true
 	}
 	c.now = max(c.now, now.Sub(c.epoch))
 }
 
-// time converts a duration to a time. Before the first set it returns the zero
-// time, which means at once.
+// time converts a duration since epoch to a time. Before the first call of set it returns
+// the zero time, which callers take to mean immediately.
 func (c *clock) time(d time.Duration) time.Time {
 	if !c.runs {
 		return time.Time{}

@@ -2,21 +2,24 @@ package chunk
 
 import mathbits "math/bits"
 
-// dues is a ring of maxPipeline bits, by id. A chunk's bit is set while its ack is
-// due. Without it, finding the next ack among the records of all chunks took as long
-// as ten slices, and a peer that sends slices of old chunks causes an ack for each.
+// dues is the set of chunks whose ack is due, a ring of maxPipeline bits indexed by chunk id.
+//
+// It makes finding the next ack cheap. A search through the records of all chunks took as long
+// as handling ten slices, and a peer that sends slices of old chunks causes an ack for each.
 type dues [maxPipeline / 64]uint64
 
-// word returns the word that contains the bit of an id, at position id modulo 64.
+// word returns the word that contains the bit for id, at position id modulo 64.
 func (d *dues) word(id uint16) *uint64 { return &d[id/64%uint16(len(d))] }
 
 func (d *dues) set(id uint16) { *d.word(id) |= 1 << (id % 64) }
 
 func (d *dues) clear(id uint16) { *d.word(id) &^= 1 << (id % 64) }
 
-// next returns the least n, from ahead on, for which the bit of first+n is set,
-// or maxPipeline if there is none. The last word that it examines may be the
-// first one again, with bits of smaller n; these are beyond maxPipeline.
+// next returns the smallest n >= ahead for which the bit of first+n is set, or
+// maxPipeline if there is none.
+//
+// The last word examined may be the first word again, with bits of smaller n. Counted from
+// first they are at maxPipeline or later, so min excludes them.
 func (d *dues) next(first uint16, ahead int) (n int) {
 	for ahead < maxPipeline {
 		id := first + uint16(ahead)

@@ -9,18 +9,18 @@ import (
 // none stands for no slice.
 const none = -1
 
-// A list holds slices of one flight in order, linked through flight.slices. A
-// slice is in at most one list.
+// A list is an ordered list of slices of one flight, linked through flight.slices. A slice
+// is in at most one list.
 type list struct{ head, tail int16 }
 
-// A sending is what a sender knows about one slice.
+// A sending is the sender's record of one slice.
 type sending struct {
 	sent       time.Duration // when it was last sent
-	before     time.Duration // when it was sent before that; equal to sent if it was sent once
-	order      uint64        // number of its last sending, counted over all of the sender's
-	prev, next int16         // neighbours in its list
+	before     time.Duration // when it was sent the time before; equal to sent if sent once
+	order      uint64        // SenderStats.Slices when it was last sent
+	prev, next int16         // neighbors in its list
 	state      state
-	resent     bool // it was sent more than once, so its ack does not tell which sending arrived
+	resent     bool // sent more than once; an ack does not tell which transmission arrived
 }
 
 // A state is the state of a slice at its sender.
@@ -28,38 +28,44 @@ type state uint8
 
 const (
 	unsent  state = iota
-	waiting       // for its ack, or until it is due again
-	lost          // reported by Lost
+	waiting       // sent, and waiting for its ack
+	lost          // reported by Lost, and not sent again since
 	acked
 )
 
 // A flight is a chunk in flight.
 //
-// The article walks a cursor around the slices, and skips those that were acked or
-// sent too recently. All slices behind the cursor were sent in its order. So the same
-// slices are sent in the same order if slices that were never sent go first, and then
-// the one that was sent longest ago: a list in the order of sending replaces the walk.
+// The article walks a cursor around the slices and skips slices that are acked or were sent
+// too recently. The slices behind its cursor were sent in the cursor's order.
+//
+// A list in the order of sending replaces the walk. Slices that were never sent go first,
+// then the slice that was sent longest ago. This sends the same slices in the same order.
 type flight struct {
 	data  []byte
 	count int
-	left  int // how many slices are not acked
+	left  int // number of slices not acked
 	acked Bits
 
-	begun   bool      // a slice was sent
-	fresh   int       // no slice below it is unsent
-	lost    list      // lost slices, in the order of the calls of Lost
-	waiting list      // slices that wait for their acks, in the order of sending
-	slices  []sending // one for each slice of the chunk
+	begun   bool      // whether any slice was sent
+	fresh   int       // slices before this index are not unsent
+	lost    list      // slices in state lost, in the order of the calls of Lost
+	waiting list      // slices in state waiting, in the order of sending
+	slices  []sending // by index
 }
 
-// reset makes f the flight of another chunk.
+// reset makes f the flight of a new chunk, and reuses its memory.
 func (f *flight) reset(data []byte, sliceSize int) {
 	count := (len(data) + sliceSize - 1) / sliceSize
-	f.data, f.count, f.left, f.acked, f.fresh = data, count, count, Bits{}, 0
-	f.begun = false
-	f.lost, f.waiting = list{none, none}, list{none, none}
-	f.slices = slices.Grow(f.slices[:0], count)[:count] // most chunks have as many as the one before
-	clear(f.slices)
+	records := slices.Grow(f.slices[:0], count)[:count]
+	clear(records)
+	*f = flight{
+		data:    data,
+		count:   count,
+		left:    count,
+		lost:    list{none, none},
+		waiting: list{none, none},
+		slices:  records,
+	}
 }
 
 // size returns the size of slice i in bytes.
@@ -76,8 +82,8 @@ func (f *flight) unsent() int {
 	return f.fresh
 }
 
-// ready returns the slice to send next, or none: first a lost one, then one
-// that was never sent, then the one that was sent longest ago, if it is due.
+// ready returns the slice to send next, or none. Lost slices go first, then slices that
+// were never sent, then the slice that was sent longest ago, if it is due.
 func (f *flight) ready(r *resend, now time.Duration) int {
 	if f.lost.head != none {
 		return int(f.lost.head)
@@ -91,8 +97,8 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns when the slice that has waited longest for its ack must be sent
-// again, or never. No slice after it is sent again earlier.
+// due returns the time at which the slice that was sent longest ago must be resent, or
+// never. No other slice of f is resent earlier.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -100,7 +106,8 @@ func (f *flight) due(r *resend) time.Duration {
 	return r.due(&f.slices[f.waiting.head], f.left)
 }
 
-// longest returns when the slice that has waited longest for its ack was sent, or never.
+// longest returns the time at which the slice that has waited longest for its ack
+// was sent, or never.
 func (f *flight) longest() time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -108,44 +115,47 @@ func (f *flight) longest() time.Duration {
 	return f.slices[f.waiting.head].sent
 }
 
-// send records that slice i is sent now. order increases with each sending.
+// send records that slice i is sent now. order increases with each call.
 func (f *flight) send(i int, now time.Duration, order uint64) {
 	s := &f.slices[i]
 	f.begun = true
+	s.resent = s.state != unsent
 	s.before = now
-	if s.resent = s.state != unsent; s.resent {
+	if s.resent {
 		s.before = s.sent
 	}
+	s.sent = now
+	s.order = order
 	f.remove(i)
-	s.sent, s.order = now, order
 	f.push(&f.waiting, i, waiting)
 }
 
-// lose records that slice i, which waits for its ack, will not get one.
+// lose records the loss of slice i, which must be waiting for its ack.
 func (f *flight) lose(i int) {
 	f.remove(i)
 	f.push(&f.lost, i, lost)
 }
 
-// ack adds a set to the acked slices, and returns how many are new. It never
-// removes one: a bit is "like a fuse getting blown", the article says. It calls
-// hear for each new slice before the slice becomes acked.
-func (f *flight) ack(set Bits, hear func(i int)) (blown int) {
+// ack adds set to the acked slices and returns the number of new ones. It calls hear for
+// each of them before the slice becomes acked.
+//
+// An acked slice stays acked: a bit is "like a fuse getting blown", the article says.
+func (f *flight) ack(set Bits, hear func(i int)) (newly int) {
 	for word := range set {
 		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {
 			i := word*64 + mathbits.TrailingZeros64(fresh)
 			hear(i)
 			f.remove(i)
 			f.slices[i].state = acked
-			blown++
+			newly++
 		}
 		f.acked[word] |= set[word]
 	}
-	f.left -= blown
-	return blown
+	f.left -= newly
+	return newly
 }
 
-// push appends a slice that is in no list.
+// push appends slice i, which must be in no list, to l and changes its state.
 func (f *flight) push(l *list, i int, to state) {
 	s := &f.slices[i]
 	s.state, s.prev, s.next = to, l.tail, none
@@ -157,7 +167,7 @@ func (f *flight) push(l *list, i int, to state) {
 	l.tail = int16(i)
 }
 
-// remove removes a slice from the list it is in, if any.
+// remove removes slice i from the list it is in, if any.
 func (f *flight) remove(i int) {
 	s := &f.slices[i]
 	l := &f.waiting

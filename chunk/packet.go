@@ -10,29 +10,29 @@ import (
 )
 
 const (
-	// MaxSlices is how many slices a chunk may have. The article says 256, its last source
-	// file 32. The two encode with different bit widths, and this package does not implement 32.
+	// MaxSlices is the maximum number of slices in a chunk. The article says 256, its last
+	// source file 32. The two encode with different bit widths; this package implements 256.
 	MaxSlices = 256
 
-	// Overhead is the most bytes that a packet has besides the data of its slice.
+	// Overhead is the maximum size of a slice packet without the slice's data, in bytes.
 	Overhead = 14
 
 	defaultProtocolID = 0x11223344 // the reference's
 	defaultSliceSize  = 1024
 	minSliceSize      = 64
-	maxSliceSize      = 32768 // the largest for which Overhead holds
+	maxSliceSize      = 32768 // largest with which a header fits in Overhead
 )
 
 // Kind is the type of a packet.
 type Kind uint8
 
-// The kinds, with their codes on the wire.
+// Packet kinds, with their codes on the wire.
 const (
 	KindSlice Kind = iota
 	KindAck
 )
 
-// String returns the name of a kind.
+// String returns the kind's name.
 func (k Kind) String() string {
 	switch k {
 	case KindSlice:
@@ -43,16 +43,17 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Bits is a set of slices of one chunk. Set and Has panic for a number outside [0, MaxSlices).
+// Bits is a set of slice indexes of one chunk. Set and Has panic for an index
+// outside [0, MaxSlices).
 type Bits [MaxSlices / 64]uint64
 
-// Set adds slice i.
+// Set adds slice i to the set.
 func (b *Bits) Set(i int) { b[i>>6] |= 1 << (i & 63) }
 
 // Has reports whether slice i is in the set.
 func (b *Bits) Has(i int) bool { return b[i>>6]>>(i&63)&1 == 1 }
 
-// Count returns how many slices are in the set.
+// Count returns the number of slices in the set.
 func (b *Bits) Count() int {
 	n := 0
 	for _, w := range b {
@@ -69,17 +70,17 @@ func firstBits(n int) (b Bits) {
 	return b
 }
 
-// A Slice is a part of a chunk. All parts except the last have the slice size.
+// A Slice is one part of a chunk. Every slice but the last has the full slice size.
 type Slice struct {
 	ChunkID      uint16
 	Index, Count int // 0 <= Index < Count <= MaxSlices
 	Data         []byte
 }
 
-// last reports whether the slice ends its chunk.
+// last reports whether s is the last slice of its chunk.
 func (s Slice) last() bool { return s.Index == s.Count-1 }
 
-// check returns an error if no such slice can exist.
+// check returns an error if s is invalid for the slice size.
 func (s Slice) check(sliceSize int) error {
 	switch {
 	case s.Count < 1 || s.Count > MaxSlices:
@@ -87,20 +88,21 @@ func (s Slice) check(sliceSize int) error {
 	case s.Index < 0 || s.Index >= s.Count:
 		return fmt.Errorf("chunk: chunk %d: slice %d of %d", s.ChunkID, s.Index, s.Count)
 	case len(s.Data) < 1 || len(s.Data) > sliceSize || !s.last() && len(s.Data) != sliceSize:
-		return fmt.Errorf("chunk: chunk %d: slice %d of %d has %d bytes; the slice size is %d, and only the last slice may have fewer",
+		return fmt.Errorf("chunk: chunk %d: slice %d of %d has %d bytes; "+
+			"the slice size is %d, and only the last slice may have fewer",
 			s.ChunkID, s.Index, s.Count, len(s.Data), sliceSize)
 	}
 	return nil
 }
 
-// An Ack says which slices of a chunk have arrived.
+// An Ack says which slices of a chunk have arrived at the receiver.
 type Ack struct {
 	ChunkID uint16
 	Count   int // 1 to MaxSlices
 	Acked   Bits
 }
 
-// A Packet is the result of Parse: a slice or an ack, according to Kind.
+// A Packet is a parsed packet. Kind says whether Slice or Ack is set.
 type Packet struct {
 	Kind  Kind
 	Slice Slice // Data aliases the packet
@@ -110,8 +112,8 @@ type Packet struct {
 // ErrMalformed is wrapped by every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
-// The errors that can be caused by a stranger, who does not know the protocol id, and by a packet
-// of the other direction. They are allocated once, so that a flood of bad packets costs no memory.
+// Errors that a stranger can cause without knowing the protocol ID, and the errors for packets
+// of the other direction. They are allocated once, so a flood of bad packets costs no memory.
 var (
 	errShort    = fmt.Errorf("%w: shorter than its checksum", ErrMalformed)
 	errChecksum = fmt.Errorf("%w: the checksum does not match: damaged, or another protocol id", ErrMalformed)
@@ -119,14 +121,14 @@ var (
 	errNotAck   = fmt.Errorf("%w: a sender got a slice", ErrMalformed)
 )
 
-// AppendSlice appends a packet with a slice of the article's 1,024 bytes to b.
-// protocolID 0 means the reference's. It panics if no such slice can exist.
+// AppendSlice appends a packet with slice s to b. The slice size is the article's
+// 1,024 bytes. protocolID 0 means the reference's. AppendSlice panics if s is invalid.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
 	return appendSlice(b, protocolID, defaultSliceSize, s)
 }
 
-// AppendAck appends a packet with an ack to b. Bits from Count on are not
-// encoded. It panics if Count is out of range.
+// AppendAck appends a packet with ack a to b. protocolID 0 means the reference's. Acked
+// bits at Count and above are not encoded. AppendAck panics if Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	if a.Count < 1 || a.Count > MaxSlices {
 		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible", a.ChunkID, a.Count, MaxSlices))
@@ -140,9 +142,11 @@ func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	return endPacket(w, start, protocolID)
 }
 
-// Parse parses a packet of AppendSlice or AppendAck. It is stricter than the
-// reference: nothing may follow the packet, padding must be zero, and Index
-// must be below Count. Every error Is ErrMalformed.
+// Parse parses a packet made by AppendSlice or AppendAck. It returns an error that wraps
+// ErrMalformed if the packet is invalid.
+//
+// Parse is stricter than the reference: nothing may follow the packet, padding must be
+// zero, and Index must be less than Count.
 func Parse(packet []byte, protocolID uint32) (Packet, error) {
 	return parse(packet, protocolID, defaultSliceSize)
 }
@@ -166,16 +170,16 @@ func appendSlice(b []byte, protocolID uint32, sliceSize int, s Slice) []byte {
 	return endPacket(w, start, protocolID)
 }
 
-// beginPacket writes the beginning of a packet, with room for the checksum.
+// beginPacket writes the header of a packet, with zeros in place of the checksum.
 func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
 	w := bits.NewWriter(b)
-	w.Uint32(0) // the checksum's place
+	w.Uint32(0) // checksum
 	w.Bits(uint32(k), 1)
 	w.Bits(uint32(id), 16)
 	return w
 }
 
-// endPacket writes the end of the packet that begins at start, and its checksum.
+// endPacket writes the end check of the packet that begins at start, and fills in the checksum.
 func endPacket(w bits.Writer, start int, protocolID uint32) []byte {
 	w.Align()
 	w.Uint32(endCheck)

@@ -2,41 +2,43 @@ package chunk
 
 import "time"
 
-// A Receiver assembles chunks and acks them. It has no clock and no lock. Its owner passes it
-// packets, takes chunks, and asks it for acks after each batch of packets and again at NextTimeout.
+// A Receiver assembles chunks and acks them.
+//
+// Its owner passes it packets, takes complete chunks, and asks it for acks after each batch of
+// packets and again at NextTimeout. A Receiver has no clock and is not safe for concurrent use.
 type Receiver struct {
 	config Config // effective
 	clock  clock
 
 	// Chunks.
-	read  uint16               // id of the oldest chunk that was not taken
-	slots []assembly           // chunk read and those after it; a ring that begins at head
+	read  uint16               // id of the next chunk to be taken
+	slots []assembly           // chunk read and the following ones; a ring starting at head
 	head  int                  // index of chunk read in slots
-	taken [maxPipeline]ackable // the chunks that were taken last, by id modulo length
-	free  [][]byte             // memory for later chunks
+	taken [maxPipeline]ackable // chunks taken last, by id modulo length
+	free  [][]byte             // recycled memory for new chunks
 
 	// Acks.
 	dues     dues          // chunks in slots whose ack is due, by id
-	pastDues dues          // chunks in taken whose ack is due, by ^id, so that the newest comes first
-	urgent   int           // number of acks in slots and taken that are due at once
-	ackAt    time.Duration // no other ack is due earlier; never = none is due
+	pastDues dues          // chunks in taken whose ack is due, by ^id: the newest comes first
+	urgent   int           // number of acks due at once, in slots and taken
+	ackAt    time.Duration // lower bound of the time of every other ack; never = none is due
 	lastAck  time.Duration // when the last ack of any chunk was sent
 
 	stats ReceiverStats
 }
 
-// ReceiverStats counts what a receiver has done since it was created.
+// ReceiverStats counts what a receiver did since it was created.
 type ReceiverStats struct {
 	Chunks, ChunkBytes uint64 // complete chunks
 	Slices, SliceBytes uint64 // slices received for the first time
 	Duplicates         uint64 // slices received before, including slices of complete chunks
-	// Slices of a chunk that is too far ahead or too old, or with another Count than earlier ones.
+	// Slices of a chunk too far ahead or too old, or with another Count than earlier slices.
 	Ignored   uint64
 	Acks      uint64 // acks sent
 	Malformed uint64 // packets that are not valid slices
 }
 
-// NewReceiver returns a receiver, or the error of Config.Validate.
+// NewReceiver returns a receiver. It returns the error of Config.Validate if c is invalid.
 func NewReceiver(c Config) (*Receiver, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -48,62 +50,75 @@ func NewReceiver(c Config) (*Receiver, error) {
 	return r, nil
 }
 
-// SetReceiveQueue replaces Config.ReceiveQueue, with 1 to 1,024 chunks. It is for a
-// driver that learns how much its path holds. It never drops chunks that have
-// begun, because their acked slices are not sent again; then there are more places.
+// SetReceiveQueue replaces Config.ReceiveQueue with a number of chunks from 1 to 1,024. It
+// is for a driver that learns how much its path holds.
+//
+// It never drops chunks of which a slice has arrived, because the sender does not resend
+// acked slices. It makes the queue larger than requested if they need the room.
 func (r *Receiver) SetReceiveQueue(chunks int) {
 	for i := range r.slots {
 		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
 			chunks = max(chunks, i+1)
 		}
 	}
-	places := make([]assembly, min(max(chunks, 1), maxPipeline))
-	n := copy(places, r.slots[r.head:])
-	copy(places[n:], r.slots[:r.head])
-	r.slots, r.head = places, 0
-	r.free = append(make([][]byte, 0, len(places)), r.free[:min(len(r.free), len(places))]...)
+	slots := make([]assembly, min(max(chunks, 1), maxPipeline))
+	n := copy(slots, r.slots[r.head:])
+	copy(slots[n:], r.slots[:r.head])
+	r.slots = slots
+	r.head = 0
+	r.free = append(make([][]byte, 0, len(slots)), r.free[:min(len(r.free), len(slots))]...)
 }
 
-// Chunk returns the next chunk in order, if it is complete. Its bytes belong to
-// the caller, who may pass them to Recycle when it no longer needs them.
+// Chunk returns the next chunk in order, if it is complete. Its bytes belong to the caller,
+// who may pass them to Recycle later.
 func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	a := &r.slots[r.head]
 	if !a.complete() {
 		return 0, nil, false
 	}
 	id, data = r.read, a.data[:a.size]
-	oldest := &r.taken[id%maxPipeline]
-	if oldest.due == atOnce { // drop its ack: no sender has so old a chunk in flight
-		r.urgent--
-	}
 	r.dues.clear(id)
-	r.pastDues.clear(^id)
-	if a.due != quiet {
-		r.pastDues.set(^id)
-	}
-	*oldest, *a = a.ackable, assembly{}
+	r.remember(id, a.ackable)
+	*a = assembly{}
 	r.head = (r.head + 1) % len(r.slots)
 	r.read++
 	return id, data, true
 }
 
-// Recycle takes back the memory of a chunk from Chunk, for later chunks. Memory larger than
-// a chunk, or beyond that of Config.ReceiveQueue chunks, is left to the garbage collector.
+// remember records a chunk that is being taken, so that it can be acked again. The record
+// replaces that of the chunk taken maxPipeline chunks earlier, whose ack is no longer
+// needed: no sender has so old a chunk in flight.
+func (r *Receiver) remember(id uint16, a ackable) {
+	oldest := &r.taken[id%maxPipeline]
+	if oldest.due == atOnce {
+		r.urgent--
+	}
+	*oldest = a
+	r.pastDues.clear(^id)
+	if a.due != quiet {
+		r.pastDues.set(^id)
+	}
+}
+
+// Recycle takes back the memory of a chunk returned by Chunk and reuses it for a later
+// chunk. It ignores memory larger than a chunk, and memory beyond that of
+// Config.ReceiveQueue chunks.
 func (r *Receiver) Recycle(data []byte) {
 	if cap(data) > 0 && cap(data) <= MaxSlices*r.config.SliceSize && len(r.free) < cap(r.free) {
 		r.free = append(r.free, data[:0])
 	}
 }
 
-// Trim frees the memory that Recycle has kept. Call it when the receiver pauses.
+// Trim frees the memory kept by Recycle. Call it when the receiver pauses.
 func (r *Receiver) Trim() {
 	clear(r.free)
 	r.free = r.free[:0]
 }
 
-// Partial returns the memory for all slices of a chunk that was not taken, and
-// which of them have arrived. The caller must not change the memory, nor read it
-// after the next call of a method. The last slice may be shorter than its place.
+// Partial returns the memory of a chunk that has not been taken, with room for all its slices,
+// and says in have which of them have arrived. The last slice may be shorter than its place.
+//
+// The caller must not change the memory, and must not read it after the next call of a method.
 func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 	a := r.slot(id)
 	if a == nil || a.count == 0 {
@@ -115,9 +130,11 @@ func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
 // Stats returns a copy of the counters.
 func (r *Receiver) Stats() ReceiverStats { return r.stats }
 
-// ReceiveSlice handles a packet with a slice, and keeps no reference to it. An error
-// Is ErrMalformed; then the packet has changed nothing. A slice that is of no use is
-// counted and is not an error, because duplicates and late slices are normal.
+// ReceiveSlice handles a packet with a slice. It keeps no reference to the packet. An error
+// wraps ErrMalformed, and means that the packet changed nothing.
+//
+// A slice that is of no use is not an error, because duplicates and late slices are normal.
+// It is counted in the Stats.
 func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	p, err := r.config.Parse(packet)
 	if err == nil && p.Kind != KindSlice {
@@ -131,8 +148,8 @@ func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Insert handles a slice that the driver has parsed itself, keeps no reference
-// to it, and reports whether it was new.
+// Insert handles a slice that the driver has parsed itself, and reports whether it was new.
+// It keeps no reference to the slice's data.
 func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	r.clock.set(now)
 	if s.check(r.config.SliceSize) != nil {
@@ -140,7 +157,7 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 		return false
 	}
 
-	// Its chunk is new, incomplete, or was taken.
+	// Find the slice's chunk, which may be new, incomplete, complete or already taken.
 	a := r.slot(s.ChunkID)
 	switch {
 	case a == nil:
@@ -153,7 +170,7 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 		return false
 	}
 
-	// Insert the slice, and request an ack: at once if the chunk is complete.
+	// Insert the slice and request an ack, at once if the chunk becomes complete.
 	if !a.insert(s, r.config.SliceSize) {
 		r.stats.Duplicates++
 		r.request(s.ChunkID, &a.ackable, soon)
@@ -171,7 +188,7 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	return true
 }
 
-// slot returns the place of a chunk that may be incomplete or wait to be taken, or nil.
+// slot returns the place in slots for a chunk that has not been taken, or nil if there is none.
 func (r *Receiver) slot(id uint16) *assembly {
 	ahead := int(id - r.read)
 	if ahead >= len(r.slots) {
@@ -188,8 +205,8 @@ func (r *Receiver) past(id uint16) *ackable {
 	return &r.taken[id%maxPipeline]
 }
 
-// late requests another ack of a chunk that was taken. One of its slices has
-// arrived again, so its acks were lost. It ignores slices of other chunks.
+// late handles a slice whose chunk has no place in slots. If the chunk was taken, its acks
+// were lost, and late requests another one. Otherwise it ignores the slice.
 func (r *Receiver) late(s Slice) {
 	a := r.past(s.ChunkID)
 	if a == nil || int(a.count) != s.Count {
@@ -200,12 +217,14 @@ func (r *Receiver) late(s Slice) {
 	r.request(s.ChunkID, a, soon)
 }
 
-// begin makes room for a chunk whose first slice has arrived.
+// begin allocates memory for a chunk whose first slice has arrived.
 func (r *Receiver) begin(a *assembly, count int) {
-	a.count, a.acked, a.data = uint16(count), r.lastAck, r.memory(count*r.config.SliceSize)
+	a.count = uint16(count)
+	a.acked = r.lastAck
+	a.data = r.memory(count * r.config.SliceSize)
 }
 
-// memory returns size bytes for a chunk, if possible from those that Recycle has kept.
+// memory returns size bytes for a chunk. It prefers memory kept by Recycle.
 func (r *Receiver) memory(size int) []byte {
 	if n := len(r.free); n > 0 {
 		data := r.free[n-1]

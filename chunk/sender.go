@@ -7,46 +7,47 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Sender sends chunks reliably and in order, slice by slice until all are
-// acked. It has no clock and no lock. Its owner asks it for packets whenever
-// the path can take one, and again at NextTimeout, after Send and after acks.
+// A Sender sends chunks reliably and in order.
+//
+// Its owner asks it for packets whenever the path can take one, and again at NextTimeout,
+// after Send and after acks. A Sender has no clock and is not safe for concurrent use.
 type Sender struct {
 	config Config // effective
 	clock  clock
 
-	// Chunks have numbers; the low 16 bits are their id.
-	flights recovery.Ring[flight] // from the first chunk that is not finished
-	queue   recovery.Ring[[]byte] // from the first chunk that is not in flight
+	// Chunks, by number. The low 16 bits of a number are the chunk's id.
+	flights recovery.Ring[flight] // chunks in flight, from the first unfinished one
+	queue   recovery.Ring[[]byte] // chunks waiting to be in flight
 
-	// Choosing the next slice.
-	fresh   uint64        // no chunk below it has a slice that was never sent
-	hints   int           // number of slices that Lost has named and that were not sent again
-	longest time.Duration // lower bound of the time at which any slice that waits for its ack was sent
+	// Choice of the next slice.
+	fresh   uint64        // all slices of chunks before this number were sent at least once
+	hints   int           // slices reported by Lost and not sent again yet
+	longest time.Duration // lower bound of the send time of every slice that waits for its ack
 
-	// Pace.
+	// Pacing.
 	budget   budget
 	resend   resend
-	bursting bool
+	bursting bool          // a burst has begun and not ended
 	pause    time.Duration // when the pause after a burst ends
 
 	stats SenderStats
 }
 
-// SenderStats counts what a sender has done since it was created.
+// SenderStats counts what a sender did since it was created.
 type SenderStats struct {
 	Chunks, ChunkBytes  uint64        // finished chunks: every slice was acked
-	AckedBytes          uint64        // in acked slices, including those of unfinished chunks
+	AckedBytes          uint64        // bytes in acked slices, including those of unfinished chunks
 	Slices, SliceBytes  uint64        // slices sent, including resent ones
-	Resent              uint64        // slices sent again
-	Hints               uint64        // slices sent again because of Lost
+	Resent              uint64        // slices resent, for whatever reason
+	Hints               uint64        // slices resent because of Lost
 	Acks                uint64        // acks of a chunk in flight
 	AcksIgnored         uint64        // acks of another chunk, or with another number of slices
 	Malformed           uint64        // packets that are not valid acks
-	RTT                 time.Duration // round trip; 0 = unknown
-	InFlight, QueueSize int           // chunks in flight, and chunks that wait
+	RTT                 time.Duration // round-trip time; 0 = unknown
+	InFlight, QueueSize int           // chunks in flight, and chunks waiting
 }
 
-// NewSender returns a sender, or the error of Config.Validate.
+// NewSender returns a sender. It returns the error of Config.Validate if c is invalid.
 func NewSender(c Config) (*Sender, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -58,47 +59,56 @@ func NewSender(c Config) (*Sender, error) {
 	return s, nil
 }
 
-// Send queues a chunk of 1 byte to MaxSlices slices. The caller must not change the
-// bytes until the chunk is finished, that is, until Finished is above its number.
-// Numbers count from 0; the id on the wire is their low 16 bits. An error Is ErrEmpty,
-// ErrTooLarge or, until a chunk is finished, ErrQueueFull; nothing of the chunk is kept.
+// Send queues a chunk of 1 byte to MaxSlices slices and returns its number. Numbers count
+// from 0; the id on the wire is the low 16 bits.
+//
+// The caller must not change the bytes until the chunk is finished, which is when Finished
+// returns more than its number.
+//
+// An error wraps ErrEmpty, ErrTooLarge or ErrQueueFull, and means that nothing was queued.
+// After ErrQueueFull, Send fails until a chunk is finished.
 func (s *Sender) Send(data []byte) (number uint64, err error) {
 	limit := MaxSlices * s.config.SliceSize
 	switch {
 	case len(data) == 0:
 		return 0, ErrEmpty
 	case len(data) > limit:
-		return 0, fmt.Errorf("%w: %d bytes; %d slices of Config.SliceSize = %d hold %d", ErrTooLarge, len(data), MaxSlices, s.config.SliceSize, limit)
+		return 0, fmt.Errorf("%w: %d bytes; %d slices of Config.SliceSize = %d hold %d",
+			ErrTooLarge, len(data), MaxSlices, s.config.SliceSize, limit)
 	case s.flights.Len() == s.config.Pipeline && s.queue.Len() >= s.config.SendQueue:
-		return 0, fmt.Errorf("%w: %d chunks in flight (Config.Pipeline) and %d waiting (Config.SendQueue)", ErrQueueFull, s.flights.Len(), s.queue.Len())
+		return 0, fmt.Errorf("%w: %d chunks in flight (Config.Pipeline) and %d waiting (Config.SendQueue)",
+			ErrQueueFull, s.flights.Len(), s.queue.Len())
 	}
-	*s.queue.Push(1) = data
+	last := s.queue.Push(1)
+	*last = data
 	s.launch()
 	return s.queue.Next - 1, nil
 }
 
-// Finished returns the number of finished chunks: all slices of these, and of
-// all chunks before them, are acked.
+// Finished returns the number of finished chunks. A chunk is finished when all its slices,
+// and all chunks before it, are acked.
 func (s *Sender) Finished() uint64 { return s.flights.Oldest }
 
 // Done reports whether all chunks are finished.
 func (s *Sender) Done() bool { return s.flights.Len() == 0 }
 
-// SetRate replaces Config.Rate; unused bytes stay in the budget. 0 or negative = no limit.
+// SetRate replaces Config.Rate. Unused bytes stay in the budget. 0 or negative = no limit.
 func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPerSecond, maxRate)) }
 
-// SetRTT sets the path's round trip, which replaces the sender's own estimate
-// from now on; 0 returns to the estimate.
+// SetRTT sets the path's round trip, which replaces the sender's own estimate from now on.
+// 0 returns to the estimate.
 func (s *Sender) SetRTT(rtt time.Duration) { s.resend.tell(rtt) }
 
 // Stats returns a copy of the counters.
 func (s *Sender) Stats() SenderStats {
 	st := s.stats
-	st.RTT, st.InFlight, st.QueueSize = s.resend.rtt, s.flights.Len(), s.queue.Len()
+	st.RTT = s.resend.rtt
+	st.InFlight = s.flights.Len()
+	st.QueueSize = s.queue.Len()
 	return st
 }
 
-// Trim frees memory that is kept for later chunks. Call it when the sender pauses.
+// Trim frees memory kept for later chunks. Call it when the sender pauses.
 func (s *Sender) Trim() {
 	s.flights.Shrink(1)
 	for n := s.flights.Next; n < s.flights.Oldest+uint64(s.flights.Cap()); n++ {
@@ -106,8 +116,7 @@ func (s *Sender) Trim() {
 	}
 }
 
-// AppendSlice appends the packet that must be sent now. ok is false if there is
-// none before NextTimeout.
+// AppendSlice appends the next packet to send. ok is false if there is none before NextTimeout.
 func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool) {
 	slice, ok := s.NextSlice(now)
 	if !ok {
@@ -116,13 +125,13 @@ func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool)
 	return s.config.AppendSlice(buf, slice), true
 }
 
-// NextSlice is AppendSlice for drivers with packets of their own. The slice
-// counts as sent; its data aliases the chunk.
+// NextSlice is like AppendSlice, for drivers that encode packets themselves. The slice
+// counts as sent. Its data aliases the chunk.
 func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	s.advance(now)
 	number, i := s.pick()
 	if i == none || s.clock.now < s.held() {
-		s.budget.rest(s.most())
+		s.budget.rest(s.maxCost())
 		return Slice{}, false
 	}
 	f := s.flights.At(number)
@@ -132,24 +141,26 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	}
 	s.sent(f, i)
 	first := i * s.config.SliceSize
-	return Slice{ChunkID: uint16(number), Index: i, Count: f.count, Data: f.data[first : first+size : first+size]}, true
+	end := first + size
+	return Slice{ChunkID: uint16(number), Index: i, Count: f.count, Data: f.data[first:end:end]}, true
 }
 
-// advance sets the clock, and adds to the budget while there is something to send.
+// advance sets the clock, and adds to the budget if there is something to send.
 func (s *Sender) advance(now time.Time) {
 	s.clock.set(now)
 	if s.Done() {
-		s.budget.rest(s.most())
+		s.budget.rest(s.maxCost())
 		return
 	}
-	s.budget.add(s.clock.now, s.most())
+	s.budget.add(s.clock.now, s.maxCost())
 }
 
-// most returns the most bytes that one slice is charged to the budget.
-func (s *Sender) most() int { return s.config.SliceSize + s.config.Overhead }
+// maxCost returns the maximum number of bytes that one slice takes from the budget.
+func (s *Sender) maxCost() int { return s.config.SliceSize + s.config.Overhead }
 
-// NextTimeout returns when there may be a packet to send if no ack arrives before. A time that
-// is not after the last now means at once. ok is false if there is none before the next Send.
+// NextTimeout returns the time at which there may be a packet to send, unless an ack
+// arrives earlier. A time that is not after the last now means immediately. ok is false if
+// there will be no packet before the next Send.
 func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if s.Done() {
 		return time.Time{}, false
@@ -166,8 +177,8 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	return s.clock.time(due), true
 }
 
-// ReceiveAck handles a packet with an ack, and keeps no reference to it. An
-// error Is ErrMalformed; then the packet has changed nothing.
+// ReceiveAck handles a packet with an ack. It keeps no reference to the packet. An error
+// wraps ErrMalformed, and means that the packet changed nothing.
 func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	p, err := s.config.Parse(packet)
 	if err == nil && p.Kind != KindAck {
@@ -181,8 +192,8 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Acknowledge handles an ack that the driver has parsed itself, and reports whether
-// it acks a slice for the first time. No ack undoes what another one has acked.
+// Acknowledge handles an ack that the driver has parsed itself. It reports whether the ack
+// is the first one for any slice. An acked slice stays acked, whatever later acks say.
 func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
@@ -195,32 +206,40 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	return s.acknowledge(number, a.Acked)
 }
 
-// Lost reports that a packet was lost or could not be sent. The packet had slice
-// index of the chunk with this id, and NextSlice or AppendSlice made it at time sent.
-// Lost does nothing if the slice was sent again or acked since. A driver that calls
-// Lost knows the path, so the sender does not fall back to probes for want of acks.
+// Lost tells the sender that a packet was lost or could not be sent. The packet contained
+// slice index of the chunk with this id, and NextSlice or AppendSlice returned it at time
+// sent. Lost does nothing if the slice was sent again or acked since.
+//
+// A driver that calls Lost knows the path, so the sender does not begin to probe
+// when acks are missing.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flights.At(number).count {
 		return
 	}
 	f := s.flights.At(number)
-	if slice := &f.slices[index]; slice.state == waiting && slice.sent == sent.Sub(s.clock.epoch) {
+	slice := &f.slices[index]
+	if slice.state == waiting && slice.sent == sent.Sub(s.clock.epoch) {
 		f.lose(index)
 		s.hints++
 		s.resend.heard()
 	}
 }
 
-// Restart is called when packets change to another path. It forgets the RTT, and
-// queues all slices in flight again. Acked slices stay acked. The receiver's
-// Restart then acks those that have arrived, which need not be sent again.
+// Restart forgets the RTT and queues all slices in flight again, except acked ones. Call it
+// when packets change to another path.
+//
+// The receiver's Restart then acks the slices that have already arrived, which
+// need not be resent.
 func (s *Sender) Restart() {
 	s.resend.forget()
-	s.bursting, s.pause = false, 0
+	s.bursting = false
+	s.pause = 0
 	for n := s.flights.Oldest; n < s.flights.Next; n++ {
-		for f := s.flights.At(n); f.waiting.head != none; s.hints++ {
+		f := s.flights.At(n)
+		for f.waiting.head != none {
 			f.lose(int(f.waiting.head))
+			s.hints++
 		}
 	}
 	s.longest = never
