@@ -7,33 +7,37 @@ type state uint8
 
 const (
 	empty     state = iota // nothing received
-	partial                // some fragments wait for the others
+	partial                // some fragments received
 	delivered              // returned by Receive
-	dropped                // its other fragments are refused
+	dropped                // given up; further fragments are rejected
 )
 
-// An entry is one block in the sequence buffer.
+// An entry is the record of one block.
 type entry struct {
 	sequence uint16
 	state    state
-	count    uint8 // number of fragments in the block, from the first one that arrived
-	got      uint8
-	tail     uint16 // size of the last fragment in bytes, once it has arrived
-	have     [4]uint64
+	count    uint8     // number of fragments in the block
+	got      uint8     // number of fragments received
+	tail     uint16    // size of the last fragment in bytes, once received
+	have     [4]uint64 // bit set of the fragments received
 
-	head       uint16 // of the list of its cells
-	prev, next uint16 // in the order of incomplete blocks
-	born       time.Time
+	head       uint16    // first cell of the block's data
+	prev, next uint16    // neighbors in the list of incomplete blocks, as indexes of entries
+	born       time.Time // when the first fragment arrived
 }
 
 func (e *entry) clear() { *e = entry{head: none, prev: none, next: none} }
 
 func (e *entry) begin(f Fragment, now time.Time) {
-	e.sequence, e.state, e.count, e.born = f.Sequence, partial, uint8(f.Count), now
+	e.sequence = f.Sequence
+	e.state = partial
+	e.count = uint8(f.Count)
+	e.born = now
 }
 
 func (e *entry) has(index int) bool { return e.have[index/64]&(1<<(index%64)) != 0 }
 
+// add records that f was stored in cell c, which is the new head of the block's cells.
 func (e *entry) add(f Fragment, c uint16) {
 	e.have[f.Index/64] |= 1 << (f.Index % 64)
 	e.got++
@@ -43,7 +47,7 @@ func (e *entry) add(f Fragment, c uint16) {
 	}
 }
 
-// link appends an incomplete block to their order.
+// link appends e to the list of incomplete blocks.
 func (r *Reassembler) link(e *entry) {
 	slot := e.sequence % Window
 	e.prev = r.last
@@ -55,8 +59,8 @@ func (r *Reassembler) link(e *entry) {
 	r.last = slot
 }
 
-// drop frees the cells of an incomplete block, and removes it from their order.
-// Its sequence stays known.
+// drop frees the cells of an incomplete block and removes it from the list. Its sequence
+// number stays known, so its other fragments are rejected.
 func (r *Reassembler) drop(e *entry) {
 	r.cells.put(e.head)
 	if e.prev == none {

@@ -9,38 +9,39 @@ import (
 )
 
 const (
-	// Size is the size in bytes of every fragment's data, except in the last one.
+	// Size is the data size of every fragment except a block's last one, in bytes.
 	Size = 1024
-	// MaxCount is how many fragments a block may have. The article says 256, but the
-	// number is encoded as a plain byte: its code writes 256 as 0, and then refuses it.
+	// MaxCount is the maximum number of fragments in a block. The article says 256,
+	// but the number is encoded as a plain byte. The article's code writes 256 as 0,
+	// and then rejects it.
 	MaxCount = 255
-	// MaxBlock is the largest block in bytes.
+	// MaxBlock is the maximum block size in bytes.
 	MaxBlock = Size * MaxCount
-	// HeaderBytes is how many bytes Append adds to the data.
+	// HeaderBytes is the number of bytes that Append adds to a fragment's data.
 	HeaderBytes = 9
 )
 
 const (
-	defaultProtocolID = 0x55667788 // the reference's for fragments; no peer has 0
+	defaultProtocolID = 0x55667788 // the reference's for fragments
 
-	typeFragment = 0 // of 4 packet types; the others are regular packets
-	typeOffset   = 6 // bytes: checksum, sequence
-	endBytes     = 4 // of the end check
+	typeFragment = 0 // the other three packet types are regular packets
+	typeOffset   = 6 // offset of the type in bytes, after checksum and sequence
+	endBytes     = 4 // size of the end check
 	minRegular   = typeOffset + 1 + endBytes
 )
 
-// endCheck is at the end of every regular packet.
+// endCheck is the text whose hash ends every regular packet.
 const endCheck = "end of packet"
 
-// A Fragment is one part of a block. All except the last one of a block have Size bytes.
+// A Fragment is one part of a block. Every fragment of a block except the last has Size bytes.
 type Fragment struct {
-	Sequence uint16 // of the block
+	Sequence uint16 // the block's sequence number
 	Index    int    // 0 to Count-1
-	Count    int    // 1 to MaxCount
+	Count    int    // number of fragments in the block, 1 to MaxCount
 	Data     []byte // 1 to Size bytes
 }
 
-// check returns an error if f is invalid; no receiver accepts such a fragment.
+// check returns an error if f is invalid. No receiver accepts an invalid fragment.
 func (f Fragment) check() error {
 	switch {
 	case f.Count < 1 || f.Count > MaxCount:
@@ -57,11 +58,12 @@ func (f Fragment) check() error {
 	return nil
 }
 
-// Append appends f as a packet. protocolID 0 means the reference's. It panics if f
-// breaks the limits in the comments of its fields; the fragments of Split never do.
+// Append appends a packet with fragment f to b. protocolID 0 means the reference's. It panics
+// if f breaks the limits in the comments of its fields. Fragments returned by Split never do.
 func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	if err := f.check(); err != nil {
-		panic(fmt.Sprintf("fragment: cannot append fragment %d of %d with %d bytes: index under count, count 1 to %d, bytes 1 to %d, and %d before the last",
+		panic(fmt.Sprintf("fragment: cannot append fragment %d of %d with %d bytes: "+
+			"index under count, count 1 to %d, bytes 1 to %d, and %d before the last",
 			f.Index, f.Count, len(f.Data), MaxCount, Size, Size))
 	}
 	start := len(b)
@@ -77,8 +79,8 @@ func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	return b
 }
 
-// Parse parses a packet of Append. Data aliases the packet. The error for a
-// regular packet is ErrRegular.
+// Parse parses a packet made by Append. The fragment's Data aliases the packet. The error
+// for a regular packet is ErrRegular.
 func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	if err := verify(packet, protocolID); err != nil {
 		return Fragment{}, err
@@ -103,8 +105,8 @@ func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	return f, nil
 }
 
-// verify checks that a packet is longer than its checksum and sequence, and
-// that the checksum is right.
+// verify checks that a packet is longer than its checksum and sequence, and that the
+// checksum is right.
 func verify(packet []byte, protocolID uint32) error {
 	if len(packet) <= typeOffset {
 		return errShort
@@ -115,7 +117,7 @@ func verify(packet []byte, protocolID uint32) error {
 	return nil
 }
 
-// checkRegular checks the end of a regular packet; its body is for the caller.
+// checkRegular verifies the end check of a regular packet. The caller interprets its body.
 func checkRegular(packet []byte) error {
 	if len(packet) < minRegular {
 		return errShort
@@ -127,7 +129,7 @@ func checkRegular(packet []byte) error {
 	return nil
 }
 
-// Loss returns the probability that a block is lost if each packet is lost
-// independently with probability packet: 1 % becomes 2 % with 2 fragments, 9.6
-// % with 10, 63.4 % with 100 and 92.3 % with 255.
+// Loss returns the probability that a block is lost if each of its count packets is lost
+// independently with probability packet. At 1 % packet loss it is 2 % for 2 fragments,
+// 9.6 % for 10, 63.4 % for 100 and 92.3 % for 255.
 func Loss(packet float64, count int) float64 { return 1 - math.Pow(1-packet, float64(count)) }

@@ -1,33 +1,33 @@
 package fragment
 
 const (
-	slabCells = 16 // how many cells are allocated at a time
+	slabCells = 16 // number of cells allocated at a time
 	cellBytes = Size + cellMeta
-	cellMeta  = 8 // bytes of a cell's link and index, and of its share of the list of slabs
+	cellMeta  = 8 // bytes for a cell's link and index, and its share of the list of slabs
 )
 
 // none is the link at the end of a list.
 const none = ^uint16(0)
 
-// A cell describes what a piece of storage holds.
+// A cell describes the fragment in one piece of storage.
 type cell struct {
-	next  uint16 // in its block's list, or in the list of free cells
-	index uint8  // of the fragment
+	next  uint16 // next cell of the same block, or next free cell
+	index uint8  // the fragment's index
 }
 
-// A pool is the storage of all fragments of a peer: at most limit cells of Size
-// bytes each, so that no pattern of sizes and of frees leaves gaps in memory.
+// A pool stores the fragments of all incomplete blocks, in at most limit cells. All cells
+// have Size bytes, so no pattern of block sizes leaves unusable gaps in memory.
 type pool struct {
-	slabs [][]byte
+	slabs [][]byte // storage, slabCells cells each
 	cells []cell
-	free  uint16
-	limit int
-	used  int
+	free  uint16 // first free cell
+	limit int    // maximum number of cells
+	used  int    // number of cells that hold a fragment
 }
 
 func newPool(limit int) pool { return pool{free: none, limit: limit} }
 
-// take returns a free cell. ok is false if limit cells are in use.
+// take returns a free cell. ok is false if all cells are in use and limit is reached.
 func (p *pool) take() (c uint16, ok bool) {
 	if p.free == none && !p.grow() {
 		return none, false
@@ -38,7 +38,8 @@ func (p *pool) take() (c uint16, ok bool) {
 	return c, true
 }
 
-// grow allocates a slab of cells and adds them to the list of free ones, in order.
+// grow allocates a slab of cells and adds them to the free list, in order. It returns false
+// if limit is reached.
 func (p *pool) grow() bool {
 	n := min(slabCells, p.limit-len(p.cells))
 	if n <= 0 {
@@ -57,7 +58,7 @@ func (p *pool) grow() bool {
 	return true
 }
 
-// put frees a list of cells.
+// put frees the list of cells that begins at head.
 func (p *pool) put(head uint16) {
 	for c := head; c != none; {
 		next := p.cells[c].next

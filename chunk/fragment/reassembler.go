@@ -6,35 +6,39 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// maxAhead is how far a sequence may be ahead of the newest block, as in the article's code.
+// maxAhead is the maximum distance of a sequence ahead of the newest block, as in
+// the article's code.
 const maxAhead = 1024
 
-// A Block is a block as the sender passed it to Split, or a regular packet.
+// A Block is a received block as the sender passed it to Split, or a regular packet.
 type Block struct {
 	Sequence uint16
 	Data     []byte
 }
 
-// A Reassembler reassembles the blocks of one peer. It has no clock: now is an argument, and a now
-// before that of an earlier call counts as the earlier one. It is not safe for concurrent use.
+// A Reassembler reassembles the blocks sent by one peer.
+//
+// It has no clock; its methods take the time. A now earlier than that of a previous call
+// counts as the previous one. A Reassembler is not safe for concurrent use.
 type Reassembler struct {
 	cfg   Config
 	stats Stats
-	now   time.Time
+	now   time.Time // latest time passed to a method
 
 	// The sequence buffer: block n is in entries[n % Window].
 	entries [Window]entry
-	newest  uint16
+	newest  uint16    // newest sequence accepted
 	heard   time.Time // when a packet was last accepted; zero = none yet
 
-	// Incomplete blocks in the order of their first fragments, and their data.
-	first, last uint16
-	cells       pool
+	// Incomplete blocks, in the order in which their first fragments arrived.
+	first, last uint16 // ends of their list, as indexes of entries
+	cells       pool   // their data
 
-	out []byte // the block that was returned last
+	out []byte // memory of the last block returned
 }
 
-// NewReassembler returns a reassembler, or the error of Config.Validate.
+// NewReassembler returns a reassembler. It returns the error of Config.Validate
+// if cfg is invalid.
 func NewReassembler(cfg Config) (*Reassembler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -46,13 +50,16 @@ func NewReassembler(cfg Config) (*Reassembler, error) {
 	return r, nil
 }
 
-// Receive handles a packet, and returns the block that it completes. The packet is not kept,
-// but a block of one fragment aliases it. The Data of another block is valid until the next
-// call of Receive or Advance. An error says why the packet was dropped; it ends nothing.
+// Receive handles a packet and returns the block that it completes, if any. An error says
+// why the packet was dropped; the Reassembler continues to work.
+//
+// Receive does not keep the packet, but a block of one fragment aliases it. The Data of any
+// other block is valid until the next call of Receive or Advance.
 func (r *Reassembler) Receive(now time.Time, packet []byte) (b Block, ok bool, err error) {
 	r.Advance(now)
 	r.stats.Packets++
-	if b, ok, err = r.receive(packet); err != nil {
+	b, ok, err = r.receive(packet)
+	if err != nil {
 		r.stats.refuse(err)
 	}
 	return b, ok, err
@@ -85,8 +92,8 @@ func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 	return r.store(e, f)
 }
 
-// admit returns the entry of a fragment's block, if the fragment is new and the
-// block is neither too old nor too far ahead.
+// admit returns the entry of a fragment's block. It returns an error if the fragment is not
+// new, or if the block is too old or too far ahead.
 func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	if err := r.slide(f.Sequence); err != nil {
 		return nil, err
@@ -105,14 +112,18 @@ func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	return e, nil
 }
 
-// slide makes sequence the newest if it is, and drops blocks that leave the
-// window. After Lifetime without a packet, any sequence begins a new window: a
-// sender that continued during an outage may be at any number.
+// slide moves the window to sequence if that is newer than the newest block, and drops blocks
+// that leave the window. It returns an error if sequence is outside the range that is accepted.
+//
+// After Lifetime without a packet, any sequence begins a new window. A sender that
+// continued during an outage may be at any number.
 func (r *Reassembler) slide(sequence uint16) error {
 	ahead := bits.Distance(sequence, r.newest)
 	within := ahead > -Window && ahead <= maxAhead
-	switch silent := r.heard.IsZero() || r.now.Sub(r.heard) > r.cfg.lifetime(); {
-	case !within && silent || r.heard.IsZero():
+	first := r.heard.IsZero()
+	silent := r.now.Sub(r.heard) > r.cfg.lifetime()
+	switch {
+	case first, silent && !within:
 		r.newest = sequence - Window
 		ahead = Window
 	case ahead > maxAhead:
@@ -129,7 +140,7 @@ func (r *Reassembler) slide(sequence uint16) error {
 	return nil
 }
 
-// pass empties an entry for a newer block.
+// pass empties an entry so that a newer block can use it.
 func (r *Reassembler) pass(e *entry) {
 	if e.state == partial {
 		r.drop(e)
@@ -138,7 +149,7 @@ func (r *Reassembler) pass(e *entry) {
 	e.clear()
 }
 
-// store keeps a fragment, and returns the block if that was the last missing one.
+// store stores a fragment in its block, and returns the block if it is now complete.
 func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
 	if e.state == empty {
 		e.begin(f, r.now)
@@ -158,8 +169,8 @@ func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
 	return r.finish(e), true, nil
 }
 
-// evict drops the block that was begun first, except keep, which needs the
-// room: alone it has enough.
+// evict drops the block that was begun first, except keep. keep needs the room; by itself
+// it never exceeds MaxBytes.
 func (r *Reassembler) evict(keep *entry) {
 	e := &r.entries[r.first]
 	if e == keep {
@@ -169,7 +180,7 @@ func (r *Reassembler) evict(keep *entry) {
 	r.stats.Evicted++
 }
 
-// finish assembles the block and frees its cells.
+// finish assembles a complete block in r.out and frees its cells.
 func (r *Reassembler) finish(e *entry) Block {
 	size := (int(e.count)-1)*Size + int(e.tail)
 	r.reserve(int(e.count))
@@ -183,16 +194,16 @@ func (r *Reassembler) finish(e *entry) Block {
 	return Block{e.sequence, out}
 }
 
-// reserve makes room for a block of count fragments. It doubles the memory, so
-// that blocks of growing sizes cause little garbage.
+// reserve makes room in r.out for a block of count fragments. It at least doubles the
+// memory, so blocks of growing sizes cause little garbage.
 func (r *Reassembler) reserve(count int) {
 	if len(r.out) < count*Size {
 		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.maxFragments())*Size)
 	}
 }
 
-// Advance drops blocks that are too old. If no packet was accepted for Lifetime
-// it also frees storage.
+// Advance drops incomplete blocks older than Lifetime. It frees storage if no packet was
+// accepted for Lifetime.
 func (r *Reassembler) Advance(now time.Time) {
 	if now.After(r.now) {
 		r.now = now
@@ -207,7 +218,8 @@ func (r *Reassembler) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns when Advance must be called again. ok is false if it need not.
+// NextTimeout returns the time at which Advance must be called again. ok is
+// false if there is none.
 func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.first != none:
@@ -218,7 +230,7 @@ func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// holds reports whether there is storage to free.
+// holds reports whether the Reassembler holds storage that Advance can free.
 func (r *Reassembler) holds() bool { return r.cells.cells != nil || r.out != nil }
 
 // Stats returns a copy of the counters.

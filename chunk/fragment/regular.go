@@ -8,43 +8,49 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// Regular is a packet of the article's protocol that is not a fragment: it is
-// small enough to be sent as it is, or it is the block that is cut into fragments.
+// Regular is a packet of the article's protocol that is not a fragment. It is either small
+// enough to be sent as it is, or it is the block that is cut into fragments.
 type Regular struct {
 	Sequence uint16
 	Type     int    // 1 to 3; type 0 is a fragment
-	Body     []byte // low bit first; in the packet it begins within a byte
-	Bits     int    // of the body, 0 to 8 * len(Body)
+	Body     []byte // low bit first; not byte-aligned in the packet
+	Bits     int    // body size in bits, 0 to 8 * len(Body)
 }
 
 const (
 	maxType = 3
 
-	// bodyOffset is where the body begins, in bits: after checksum, sequence and type.
+	// bodyOffset is the offset of the body in bits, after checksum, sequence and type.
 	bodyOffset = 8*typeOffset + 2
 )
 
-// Size returns the size of the packet that AppendRegular appends. If that is at
-// most Size bytes, send it as it is, for a Reassembler with Config.Regular.
-// Pass a larger one to Split, completely and with the same sequence.
+// Size returns the size in bytes of the packet that AppendRegular appends.
+//
+// If it is at most the constant Size, send the packet as it is, to a Reassembler with
+// Config.Regular. Pass a larger packet to Split as a whole, with the same sequence.
 func (r Regular) Size() int { return (bodyOffset+r.Bits+7)/8 + endBytes }
 
 // check returns an error if r is invalid.
 func (r Regular) check() error {
 	switch {
 	case r.Type < 1 || r.Type > maxType:
-		return fmt.Errorf("fragment: regular packet %d has type %d; 1 to %d are possible", r.Sequence, r.Type, maxType)
+		return fmt.Errorf("fragment: regular packet %d has type %d; 1 to %d are possible",
+			r.Sequence, r.Type, maxType)
 	case r.Bits < 0 || r.Bits > 8*len(r.Body):
-		return fmt.Errorf("fragment: regular packet %d has %d bits in a body of %d bytes", r.Sequence, r.Bits, len(r.Body))
+		return fmt.Errorf("fragment: regular packet %d has %d bits in a body of %d bytes",
+			r.Sequence, r.Bits, len(r.Body))
 	case r.Size() > MaxBlock:
-		return fmt.Errorf("%w: regular packet %d has %d bytes; %d are possible", ErrBlockSize, r.Sequence, r.Size(), MaxBlock)
+		return fmt.Errorf("%w: regular packet %d has %d bytes; %d are possible",
+			ErrBlockSize, r.Sequence, r.Size(), MaxBlock)
 	}
 	return nil
 }
 
-// AppendRegular appends r as a packet. protocolID 0 means the reference's. Bits
-// of Body beyond Bits are not encoded. It panics if r breaks the limits in the
-// comments of its fields, or takes more than MaxBlock bytes.
+// AppendRegular appends packet r to b. protocolID 0 means the reference's. Only the first
+// r.Bits bits of the body are encoded.
+//
+// AppendRegular panics if r breaks the limits in the comments of its fields, or is larger
+// than MaxBlock bytes.
 func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 	if err := r.check(); err != nil {
 		panic(err.Error())
@@ -63,15 +69,19 @@ func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 	return b
 }
 
-// ParseRegular parses a packet of AppendRegular, received as it is or reassembled
-// from its fragments. Body is in buf, which grows if it is too small. The
-// encoding does not say where the body ends within its last byte, so Bits
-// includes up to 7 bits of padding. The error for a fragment is ErrFragment.
+// ParseRegular parses a packet made by AppendRegular, received as it is or reassembled from
+// its fragments. The error for a fragment is ErrFragment.
+//
+// The body is stored in buf, which grows if it is too small. The encoding does not say
+// where the body ends within its last byte, so Bits includes up to 7 bits of padding.
 func ParseRegular(packet []byte, protocolID uint32, buf []byte) (Regular, error) {
 	if err := verify(packet, protocolID); err != nil {
 		return Regular{}, err
 	}
-	r := Regular{Sequence: binary.LittleEndian.Uint16(packet[bits.ChecksumSize:]), Type: int(packet[typeOffset] & 3)}
+	r := Regular{
+		Sequence: binary.LittleEndian.Uint16(packet[bits.ChecksumSize:]),
+		Type:     int(packet[typeOffset] & 3),
+	}
 	if r.Type == typeFragment {
 		return Regular{}, ErrFragment
 	}

@@ -2,15 +2,15 @@ package fragment
 
 import "fmt"
 
-// Fragments are the parts of one block, which they alias.
+// Fragments is a block cut into fragments, which alias the block.
 type Fragments struct {
 	sequence uint16
 	block    []byte
 }
 
-// Split cuts a block into fragments. The caller numbers its blocks: sequence
-// increases by one for each block and wraps. If the block is empty or larger
-// than MaxBlock, the error wraps ErrBlockSize.
+// Split cuts a block into fragments. The caller numbers its blocks: sequence increases by
+// one for each block and wraps. The error for a block that is empty or larger than MaxBlock
+// wraps ErrBlockSize.
 func Split(sequence uint16, block []byte) (Fragments, error) {
 	if len(block) == 0 || len(block) > MaxBlock {
 		return Fragments{}, fmt.Errorf("%w: block %d has %d bytes; 1 to %d are possible (%d fragments of %d)",
@@ -19,7 +19,7 @@ func Split(sequence uint16, block []byte) (Fragments, error) {
 	return Fragments{sequence: sequence, block: block}, nil
 }
 
-// Len returns how many fragments there are.
+// Len returns the number of fragments.
 func (f Fragments) Len() int { return (len(f.block) + Size - 1) / Size }
 
 // At returns the fragment with index i, 0 to Len()-1.

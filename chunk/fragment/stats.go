@@ -1,19 +1,21 @@
 package fragment
 
-// Stats counts packets and blocks by their fate.
+// Stats counts packets and blocks by what happened to them.
 type Stats struct {
-	Packets   uint64 // given to Receive
-	Fragments uint64 // stored, or a block by themselves
-	Blocks    uint64 // returned, including regular packets
+	Packets   uint64 // packets passed to Receive
+	Fragments uint64 // packets accepted, including regular ones
+	Blocks    uint64 // blocks returned, including regular packets
 
-	Duplicates uint64 // packets received before
-	Stale      uint64 // packets of blocks that are too old or were dropped
-	Ahead      uint64 // packets too far ahead
-	Refused    uint64 // packets that are damaged, malformed, or over a limit
+	// Packets rejected.
+	Duplicates uint64 // received before
+	Stale      uint64 // of a block that is too old or was dropped
+	Ahead      uint64 // of a block too far ahead
+	Refused    uint64 // damaged, malformed, or over a limit
 
-	Passed  uint64 // incomplete blocks dropped because newer ones needed their place
-	Expired uint64 // incomplete blocks dropped at the end of their Lifetime
-	Evicted uint64 // incomplete blocks dropped for room within MaxBytes
+	// Incomplete blocks dropped.
+	Passed  uint64 // because newer blocks moved the window
+	Expired uint64 // at the end of their Lifetime
+	Evicted uint64 // to keep within MaxBytes
 }
 
 func (s *Stats) refuse(err error) {
