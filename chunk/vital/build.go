@@ -8,11 +8,13 @@ const (
 	controlClose     = 4
 )
 
-// AppendPacket appends the next packet, of at most size bytes, and returns its number,
-// counted from 1. ok is false if there is none now, or if size is less than a header with a
-// control message (12 bytes). A chunk that does not fit into size is dropped if it is not
-// vital. A vital one, and all after it, waits for a larger size; if none is passed, the
-// connection ends with ErrNotAcked. So Config.MaxPacket should be at most the least size.
+// AppendPacket appends the next packet to buf and returns its number, counted from 1. The
+// packet has at most size bytes. ok is false if there is none to send now, or if size is
+// less than a header with a control message (12 bytes).
+//
+// A chunk that does not fit into size is dropped if it is not vital. A vital one, and all
+// chunks after it, waits for a larger size. If none is passed, the connection ends with
+// ErrNotAcked. So Config.MaxPacket should be at most the smallest size that will be passed.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	c.tick(now)
 	switch {
@@ -22,34 +24,35 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		buf = c.appendClose(buf, size)
 	case c.ready():
 		buf = c.appendChunks(buf, size)
-	case c.passed(c.spoke, c.cfg.KeepAlive):
+	case c.passed(c.lastSent, c.cfg.KeepAlive):
 		buf = c.appendControl(buf, controlKeepAlive, "")
 	default:
 		return buf, 0, false
 	}
-	c.spoke, c.ackAt = c.now, time.Time{}
+	c.lastSent = c.now
+	c.ackAt = time.Time{}
 	c.stats.Sent++
 	return buf, c.stats.Sent, true
 }
 
 // ready reports whether a packet with chunks, an acknowledgement or a request is due.
 func (c *Conn) ready() bool {
-	return c.due > 0 || c.again < c.until || c.mayAsk() ||
+	return c.due > 0 || c.resendNext < c.resendEnd || c.requestDue() ||
 		!c.ackAt.IsZero() && !c.now.Before(c.ackAt) ||
-		c.queue.Len() > 0 && c.passed(c.spoke, c.cfg.FlushAfter)
+		c.queue.Len() > 0 && c.passed(c.lastSent, c.cfg.FlushAfter)
 }
 
-// mayAsk reports whether a request for a resend may be sent now, and is wanted.
-func (c *Conn) mayAsk() bool { return c.ask && !c.now.Before(c.askAt) }
+// requestDue reports whether the next packet must ask for a resend.
+func (c *Conn) requestDue() bool { return c.needResend && !c.now.Before(c.requestAt) }
 
-// header returns the header of the next packet, with the acknowledgement.
+// header returns the header of the next packet, with the acknowledgement filled in.
 func (c *Conn) header() PacketHeader {
 	h := c.cfg.header()
 	h.Ack = int(c.received & sequenceMask)
 	return h
 }
 
-// appendControl appends a packet with a control message and, if it is not empty, its text.
+// appendControl appends a packet with a control message and its text, if it has any.
 func (c *Conn) appendControl(buf []byte, message byte, text string) []byte {
 	h := c.header()
 	h.Control = true
@@ -60,8 +63,8 @@ func (c *Conn) appendControl(buf []byte, message byte, text string) []byte {
 	return c.appendPacket(buf, h, body)
 }
 
-// appendPacket appends a packet with the given payload, and keeps the payload's
-// memory for the next packet.
+// appendPacket appends a packet with the given payload. It keeps the payload's memory
+// for the next packet.
 func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 	if c.cfg.DDNet {
 		payload = AppendToken(payload, c.cfg.PeerToken)
@@ -75,22 +78,31 @@ func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 	return buf
 }
 
-// appendClose appends the close message, and ends the connection.
+// appendClose appends the close message and ends the connection.
 func (c *Conn) appendClose(buf []byte, size int) []byte {
-	room := min(size, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.behind() - 2 // the message, and the zero after the reason
+	const framing = 2 // the message, and the zero byte after the reason
+	room := min(size, c.cfg.MaxPacket) - c.header().size(c.cfg.Version) - c.cfg.trailer() - framing
 	c.err = c.closing
 	return c.appendControl(buf, controlClose, c.closing.Reason[:min(room, len(c.closing.Reason))])
 }
 
-// appendChunks builds a packet: first chunks that are sent again, then queued ones, as many as fit.
+// appendChunks appends a packet with as many chunks as fit. Chunks to resend go
+// before queued ones.
 func (c *Conn) appendChunks(buf []byte, size int) []byte {
 	h := c.header()
-	if c.mayAsk() {
-		h.Resend, c.ask = true, false
-		c.askAt, c.againAt = c.now.Add(c.interval()), c.now.Add(askAgain*c.interval())
+	if c.requestDue() {
+		h.Resend = true
+		c.needResend = false
+		c.requestAt = c.now.Add(c.interval())
+		c.repeatAt = c.now.Add(repeatAfter * c.interval())
 		c.stats.Asked++
 	}
-	p := &packing{buf: c.scratch[:0], limit: c.cfg.payload(size), reserve: c.cfg.reserve(), version: c.cfg.Version}
+	p := &packing{
+		buf:     c.scratch[:0],
+		limit:   c.cfg.payload(size),
+		reserve: c.cfg.reserve(),
+		version: c.cfg.Version,
+	}
 	if c.packResends(p) {
 		c.packQueue(p)
 	}
@@ -100,13 +112,14 @@ func (c *Conn) appendChunks(buf []byte, size int) []byte {
 
 // A packing is a packet under construction.
 type packing struct {
-	buf            []byte
-	limit, reserve int
-	chunks         int
-	version        Version
+	buf     []byte
+	limit   int // maximum size of buf
+	reserve int // room that a chunk's header needs (Config.reserve)
+	chunks  int // number of chunks in buf
+	version Version
 }
 
-// add appends a chunk if it fits.
+// add appends a chunk and returns true, if the chunk fits.
 func (p *packing) add(h Header, data []byte) bool {
 	if p.chunks == maxChunks || len(p.buf)+p.reserve+len(data) > p.limit {
 		return false
@@ -117,32 +130,34 @@ func (p *packing) add(h Header, data []byte) bool {
 	return true
 }
 
-// packResends adds chunks that must be sent again, and reports whether all of them were packed.
+// packResends adds the chunks that must be resent. It reports whether all of them fit.
 func (c *Conn) packResends(p *packing) bool {
-	for ; c.again < c.until; c.again++ {
-		if !c.addVital(p, c.again, Vital|Resend) {
-			if p.chunks == 0 { // the chunk waits for a larger packet, or for the timer
-				c.stats.TooBig++
-				c.mark(c.again)
-				c.again = c.until
-			}
-			return false
+	for ; c.resendNext < c.resendEnd; c.resendNext++ {
+		if c.addVital(p, c.resendNext, Vital|Resend) {
+			c.stats.Resent++
+			continue
 		}
-		c.stats.Resent++
+		if p.chunks == 0 {
+			// The chunk does not fit by itself. It waits for the resend timer.
+			c.stats.TooBig++
+			c.markSent(c.resendNext)
+			c.resendNext = c.resendEnd
+		}
+		return false
 	}
 	return true
 }
 
-// packQueue moves chunks from the head of the queue to the packet.
+// packQueue moves chunks from the head of the queue to the packet while they fit.
 func (c *Conn) packQueue(p *packing) {
 	for c.queue.Len() > 0 {
 		next := c.queue.At(c.queue.Oldest)
 		vital := next.flags == Vital
 		fits := false
 		if vital {
-			fits = c.addVital(p, c.fresh, Vital)
+			fits = c.addVital(p, c.unsent, Vital)
 		} else {
-			fits = p.add(Header{Sequence: -1}, c.pending.bytes(next.span))
+			fits = p.add(Header{Sequence: -1}, c.queueData.bytes(next.span))
 		}
 		if !fits && p.chunks > 0 {
 			return
@@ -150,8 +165,9 @@ func (c *Conn) packQueue(p *packing) {
 		if !fits {
 			c.stats.TooBig++
 		}
-		if !fits && vital { // the chunk waits for a larger packet
-			c.mark(c.fresh)
+		if !fits && vital {
+			// The chunk waits for a larger packet.
+			c.markSent(c.unsent)
 			c.due = 0
 			return
 		}
@@ -159,7 +175,7 @@ func (c *Conn) packQueue(p *packing) {
 	}
 }
 
-// shift removes the head of the queue, which was sent or dropped.
+// shift removes the head of the queue, which was sent or is dropped.
 func (c *Conn) shift(sent bool) {
 	next := c.queue.Take()
 	c.due = max(0, c.due-1)
@@ -167,25 +183,26 @@ func (c *Conn) shift(sent bool) {
 		c.stats.Chunks++
 	}
 	if next.flags != Vital {
-		c.pending.free(next.span)
+		c.queueData.free(next.span)
 		return
 	}
-	c.fresh++
+	c.unsent++
 }
 
-// addVital appends the chunk with a sequence from the store, if it fits.
+// addVital adds the vital chunk with a sequence number to the packet. It returns false if
+// the chunk does not fit.
 func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
 	r := c.store.At(sequence)
-	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.kept.bytes(r.span)) {
+	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.storeData.bytes(r.span)) {
 		return false
 	}
 	r.resent = flags&Resend != 0
-	c.mark(sequence)
+	c.markSent(sequence)
 	return true
 }
 
-// mark records that a vital chunk was sent now, or could not be.
-func (c *Conn) mark(sequence uint64) {
+// markSent records that a vital chunk is sent now, or would be if it were not too large.
+func (c *Conn) markSent(sequence uint64) {
 	r := c.store.At(sequence)
 	r.last = c.now
 	if r.first.IsZero() {

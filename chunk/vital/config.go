@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Defaults and limits, as in the game if it has them. A timer fires once its
-// time is exceeded, not when it is reached.
+// Defaults and limits, as in the game where it has them. A timer fires when its time is
+// exceeded, not when it is reached.
 const (
-	maxOutstanding = 511 // to a receiver, sequences up to 511 ahead are new, and all others old
+	maxOutstanding = 511 // a receiver takes sequences up to 511 ahead for new, and all others for old
 
 	defaultStore     = 32 << 10
 	defaultQueue     = 32 << 10
@@ -20,62 +20,66 @@ const (
 	defaultResend    = time.Second
 	defaultAck       = 100 * time.Millisecond // not the game's: its peers always have something to send
 
-	// minAsk is the least time between two requests for a resend, and between
-	// two answers; DDNet's limit.
-	minAsk = 100 * time.Millisecond
-	// askAgain is after how many intervals (see Conn.interval) a request
-	// without effect is repeated.
-	askAgain = 3
+	// minRequest is the minimum time between two requests for a resend, and between two
+	// answers. It is DDNet's limit.
+	minRequest = 100 * time.Millisecond
+	// repeatAfter is the number of intervals (Conn.interval) after which a request without
+	// effect is repeated.
+	repeatAfter = 3
 
-	// longest limits times, so that no sum of them overflows: 146 years.
-	longest = 1 << 62
+	// maxTime is 146 years. It keeps sums of times from overflowing.
+	maxTime = 1 << 62
 
-	chunkShare  = 16 // there may be one chunk for each 16 bytes of a limit, however small the chunks are
-	firstPlaces = 8  // initial capacity of a list, in chunks
-	maxReason   = 256
+	chunkShare  = 16  // a limit in bytes allows one chunk for each 16 of them, however small the chunks are
+	firstPlaces = 8   // initial capacity of a queue, in chunks
+	maxReason   = 256 // maximum size of a close reason in bytes
 
-	unknownToken = 0xffffffff // DDNet's, before a peer knows the right one
+	unknownToken = 0xffffffff // DDNet's token while the right one is not known yet
 )
 
-// Config holds the settings of one end of a connection. A field that is zero takes its default.
+// Config configures one end of a connection. A field that is zero takes its default.
 type Config struct {
 	Version Version
 
-	// Token must be in every received packet, and PeerToken is in every sent
-	// one. Packets with another token are dropped. In 0.6 both are zero for
+	// Token must be in every received packet, and PeerToken is put into every sent packet.
+	// Received packets with another token are dropped. In 0.6, either both are zero, for
 	// peers without tokens (0.6.4), or neither is (0.6.5, DDNet).
 	Token, PeerToken uint32
-	// DDNet makes the tokens of 0.6 DDNet's security token: the same for both
-	// ends, after the payload of each packet.
+	// DDNet replaces the tokens of 0.6 by DDNet's security token, which follows the payload
+	// of each packet and is the same at both ends.
 	DDNet bool
-	// Plain sends packets uncompressed. Otherwise they are compressed if that
+	// Plain disables compression of sent packets. Otherwise they are compressed if that
 	// makes them shorter. Received packets may be compressed in either case.
 	Plain bool
 
-	// MaxPacket is the size of the largest packet in bytes, 64 to 1,400. 0 = 1,400.
+	// MaxPacket is the maximum packet size in bytes, 64 to 1,400. 0 = 1,400.
 	MaxPacket int
-	// StoreBytes is how much data of vital chunks may be unacknowledged,
-	// besides the limit of 511 chunks. 0 = 32 KiB.
+	// StoreBytes is the maximum size of unacknowledged vital chunks in bytes. Besides,
+	// their number is limited to 511. 0 = 32 KiB.
 	StoreBytes int
-	// QueueBytes is how much data of other chunks may be queued. 0 = 32 KiB.
+	// QueueBytes is the maximum size of other queued chunks in bytes. 0 = 32 KiB.
 	QueueBytes int
-	// ReceiveBytes is how much data may wait for Next. Vital chunks for which
-	// there is no room are not acknowledged, so that the peer sends them again.
-	// Others are dropped if half of it is in use. 0 = 64 KiB.
+	// ReceiveBytes is the maximum size of received chunks waiting for Next, in
+	// bytes. 0 = 64 KiB.
+	//
+	// Vital chunks for which there is no room are not acknowledged, and the peer resends
+	// them. Other chunks are dropped while half of ReceiveBytes is in use.
 	ReceiveBytes int
 
-	// Timeout is after how long a connection ends on which nothing is received,
-	// or no vital chunk acknowledged while some are outstanding. 0 = 10 s.
+	// Timeout is the time without a received packet after which the connection ends. The
+	// connection also ends if vital chunks are outstanding and none is acknowledged for
+	// this time. 0 = 10 s.
 	Timeout time.Duration
-	// KeepAlive is after how much time without a packet an empty one is sent. 0 = 1 s.
+	// KeepAlive is the time without a sent packet after which an empty packet is sent. 0 = 1 s.
 	KeepAlive time.Duration
-	// FlushAfter is how long after the last packet chunks are sent without a Flush. 0 = 500 ms.
+	// FlushAfter is the time since the last packet after which queued chunks are sent
+	// without a Flush. 0 = 500 ms.
 	FlushAfter time.Duration
-	// ResendAfter is after how long an unacknowledged vital chunk is sent again
-	// without a request. 0 = 1 s.
+	// ResendAfter is the time after which an unacknowledged vital chunk is resent without
+	// a request. 0 = 1 s.
 	ResendAfter time.Duration
-	// AckAfter is how long the acknowledgement of a vital chunk waits for
-	// another packet. 0 = 100 ms; negative = until there is one, as in the game.
+	// AckAfter is the maximum time that the acknowledgement of a vital chunk waits for
+	// another packet. 0 = 100 ms. Negative = until there is one, as in the game.
 	AckAfter time.Duration
 }
 
@@ -87,40 +91,48 @@ func (c Config) Validate() error {
 	case c.Version == V06 && (c.Token == 0) != (c.PeerToken == 0):
 		return fmt.Errorf("vital: Config.Token is %08x and PeerToken %08x; 0.6 has both or none", c.Token, c.PeerToken)
 	case c.DDNet && (c.Version != V06 || c.Token != c.PeerToken || c.Token == 0 || c.Token == unknownToken):
-		return fmt.Errorf("vital: Config.DDNet in %v with Token %08x and PeerToken %08x; it is for 0.6, both are the same, and 0 and ffffffff stand for none", c.Version, c.Token, c.PeerToken)
+		return fmt.Errorf("vital: Config.DDNet in %v with Token %08x and PeerToken %08x; "+
+			"it is for 0.6, both are the same, and 0 and ffffffff stand for none",
+			c.Version, c.Token, c.PeerToken)
 	case c.MaxPacket != 0 && (c.MaxPacket < 64 || c.MaxPacket > maxPacket):
 		return fmt.Errorf("vital: Config.MaxPacket is %d; 64 to %d are possible", c.MaxPacket, maxPacket)
 	case min(c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter) < 0:
-		return fmt.Errorf("vital: a negative time in Config: Timeout %v, KeepAlive %v, FlushAfter %v, ResendAfter %v", c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter)
+		return fmt.Errorf("vital: a negative time in Config: Timeout %v, KeepAlive %v, FlushAfter %v, ResendAfter %v",
+			c.Timeout, c.KeepAlive, c.FlushAfter, c.ResendAfter)
 	}
 	c = c.effective()
-	least := 2 * c.maxChunk()
-	for _, f := range []struct {
-		name  string
-		bytes int
-	}{{"StoreBytes", c.StoreBytes}, {"QueueBytes", c.QueueBytes}, {"ReceiveBytes", c.ReceiveBytes}} {
-		if f.bytes < least || f.bytes > 1<<30 {
-			return fmt.Errorf("vital: Config.%s is %d; %d, two of the largest chunks, to 1 GiB are possible", f.name, f.bytes, least)
-		}
+	return cmp.Or(
+		c.checkBytes("StoreBytes", c.StoreBytes),
+		c.checkBytes("QueueBytes", c.QueueBytes),
+		c.checkBytes("ReceiveBytes", c.ReceiveBytes),
+	)
+}
+
+// checkBytes returns an error if a limit in bytes is out of range.
+func (c Config) checkBytes(field string, bytes int) error {
+	smallest := 2 * c.maxChunk()
+	if bytes < smallest || bytes > 1<<30 {
+		return fmt.Errorf("vital: Config.%s is %d; %d, two of the largest chunks, to 1 GiB are possible",
+			field, bytes, smallest)
 	}
 	return nil
 }
 
-// effective returns c with its defaults.
+// effective returns c with its defaults filled in.
 func (c Config) effective() Config {
 	c.MaxPacket = cmp.Or(c.MaxPacket, maxPacket)
 	c.StoreBytes = cmp.Or(c.StoreBytes, defaultStore)
 	c.QueueBytes = cmp.Or(c.QueueBytes, defaultQueue)
 	c.ReceiveBytes = cmp.Or(c.ReceiveBytes, defaultReceive)
-	c.Timeout = min(cmp.Or(c.Timeout, defaultTimeout), longest)
-	c.KeepAlive = min(cmp.Or(c.KeepAlive, defaultKeepAlive), longest)
-	c.FlushAfter = min(cmp.Or(c.FlushAfter, defaultFlush), longest)
-	c.ResendAfter = min(cmp.Or(c.ResendAfter, defaultResend), longest)
+	c.Timeout = min(cmp.Or(c.Timeout, defaultTimeout), maxTime)
+	c.KeepAlive = min(cmp.Or(c.KeepAlive, defaultKeepAlive), maxTime)
+	c.FlushAfter = min(cmp.Or(c.FlushAfter, defaultFlush), maxTime)
+	c.ResendAfter = min(cmp.Or(c.ResendAfter, defaultResend), maxTime)
 	c.AckAfter = cmp.Or(c.AckAfter, defaultAck)
 	return c
 }
 
-// header returns the constant part of the next packet's header.
+// header returns the fields of a packet's header that are the same in every packet.
 func (c Config) header() PacketHeader {
 	if c.DDNet {
 		return PacketHeader{}
@@ -128,9 +140,9 @@ func (c Config) header() PacketHeader {
 	return PacketHeader{Token: c.PeerToken, Tokened: c.Version != V06 || c.PeerToken != 0}
 }
 
-// payload returns how many bytes of chunks may follow the header of a packet of
-// at most size bytes. The game's buffers hold 1,390 bytes in 0.6 and 1,391 in
-// 0.7; DDNet's hold 1,397, four of which are the token.
+// payload returns the maximum number of bytes of chunks in a packet of at most size bytes.
+// The game's buffers hold 1,390 bytes in 0.6 and 1,391 in 0.7. DDNet's hold 1,397, four of
+// which are the token.
 func (c Config) payload(size int) int {
 	room := 1391
 	switch {
@@ -139,19 +151,19 @@ func (c Config) payload(size int) int {
 	case c.Version == V06:
 		room = 1390
 	}
-	return min(room, min(size, c.MaxPacket)-c.header().size(c.Version)-c.behind())
+	return min(room, min(size, c.MaxPacket)-c.header().size(c.Version)-c.trailer())
 }
 
-// behind returns how many bytes follow the chunks.
-func (c Config) behind() int {
+// trailer returns the number of bytes that follow the chunks in a packet.
+func (c Config) trailer() int {
 	if c.DDNet {
 		return tokenBytes
 	}
 	return 0
 }
 
-// reserve returns how much room the game reserves for a chunk's header
-// (NET_MAX_CHUNKHEADERSIZE), so that packets end where the game's do.
+// reserve returns the number of bytes that the game reserves for a chunk's header
+// (NET_MAX_CHUNKHEADERSIZE). With the same reserve, packets end where the game's do.
 func (c Config) reserve() int {
 	if c.Version == V06 && !c.DDNet {
 		return 5
@@ -159,7 +171,7 @@ func (c Config) reserve() int {
 	return 3
 }
 
-// maxChunk returns the size of the largest possible chunk's data.
+// maxChunk returns the maximum data size of a chunk.
 func (c Config) maxChunk() int {
 	return min(c.Version.maxSize(), c.payload(c.MaxPacket)-c.reserve()-1)
 }

@@ -6,22 +6,25 @@ import (
 )
 
 var (
-	// ErrMalformed is wrapped by every error about bytes that no correct sender sends.
+	// ErrMalformed means that no correct sender sends such a packet. The errors
+	// that wrap it say why.
 	ErrMalformed = errors.New("vital: malformed packet")
 	// ErrConnless means that a packet belongs to no connection (see ParseConnless).
 	ErrConnless = errors.New("vital: packet without a connection")
 
 	// ErrChunkSize means that a chunk does not fit into a packet.
 	ErrChunkSize = errors.New("vital: chunk size")
-	// ErrStoreFull means that too many vital chunks are unacknowledged. Nothing was sent.
+	// ErrStoreFull means that too many vital chunks are unacknowledged. The
+	// chunk was not queued.
 	ErrStoreFull = errors.New("vital: resend store is full")
-	// ErrQueueFull means that too many chunks are queued. Nothing was sent.
+	// ErrQueueFull means that too many chunks are queued. The chunk was not queued.
 	ErrQueueFull = errors.New("vital: send queue is full")
 
-	// ErrTimeout ends a connection on which nothing was received for Config.Timeout.
+	// ErrTimeout means that the connection ended because nothing was received
+	// for Config.Timeout.
 	ErrTimeout = errors.New("vital: nothing received within Config.Timeout")
-	// ErrNotAcked ends a connection on which vital chunks are unacknowledged,
-	// and none was acknowledged for Config.Timeout.
+	// ErrNotAcked means that the connection ended because vital chunks were outstanding and
+	// the peer acknowledged none for Config.Timeout.
 	ErrNotAcked = errors.New("vital: no vital chunk acknowledged within Config.Timeout")
 )
 
@@ -41,13 +44,13 @@ var (
 	errMessage  = fmt.Errorf("%w: message id", ErrMalformed)
 )
 
-// errToken means that a packet has the wrong token, so that a Conn drops it.
+// errToken means that a packet has the wrong token. A Conn drops such a packet.
 var errToken = errors.New("vital: wrong token")
 
-// A CloseError means that one side has closed the connection.
+// A CloseError means that one side closed the connection.
 type CloseError struct {
 	Reason string
-	Remote bool // by the peer
+	Remote bool // closed by the peer
 }
 
 func (e *CloseError) Error() string {

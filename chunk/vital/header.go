@@ -20,29 +20,30 @@ func (v Version) String() string {
 	return fmt.Sprintf("Version(%d)", uint8(v))
 }
 
-// Flags of a chunk.
+// Flags are the flags of a chunk.
 type Flags uint8
 
 const (
-	Vital  Flags = 1 // arrives, and in order
-	Resend Flags = 2 // was sent before
+	Vital  Flags = 1 // the chunk is delivered reliably and in order
+	Resend Flags = 2 // the chunk was sent before
 )
 
 const (
 	sequenceBits = 10
 	sequenceMask = 1<<sequenceBits - 1
 
-	maxHeaderBytes = 3 // of a chunk
+	maxHeaderBytes = 3 // maximum size of a chunk's header
 )
 
-// A Header precedes a chunk's data.
+// A Header is the header of a chunk, which precedes its data.
 type Header struct {
 	Flags    Flags
-	Size     int // of the data
+	Size     int // data size in bytes
 	Sequence int // 0 to 1023; -1 if not vital
 }
 
-// sizeBits returns how many bits of the size are in a header's second byte; 6 are in the first.
+// sizeBits returns the number of bits of the size in a header's second byte. Six more are
+// in the first byte.
 func (v Version) sizeBits() int {
 	if v == V06 {
 		return 4
@@ -50,11 +51,11 @@ func (v Version) sizeBits() int {
 	return 6
 }
 
-// maxSize returns the largest size that a header can encode.
+// maxSize returns the maximum size that a header can encode.
 func (v Version) maxSize() int { return 1<<(6+v.sizeBits()) - 1 }
 
-// AppendHeader appends the header of a chunk. Size is truncated to 10 bits in 0.6 and 12 in
-// 0.7, and Sequence to 10 bits. The sequence of a chunk that is not vital is not encoded.
+// AppendHeader appends a chunk's header. Size is truncated to 10 bits in 0.6 and 12 in 0.7,
+// and Sequence to 10 bits. The sequence is encoded only if the chunk is vital.
 func AppendHeader(b []byte, v Version, h Header) []byte {
 	low := v.sizeBits()
 	size := h.Size & v.maxSize()
@@ -62,14 +63,15 @@ func AppendHeader(b []byte, v Version, h Header) []byte {
 	if h.Flags&Vital == 0 {
 		return append(b, first, second)
 	}
-	// 0.6 has four bits for the upper two of the sequence, so bits 6 and 7 are encoded twice.
+	// 0.6 has four bits for the upper two bits of the sequence, so bits 6 and 7
+	// are encoded twice.
 	sequence := h.Sequence & sequenceMask
 	return append(b, first, second|byte(sequence>>2)&^(1<<low-1), byte(sequence))
 }
 
-// ParseHeader parses what AppendHeader appends, and returns its length. As in
-// the game, bits that are encoded twice are joined by OR, and the sequence's
-// bits in a header that is not vital have no meaning.
+// ParseHeader parses a header appended by AppendHeader and returns its length. As in the
+// game, bits that are encoded twice are joined by OR, and the sequence bits of a header
+// that is not vital are ignored.
 func ParseHeader(v Version, b []byte) (Header, int, error) {
 	if len(b) < 2 {
 		return Header{}, 0, errHeader

@@ -1,17 +1,17 @@
 package vital
 
-// The game's Huffman code: every peer builds the same tree from the same
-// frequencies. Codes begin with the low bit. The code of symbol 256 ends the data.
+// The game's Huffman code. Every peer builds the same tree from the same frequencies. Codes
+// begin with the low bit. The code of symbol 256 ends the data.
 const (
 	endSymbol = 256
 	symbols   = endSymbol + 1
 
-	// maxPad is how many zero bits may follow the end: the rest of its byte, or
-	// the whole byte that the game appends if the end fills the one before.
+	// maxPad is the maximum number of zero bits after the end. They are the rest of the
+	// end's byte, or the whole byte that the game appends if the end fills its byte.
 	maxPad = 8
 )
 
-// frequencies holds how often each byte occurred when the game's code was made.
+// frequencies holds the count of each byte in the data from which the game's code was made.
 // The end counts as 1.
 var frequencies = [symbols]uint32{
 	1 << 30, 4545, 2657, 431, 1950, 919, 444, 482, 2244, 617, 838, 542, 715, 1814, 304, 240,
@@ -33,22 +33,23 @@ var frequencies = [symbols]uint32{
 	1,
 }
 
-// A huffman is the code in both directions.
+// A huffman is a Huffman code for both directions.
 type huffman struct {
 	codes [symbols]struct {
 		bits   uint32 // low bit first
 		length uint
 	}
-	// children of the inner nodes: node n is children[n-symbols], the last is
-	// the root. Smaller numbers are symbols.
+	// children holds the children of the inner nodes. Node n is children[n-symbols], and
+	// the last one is the root. Node numbers below symbols are symbols.
 	children [symbols - 1][2]uint16
 }
 
 var code = newHuffman()
 
-// newHuffman joins the two rarest nodes until one is left. The order decides
-// between equals: nodes are sorted by falling frequency, and a joined node
-// takes the place of the last but one, then moves in front of rarer ones.
+// newHuffman joins the two rarest nodes until one is left.
+//
+// Nodes are sorted by falling frequency, and their order decides between equals. A joined
+// node takes the place of the last but one, then moves in front of rarer nodes.
 func newHuffman() *huffman {
 	type node struct {
 		frequency uint32
@@ -79,10 +80,11 @@ func newHuffman() *huffman {
 
 func (h *huffman) root() uint16 { return uint16(symbols + len(h.children) - 1) }
 
-// assign assigns a code to every symbol below a node.
+// assign assigns codes to all symbols below a node, whose own code is bits.
 func (h *huffman) assign(node uint16, bits uint32, length uint) {
 	if node < symbols {
-		h.codes[node].bits, h.codes[node].length = bits, length
+		h.codes[node].bits = bits
+		h.codes[node].length = length
 		return
 	}
 	children := h.children[node-symbols]
@@ -90,18 +92,19 @@ func (h *huffman) assign(node uint16, bits uint32, length uint) {
 	h.assign(children[1], bits|1<<length, length+1)
 }
 
-// Compress appends the Huffman code of data, which may be longer than data: up to 15 bits a byte.
+// Compress appends the Huffman code of data. The code may be longer than data, up
+// to 15 bits per byte.
 func Compress(b, data []byte) []byte {
 	b, _ = compress(b, data, 2*len(data)+3)
 	return b
 }
 
-// compress is Compress, but it returns false, with b unchanged, if the code
-// takes more than most bytes.
-func compress(b, data []byte, most int) ([]byte, bool) {
-	start, limit := len(b), len(b)+most
-	var held uint64 // bits that do not fill a byte yet
-	var n uint
+// compress is Compress with a limit. It returns false, with b unchanged, if the code takes
+// more than maxBytes.
+func compress(b, data []byte, maxBytes int) ([]byte, bool) {
+	start, limit := len(b), len(b)+maxBytes
+	var held uint64 // bits not appended yet
+	var n uint      // number of bits in held
 	for i := 0; i <= len(data); i++ {
 		c := &code.codes[endSymbol]
 		if i < len(data) {
@@ -112,24 +115,27 @@ func compress(b, data []byte, most int) ([]byte, bool) {
 			if len(b) >= limit {
 				return b[:start], false
 			}
-			b, held = append(b, byte(held)), held>>8
+			b = append(b, byte(held))
+			held >>= 8
 		}
 	}
 	if len(b) >= limit {
 		return b[:start], false
 	}
-	return append(b, byte(held)), true // even if no bit is left, as in the game
+	// Append the last byte even if no bit is left, as the game does.
+	return append(b, byte(held)), true
 }
 
-// Decompress appends the data that Compress has encoded, at most most bytes. It
-// returns an error if the code does not end, if more than padding follows it,
-// or if it contains more bytes. Every error Is ErrMalformed.
-func Decompress(b, data []byte, most int) ([]byte, error) {
-	start, limit := len(b), len(b)+most
+// Decompress appends the data that Compress encoded, at most maxBytes of it. It returns an
+// error that wraps ErrMalformed if the code has no end, if anything but padding follows the
+// end, or if the data is larger.
+func Decompress(b, data []byte, maxBytes int) ([]byte, error) {
+	start, limit := len(b), len(b)+maxBytes
 	node := code.root()
 	for i, c := range data {
 		for bit := range 8 {
-			if node = code.children[node-symbols][c>>bit&1]; node >= symbols {
+			node = code.children[node-symbols][c>>bit&1]
+			if node >= symbols {
 				continue
 			}
 			if node == endSymbol {
@@ -141,14 +147,16 @@ func Decompress(b, data []byte, most int) ([]byte, error) {
 			if len(b) >= limit {
 				return b[:start], errInflated
 			}
-			b, node = append(b, byte(node)), code.root()
+			b = append(b, byte(node))
+			node = code.root()
 		}
 	}
 	return b[:start], errCode
 }
 
-// padding reports whether the rest of a code is valid padding: the remaining
-// bits of its byte, and the bytes after it, are zeros, and at most maxPad.
+// padding reports whether the rest of a code after its end is valid padding: at most
+// maxPad bits, all zero. rest has the remaining bits of the end's byte, and more has
+// the bytes after it.
 func padding(rest byte, bits int, more []byte) bool {
 	return rest == 0 && bits+8*len(more) <= maxPad && (len(more) == 0 || more[0] == 0)
 }

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// Flags in the first byte of a packet.
+// Flags in a packet's first byte.
 const (
 	control06    = 0x10
-	connless     = 0x20 // in 0.6 and 0.7
+	connless     = 0x20 // the same in 0.6 and 0.7
 	resend06     = 0x40
 	compressed06 = 0x80
 	token06      = 0x08
@@ -22,25 +22,25 @@ const (
 
 const (
 	maxPacket   = 1400 // NET_MAX_PACKETSIZE
-	maxChunks   = 255  // the most that its byte can encode; 0.7 writes 256 as 0, and 0.6 any number modulo 256
+	maxChunks   = 255  // maximum of the count's byte; 0.7 writes 256 as 0, and 0.6 any number modulo 256
 	ackHighBits = 0x03
 	tokenBytes  = 4
-	plainHeader = 3
-	connless07  = connless | 1 // with the version of the format
+	plainHeader = 3            // size of a header without a token
+	connless07  = connless | 1 // the low bits are the version of the format
 )
 
-// A PacketHeader precedes a packet's chunks, or its control message.
+// A PacketHeader is a packet's header, which precedes its chunks or its control message.
 type PacketHeader struct {
 	Control    bool // a control message follows instead of chunks
-	Resend     bool // asks for all vital chunks after Ack again
+	Resend     bool // asks the receiver to resend all vital chunks after Ack
 	Compressed bool // the payload is Huffman coded
-	Ack        int  // the last vital sequence received in order, 0 to 1023
-	Chunks     int  // 0 to 255
+	Ack        int  // sequence of the last vital chunk received in order, 0 to 1023
+	Chunks     int  // number of chunks, 0 to 255
 	Token      uint32
-	Tokened    bool // 0.6 only: there is a token (0.6.5); in 0.7 there always is
+	Tokened    bool // the header has a token (0.6.5); ignored in 0.7, which always has one
 }
 
-// tokened reports whether a token follows the first three bytes.
+// tokened reports whether a token follows the first three bytes of the header.
 func (h PacketHeader) tokened(v Version) bool { return v != V06 || h.Tokened }
 
 // size returns the length of the header in bytes.
@@ -51,7 +51,7 @@ func (h PacketHeader) size(v Version) int {
 	return plainHeader
 }
 
-// pick returns bit if on, and else 0.
+// pick returns bit if on is true, and 0 otherwise.
 func pick(on bool, bit byte) byte {
 	if on {
 		return bit
@@ -59,11 +59,12 @@ func pick(on bool, bit byte) byte {
 	return 0
 }
 
-// AppendPacketHeader appends the header of a packet. Ack and Chunks are truncated to 10 and 8 bits.
+// AppendPacketHeader appends a packet's header. Ack and Chunks are truncated to 10 and 8 bits.
 func AppendPacketHeader(b []byte, v Version, h PacketHeader) []byte {
 	first := byte(h.Ack>>8) & ackHighBits
 	if v == V06 {
-		first |= pick(h.Control, control06) | pick(h.Resend, resend06) | pick(h.Compressed, compressed06) | pick(h.Tokened, token06)
+		first |= pick(h.Control, control06) | pick(h.Resend, resend06) |
+			pick(h.Compressed, compressed06) | pick(h.Tokened, token06)
 	} else {
 		first |= pick(h.Control, control07) | pick(h.Resend, resend07) | pick(h.Compressed, compressed07)
 	}
@@ -74,8 +75,8 @@ func AppendPacketHeader(b []byte, v Version, h PacketHeader) []byte {
 	return b
 }
 
-// ParsePacketHeader parses what AppendPacketHeader appends, and returns its
-// length. The error for a packet without a connection is ErrConnless.
+// ParsePacketHeader parses a header appended by AppendPacketHeader and returns its length.
+// The error for a packet without a connection is ErrConnless.
 func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	if len(b) < plainHeader {
 		return PacketHeader{}, 0, errPacket
@@ -87,7 +88,8 @@ func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	if err != nil {
 		return PacketHeader{}, 0, err
 	}
-	h.Ack, h.Chunks = int(b[0]&ackHighBits)<<8|int(b[1]), int(b[2])
+	h.Ack = int(b[0]&ackHighBits)<<8 | int(b[1])
+	h.Chunks = int(b[2])
 	n := h.size(v)
 	if len(b) < n {
 		return PacketHeader{}, 0, errPacket
@@ -101,7 +103,7 @@ func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	return h, n, nil
 }
 
-// checkControl returns an error if a control packet has chunks or no message.
+// checkControl returns an error if h is a control packet with chunks or without a message.
 func (h PacketHeader) checkControl(payload []byte) error {
 	if h.Control && (h.Chunks > 0 || len(payload) == 0) {
 		return errControl
@@ -112,10 +114,20 @@ func (h PacketHeader) checkControl(payload []byte) error {
 // parseFlags parses the first byte of a packet.
 func parseFlags(v Version, f byte) (PacketHeader, error) {
 	reserved := byte(reserved07)
-	h := PacketHeader{Control: f&control07 != 0, Resend: f&resend07 != 0, Compressed: f&compressed07 != 0, Tokened: true}
+	h := PacketHeader{
+		Control:    f&control07 != 0,
+		Resend:     f&resend07 != 0,
+		Compressed: f&compressed07 != 0,
+		Tokened:    true,
+	}
 	if v == V06 {
 		reserved = reserved06
-		h = PacketHeader{Control: f&control06 != 0, Resend: f&resend06 != 0, Compressed: f&compressed06 != 0, Tokened: f&token06 != 0}
+		h = PacketHeader{
+			Control:    f&control06 != 0,
+			Resend:     f&resend06 != 0,
+			Compressed: f&compressed06 != 0,
+			Tokened:    f&token06 != 0,
+		}
 	}
 	switch {
 	case f&connless != 0:
@@ -126,14 +138,14 @@ func parseFlags(v Version, f byte) (PacketHeader, error) {
 	return h, nil
 }
 
-// AppendPacket appends a packet: its header, and its payload, which is chunks
-// or a control message. Chunks are Huffman coded if that makes them shorter, as
-// the game's peers do; h.Compressed is ignored.
+// AppendPacket appends a packet: its header and its payload, which is chunks or a control
+// message. Chunks are Huffman coded if that makes them shorter, as the game's peers do.
+// h.Compressed is ignored.
 func AppendPacket(b []byte, v Version, h PacketHeader, payload []byte) []byte {
 	return appendPacket(b, v, h, payload, false)
 }
 
-// appendPacket is AppendPacket; plain = never compress.
+// appendPacket is AppendPacket. If plain is true, it never compresses.
 func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain bool) []byte {
 	start := len(b)
 	h.Compressed = !h.Control && !plain
@@ -149,9 +161,11 @@ func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain boo
 	return append(b, payload...)
 }
 
-// ParsePacket parses a packet of AppendPacket. The payload aliases the packet or, if that
-// was compressed, begins at buf[0:]. Payload and header together have at most 1,400
-// bytes, whatever the packet contains. ParsePacket does not check chunks: see ParseChunk.
+// ParsePacket parses a packet made by AppendPacket. The payload aliases the packet or, if
+// it was compressed, begins at buf[0:]. Header and payload together have at most
+// 1,400 bytes, whatever the packet contains.
+//
+// ParsePacket does not check chunks (see ParseChunk).
 func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte, err error) {
 	h, n, err := ParsePacketHeader(v, packet)
 	if err != nil {
@@ -161,7 +175,7 @@ func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte,
 	return h, payload, err
 }
 
-// decompressed returns the payload, in buf if it was compressed.
+// decompressed returns the payload. If it was compressed, the result is in buf.
 func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, error) {
 	if !h.Compressed {
 		return payload, nil
@@ -173,8 +187,9 @@ func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, erro
 	return payload, err
 }
 
-// AppendToken appends DDNet's security token, which follows the chunks or the control message of
-// a packet of 0.6, and is compressed with them. Both ends of a connection send the same token.
+// AppendToken appends DDNet's security token to a payload. In 0.6, the token follows the
+// chunks or the control message of a packet and is compressed with them. Both ends of a
+// connection send the same token.
 func AppendToken(payload []byte, token uint32) []byte {
 	return binary.BigEndian.AppendUint32(payload, token)
 }
@@ -194,18 +209,20 @@ type Chunk struct {
 	Data []byte
 }
 
-// ParseChunk parses the chunk at the beginning of b, which are the bytes after a packet's
-// header. Data aliases b. Unlike ParseHeader it rejects headers that no correct sender sends.
+// ParseChunk parses the chunk at the beginning of b, which holds the bytes after a
+// packet's header. Data aliases b. Unlike ParseHeader, ParseChunk rejects headers that no
+// correct sender sends.
 func ParseChunk(v Version, b []byte) (c Chunk, rest []byte, err error) {
 	h, n, err := ParseHeader(v, b)
 	if err != nil {
 		return Chunk{}, nil, err
 	}
-	var again [maxHeaderBytes]byte
-	if !bytes.Equal(AppendHeader(again[:0], v, h), b[:n]) {
+	var encoded [maxHeaderBytes]byte
+	if !bytes.Equal(AppendHeader(encoded[:0], v, h), b[:n]) {
 		return Chunk{}, nil, errCopies
 	}
-	if b = b[n:]; len(b) < h.Size {
+	b = b[n:]
+	if len(b) < h.Size {
 		return Chunk{}, nil, errData
 	}
 	return Chunk{Header: h, Data: b[:h.Size:h.Size]}, b[h.Size:], nil
@@ -226,11 +243,11 @@ func checkChunks(v Version, b []byte, count int) error {
 	return nil
 }
 
-// connless06 is the beginning of a packet of 0.6 without a connection.
+// connless06 is the beginning of every 0.6 packet without a connection.
 var connless06 = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// AppendConnless appends a packet without a connection, such as a query of a
-// server browser. 0.6 has no tokens here.
+// AppendConnless appends a packet without a connection, such as a server browser's query.
+// In 0.6 such a packet has no tokens, and token and response are ignored.
 func AppendConnless(b []byte, v Version, token, response uint32, data []byte) []byte {
 	if v == V06 {
 		b = append(b, connless06...)
@@ -242,7 +259,7 @@ func AppendConnless(b []byte, v Version, token, response uint32, data []byte) []
 	return append(b, data...)
 }
 
-// ParseConnless parses a packet of AppendConnless. Data aliases b.
+// ParseConnless parses a packet made by AppendConnless. Data aliases b.
 func ParseConnless(v Version, b []byte) (token, response uint32, data []byte, err error) {
 	switch {
 	case len(b) > maxPacket:

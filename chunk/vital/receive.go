@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// halfSpace is half of all sequences: one that is up to halfSpace behind counts
-// as received before, any other as new.
+// halfSpace is half of the sequence space. A sequence up to halfSpace behind the last
+// accepted one counts as already received, any other as new.
 const halfSpace = 1 << (sequenceBits - 1)
 
-// Receive handles a packet, and does not keep it. A packet that cannot be parsed, is foreign
-// or out of place is dropped and counted. The error says why the connection has ended.
+// Receive handles a packet. It does not keep the packet. The error says why the
+// connection has ended.
+//
+// A packet that is malformed, foreign or out of place is dropped and counted in Stats.
 func (c *Conn) Receive(now time.Time, packet []byte) error {
 	c.tick(now)
 	if c.err != nil {
@@ -36,8 +38,11 @@ func (c *Conn) Receive(now time.Time, packet []byte) error {
 	return c.err
 }
 
-// open returns the payload of a packet if its token is right and its chunks are complete. A
-// token in the header is checked before anything is decompressed; DDNet's is inside the payload.
+// open returns a packet's payload. It returns an error if the token is wrong, or if the
+// payload is not a complete sequence of chunks or a control message.
+//
+// A token in the header is checked before anything is decompressed. DDNet's token is
+// inside the payload.
 func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
 	if h.Tokened != c.cfg.header().Tokened || h.Tokened && h.Token != c.cfg.Token {
 		return nil, errToken
@@ -55,7 +60,7 @@ func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
 	return payload, checkChunks(c.cfg.Version, payload, h.Chunks)
 }
 
-// cutToken removes DDNet's token, and returns an error if it is wrong.
+// cutToken removes DDNet's token from a payload. It returns an error if the token is wrong.
 func (c *Conn) cutToken(payload []byte) ([]byte, error) {
 	rest, token, err := CutToken(payload)
 	if err != nil || token != c.cfg.Token {
@@ -64,7 +69,7 @@ func (c *Conn) cutToken(payload []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// take handles a valid packet of the peer.
+// take handles a valid packet from the peer.
 func (c *Conn) take(h PacketHeader, body []byte) {
 	before := c.store.Oldest
 	stale, ok := c.acknowledge(h.Ack)
@@ -72,11 +77,11 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 		c.stats.BadAck++
 		return
 	}
-	c.heard = c.now
+	c.lastReceived = c.now
 	if stale {
 		c.stats.StaleAcks++
 	} else {
-		c.asked = h.Resend || c.asked && c.store.Oldest == before
+		c.peerNeedsResend = h.Resend || c.peerNeedsResend && c.store.Oldest == before
 	}
 	if h.Control {
 		c.control(body)
@@ -90,39 +95,42 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 	}
 }
 
-// acknowledge frees chunks that the peer has acknowledged. A packet that another has overtaken has
-// an older number, which is stale. ok is false for a number that was never sent, or not lately.
+// acknowledge frees chunks that the peer has acknowledged.
+//
+// A packet that another one overtook acknowledges an older number, which is stale. ok is
+// false if the number was never sent, or was sent too long ago.
 func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	acked := c.store.Oldest - 1
 	ahead := (uint64(ack) - acked) & sequenceMask
-	if ahead > c.fresh-1-acked {
+	if ahead > c.unsent-1-acked {
 		behind := 1<<sequenceBits - ahead
 		return true, behind <= halfSpace && behind <= acked
 	}
 	var newest record
 	for range ahead {
 		newest = c.store.Take()
-		c.kept.free(newest.span)
+		c.storeData.free(newest.span)
 	}
 	if ahead > 0 {
-		c.moved = c.now
+		c.lastAcked = c.now
 		c.measure(newest)
 	}
-	c.again = max(c.again, c.store.Oldest)
-	c.until = max(c.until, c.again)
+	c.resendNext = max(c.resendNext, c.store.Oldest)
+	c.resendEnd = max(c.resendEnd, c.resendNext)
 	return false, true
 }
 
-// measure updates the round trip with the newest chunk that a packet acknowledges. Earlier
-// acknowledgements may have been lost, so a sample counts for at most ResendAfter.
+// measure updates the round-trip time with the newest chunk that a packet acknowledges.
+// Earlier acknowledgements may have been lost, so a sample counts as at most ResendAfter.
 func (c *Conn) measure(r record) {
-	took := min(c.now.Sub(r.last), c.cfg.ResendAfter)
-	switch {
-	case r.resent:
-	case c.rtt == 0:
-		c.rtt = took
-	default:
-		c.rtt += (took - c.rtt) / 8
+	if r.resent {
+		return // it is unknown which transmission was acknowledged
+	}
+	sample := min(c.now.Sub(r.last), c.cfg.ResendAfter)
+	if c.rtt == 0 {
+		c.rtt = sample
+	} else {
+		c.rtt += (sample - c.rtt) / 8
 	}
 }
 
@@ -140,12 +148,15 @@ func (c *Conn) control(body []byte) {
 	}
 }
 
-// deliver handles a chunk: one that is not vital, or the next vital one. A later
-// vital one makes the next packet ask for a resend. Chunks that are not vital may
-// fill half of the inbox and its memory, so that there is room for vital ones.
+// deliver handles a received chunk. It accepts a chunk that is not vital, or the next vital
+// one. A later vital chunk shows a gap, and the next packet asks for a resend.
+//
+// Chunks that are not vital may fill only half of the inbox. The other half is for vital ones.
 func (c *Conn) deliver(chunk Chunk) {
 	if chunk.Flags&Vital == 0 {
-		if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare/2 || c.arrived.used+len(chunk.Data) > c.cfg.ReceiveBytes/2 || !c.accept(chunk) {
+		halfFull := c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare/2 ||
+			c.inboxData.used+len(chunk.Data) > c.cfg.ReceiveBytes/2
+		if halfFull || !c.accept(chunk) {
 			c.stats.Full++
 		}
 		return
@@ -164,12 +175,12 @@ func (c *Conn) deliver(chunk Chunk) {
 	default:
 		c.stats.Gaps++
 		c.seen = max(c.seen, c.received+ahead)
-		c.ask = c.ask || !c.starved
+		c.needResend = c.needResend || !c.starved
 	}
 }
 
-// confirm makes sure that an acknowledgement is sent within AckAfter, or at
-// once for a chunk that was sent again, because its sender is waiting.
+// confirm schedules an acknowledgement within AckAfter. A chunk that was resent is
+// acknowledged at once, because its sender is waiting.
 func (c *Conn) confirm(flags Flags) {
 	switch {
 	case c.cfg.AckAfter < 0:
@@ -185,31 +196,35 @@ func (c *Conn) accept(chunk Chunk) bool {
 	if c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare {
 		return false
 	}
-	s, ok := c.arrived.put(chunk.Data)
+	s, ok := c.inboxData.put(chunk.Data)
 	if !ok {
 		return false
 	}
 	flags := chunk.Flags
-	if c.cfg.Version != V06 { // as in the game, which reports Resend to the application in 0.6 only
+	if c.cfg.Version != V06 {
+		// The game reports Resend to the application in 0.6 only.
 		flags &= Vital
 	}
-	*c.inbox.Push(firstPlaces) = item{span: s, flags: flags, sequence: chunk.Sequence}
+	last := c.inbox.Push(firstPlaces)
+	*last = item{span: s, flags: flags, sequence: chunk.Sequence}
 	c.stats.Delivered++
 	return true
 }
 
-// Next returns the next received chunk. Its Data is valid until the next call
-// of Next. Chunks that arrived before the connection ended can still be taken.
+// Next returns the next received chunk. Its Data is valid until the next call of Next.
+// Chunks that arrived before the connection ended are still returned.
 func (c *Conn) Next() (Chunk, bool) {
-	c.arrived.free(c.handed)
-	c.handed = span{}
-	if c.starved && c.arrived.used < c.cfg.ReceiveBytes/2 && c.inbox.Len() < c.cfg.ReceiveBytes/chunkShare/2 {
-		c.starved, c.ask = false, true
+	c.inboxData.free(c.returned)
+	c.returned = span{}
+	roomy := c.inboxData.used < c.cfg.ReceiveBytes/2 && c.inbox.Len() < c.cfg.ReceiveBytes/chunkShare/2
+	if c.starved && roomy {
+		c.starved = false
+		c.needResend = true
 	}
 	if c.inbox.Len() == 0 {
 		return Chunk{}, false
 	}
 	next := c.inbox.Take()
-	c.handed = next.span
-	return Chunk{Header{next.flags, next.size, next.sequence}, c.arrived.bytes(next.span)}, true
+	c.returned = next.span
+	return Chunk{Header{next.flags, next.size, next.sequence}, c.inboxData.bytes(next.span)}, true
 }

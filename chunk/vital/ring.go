@@ -1,17 +1,19 @@
 package vital
 
-// A ring is storage for byte strings that are freed in the order in which they
-// were put. Each is contiguous.
+// A ring stores byte strings that are freed in the order in which they were put. Each
+// string is contiguous.
 type ring struct {
-	buf   []byte
-	limit int
-	head  int
-	used  int
+	buf   []byte // nil until the first put
+	limit int    // size of buf
+	head  int    // start of the oldest string
+	used  int    // bytes in use from head on, including gaps
 }
 
-// A span is the position of a string, and how much is freed with it.
+// A span is the position of a string in a ring.
 type span struct {
-	at, size, cost int
+	at   int
+	size int
+	cost int // bytes that free releases: size, and the gap skipped before the string
 }
 
 // put copies data into the ring. ok is false if there is no room for it now.

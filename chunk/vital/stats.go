@@ -2,25 +2,28 @@ package vital
 
 import "time"
 
-// Stats counts what a Conn has done. Every received packet is in one of Taken,
+// Stats counts what a Conn did. Every received packet is counted in one of Taken,
 // Malformed, WrongToken, BadAck and Ignored.
 type Stats struct {
-	Sent       uint64 // packets
-	Compressed uint64 // packets of Sent that were compressed
-	Chunks     uint64 // sent for the first time
-	Resent     uint64 // chunks sent again
+	// Sending.
+	Sent       uint64 // packets sent
+	Compressed uint64 // packets sent compressed
+	Chunks     uint64 // chunks sent for the first time
+	Resent     uint64 // chunks resent
 	Asked      uint64 // packets with a request for a resend
-	Answers    uint64 // answered requests of the peer for a resend
-	TooBig     uint64 // chunks that did not fit into the packet: dropped, or vital and waiting
+	Answers    uint64 // resend requests of the peer that were answered
+	TooBig     uint64 // chunks too large for the packet: dropped, or left waiting if vital
 
-	Received   uint64 // packets
-	Taken      uint64 // packets with valid chunks, or with a known control message
+	// Received packets.
+	Received   uint64 // all
+	Taken      uint64 // with valid chunks, or with a known control message
 	Malformed  uint64
 	WrongToken uint64
-	BadAck     uint64 // packets that acknowledge what was not sent
-	Ignored    uint64 // packets without a connection, and unknown control messages
+	BadAck     uint64 // acknowledging a number that was not sent
+	Ignored    uint64 // without a connection, or with an unknown control message
 
-	StaleAcks  uint64 // packets overtaken by one with a newer acknowledgement; their chunks are handled
+	// Content of the packets in Taken.
+	StaleAcks  uint64 // packets overtaken by one with a newer acknowledgement; their chunks still count
 	Delivered  uint64 // chunks made available to Next
 	Duplicates uint64 // vital chunks received before
 	Gaps       uint64 // vital chunks whose predecessor is missing
