@@ -7,42 +7,43 @@ import (
 )
 
 const (
-	// listAfter is how long a list of all folders stays valid, except for folders that this
-	// process changes. Without it, opening a part would look at the folder of every identity.
+	// listAfter is the time for which a list of all folders stays valid, except for
+	// folders that this process changes. Without it, opening a part would look at the
+	// folder of every identity.
 	listAfter = time.Second
-	// measureAfter is how long the size of a folder stays valid if this process has not
-	// changed the folder, and no list shows that another process has added or removed a
-	// name. Without it, each list would look at every file of every identity.
+	// measureAfter is the time for which the size of a folder stays valid. It ends early if
+	// this process changes the folder, or if a list shows that another process added or
+	// removed a name. Without it, each list would look at every file of every identity.
 	measureAfter = 10 * time.Second
 )
 
-// folderSizes holds how many bytes each folder of a store contains. Store.mu
-// guards it, so no part can be opened while a folder is measured for another.
+// folderSizes is a cache of the number of bytes in each folder of a store. It is guarded by
+// Store.mu, so no part can be opened while a folder is measured for another.
 type folderSizes struct {
-	path string // of the store
+	path string // the store's folder
 	walk func(folder string) ([]storedFile, error)
 
 	known  map[string]folderSize // by folder
-	stale  map[string]bool       // folders that this process has changed since they were measured
+	stale  map[string]bool       // folders changed by this process since they were measured
 	listed time.Time             // when the folders were last listed
 }
 
-// folderSize is the size of a folder when it was measured.
+// A folderSize is a measured folder size.
 type folderSize struct {
 	bytes    int64
-	modified time.Time // when a name in the folder had last changed
-	at       time.Time // when it was measured
+	modified time.Time // the folder's modification time, which changes when a name is added or removed
+	at       time.Time // when the folder was measured
 }
 
-// changed records that this process changes the content of a folder, so that
-// bytesBeside measures it again.
+// changed records that this process changes the content of a folder. bytesExcept then
+// measures the folder again.
 func (s *folderSizes) changed(folder string) {
 	delete(s.known, folder)
 	s.stale[folder] = true
 }
 
-// bytesBeside returns how many bytes are stored in all folders except own.
-func (s *folderSizes) bytesBeside(own string) (bytes int64, err error) {
+// bytesExcept returns the number of bytes stored in all folders except own.
+func (s *folderSizes) bytesExcept(own string) (bytes int64, err error) {
 	refresh := s.refreshAll
 	if time.Since(s.listed) < listAfter {
 		refresh = s.refreshStale
@@ -58,7 +59,7 @@ func (s *folderSizes) bytesBeside(own string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// refreshStale measures the folders that this process has changed, except own.
+// refreshStale measures the folders that this process changed, except own.
 func (s *folderSizes) refreshStale(own string) error {
 	for folder := range s.stale {
 		if folder == own {
@@ -76,8 +77,8 @@ func (s *folderSizes) refreshStale(own string) error {
 	return nil
 }
 
-// refreshAll lists the folders and measures them all, except own, which stays
-// stale, and folders that do not belong to the store, such as lost+found.
+// refreshAll lists the store's folders and measures them all. It leaves own stale, and
+// skips folders that do not belong to the store, such as lost+found.
 func (s *folderSizes) refreshAll(own string) error {
 	folders, err := os.ReadDir(s.path)
 	if err != nil {
@@ -97,20 +98,24 @@ func (s *folderSizes) refreshAll(own string) error {
 			known[folder] = size
 		}
 	}
-	s.known, s.stale, s.listed = known, map[string]bool{own: true}, time.Now()
+	s.known = known
+	s.stale = map[string]bool{own: true}
+	s.listed = time.Now()
 	return nil
 }
 
-// measure returns the size of a folder: the known one if that is still valid.
-// Otherwise it walks the folder, which removes expired parts and a folder that
-// is empty (see Store.walkFolder). ok is false if there is no such folder.
+// measure returns the size of a folder. ok is false if there is no such folder.
+//
+// If no valid size is known, measure walks the folder. The walk removes expired parts, and
+// the folder itself if it is empty (Store.walkFolder).
 func (s *folderSizes) measure(folder string) (size folderSize, ok bool, err error) {
 	info, err := os.Lstat(folder)
 	if err != nil || !info.IsDir() {
 		return folderSize{}, false, ignoreMissing(err)
 	}
 	now := time.Now()
-	if size, ok = s.known[folder]; ok && size.modified.Equal(info.ModTime()) && now.Sub(size.at) < measureAfter {
+	size, ok = s.known[folder]
+	if ok && size.modified.Equal(info.ModTime()) && now.Sub(size.at) < measureAfter {
 		return size, true, nil
 	}
 	size = folderSize{modified: info.ModTime(), at: now}

@@ -10,27 +10,27 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A part is a stream.Part in a Store. One goroutine at a time uses it: see stream.Store.
+// A part is a stream.Part in a Store. Only one goroutine at a time uses it (see stream.Store).
 type part struct {
 	store *Store
 	path  string
 	file  *os.File // set by create; replaced by rename on systems that cannot rename open files
-	size  int64    // of the whole content; -1 = unknown
+	size  int64    // size of the whole content; -1 = unknown
 
-	// reserved is how many bytes the store's limits count for this part. It is
-	// written only by the goroutine using the part, with store.mu held. That
-	// goroutine may read it without the lock; others must hold it.
+	// reserved is the number of bytes that the store's limits count for this part. It is
+	// written only by the goroutine using the part, with store.mu held. That goroutine may
+	// read it without the lock; others must hold it.
 	reserved int64
 
-	offset int64 // bytes stored
+	offset int64 // number of bytes stored
 	ended  bool  // committed, closed or deleted
 	closed bool  // file is closed
 }
 
 var _ stream.Part = (*part)(nil)
 
-// openPart opens a part. It locks the file before it reads its size, so that no
-// other process changes it in between.
+// openPart opens a part. It locks the file before it reads the file's size, because another
+// process could change it in between.
 func (s *Store) openPart(path string, size int64) (*part, error) {
 	p := &part{store: s, path: path, size: size}
 	if err := s.claim(p); err != nil {
@@ -50,7 +50,7 @@ func (s *Store) openPart(path string, size int64) (*part, error) {
 	return nil, errors.Join(err, p.release())
 }
 
-// release closes the file, and removes it if it is empty.
+// release closes the file, and removes the file if it is empty.
 func (p *part) release() error {
 	p.closed = true
 	if p.offset > 0 {
@@ -59,7 +59,7 @@ func (p *part) release() error {
 	return removeOpen(p.file, p.path)
 }
 
-// claim reserves the path of p for one transfer of this process.
+// claim reserves p's path for one transfer of this process.
 func (s *Store) claim(p *part) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *Store) claim(p *part) error {
 	return nil
 }
 
-// unclaim ends the claim on a path.
+// unclaim releases the claim on a path.
 func (s *Store) unclaim(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +79,8 @@ func (s *Store) unclaim(path string) {
 	s.sizes.changed(filepath.Dir(path))
 }
 
-// load opens the file and sets offset to how much of the content it has. A file
-// that is larger than the content is emptied.
+// load opens the file and sets offset to the file's size. If the file is larger than the
+// content, load empties it.
 func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
@@ -97,15 +97,15 @@ func (p *part) load() error {
 	return nil
 }
 
-// createTries is how often create tries to open the file. Each try fails if
-// another process removes the folder at that moment.
+// createTries is the maximum number of attempts of create. An attempt fails if another
+// process removes the folder at that moment.
 const createTries = 20
 
-// create opens the file, and makes the folders and the file if they are missing.
+// create opens the file. It creates the file and its folders if they are missing.
 //
-// A walk for another part may remove an identity's empty folder (see
-// Store.walkFolder). Holding store.mu stops this process's walks from doing
-// that here, but not another process's, so create retries.
+// A walk for another part may remove an identity's empty folder (Store.walkFolder).
+// Holding store.mu keeps this process's walks from doing that here, but not another
+// process's, so create retries.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
@@ -118,8 +118,8 @@ func (p *part) create() (err error) {
 	return err
 }
 
-// tryCreate is one try of create. It returns fs.ErrNotExist if the folder was
-// removed before the file was made.
+// tryCreate is one attempt of create. It returns fs.ErrNotExist if the folder was removed
+// before the file was created.
 func (p *part) tryCreate() (err error) {
 	if err := makeFolder(filepath.Dir(p.path)); err != nil {
 		return err
@@ -128,10 +128,11 @@ func (p *part) tryCreate() (err error) {
 	return err
 }
 
-// makeFolder makes the store's folder and an identity's folder in it, if they
-// are missing. It returns errNotFolder if folder is something else.
+// makeFolder creates the store's folder and an identity's folder in it, if they are
+// missing. It returns errNotFolder if something else is at the path.
 func makeFolder(folder string) error {
-	switch info, err := os.Lstat(folder); {
+	info, err := os.Lstat(folder)
+	switch {
 	case err == nil && info.IsDir():
 		return nil
 	case err == nil:
@@ -173,12 +174,13 @@ func (p *part) Commit(digest stream.Digest) error {
 	return doing("committing a part", p.publish(digest))
 }
 
-// publish renames the part to its final name. It syncs the file before it
-// renames it, and the folders before it removes older content, so a crash at
-// any point leaves either the old content or the new content intact.
+// publish renames the part to its final name.
 //
-// It syncs the folders even if this process did not make them: the process that
-// did may have been killed before it synced them.
+// It syncs the file before it renames it, and the folders before it removes older content.
+// A crash at any point leaves either the old content or the new content intact.
+//
+// It syncs the folders even if this process did not create them. The process that did may
+// have been killed before it synced them.
 func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
@@ -194,7 +196,8 @@ func (p *part) publish(digest stream.Digest) error {
 	return removeBlobs(base, final)
 }
 
-// rename renames the file, and keeps it open for ReadAt.
+// rename renames the file and keeps it open for ReadAt. A system that cannot rename an open
+// file needs it closed meanwhile.
 func (p *part) rename(final string) error {
 	if renamesOpenFiles {
 		return os.Rename(p.path, final)
@@ -207,10 +210,12 @@ func (p *part) rename(final string) error {
 		return err
 	}
 	f, err := os.Open(final)
-	if err == nil {
-		p.file, p.closed = f, false
+	if err != nil {
+		return err
 	}
-	return err
+	p.file = f
+	p.closed = false
+	return nil
 }
 
 // Close implements stream.Part.
@@ -240,8 +245,8 @@ func (p *part) Delete() error {
 	return doing("deleting a part", removeOpen(p.file, p.path))
 }
 
-// removeOpen closes and removes f. On systems that can remove an open file, f
-// stays locked until it is removed.
+// removeOpen closes and removes f. On systems that can remove an open file, f stays locked
+// until it is removed.
 func removeOpen(f *os.File, path string) error {
 	if renamesOpenFiles {
 		return errors.Join(os.Remove(path), f.Close())

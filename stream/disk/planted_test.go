@@ -29,7 +29,7 @@ func TestPlantedFilesAreNotOpened(t *testing.T) {
 			dir := t.TempDir()
 			s := New(dir)
 			store(t, s, mine, "other", []byte("x"))
-			base := s.file(mine, "k")
+			base := s.basePath(mine, "k")
 			require.NoError(t, put(base+partSuffix))
 			require.NoError(t, put(blobName(base, stream.SHA256.Of(nil))))
 			_, err := s.Open(mine, "k", 3)

@@ -17,45 +17,53 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Suffixes of the files in a Store. A file becomes a blob only by renaming a part.
+// Suffixes of the files in a Store. A blob is created only by renaming a part.
 const (
 	partSuffix = ".part"
 	blobSuffix = ".blob"
 )
 
-// A Store is a stream.Store in a folder of its own. Each identity has a folder in it, and each
-// content a file in that, both named by hashes, so that no identity and no key can reach outside.
-// Parts are written under names of their own. A complete content appears by rename, after it was
-// flushed to the disk. Written bytes survive if the process is killed. If the disk loses some in
-// a power failure, the digest is wrong at the end of the transfer, and the part is deleted.
+// A Store is a stream.Store in a folder of its own.
+//
+// Each identity has a folder in it, and each content a file in that folder. Both are named
+// by hashes, so no identity and no key can reach outside.
+//
+// Parts are written under names of their own. A complete content appears by rename,
+// after it was flushed to the disk. Written bytes survive if the process is killed. If
+// the disk loses some in a power failure, the digest is wrong at the end of the
+// transfer, and the part is deleted.
+//
 // Links, pipes and devices that somebody puts into the folder are neither followed nor opened.
 //
-// Set the limits before the first use. Several processes may share a folder: a
-// part is locked while it is open.
+// Set the limits before the first use. A Store is safe for concurrent use, and several
+// processes may share a folder: a part is locked while it is open.
 type Store struct {
-	// MaxBytes limits the bytes of all identities; default 4 GiB. MaxIdentityBytes limits those
-	// of one identity; default 1 GiB. Negative = no limit. To make room for a new part, the Store
-	// removes contents of the same identity, and parts of it that are not being written, the
-	// least recently used first, but none of other identities. A part of known size counts with
-	// its full size from the start. If another process shares the folder, its stored content is
-	// counted a second late, and its open parts by the bytes written, at most ten seconds late.
+	// MaxBytes limits the bytes of all identities together; default 4 GiB. MaxIdentityBytes
+	// limits the bytes of one identity; default 1 GiB. Negative = no limit.
+	//
+	// To make room for a new part, the Store removes contents of the same identity, and parts
+	// of it that are not being written, the least recently used first. It removes nothing of
+	// other identities. A part of known size counts with its full size from the start.
+	//
+	// If another process shares the folder, its stored content is counted a second late.
+	// Its open parts are counted by the bytes written, at most ten seconds late.
 	MaxBytes, MaxIdentityBytes int64
-	// MaxIdentityFiles limits the parts and contents of one identity; default
+	// MaxIdentityFiles limits the number of parts and contents of one identity; default
 	// 1,024, negative = no limit.
 	MaxIdentityFiles int
-	// PartExpiry is how long an unused part is kept for resuming; default 7
-	// days, negative = forever.
+	// PartExpiry is the time for which an unused part is kept for resuming; default 7 days,
+	// negative = forever.
 	PartExpiry time.Duration
 
 	path string
 
 	// mu guards the fields below.
 	mu    sync.Mutex
-	open  map[string]*part // by path; each from when it is being opened
-	sizes folderSizes      // of the identities' folders
+	open  map[string]*part // parts open or being opened, by path
+	sizes folderSizes      // sizes of the identities' folders
 }
 
-// New returns a Store in the folder dir, which is created when it is first needed.
+// New returns a Store in the folder dir. The folder is created when it is first needed.
 func New(dir string) *Store {
 	s := &Store{path: dir, open: make(map[string]*part)}
 	s.sizes = folderSizes{path: dir, walk: s.walkFolder, stale: make(map[string]bool)}
@@ -64,43 +72,44 @@ func New(dir string) *Store {
 
 var _ stream.Store = (*Store)(nil)
 
-// Open implements stream.Store. It begins or resumes a part.
+// Open implements stream.Store. It begins a part, or resumes one that was stored earlier.
 func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	if s.path == "" {
 		return nil, errors.New("disk: opening a part: the Store has no folder; take what New returned for one")
 	}
-	p, err := s.openPart(s.file(identity, key)+partSuffix, size)
+	p, err := s.openPart(s.basePath(identity, key)+partSuffix, size)
 	if err != nil {
 		return nil, doing("opening a part", err)
 	}
 	return p, nil
 }
 
-// Lookup implements stream.Store. The content it opens also has the methods of
-// an [os.File]: c.(interface{ Name() string }).Name() is its path.
+// Lookup implements stream.Store. The content it returns also has the methods of an
+// [os.File]: c.(interface{ Name() string }).Name() is its path.
 func (s *Store) Lookup(identity, key string) (stream.Content, error) {
-	c, err := s.lookup(s.file(identity, key))
+	c, err := s.lookup(s.basePath(identity, key))
 	if err != nil {
 		return nil, doing("looking up a content", err)
 	}
 	return c, nil
 }
 
-// Publish removes a complete content from the store and renames it to path, which must be on
-// the same file system. It replaces a file there atomically, and the new one survives a power
-// failure. The sender must have used the text of the content's digest as its stream.Key. If
-// the content was stored with a digest other than its key, Publish removes it, and the error
-// Is stream.ErrDigest. If there is no content, the error Is fs.ErrNotExist.
+// Publish moves a complete content out of the store, to path. The path must be on the same file
+// system. A file at path is replaced atomically, and the new file survives a power failure.
 //
-// Once Read of an incoming blob has returned io.EOF, or WriteTo has returned nil, the content
-// is in the store and Publish may be called. It is not there if the transfer continued without
-// the store, see stream.Config.Store, or if the content has been removed to make room.
+// The sender must have used the text of the content's digest as its stream.Key. If the
+// content was stored with a digest other than its key, Publish removes it and returns an
+// error that wraps stream.ErrDigest. If there is no content, the error wraps fs.ErrNotExist.
+//
+// Publish may be called once Read of an incoming blob has returned io.EOF or WriteTo has
+// returned nil. The content is then in the store, unless the transfer continued without the
+// store (see stream.Config.Store) or the content was removed to make room.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	return doing("publishing a content as "+path, s.publish(identity, digest, path, mode))
 }
 
 func (s *Store) publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
-	c, err := s.lookup(s.file(identity, digest.String()))
+	c, err := s.lookup(s.basePath(identity, digest.String()))
 	if err != nil {
 		return err
 	}
@@ -108,7 +117,9 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 		return err
 	}
 	if c.digest != digest {
-		return errors.Join(fmt.Errorf("%w: expected %v, by its key, got %v, as which identity %q has sent it", stream.ErrDigest, digest, c.digest, identity), s.Remove(identity, digest.String()))
+		err := fmt.Errorf("%w: expected %v, by its key, got %v, as which identity %q has sent it",
+			stream.ErrDigest, digest, c.digest, identity)
+		return errors.Join(err, s.Remove(identity, digest.String()))
 	}
 	if err := os.Rename(c.Name(), path); err != nil {
 		return err
@@ -119,16 +130,16 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 	return files.SyncFolder(filepath.Dir(path))
 }
 
-// syncFolders flushes the names in an identity's folder, in the store's folder,
-// and in the folder that contains it. Flushing an unchanged folder costs nothing.
+// syncFolders flushes the names in an identity's folder, in the store's folder, and in the
+// folder that contains the store. Flushing an unchanged folder costs nothing.
 func (s *Store) syncFolders(folder string) error {
 	return errors.Join(files.SyncFolder(folder), files.SyncFolder(s.path), files.SyncFolder(filepath.Dir(s.path)))
 }
 
-// Remove implements stream.Store. It deletes the part and the content of a key.
-// If the part is being written, the error Is stream.ErrPartBusy.
+// Remove implements stream.Store. It deletes the part and the content of a key. If the part
+// is being written, the error wraps stream.ErrPartBusy.
 func (s *Store) Remove(identity, key string) error {
-	base := s.file(identity, key)
+	base := s.basePath(identity, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sizes.changed(filepath.Dir(base))
@@ -139,7 +150,7 @@ func (s *Store) Remove(identity, key string) error {
 	return doing("removing a content", errors.Join(err, removeBlobs(base, "")))
 }
 
-// doing adds to an error what the store was doing. It returns nil if err is nil.
+// doing adds to err a description of the operation that failed. It returns nil if err is nil.
 func doing(what string, err error) error {
 	if err == nil {
 		return nil
@@ -147,8 +158,8 @@ func doing(what string, err error) error {
 	return fmt.Errorf("disk: %s: %w", what, err)
 }
 
-// file returns the path for an identity's key, without a suffix.
-func (s *Store) file(identity, key string) string {
+// basePath returns the path for an identity's key, without a suffix.
+func (s *Store) basePath(identity, key string) string {
 	return filepath.Join(s.path, hashName(identity), hashName(key))
 }
 
@@ -158,14 +169,14 @@ func hashName(s string) string {
 	return hex.EncodeToString(sum[:20])
 }
 
-// isHashName reports whether a file name may be one that hashName returned.
+// isHashName reports whether name has the form of a name returned by hashName.
 func isHashName(name string) bool {
 	sum, err := hex.DecodeString(name)
 	return err == nil && len(sum) == 20
 }
 
-// blobName returns the path of a complete content. base is the path without a suffix.
-// It has a dash for the digest's colon, which some systems do not allow in names.
+// blobName returns the path of a complete content. base is its path without a suffix. The
+// name has a dash in place of the digest's colon, which some systems do not allow in names.
 func blobName(base string, digest stream.Digest) string {
 	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
 }
@@ -178,8 +189,8 @@ func blobDigest(path string) (digest stream.Digest, ok bool) {
 	return digest, isBlob && err == nil
 }
 
-// blobs returns the paths of the complete contents under base: none, one, or
-// two after a crash between the rename and the removal of the older content.
+// blobs returns the paths of the complete contents under base. There is none, one, or two
+// after a crash between a rename and the removal of the older content.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
 	entries, err := readFolder(filepath.Clean(dir))
@@ -188,7 +199,8 @@ func blobs(base string) ([]string, error) {
 	}
 	var found []string
 	for _, e := range entries {
-		if _, ok := blobDigest(e.Name()); ok && strings.HasPrefix(e.Name(), name+".") && e.Type().IsRegular() {
+		_, isBlob := blobDigest(e.Name())
+		if isBlob && strings.HasPrefix(e.Name(), name+".") && e.Type().IsRegular() {
 			found = append(found, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -206,8 +218,8 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-// lookupTries is how often lookup tries to open a content. It may vanish after its
-// folder was listed, because a new one has replaced it or it was removed to make room.
+// lookupTries is the maximum number of attempts of lookup. A content may vanish after its
+// folder was listed, because it was replaced or was removed to make room.
 const lookupTries = 20
 
 // lookup opens the newest complete content under base.
@@ -220,10 +232,12 @@ func (s *Store) lookup(base string) (*content, error) {
 		if len(found) == 0 {
 			break
 		}
-		c, err := openContent(slices.MaxFunc(found, func(a, b string) int { return modified(a).Compare(modified(b)) }))
+		newest := slices.MaxFunc(found, func(a, b string) int { return modified(a).Compare(modified(b)) })
+		c, err := openContent(newest)
 		if err == nil {
+			// Mark the content as used. An error affects only the order of eviction.
 			now := time.Now()
-			_ = os.Chtimes(c.Name(), now, now) // an error affects only the order of eviction
+			_ = os.Chtimes(c.Name(), now, now)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return c, err
@@ -232,7 +246,8 @@ func (s *Store) lookup(base string) (*content, error) {
 	return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
 }
 
-// modified returns when a content was stored or last used, or zero if it is gone.
+// modified returns the time at which a content was stored or last used. It is zero if
+// the content is gone.
 func modified(path string) (at time.Time) {
 	if info, err := os.Lstat(path); err == nil {
 		at = info.ModTime()
@@ -240,7 +255,7 @@ func modified(path string) (at time.Time) {
 	return at
 }
 
-// content is a stream.Content in a Store.
+// A content is a stream.Content in a Store.
 type content struct {
 	*os.File
 	size   int64
@@ -251,7 +266,7 @@ var _ stream.Content = (*content)(nil)
 
 // openContent opens a complete content.
 func openContent(path string) (*content, error) {
-	f, err := openOwn(path)
+	f, err := openStored(path)
 	if err != nil {
 		return nil, err
 	}
@@ -266,8 +281,8 @@ func openContent(path string) (*content, error) {
 	return &content{File: f, size: info.Size(), digest: digest}, nil
 }
 
-// readFolder lists a folder. A missing folder counts as empty. A link to a
-// folder is an error, because the store never creates one.
+// readFolder lists a folder. A missing folder counts as empty. A link to a folder is an
+// error, because the store never creates one.
 func readFolder(path string) ([]fs.DirEntry, error) {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {
@@ -293,8 +308,8 @@ var (
 	errNotRegular = errors.New("it is not a regular file")
 )
 
-// requireRegular returns an error for a link, pipe or device that somebody has
-// put in the place of one of the store's files.
+// requireRegular returns an error for a link, pipe or device that somebody put in the place
+// of one of the store's files.
 func requireRegular(info fs.FileInfo, path string) error {
 	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "open", Path: path, Err: errNotRegular}

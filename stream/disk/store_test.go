@@ -253,7 +253,7 @@ func TestNewestOfTwoContentsIsFound(t *testing.T) {
 	s := New(dir)
 	for i := range 20 {
 		key := fmt.Sprint(i)
-		base := s.file(mine, key)
+		base := s.basePath(mine, key)
 		store(t, s, mine, key, []byte("old"+key))
 		age(t, dir, blobSuffix, time.Hour)
 		fresh := []byte("new" + key)

@@ -12,23 +12,26 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// renamesOpenFiles says whether a file can be renamed and removed while it is open.
+// renamesOpenFiles is true if this system can rename and remove a file while it is open.
 const renamesOpenFiles = true
 
-// ownFile has the flags that neither follow a link nor wait for the other end of a pipe.
-const ownFile = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+// noFollow has the flags to open a file without following a link or waiting for the
+// other end of a pipe.
+const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// openOwn opens one of the store's files for reading.
-func openOwn(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|ownFile, 0) }
+// openStored opens one of the store's files for reading.
+func openStored(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|noFollow, 0)
+}
 
-// openLocked opens the file at path and locks it for this process, or fails
-// with stream.ErrPartBusy. With os.O_CREATE it creates a missing file. The lock
-// ends when the file is closed or the process ends.
+// openLocked opens the file at path and locks it for this process. It returns
+// stream.ErrPartBusy if another process has locked it. With os.O_CREATE it creates a
+// missing file. The lock ends when the file is closed or the process ends.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|ownFile|create, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|noFollow|create, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +51,8 @@ func openLocked(path string, create int) (*os.File, error) {
 	return f, nil
 }
 
-// requireSame returns an error if another process renamed or removed the file
-// before it was locked here.
+// requireSame returns an error if another process renamed or removed the file before this
+// process locked it.
 func requireSame(f *os.File, path string) error {
 	locked, err := f.Stat()
 	if err != nil {

@@ -9,17 +9,19 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// renamesOpenFiles says whether a file can be renamed and removed while it is open.
+// renamesOpenFiles is true if this system can rename and remove a file while it is open.
 const renamesOpenFiles = false
 
-// errSharingViolation is ERROR_SHARING_VIOLATION: another process has the file open.
+// errSharingViolation is ERROR_SHARING_VIOLATION, which means that another process
+// has the file open.
 const errSharingViolation = syscall.Errno(32)
 
-// openOwn opens one of the store's files for reading. The caller has checked that it is no link.
-func openOwn(path string) (*os.File, error) { return os.Open(path) }
+// openStored opens one of the store's files for reading. The caller has checked
+// that it is not a link.
+func openStored(path string) (*os.File, error) { return os.Open(path) }
 
-// openLocked opens the file at path for this handle alone, or fails with
-// stream.ErrPartBusy. With os.O_CREATE it creates a missing file.
+// openLocked opens the file at path for this handle alone. It returns stream.ErrPartBusy if
+// the file is already open. With os.O_CREATE it creates a missing file.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, requireRegular(info, path)
