@@ -20,62 +20,70 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// RestoreOptions are the options of [NewRestore]. With the zero value, Restore
-// fetches everything and replaces whatever is at the target.
+// RestoreOptions are the options of [NewRestore]. With the zero value, a restore fetches
+// everything and replaces whatever is at the target.
 type RestoreOptions struct {
-	// Local has chunks that need not be fetched; usually it is a scan of the
-	// target. It is not used after NewRestore has returned. nil = none.
+	// Local has chunks that need not be fetched. Usually it is a scan of the target. It is
+	// not used after NewRestore returns. nil = none.
 	Local *Source
 
-	// MayReplace, unless it is nil, is called with the path of the target right before
-	// Commit replaces it, when everything else is done, even if nothing is there yet.
-	// If it returns an error, Commit fails. It is called again with the path to which
-	// the replaced content was moved, because somebody may have written to that in
-	// between. If it returns an error then, that of Commit is a [*KeptError].
+	// MayReplace allows or forbids replacing the target. nil = always allowed.
+	//
+	// Commit calls it with the path of the target right before it replaces the target,
+	// after everything else is done, even if nothing is there yet. If MayReplace returns an
+	// error, Commit fails.
+	//
+	// Commit then calls it again, with the path to which the replaced content was moved,
+	// because somebody may have written to the content in between. If MayReplace returns an
+	// error then, Commit returns a [*KeptError].
 	MayReplace func(ctx context.Context, p string) error
 }
 
-// A Restore writes what a manifest describes to a target. Until Commit, the content
-// that has arrived is in a work folder beside the target, where it stays if the
-// restore is closed or the process is killed. A Restore must not be used concurrently.
+// A Restore writes what a manifest describes to a target. Its methods must not be
+// called concurrently.
+//
+// Until Commit, the content that has arrived is in a work folder beside the target. It
+// stays there if the restore is closed or the process is killed.
 type Restore struct {
 	manifest   *manifest.Manifest
 	target     string // absolute, with links resolved
 	work       *workFolder
 	mayReplace func(ctx context.Context, p string) error
-	lacks      map[cdc.Digest][]place // the places of each chunk that has not been written yet
-	buffer     []byte                 // for one chunk
-	growing    int                    // index of the entry that was written to last
+	lacks      map[cdc.Digest][]place // places of each chunk not written yet
+	buffer     []byte                 // room for one chunk
+	growing    int                    // index of the entry last written to
 	unflushed  int                    // bytes written to that entry since the last startFlush
-	// A [*KeptError] for what an earlier commit has replaced; nil = none, or
+
+	// kept is a [*KeptError] for content that an earlier commit replaced. nil = none, or
 	// already returned to the caller.
 	kept error
 }
 
-// A place is where a chunk belongs.
+// A place is a place in a file to which a chunk belongs.
 type place struct {
 	entry  int
 	offset int64
 }
 
-// ErrBusy means that another restore of the same target is open, in this process or in another.
+// ErrBusy means that another restore of the same target is open, in this or another process.
 var ErrBusy = errors.New("another restore to there is under way")
 
-// NewRestore prepares to replace target with what m describes. It examines what
-// an earlier restore of the same target has staged, and copies the chunks that
+// NewRestore prepares to replace target with what m describes. It examines the content that
+// an earlier restore of the same target staged, and copies the chunks that
 // RestoreOptions.Local has. The caller must close the restore.
 //
-// Whatever is at target, a file, a folder or anything else, stays until Commit replaces
-// it. The folder that contains target must exist. If target is a link, it stays, and what
-// it leads to is replaced; a link that leads nowhere is replaced itself. A mount point
-// cannot be replaced: the restore fails, on Linux in NewRestore and elsewhere in Commit.
+// Whatever is at target, a file, a folder or anything else, stays until Commit replaces it.
+// The folder that contains target must exist. If target is a link, the file or folder to
+// which it leads is replaced and the link stays. A link that leads nowhere is replaced
+// itself. A mount point cannot be replaced: the restore fails, on Linux in NewRestore and
+// elsewhere in Commit.
 //
-// NewRestore returns [manifest.ErrManifest] if m breaks a rule, [ErrNames], [ErrBusy],
-// or the error of a full disk if there is no room for everything. If it has kept what
-// an earlier restore had replaced and then fails, the error also is a [*KeptError].
+// NewRestore returns [manifest.ErrManifest] if m breaks a rule, [ErrNames], [ErrBusy], or
+// the error of a full disk if there is no room for everything. If it keeps content that an
+// earlier restore replaced and then fails, the error also is a [*KeptError].
 //
-// Commit writes and replaces everything, even if the target already is what m describes.
-// So a program that keeps a folder up to date should scan it, for Local, and compare the
+// Commit writes and replaces everything, even if the target already is what m describes. So
+// a program that keeps a folder up to date should scan it, for Local, and compare the
 // Digest of its manifest with that of m. If they are equal, it should call [Tidy] instead.
 func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o RestoreOptions) (*Restore, error) {
 	target, err := resolve(target)
@@ -92,26 +100,37 @@ func NewRestore(ctx context.Context, m *manifest.Manifest, target string, o Rest
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", target, err)
 	}
-	r := &Restore{m, target, work, orAnything(o.MayReplace), make(map[cdc.Digest][]place), make([]byte, cdc.MaxChunk), 0, 0, nil}
+	r := &Restore{
+		manifest:   m,
+		target:     target,
+		work:       work,
+		mayReplace: orAllowAll(o.MayReplace),
+		lacks:      make(map[cdc.Digest][]place),
+		buffer:     make([]byte, cdc.MaxChunk),
+	}
 	if err := r.begin(ctx, o.Local); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-// orAnything returns mayReplace or, if that is nil, a function that allows anything to be replaced.
-func orAnything(mayReplace func(context.Context, string) error) func(context.Context, string) error {
+// orAllowAll returns mayReplace or, if that is nil, a function that allows everything.
+func orAllowAll(mayReplace func(context.Context, string) error) func(context.Context, string) error {
 	if mayReplace == nil {
 		return func(context.Context, string) error { return nil }
 	}
 	return mayReplace
 }
 
-// Tidy removes what a restore had replaced if it was killed just then. A program that finds that
-// the target already is what it should be, and so restores nothing, should call it; NewRestore
-// does the same. mayReplace is called as in Commit, unless it is nil. If what was replaced is
-// kept, the error is a [*KeptError]. Staged content stays. Tidy does nothing while another
-// process restores the target, or if the work folder's name belongs to somebody else's folder.
+// Tidy removes the content that a restore replaced, if the restore was killed before it
+// could do so. Staged content stays.
+//
+// A program should call Tidy if it finds that the target already is what it should be, and
+// so restores nothing. NewRestore does the same.
+//
+// mayReplace is called as in Commit, unless it is nil. If the replaced content is kept, the
+// error is a [*KeptError]. Tidy does nothing while another process restores the target, or
+// if the work folder's name belongs to somebody else's folder.
 func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Context, p string) error) error {
 	target, err := resolve(target)
 	if err != nil {
@@ -127,7 +146,7 @@ func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Contex
 	case err != nil:
 		return err
 	}
-	kept, err := work.cleanUp(ctx, target, orAnything(mayReplace))
+	kept, err := work.cleanUp(ctx, target, orAllowAll(mayReplace))
 	if err != nil {
 		return errors.Join(err, work.release())
 	}
@@ -137,64 +156,69 @@ func Tidy(ctx context.Context, target string, mayReplace func(ctx context.Contex
 // begin cleans up after earlier restores, stages the entries, and takes chunks from local.
 func (r *Restore) begin(ctx context.Context, local *Source) error {
 	var err error
-	if r.kept, err = r.work.cleanUp(ctx, r.target, r.mayReplace); err != nil {
+	r.kept, err = r.work.cleanUp(ctx, r.target, r.mayReplace)
+	if err != nil {
 		return err
 	}
-	// Names that are too long, or that the file system takes for other names in
-	// the manifest, fail when they are staged.
+	// Other names may fail when they are staged: names that are too long, and names that
+	// the file system takes for other names in the manifest.
 	if runtime.GOOS == "windows" {
 		if bad := r.manifest.NotOnWindows(); len(bad) > 0 {
 			return fmt.Errorf("%s: %w, %d of them: %q", r.target, ErrNames, len(bad), bad[:min(len(bad), 3)])
 		}
 	}
-	kept, err := r.unseal()
+	staged, err := r.reopenStaged()
 	if err != nil {
 		return err
 	}
 	for i := range r.manifest.Entries {
-		if err := r.failed(i, r.stage(ctx, i, kept[r.staged(i)])); err != nil {
+		if err := r.entryError(i, r.stage(ctx, i, staged[r.staged(i)])); err != nil {
 			return err
 		}
 	}
 	if err := r.checkRoom(); err != nil {
-		if len(kept) == 0 { // nothing has arrived
+		if len(staged) == 0 { // nothing has arrived
 			err = errors.Join(err, r.work.remove(workNew))
 		}
 		return err
 	}
-	return r.take(ctx, local)
+	return r.takeLocal(ctx, local)
 }
 
 // free is replaced by tests.
 var free = files.Free
 
-// blockBytes is the unit in which files grow on almost every disk. What a
-// system reports is no better: on NFS that may be a megabyte.
+// blockBytes is the unit in which files grow on almost every disk. The unit that a system
+// reports is no better: on NFS it may be a megabyte.
 const blockBytes = 4096
 
-// checkRoom returns an error if the disk has no room for the chunks that are
-// missing, counted for each file in blocks. Some file systems cannot report
-// their free space, and some report 0; then it returns nil.
-func (r *Restore) checkRoom() error { // of each entry, and in total
-	lacking, needs := make(map[int]int64), int64(0) // of each entry, and of all
+// checkRoom returns an error if the disk has no room for the missing chunks, counted for
+// each file in blocks. Some file systems cannot report their free space, and some report 0.
+// checkRoom then returns nil.
+func (r *Restore) checkRoom() error {
+	missing := make(map[int]int64) // bytes by entry
 	for _, c := range r.manifest.Chunks() {
 		for _, at := range r.lacks[c.Digest] {
-			lacking[at.entry] += int64(c.Size)
+			missing[at.entry] += int64(c.Size)
 		}
 	}
-	for _, bytes := range lacking {
+	var needs int64
+	for _, bytes := range missing {
 		needs += (bytes + blockBytes - 1) / blockBytes * blockBytes
 	}
 	has, err := free(r.work.path)
 	if err == nil && 0 < has && has < needs {
-		return fmt.Errorf("%s: it needs %.1f MB more, and %.1f MB are free: %w", r.target, float64(needs)/1e6, float64(has)/1e6, syscall.ENOSPC)
+		return fmt.Errorf("%s: it needs %.1f MB more, and %.1f MB are free: %w",
+			r.target, float64(needs)/1e6, float64(has)/1e6, syscall.ENOSPC)
 	}
 	return nil
 }
 
-// failed adds to err which entry it is about. If it says that a new name already exists, the file
-// system takes two names for one: because it ignores case, or because of two encodings of an ä.
-func (r *Restore) failed(i int, err error) error {
+// entryError adds to err the name of the entry that it is about.
+//
+// An error about a new name that already exists means that the file system takes two names
+// for one. It may ignore case, or equate two encodings of an ä.
+func (r *Restore) entryError(i int, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -204,32 +228,35 @@ func (r *Restore) failed(i int, err error) error {
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: %w", ErrNames, reason(err))
 	}
-	return fmt.Errorf("file %s: %w", filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path)), reason(err))
+	file := filepath.Join(r.target, filepath.FromSlash(r.manifest.Entries[i].Path))
+	return fmt.Errorf("file %s: %w", file, reason(err))
 }
 
 // staged returns the path in the work folder at which an entry is staged.
 func (r *Restore) staged(i int) string { return path.Join(workNew, r.manifest.Entries[i].Path) }
 
-// unseal prepares the staged entries for writing. It removes those that do not belong
-// there, and links, which are made last. It makes the others writable, because an
-// earlier commit may have set their modes. It returns the names that are left.
-func (r *Restore) unseal() (kept map[string]bool, err error) {
-	kept, kinds := make(map[string]bool), make(map[string]manifest.Kind)
+// reopenStaged prepares the entries staged by an earlier restore for writing, and returns
+// their names. It removes staged files that do not belong there, and links, which are made
+// last. It makes the others writable, because an earlier commit may have set their modes.
+func (r *Restore) reopenStaged() (staged map[string]bool, err error) {
+	staged = make(map[string]bool)
+	kinds := make(map[string]manifest.Kind)
 	for i := range r.manifest.Entries {
 		kinds[r.staged(i)] = r.manifest.Entries[i].Kind
 	}
 	root := r.work.root
 	err = fs.WalkDir(root.FS(), workNew, func(name string, d fs.DirEntry, err error) error {
-		switch kind := kinds[name]; {
+		kind := kinds[name]
+		switch {
 		case name == workNew && errors.Is(err, fs.ErrNotExist):
 			return nil
 		case err != nil:
 			return err
 		case kind == manifest.Dir && d.IsDir():
-			kept[name] = true
+			staged[name] = true
 			return r.work.chmod(name, 0o700) // before the folder is read
 		case kind == manifest.File && d.Type() == 0:
-			kept[name] = true
+			staged[name] = true
 			return r.work.chmod(name, 0o600)
 		case d.IsDir():
 			return cmp.Or(r.work.remove(name), fs.SkipDir)
@@ -239,19 +266,20 @@ func (r *Restore) unseal() (kept map[string]bool, err error) {
 	if err != nil {
 		err = fmt.Errorf("work folder %s: %w", r.work.path, err)
 	}
-	return kept, err
+	return staged, err
 }
 
-// stage creates an entry unless it was kept, and records which of its chunks are lacking.
-func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
-	e, at := &r.manifest.Entries[i], place{entry: i}
+// stage creates an entry unless an earlier restore staged it, and records which of its
+// chunks are lacking.
+func (r *Restore) stage(ctx context.Context, i int, exists bool) error {
+	e := &r.manifest.Entries[i]
 	flag := os.O_RDWR
 	switch {
-	case e.Kind == manifest.Link, e.Kind == manifest.Dir && kept:
+	case e.Kind == manifest.Link, e.Kind == manifest.Dir && exists:
 		return nil
 	case e.Kind == manifest.Dir:
 		return r.work.root.Mkdir(r.staged(i), 0o700)
-	case !kept:
+	case !exists:
 		flag |= os.O_CREATE | os.O_EXCL
 	}
 	f, err := r.work.root.OpenFile(r.staged(i), flag, 0o600)
@@ -259,6 +287,7 @@ func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
 		return err
 	}
 	defer f.Close()
+	at := place{entry: i}
 	for _, c := range e.Chunks {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -272,9 +301,9 @@ func (r *Restore) stage(ctx context.Context, i int, kept bool) error {
 	return f.Truncate(e.Size)
 }
 
-// take copies lacking chunks from local. A chunk that has changed there is
-// skipped, and will be fetched.
-func (r *Restore) take(ctx context.Context, local *Source) error {
+// takeLocal copies lacking chunks from local. It skips a chunk that has changed there; the
+// caller then fetches it.
+func (r *Restore) takeLocal(ctx context.Context, local *Source) error {
 	if local == nil {
 		return nil
 	}
@@ -285,17 +314,19 @@ func (r *Restore) take(ctx context.Context, local *Source) error {
 		if len(r.lacks[c.Digest]) == 0 {
 			continue
 		}
-		if data, err := local.Chunk(r.buffer, c); err == nil {
-			if err := r.fill(c, data); err != nil {
-				return err
-			}
+		data, err := local.Chunk(r.buffer, c)
+		if err != nil {
+			continue
+		}
+		if err := r.writeChunk(c, data); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Lacks returns the indices in the manifest's Chunks() of the chunks that must
-// be fetched, in order.
+// Lacks returns the chunks that must be fetched, as indices in the manifest's
+// Chunks(), in order.
 func (r *Restore) Lacks() (lacks []int) {
 	for i, c := range r.manifest.Chunks() {
 		if _, lacking := r.lacks[c.Digest]; lacking {
@@ -305,22 +336,22 @@ func (r *Restore) Lacks() (lacks []int) {
 	return lacks
 }
 
-// Put writes a chunk, in the packed form of [cdc.Pack], wherever it belongs. It does
-// not retain packed. It returns [cdc.ErrChunk] if packed is not that chunk. A chunk
-// that was already written, or that the manifest does not contain, is ignored.
+// Put writes a chunk wherever it belongs. packed is the chunk in the form of [cdc.Pack];
+// Put does not retain it. It returns [cdc.ErrChunk] if packed is not that chunk. It ignores
+// a chunk that was already written or that the manifest does not contain.
 func (r *Restore) Put(c cdc.Chunk, packed []byte) error {
-	if err := r.over(); err != nil {
+	if err := r.checkOpen(); err != nil {
 		return err
 	}
 	data, err := cdc.Unpack(r.buffer, packed, c)
 	if err != nil {
 		return err
 	}
-	return r.fill(c, data)
+	return r.writeChunk(c, data)
 }
 
-// fill writes a chunk's bytes wherever they belong.
-func (r *Restore) fill(c cdc.Chunk, data []byte) error {
+// writeChunk writes a chunk's bytes wherever they belong.
+func (r *Restore) writeChunk(c cdc.Chunk, data []byte) error {
 	for _, at := range r.lacks[c.Digest] {
 		f, err := r.work.root.OpenFile(r.staged(at.entry), os.O_WRONLY, 0)
 		if err == nil {
@@ -329,62 +360,71 @@ func (r *Restore) fill(c cdc.Chunk, data []byte) error {
 			err = errors.Join(err, f.Close())
 		}
 		if err != nil {
-			return r.failed(at.entry, err)
+			return r.entryError(at.entry, err)
 		}
 	}
 	delete(r.lacks, c.Digest)
 	return nil
 }
 
-// flushEach is how many bytes are written to a file before the system is told
-// to start flushing them. Small files are flushed by seal.
+// flushEach is the number of bytes written to a file before the system is told to start
+// flushing them. Small files are flushed by seal.
 const flushEach = 8 << 20
 
 // startFlush is replaced by tests.
 var startFlush = files.StartFlush
 
-// flush makes the system flush a large file while it grows, so that seal need not wait
-// for all of it. That took 0.64 of the time for 1 GiB. If it bypassed the system's cache
-// it took 0.81, and a program that needs the file will soon read it from that cache.
+// flush makes the system flush a large file while it grows, so that seal need not wait for
+// all of it. That took 0.64 of the time for 1 GiB. Bypassing the system's cache took 0.81,
+// and a program that needs the file will soon read it from that cache.
 func (r *Restore) flush(f *os.File, entry, bytes int) {
 	if entry != r.growing {
-		r.growing, r.unflushed = entry, 0
+		r.growing = entry
+		r.unflushed = 0
 	}
-	if r.unflushed += bytes; r.unflushed >= flushEach {
+	r.unflushed += bytes
+	if r.unflushed >= flushEach {
 		startFlush(f)
 		r.unflushed = 0
 	}
 }
 
-// Close ends the restore. What has arrived stays for the next one. Close
-// returns a [*KeptError] if NewRestore had to keep what an earlier restore had
-// replaced, unless Commit has returned it. It does nothing after a commit.
+// Close ends the restore. The content that has arrived stays for the next one. Close does
+// nothing after a commit.
+//
+// Close returns a [*KeptError] if NewRestore had to keep content that an earlier restore
+// replaced, unless Commit returned it.
 func (r *Restore) Close() error { return errors.Join(r.takeKept(), r.work.close()) }
 
-// takeKept returns kept, and then clears it, so that the caller gets it only once.
+// takeKept returns kept and clears it. The caller of the package then gets it only once.
 func (r *Restore) takeKept() (kept error) {
 	kept, r.kept = r.kept, nil
 	return kept
 }
 
-// over returns an error if the restore was closed or committed.
-func (r *Restore) over() error {
+// checkOpen returns an error if the restore was closed or committed.
+func (r *Restore) checkOpen() error {
 	if r.work.root == nil {
 		return fmt.Errorf("%s: the restore is over: %w", r.target, fs.ErrClosed)
 	}
 	return nil
 }
 
-// Commit makes the target what the manifest describes. No chunk may be lacking. It sets
-// the modes and times of files and folders, flushes them to disk, and puts everything in
-// place in one step. Until that step the target is unchanged, and the end of ctx ends the
-// commit. After an error the restore can only be closed; a new one continues where it was.
+// Commit makes the target what the manifest describes. No chunk may be lacking.
 //
-// On Linux a folder is replaced in one step. Elsewhere the old folder is moved aside first; after
-// a crash at that moment there is no folder until the next NewRestore of the target puts it back.
-// If the error is a [*KeptError], the target is as it should be, and what it replaced was kept.
+// Commit sets the modes and times of files and folders, flushes them to disk, and puts
+// everything in place in one step. Until that step the target is unchanged, and the end
+// of ctx ends the commit. After an error the restore can only be closed. A new one
+// continues where it stopped.
+//
+// On Linux a folder is replaced in one step. Elsewhere the old folder is moved aside
+// first. After a crash at that moment there is no folder until the next NewRestore of the
+// target puts it back.
+//
+// If the error is a [*KeptError], the target is as it should be, and the content that it
+// replaced was kept.
 func (r *Restore) Commit(ctx context.Context) error {
-	if err := r.over(); err != nil {
+	if err := r.checkOpen(); err != nil {
 		return err
 	}
 	if n := len(r.lacks); n > 0 {
@@ -402,40 +442,46 @@ func (r *Restore) Commit(ctx context.Context) error {
 	kept, err := r.work.rescue(context.WithoutCancel(ctx), r.target, r.mayReplace)
 	end := r.work.discard
 	if err != nil {
-		end = r.work.release // what could not be moved stays there for the next restore
+		end = r.work.release // content that could not be moved stays for the next restore
 	}
-	if err := errors.Join(err, kept, r.takeKept(), tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode)), end()); err != nil {
+	chmodErr := tolerate(os.Chmod(r.target, r.manifest.Entries[0].Mode))
+	if err := errors.Join(err, kept, r.takeKept(), chmodErr, end()); err != nil {
 		return fmt.Errorf("%s: it is restored, but: %w", r.target, err)
 	}
 	return nil
 }
 
 // seal finishes the files, then links and folders, each folder after its content.
-// 16 files are flushed at once, so that the file system writes its journal once for
-// all of them. On ext4, 1,000 small files took 1.3 s, and 2.3 s one after another.
+//
+// It flushes 16 files at once, so the file system writes its journal once for all of them.
+// On ext4, 1,000 small files took 1.3 s, and 2.3 s one after another.
 func (r *Restore) seal(ctx context.Context) error {
 	group, flushing := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i, e := range r.manifest.Entries {
 		if e.Kind == manifest.File {
-			group.Go(func() error { return r.failed(i, r.sealEntry(flushing, i, os.O_RDWR)) }) // Windows cannot flush a file that is open for reading only
+			// Windows cannot flush a file that is open for reading only.
+			group.Go(func() error { return r.entryError(i, r.sealEntry(flushing, i, os.O_RDWR)) })
 		}
 	}
 	err := group.Wait()
 	for i := len(r.manifest.Entries) - 1; i >= 0 && err == nil; i-- {
 		if r.manifest.Entries[i].Kind != manifest.File {
-			err = r.failed(i, r.sealEntry(ctx, i, os.O_RDONLY))
+			err = r.entryError(i, r.sealEntry(ctx, i, os.O_RDONLY))
 		}
 	}
 	return err
 }
 
-// sealEntry creates a link, or sets the mode and time of a file or folder and flushes it to disk.
+// sealEntry creates a link, or sets the mode and time of a file or folder and
+// flushes it to disk.
 func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	e, name, root := &r.manifest.Entries[i], r.staged(i), r.work.root
+	e := &r.manifest.Entries[i]
+	name := r.staged(i)
+	root := r.work.root
 	if e.Kind == manifest.Link {
 		return root.Symlink(filepath.FromSlash(e.Target), name)
 	}
@@ -447,11 +493,16 @@ func (r *Restore) sealEntry(ctx context.Context, i, flag int) error {
 	if e.Path == manifest.Root {
 		mode |= 0o200 // a folder without write permission cannot be moved
 	}
-	return errors.Join(tolerate(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time))), r.work.chmod(name, mode), tolerate(f.Sync()), f.Close())
+	return errors.Join(
+		tolerate(root.Chtimes(name, time.Time{}, time.Unix(0, e.Time))),
+		r.work.chmod(name, mode),
+		tolerate(f.Sync()),
+		f.Close(),
+	)
 }
 
 // tolerate returns nil if err only says that the file system does not support the
-// operation: FAT has neither modes nor owners, and Windows does not flush folders.
+// operation. FAT has neither modes nor owners, and Windows does not flush folders.
 func tolerate(err error) error {
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -459,10 +510,10 @@ func tolerate(err error) error {
 	return err
 }
 
-// flushFolder flushes the names in a folder. A folder that may be written but not
-// read cannot be flushed; the system will write its names some seconds later.
+// flushFolder flushes the names in a folder. A folder that may be written but not read
+// cannot be flushed. The system will write its names some seconds later.
 func flushFolder(dir string) error { return tolerate(files.SyncFolder(dir)) }
 
-// ErrNames means that this system cannot hold some names of a manifest, or
-// takes two of them for one, or that two paths of a scan have the same name.
+// ErrNames means that this system cannot hold some names of a manifest, or takes two of
+// them for one. It also means that two paths of a scan have the same name.
 var ErrNames = errors.New("this system cannot hold some names")

@@ -411,7 +411,7 @@ func TestTwoNamesThatAreOne(t *testing.T) {
 			require.NoError(t, r.work.root.WriteFile(r.staged(i+1), nil, 0o600))
 			continue
 		}
-		err := r.failed(i+1, r.stage(t.Context(), i+1, false))
+		err := r.entryError(i+1, r.stage(t.Context(), i+1, false))
 		require.ErrorIs(t, err, ErrNames)
 		require.NotErrorIs(t, err, fs.ErrExist)
 		require.ErrorContains(t, err, filepath.Join(target, e.Path))

@@ -21,51 +21,65 @@ import (
 	"github.com/quivernet/quiver/stream/manifest"
 )
 
-// ScanOptions are the options of [Scan]. With the zero value it reads everything.
+// ScanOptions are the options of [Scan]. With the zero value, Scan reads everything.
 type ScanOptions struct {
-	// Patterns of [path.Match]; if one matches a path or its last element, the
-	// file or the whole folder is left out.
+	// Exclude has patterns of [path.Match]. If a pattern matches a path or its last element,
+	// the file or the whole folder is left out.
 	Exclude []string
-	Read    func(bytes int) // unless nil, called after each chunk that was read, on Scan's goroutine: to show progress
+	// Read, unless it is nil, is called after each chunk that was read, on Scan's goroutine. It
+	// can show progress.
+	Read func(bytes int)
 
-	// Hold is how many bytes the source may hold in memory of files that were
-	// written to in the last ten seconds; 0 = none. A file that is written to
-	// all the time would have changed whenever its chunks are asked for.
+	// Hold is the maximum number of bytes of recently written files that the source keeps
+	// in memory. 0 = none. A file is recently written if it was written to in the last ten
+	// seconds. A file that is written to all the time would have changed whenever its
+	// chunks are asked for.
 	Hold int64
 
-	SkipUnreadable bool // leave out what is below the paths and cannot be read, with a Note
+	// SkipUnreadable leaves out files and folders below the paths that cannot be
+	// read, with a Note.
+	SkipUnreadable bool
 }
 
-// A Note tells a person something about a path of a scan.
+// A Note is a message for a person about a path of a scan.
 type Note struct {
 	Path    string
 	Text    string
-	LeftOut bool // the manifest does not contain it
+	LeftOut bool // the manifest does not contain the path
 }
 
 func (n Note) String() string { return n.Path + ": " + n.Text }
 
-// ErrChanged means that a file was written to, or a folder was replaced, while
-// it was read or after it was scanned.
+// ErrChanged means that a file was written to, or a folder was replaced, while it was read
+// or after it was scanned.
 var ErrChanged = errors.New("it changed meanwhile; try again when nobody writes to it")
 
-// Scan reads what is at the paths. A single path becomes the manifest's root, a file
-// or a folder. Each of several paths is in the root, under its own name. A path may be
-// a link and is followed; links below it are not. The caller must close the source.
+// Scan reads the files and folders at the paths. The caller must close the source.
+//
+// A single path becomes the manifest's root, a file or a folder. Each of several paths is in
+// the root, under its own name. A path may be a link and is followed; links below it are not.
 //
 // A file that changes while it is read is read again, and so is a folder that is replaced
-// by another. If that does not help, and at once if the folder is one of the paths, Scan
-// returns [ErrChanged]. A folder that no longer has everything it listed is listed again,
-// because some of it may have been renamed. Different files are read at different times.
+// by another. If that does not help, Scan returns [ErrChanged]. It returns ErrChanged at
+// once if a replaced folder is one of the paths.
 //
-// Notes report pipes, sockets, devices and names that no manifest can contain, all of
-// which are left out, and links that lead out of the folder. The work folders of
-// unfinished restores are left out without a note. If something cannot be read, the
-// scan fails with an error that names it: a manifest is complete, unless
-// [ScanOptions.SkipUnreadable] is set. Scan returns [manifest.ErrManifest] if there is
-// more than a manifest can contain, and [ErrNames] if two paths have the same name.
+// A folder that no longer has everything it listed is listed again, because some of it may
+// have been renamed. Different files are read at different times.
+//
+// Notes report pipes, sockets, devices and names that no manifest can contain, all of which
+// are left out. They also report links that lead out of the folder. The work folders of
+// unfinished restores are left out without a note.
+//
+// If something cannot be read, the scan fails with an error that names it, unless
+// [ScanOptions.SkipUnreadable] is set. So a manifest is complete. Scan returns
+// [manifest.ErrManifest] if there is more than a manifest can contain, and [ErrNames] if
+// two paths have the same name.
 func Scan(ctx context.Context, paths []string, o ScanOptions) (*Source, error) {
-	source := &Source{Manifest: new(manifest.Manifest), chunks: make(map[cdc.Digest]piece), held: make(map[cdc.Digest][]byte)}
+	source := &Source{
+		Manifest: new(manifest.Manifest),
+		chunks:   make(map[cdc.Digest]piece),
+		held:     make(map[cdc.Digest][]byte),
+	}
 	s := &scan{o, source, ctx}
 	if err := s.run(paths); err != nil {
 		return nil, errors.Join(err, source.Close())
@@ -91,7 +105,7 @@ func (s *scan) run(paths []string) error {
 		return err
 	}
 	for _, root := range s.roots {
-		if err := cmp.Or(s.walk(root), root.stands()); err != nil {
+		if err := cmp.Or(s.walk(root), root.checkRoot()); err != nil {
 			return err
 		}
 	}
@@ -101,77 +115,91 @@ func (s *scan) run(paths []string) error {
 	return nil
 }
 
-// tries is how often a changing file or folder is read. Hardly anything changes
-// that often in a row.
-const tries = 3
+// maxTries is the maximum number of times that a changing file or folder is read. Hardly
+// anything changes that often in a row.
+const maxTries = 3
 
-// walk adds what is at a place, and below it. If a folder is replaced by
-// another while it is read, walk reads it again.
-func (s *scan) walk(at located) error {
+// walk adds the file or folder at a location, and everything below it. If a folder is
+// replaced by another while it is read, walk reads it again.
+func (s *scan) walk(at location) error {
 	entries, notes := len(s.Manifest.Entries), len(s.Notes)
-	for range tries {
-		folder, err := s.entry(at)
+	for range maxTries {
+		folder, err := s.addEntry(at)
 		if err != nil {
-			return s.tolerate(at, err)
+			return s.skipOrFail(at, err)
 		}
 		if folder == nil {
 			return nil
 		}
-		if err = cmp.Or(s.below(at), at.stays(folder)); err != errReplaced && err != errGone {
+		err = cmp.Or(s.addContent(at), at.checkSame(folder))
+		if err != errReplaced && err != errGone {
 			return err
 		}
-		s.Manifest.Entries, s.Notes = s.Manifest.Entries[:entries], s.Notes[:notes]
+		s.Manifest.Entries = s.Manifest.Entries[:entries]
+		s.Notes = s.Notes[:notes]
 	}
-	return fmt.Errorf("folder %s: in each of %d reads %w", at, tries, ErrChanged)
+	return fmt.Errorf("folder %s: in each of %d reads %w", at, maxTries, ErrChanged)
 }
 
 // errGone means that something in the list of a folder no longer exists.
 var errGone = errors.New("gone")
 
-// below adds the content of a folder. If some of it is gone, it may have been
-// renamed, so the folder is listed again.
-func (s *scan) below(at located) error {
-	all, err := fs.ReadDir(at.root.FS(), at.name)
+// addContent adds the content of a folder. If some of it is gone, it may have been renamed,
+// so addContent lists the folder again.
+func (s *scan) addContent(at location) error {
+	listed, err := fs.ReadDir(at.root.FS(), at.name)
 	if err != nil {
-		return s.tolerate(at, err)
+		return s.skipOrFail(at, err)
 	}
-	from, read := len(s.Manifest.Entries), make(map[string]bool)
-	gone, err := s.these(at, all, read)
-	for again := 1; err == nil && gone && again < tries; again++ {
-		if all, err = fs.ReadDir(at.root.FS(), at.name); errors.Is(err, fs.ErrNotExist) {
-			return nil // the caller finds out what has become of the folder
-		} else if err != nil {
+	from := len(s.Manifest.Entries)
+	added := make(map[string]bool)
+	gone, err := s.addListed(at, listed, added)
+	for try := 1; err == nil && gone && try < maxTries; try++ {
+		listed, err = fs.ReadDir(at.root.FS(), at.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // the caller finds out what happened to the folder
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", at, reason(err))
 		}
-		gone, err = s.these(at, all, read)
-		slices.SortFunc(s.Manifest.Entries[from:], func(a, b manifest.Entry) int { // in the order of a walk, as a manifest requires
-			return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
-		})
+		gone, err = s.addListed(at, listed, added)
+		sortEntries(s.Manifest.Entries[from:])
 	}
 	return err
 }
 
-// these adds what is in the list of a folder and not in read. It reports
-// whether some of it was gone.
-func (s *scan) these(at located, all []fs.DirEntry, read map[string]bool) (gone bool, err error) {
-	for _, d := range all {
-		if read[d.Name()] {
+// sortEntries sorts entries in the order of a walk, which a manifest requires.
+func sortEntries(entries []manifest.Entry) {
+	slices.SortFunc(entries, func(a, b manifest.Entry) int {
+		return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
+	})
+}
+
+// addListed adds everything in the list of a folder that is not in added. It records in
+// added what it added, and reports whether something listed was gone.
+func (s *scan) addListed(at location, listed []fs.DirEntry, added map[string]bool) (gone bool, err error) {
+	for _, d := range listed {
+		name := d.Name()
+		if added[name] {
 			continue
 		}
-		err := s.walk(located{at.root, path.Join(at.name, d.Name()), path.Join(at.entry, d.Name())})
-		switch read[d.Name()] = err == nil; {
-		case err == errGone:
+		err := s.walk(location{at.root, path.Join(at.name, name), path.Join(at.entry, name)})
+		switch err {
+		case nil:
+			added[name] = true
+		case errGone:
 			gone = true
-		case err != nil:
+		default:
 			return false, err
 		}
 	}
 	return gone, nil
 }
 
-// tolerate returns nil if the scan may skip a place below the paths after err, errGone if the
-// place was removed since its folder was listed, and otherwise an error that names the place.
-func (s *scan) tolerate(at located, err error) error {
+// skipOrFail handles an error at a location. It returns nil if the scan may skip the
+// location, and errGone if the location was removed since its folder was listed. Otherwise
+// it returns an error that names the location.
+func (s *scan) skipOrFail(at location, err error) error {
 	switch {
 	case slices.Contains(s.roots, at):
 	case errors.Is(err, fs.ErrNotExist):
@@ -182,72 +210,83 @@ func (s *scan) tolerate(at located, err error) error {
 	return fmt.Errorf("%s: %w", at, reason(err))
 }
 
-// skip leaves out a place that cannot be read, and reports whether it may: err
-// must be one of the file system, and SkipUnreadable must be set.
-func (s *scan) skip(at located, err error) bool {
-	failed, is := errors.AsType[*fs.PathError](err)
-	if !is || !s.SkipUnreadable || isShort(err) {
+// skip leaves out a location that cannot be read, and reports whether it may. err must be
+// an error of the file system, and SkipUnreadable must be set.
+func (s *scan) skip(at location, err error) bool {
+	pathErr, ok := errors.AsType[*fs.PathError](err)
+	if !ok || !s.SkipUnreadable || outOfResources(err) {
 		return false
 	}
+	// A folder whose names cannot be read was already added.
 	entries := s.Manifest.Entries
-	if last := len(entries) - 1; entries[last].Path == at.entry { // it is a folder whose names cannot be read
+	last := len(entries) - 1
+	if entries[last].Path == at.entry {
 		s.Manifest.Entries = entries[:last]
 	}
-	s.Notes = append(s.Notes, Note{at.entry, "it cannot be read: " + failed.Err.Error(), true})
+	s.Notes = append(s.Notes, Note{at.entry, "it cannot be read: " + pathErr.Err.Error(), true})
 	return true
 }
 
-// isShort reports whether an error says only that this machine is out of open
-// files or memory, and nothing about a file.
-func isShort(err error) bool {
+// outOfResources reports whether an error says only that this machine is out of open files
+// or memory, and nothing about a file.
+func outOfResources(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
-// entry adds what is at a place to the manifest. If that is a folder whose
-// content must be added, entry returns it.
-func (s *scan) entry(at located) (folder fs.FileInfo, err error) {
+// addEntry adds the file, folder or link at a location to the manifest. If it is a folder
+// whose content must be added, addEntry returns it.
+func (s *scan) addEntry(at location) (folder fs.FileInfo, err error) {
 	if s.ctx.Err() != nil {
 		return nil, context.Cause(s.ctx)
 	}
 	if len(s.Manifest.Entries) > manifest.MaxEntries {
-		return nil, s.Manifest.Check(0) // it would fail at the end as well, and there may be many more
+		// Return the error of Check now, because there may be many more entries.
+		return nil, s.Manifest.Check(0)
 	}
 	info, err := at.root.Lstat(at.name)
-	if err != nil || at.entry != manifest.Root && !s.takes(at.entry) {
+	if err != nil || at.entry != manifest.Root && !s.includes(at.entry) {
 		return nil, err
 	}
 	switch info.Mode().Type() {
 	case fs.ModeDir:
-		s.add(manifest.Entry{Path: at.entry, Kind: manifest.Dir, Mode: info.Mode().Perm(), Time: nanoseconds(info.ModTime())}, at)
+		s.add(manifest.Entry{
+			Path: at.entry,
+			Kind: manifest.Dir,
+			Mode: info.Mode().Perm(),
+			Time: nanoseconds(info.ModTime()),
+		}, at)
 		return info, nil
 	case fs.ModeSymlink:
-		return nil, s.link(at)
+		return nil, s.addLink(at)
 	case 0:
-		return nil, s.still(at)
+		return nil, s.addFile(at)
 	}
 	s.Notes = append(s.Notes, Note{at.entry, "it is neither file, folder nor link", true})
 	return nil, nil
 }
 
-// still adds a file, which must not change while it is read.
-func (s *scan) still(at located) (err error) {
-	for range tries {
-		if err = s.file(at); !errors.Is(err, ErrChanged) {
+// addFile adds a file. It reads the file again if the file changes while it is read.
+func (s *scan) addFile(at location) (err error) {
+	for range maxTries {
+		err = s.tryAddFile(at)
+		if !errors.Is(err, ErrChanged) {
 			return err
 		}
 	}
-	return fmt.Errorf("in each of %d reads %w", tries, err)
+	return fmt.Errorf("in each of %d reads %w", maxTries, err)
 }
 
-// takes reports whether p is neither excluded nor a path that no manifest holds.
-func (s *scan) takes(p string) bool {
+// includes reports whether the manifest must contain path p: whether p is not excluded and
+// a manifest can contain it.
+func (s *scan) includes(p string) bool {
 	name := path.Base(p)
 	excluded := slices.ContainsFunc(s.Exclude, func(pattern string) bool {
 		whole, _ := path.Match(pattern, p)
 		last, _ := path.Match(pattern, name)
 		return whole || last
 	})
-	if excluded || workName.MatchString(name) { // such a name is the work folder of an unfinished restore
+	isWorkFolder := workName.MatchString(name) // of an unfinished restore
+	if excluded || isWorkFolder {
 		return false
 	}
 	err := manifest.CheckPath(p)
@@ -257,8 +296,8 @@ func (s *scan) takes(p string) bool {
 	return err == nil
 }
 
-// link adds a link.
-func (s *scan) link(at located) error {
+// addLink adds a link.
+func (s *scan) addLink(at location) error {
 	target, err := at.root.Readlink(at.name)
 	if err != nil {
 		return err
@@ -275,20 +314,26 @@ func (s *scan) link(at located) error {
 	return nil
 }
 
-// file adds a file. It returns ErrChanged if the file changed while it was read.
-func (s *scan) file(at located) error {
+// tryAddFile adds a file. It returns ErrChanged if the file changed while it was read.
+func (s *scan) tryAddFile(at location) error {
 	f, before, err := at.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	e := manifest.Entry{Path: at.entry, Kind: manifest.File, Mode: before.Mode().Perm(), Time: nanoseconds(before.ModTime())}
-	hot, held := before.Size() <= s.Hold && time.Since(before.ModTime()) < hotTime, []byte(nil)
+	e := manifest.Entry{
+		Path: at.entry,
+		Kind: manifest.File,
+		Mode: before.Mode().Perm(),
+		Time: nanoseconds(before.ModTime()),
+	}
+	hold := before.Size() <= s.Hold && time.Since(before.ModTime()) < hotTime
+	var content []byte // if hold is set
 	err = cdc.Cut(io.LimitReader(f, before.Size()+1), func(c cdc.Chunk, data []byte) error {
 		e.Chunks = append(e.Chunks, c)
 		e.Size += int64(c.Size)
-		if hot {
-			held = append(held, data...)
+		if hold {
+			content = append(content, data...)
 		}
 		if s.Read != nil {
 			s.Read(len(data))
@@ -302,67 +347,70 @@ func (s *scan) file(at located) error {
 	if err != nil {
 		return err
 	}
-	if e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime()) || hot && !has(f, held) {
+	changed := e.Size != before.Size() || e.Size != after.Size() || !after.ModTime().Equal(before.ModTime())
+	if changed || hold && !contains(f, content) {
 		return ErrChanged
 	}
 	s.add(e, at)
-	if hot {
-		s.hold(e.Chunks, held)
+	if hold {
+		s.hold(e.Chunks, content)
 	}
 	return nil
 }
 
-// hotTime is for how long after a write another write to the file is likely.
+// hotTime is the time after a write to a file in which another write to it is likely.
 const hotTime = 10 * time.Second
 
-// has reports whether a file still contains data. Its time does not show a
-// write within one tick of the file system's clock.
-func has(f io.ReaderAt, data []byte) bool {
+// contains reports whether a file still contains data. The file's modification time does
+// not show a write within one tick of the file system's clock.
+func contains(f io.ReaderAt, data []byte) bool {
 	again, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(data))))
 	return err == nil && string(again) == string(data)
 }
 
-// hold keeps the bytes of a file's chunks.
+// hold keeps the bytes of a file's chunks in memory.
 func (s *scan) hold(chunks []cdc.Chunk, data []byte) {
 	s.Hold -= int64(len(data))
 	for _, c := range chunks {
-		s.held[c.Digest], data = data[:c.Size], data[c.Size:]
+		s.held[c.Digest] = data[:c.Size]
+		data = data[c.Size:]
 	}
 }
 
 // reason returns an error of the file system without the path.
 func reason(err error) error {
-	if at, is := errors.AsType[*fs.PathError](err); is {
-		return at.Err
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
 	}
 	return err
 }
 
-// A Source is the result of a scan: the manifest, and access to the bytes of its chunks
-// as long as the files do not change. It is safe for concurrent use, except for Close.
+// A Source is the result of a scan: the manifest, and access to the bytes of its chunks.
+// The access works as long as the files do not change. A Source is safe for concurrent
+// use, except for Close.
 type Source struct {
 	Manifest *manifest.Manifest
 	Notes    []Note
 
-	roots  []located
+	roots  []location
 	chunks map[cdc.Digest]piece
-	held   map[cdc.Digest][]byte // see ScanOptions.Hold
+	held   map[cdc.Digest][]byte // chunks kept in memory (ScanOptions.Hold)
 }
 
-// A located is where an entry is on this system.
-type located struct {
+// A location is the place of an entry on this system.
+type location struct {
 	root  *os.Root
-	name  string // in the root, with slashes; "." is the root
-	entry string // the entry's path
+	name  string // path in root, with slashes; "." is root itself
+	entry string // path in the manifest
 }
 
 // A piece is a part of a file.
 type piece struct {
-	located
+	location
 	offset int64
 }
 
-// open opens the paths, and adds the root if there are several.
+// open opens the paths. If there are several, it adds the manifest's root.
 func (s *Source) open(paths []string) error {
 	top := manifest.Entry{Path: manifest.Root, Kind: manifest.Dir, Mode: 0o755}
 	for _, p := range paths {
@@ -380,26 +428,27 @@ func (s *Source) open(paths []string) error {
 		s.roots[0].entry = manifest.Root
 		return nil
 	}
-	slices.SortFunc(s.roots, func(a, b located) int { return cmp.Compare(a.entry, b.entry) })
+	slices.SortFunc(s.roots, func(a, b location) int { return cmp.Compare(a.entry, b.entry) })
 	for i, at := range s.roots[1:] {
 		if at.entry == s.roots[i].entry {
-			return oneName{s.roots[i], at}
+			return sameNameError{s.roots[i], at}
 		}
 	}
-	s.add(top, located{})
+	s.add(top, location{})
 	return nil
 }
 
-// A oneName is an [ErrNames] for two paths with the same name, on any system.
-type oneName struct{ a, b located }
+// A sameNameError is an [ErrNames] for two paths with the same name. It occurs on any system.
+type sameNameError struct{ a, b location }
 
-func (e oneName) Error() string        { return fmt.Sprintf("%s and %s have one name", e.a, e.b) }
-func (e oneName) Is(target error) bool { return target == ErrNames }
+func (e sameNameError) Error() string        { return fmt.Sprintf("%s and %s have one name", e.a, e.b) }
+func (e sameNameError) Is(target error) bool { return target == ErrNames }
 
-// openRoot opens the folder at p, or the folder that contains the file at p. It follows links.
-func openRoot(p string) (at located, modified int64, err error) {
+// openRoot opens the folder at p, or the folder that contains the file at p. It follows
+// links, but the entry has the name of the link.
+func openRoot(p string) (at location, modified int64, err error) {
 	p, err = absolute(p)
-	at = located{name: ".", entry: filepath.Base(p)} // the name of a link, not of what it leads to
+	at = location{name: ".", entry: filepath.Base(p)}
 	if err == nil {
 		p, err = follow(p)
 	}
@@ -419,8 +468,8 @@ func openRoot(p string) (at located, modified int64, err error) {
 	return at, nanoseconds(info.ModTime()), err
 }
 
-// nanoseconds returns t as a manifest contains it, clamped to the years 1677 to
-// 2262, which are all it can represent.
+// nanoseconds returns t as a manifest contains it. It clamps t to the years 1677 to 2262,
+// which are all that a manifest can represent.
 func nanoseconds(t time.Time) int64 {
 	first, last := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)
 	switch {
@@ -432,9 +481,10 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// stands returns an error if a folder is no longer at its path, ErrChanged if
-// another folder is. Whatever a walk has not found there may be in that one.
-func (l located) stands() error {
+// checkRoot returns an error if a folder that was scanned is no longer at its path. The
+// error is ErrChanged if another folder is there, because files that the walk did not find
+// may be in that one.
+func (l location) checkRoot() error {
 	if l.name != "." {
 		return nil // a file, which is read in one go
 	}
@@ -442,18 +492,19 @@ func (l located) stands() error {
 	if err != nil {
 		return err
 	}
-	if read, err := l.root.Stat("."); err != nil || !os.SameFile(read, there) {
+	scanned, err := l.root.Stat(".")
+	if err != nil || !os.SameFile(scanned, there) {
 		return fmt.Errorf("folder %s: %w", l, ErrChanged)
 	}
 	return nil
 }
 
-// errReplaced means that a folder below a path is not the one that the scan
-// entered. Parts of both may have been read.
+// errReplaced means that a folder below a path is not the one that the scan entered. Parts
+// of both may have been read.
 var errReplaced = errors.New("another folder")
 
-// stays returns errReplaced if a folder is gone or was replaced by another.
-func (l located) stays(entered fs.FileInfo) error {
+// checkSame returns errReplaced if a folder is gone or was replaced by another.
+func (l location) checkSame(entered fs.FileInfo) error {
 	there, err := l.root.Lstat(l.name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(entered, there) {
 		return errReplaced
@@ -464,22 +515,24 @@ func (l located) stays(entered fs.FileInfo) error {
 	return nil
 }
 
-// String names the file on this system.
-func (l located) String() string { return filepath.Join(l.root.Name(), filepath.FromSlash(l.name)) }
+// String returns the path on this system.
+func (l location) String() string { return filepath.Join(l.root.Name(), filepath.FromSlash(l.name)) }
 
-// open opens a regular file. It does not wait for a pipe that has taken the file's place.
-func (l located) open() (f *os.File, info fs.FileInfo, err error) {
-	if f, err = l.root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+// open opens a regular file. It does not wait for a pipe that took the file's place.
+func (l location) open() (f *os.File, info fs.FileInfo, err error) {
+	f, err = l.root.OpenFile(l.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
 		return nil, nil, err
 	}
-	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err = f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
 		return nil, nil, errors.Join(ErrChanged, f.Close())
 	}
 	return f, info, nil
 }
 
-// add adds an entry and records where its chunks are.
-func (s *Source) add(e manifest.Entry, at located) {
+// add adds an entry to the manifest and records the location of its chunks.
+func (s *Source) add(e manifest.Entry, at location) {
 	s.Manifest.Entries = append(s.Manifest.Entries, e)
 	var offset int64
 	for _, c := range e.Chunks {
@@ -488,8 +541,8 @@ func (s *Source) add(e manifest.Entry, at located) {
 	}
 }
 
-// Chunk reads a chunk of the manifest, into buffer if it fits. If the bytes
-// have changed it returns [ErrChanged], in an error that names the file.
+// Chunk reads a chunk of the manifest, into buffer if it fits. If the bytes have changed,
+// the error wraps [ErrChanged] and names the file.
 func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	buffer, err := s.ReadChunk(buffer, c)
 	if err == nil && cdc.Sum(buffer) != c.Digest {
@@ -498,15 +551,15 @@ func (s *Source) Chunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	return buffer, err
 }
 
-// ReadChunk is Chunk without the verification: the bytes may have changed. That
-// saves a hash if the other end verifies them anyway. It returns [ErrChanged],
-// in an error that names the file, if the bytes cannot be read.
+// ReadChunk is Chunk without the verification, so the bytes may have changed. It saves a
+// hash if the other end verifies the bytes anyway. If the bytes cannot be read, the error
+// wraps [ErrChanged] and names the file.
 func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
-	at, has := s.chunks[c.Digest]
-	if !has {
+	at, ok := s.chunks[c.Digest]
+	if !ok {
 		return nil, fmt.Errorf("no file has chunk %v", c.Digest)
 	}
-	if data, held := s.held[c.Digest]; held {
+	if data, ok := s.held[c.Digest]; ok {
 		return append(buffer[:0], data...), nil
 	}
 	buffer = slices.Grow(buffer[:0], int(c.Size))[:c.Size]
@@ -518,14 +571,15 @@ func (s *Source) ReadChunk(buffer []byte, c cdc.Chunk) ([]byte, error) {
 	if err == nil {
 		return buffer, nil
 	}
-	if err = reason(err); !isShort(err) {
+	err = reason(err)
+	if !outOfResources(err) {
 		err = errors.Join(ErrChanged, err)
 	}
 	return nil, fmt.Errorf("file %s: %w", at, err)
 }
 
-// Close closes the folders. The manifest and the notes can still be used. Close
-// of a nil Source does nothing.
+// Close closes the folders. The manifest and the notes can still be used. Close of a nil
+// Source does nothing.
 func (s *Source) Close() (err error) {
 	if s == nil {
 		return nil

@@ -10,14 +10,15 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// errEmptyPath is the error for an empty path, which [filepath.Abs] takes for
-// the current folder. A restore would replace that.
+// errEmptyPath is the error for an empty path. [filepath.Abs] takes an empty path for the
+// current folder, and a restore would replace that.
 var errEmptyPath = errors.New("an empty path, which would be the current folder: say . for that")
 
 // mounted is replaced by tests.
 var mounted = files.Mounted
 
-// absolute returns a path that does not depend on the current folder.
+// absolute returns a path that does not depend on the current folder. It is an
+// error if p is empty.
 func absolute(p string) (string, error) {
 	if p == "" {
 		return "", errEmptyPath
@@ -25,20 +26,21 @@ func absolute(p string) (string, error) {
 	return filepath.Abs(p)
 }
 
-// follow is [filepath.EvalSymlinks] with better errors: they name the path, and
-// say if it is a link that leads nowhere.
+// follow is [filepath.EvalSymlinks] with better errors. They name the path and say whether
+// it is a link that leads nowhere.
 func follow(p string) (string, error) {
 	there, err := filepath.EvalSymlinks(p)
 	if err == nil {
 		return there, nil
 	}
-	if _, is := os.Lstat(p); is == nil && errors.Is(err, fs.ErrNotExist) {
+	if _, lstatErr := os.Lstat(p); lstatErr == nil && errors.Is(err, fs.ErrNotExist) {
 		p += ": a link that leads nowhere"
 	}
 	return "", fmt.Errorf("%s: %w", p, reason(err))
 }
 
-// resolve follows links to what is at target, or to the folder in which target will be created.
+// resolve returns the path of target with links resolved. If nothing is at target, it
+// resolves the folder in which target will be created.
 func resolve(target string) (string, error) {
 	target, err := absolute(target)
 	if err != nil {
@@ -51,16 +53,19 @@ func resolve(target string) (string, error) {
 	return filepath.Join(dir, filepath.Base(target)), err
 }
 
-// checkPlace returns an error if nothing can be renamed to a resolved target,
-// so that the restore fails before it has fetched anything.
+// checkPlace returns an error if nothing can be renamed to a resolved target. The restore
+// then fails before it has fetched anything.
 func checkPlace(target string) error {
-	switch _, err := os.Lstat(target); {
+	_, err := os.Lstat(target)
+	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case target == filepath.Dir(target):
-		return fmt.Errorf("%s is the root of a file system, which nothing can replace: restore to a folder in it", target)
+		return fmt.Errorf("%s is the root of a file system, which nothing can replace: "+
+			"restore to a folder in it", target)
 	case mounted(target):
-		return fmt.Errorf("something is mounted at %s, which nothing can replace: restore to a folder in it", target)
+		return fmt.Errorf("something is mounted at %s, which nothing can replace: "+
+			"restore to a folder in it", target)
 	}
 	return nil
 }
