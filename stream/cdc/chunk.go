@@ -7,13 +7,13 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// A Chunk names a piece of content. It does not hold its bytes.
-type Chunk struct { // of its bytes
-	Digest Digest // in bytes, 1 to [MaxChunk]
-	Size   uint32 // 1 to [MaxChunk]
+// A Chunk names a piece of content. It does not hold the bytes.
+type Chunk struct {
+	Digest Digest // digest of the bytes
+	Size   uint32 // number of bytes, 1 to [MaxChunk]
 }
 
-// A Digest is the BLAKE3 digest that names some bytes.
+// A Digest is a BLAKE3 digest, which names the bytes from which it was computed.
 type Digest [32]byte
 
 // Sum returns the digest of data.
@@ -22,7 +22,7 @@ func Sum(data []byte) Digest { return blake3.Sum256(data) }
 // String returns the digest as 64 hex digits.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// MaxEncodedSize returns the size of a digest as an argument of package rpc,
+// MaxEncodedSize returns the size of a digest as an argument in package rpc,
 // which encodes its text.
 func (Digest) MaxEncodedSize() int { return hex.EncodedLen(len(Digest{})) }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxPacked is the size of the largest packed chunk, for pieces.Talk.MaxPiece.
+// MaxPacked is the maximum size of a packed chunk in bytes, for pieces.Talk.MaxPiece.
 const MaxPacked = 1 + MaxChunk
 
 // The first byte of a packed chunk says how the others are encoded.
@@ -18,23 +18,24 @@ const (
 	packedZstd  = 1
 )
 
-// leastSaving is the part of a chunk, 1/16, that compressing must save. A
-// smaller saving is not worth the unpacking.
-const leastSaving = 16
+// minSaving is the fraction of a chunk, 1/16, that compressing must save. A smaller saving
+// is not worth the unpacking.
+const minSaving = 16
 
-// For a large chunk, triedBytes at triedPlaces places are compressed first. If these do not
-// shrink, the chunk is not compressed. This costs a twentieth of compressing the whole chunk.
+// For a large chunk, Pack first compresses a sample: sampleBytes at samplePlaces places. If
+// the sample does not shrink, the chunk is not compressed. This costs a twentieth of
+// compressing the whole chunk.
 const (
-	triedPlaces = 4
-	triedBytes  = 2 << 10 // at each place
+	samplePlaces = 4
+	sampleBytes  = 2 << 10 // bytes at each place
 )
 
-// ErrChunk means that bytes are not those of the chunk: their size or digest
-// differs, or they cannot be unpacked.
+// ErrChunk means that bytes are not those of the chunk: their size or digest differs, or
+// they cannot be unpacked.
 var ErrChunk = errors.New("damaged chunk")
 
-// encoder and decoder are safe for concurrent use, by as many goroutines at
-// once as there are cores. Their options are valid, so there is no error.
+// encoder and decoder are safe for concurrent use. They work for as many goroutines at once
+// as there are cores. Their options are valid, so there is no error.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
 		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
@@ -42,15 +43,17 @@ var (
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(0))
 )
 
-// Pack appends the packed form of chunk to b. chunk has at most [MaxChunk] bytes. It
-// is compressed if that pays. If it is not compressed, and chunk is in b's own
-// memory, one byte after its end, nothing is copied. Pack is safe for concurrent use.
+// Pack appends the packed form of chunk to b. chunk has at most [MaxChunk] bytes, and is
+// compressed if that pays. Pack is safe for concurrent use.
+//
+// If chunk is not compressed and lies in b's own memory, one byte after b's end,
+// Pack copies nothing.
 func Pack(b, chunk []byte) []byte {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	if mayPay(buffer, chunk) {
+	if worthTrying(buffer, chunk) {
 		*buffer = encoder.EncodeAll(chunk, (*buffer)[:0])
-		if pays(len(*buffer), len(chunk)) {
+		if savesEnough(len(*buffer), len(chunk)) {
 			return append(append(b, packedZstd), *buffer...)
 		}
 	}
@@ -60,27 +63,30 @@ func Pack(b, chunk []byte) []byte {
 	return append(append(b, packedPlain), chunk...)
 }
 
-// pays reports whether compressing size bytes has saved enough.
-func pays(compressed, size int) bool { return compressed <= size-size/leastSaving }
+// savesEnough reports whether compressing size bytes saved enough.
+func savesEnough(compressed, size int) bool { return compressed <= size-size/minSaving }
 
-// mayPay reports whether compressing a chunk is worth trying. It uses buffer as scratch memory.
-func mayPay(buffer *[]byte, chunk []byte) bool {
-	if len(chunk) < 2*triedPlaces*triedBytes {
+// worthTrying reports whether compressing a chunk is worth trying. It uses buffer
+// as scratch memory.
+func worthTrying(buffer *[]byte, chunk []byte) bool {
+	if len(chunk) < 2*samplePlaces*sampleBytes {
 		return true
 	}
-	some := (*buffer)[:0]
-	for i := range triedPlaces {
-		some = append(some, chunk[i*(len(chunk)-triedBytes)/(triedPlaces-1):][:triedBytes]...)
+	sample := (*buffer)[:0]
+	for i := range samplePlaces {
+		sample = append(sample, chunk[i*(len(chunk)-sampleBytes)/(samplePlaces-1):][:sampleBytes]...)
 	}
-	*buffer = encoder.EncodeAll(some, some)
-	return pays(len(*buffer)-len(some), len(some))
+	*buffer = encoder.EncodeAll(sample, sample)
+	return savesEnough(len(*buffer)-len(sample), len(sample))
 }
 
-// Unpack returns the bytes of chunk c from their packed form. If that is not compressed,
-// the result is a part of packed. Otherwise it is in the memory of buffer, or in new memory
-// if buffer is too small. So the caller must not change packed and buffer while it uses the
-// result. Unpack returns [ErrChunk] if the bytes do not have c's size and digest, and never
-// unpacks more than c's size. It is safe for concurrent use with different buffers.
+// Unpack returns the bytes of chunk c from their packed form. It returns an error that wraps
+// [ErrChunk] if the bytes do not have c's size and digest. It never unpacks more than c's size.
+//
+// If the packed form is not compressed, the result is a part of packed. Otherwise it is in
+// the memory of buffer, or in new memory if buffer is too small. The caller must not change
+// packed or buffer while it uses the result. Unpack is safe for concurrent use with
+// different buffers.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w %v: %d bytes packed, for %d", ErrChunk, c.Digest, len(packed), c.Size)
@@ -99,7 +105,8 @@ func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 // buffers holds buffers for the bytes of chunks.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Verify returns the error that [Unpack] would return. It is for stores that keep chunks packed.
+// Verify returns the error that [Unpack] would return. It is for stores that
+// keep chunks packed.
 func Verify(packed []byte, c Chunk) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -110,9 +117,10 @@ func Verify(packed []byte, c Chunk) error {
 	return err
 }
 
-// unpack unpacks packed, and fails if there are more than size bytes.
+// unpack unpacks packed. It returns an error if there are more than size bytes.
 func unpack(buffer, packed []byte, size int) ([]byte, error) {
-	switch body := packed[1:]; packed[0] {
+	body := packed[1:]
+	switch packed[0] {
 	case packedPlain:
 		if len(body) > size {
 			return nil, fmt.Errorf("%d bytes too many", len(body)-size)

@@ -18,21 +18,23 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// Root is the path of the first entry: the file or the folder itself.
+// Root is the path of the first entry, which is the file or the folder itself.
 const Root = "."
 
-// A Manifest describes a file or a folder. [Parse] returns only manifests that keep the
-// rules of [Manifest.Check]; a program that fills in a Manifest itself should call Check.
+// A Manifest describes a file or a folder.
+//
+// [Parse] returns only manifests that keep the rules of [Manifest.Check]. A program that
+// fills in a Manifest itself should call Check.
 type Manifest struct {
-	// In the order of fs.WalkDir: the root first, the entries of a folder by
-	// name, each folder followed by its content.
+	// Entries is in the order of fs.WalkDir: the root first, then the entries of a folder
+	// by name, each folder followed by its content.
 	Entries []Entry
 }
 
 // Kind says whether an entry is a file, a folder or a link.
 type Kind uint8
 
-// The kinds; their values are part of the wire format.
+// Kinds of entries. The values are part of the wire format.
 const (
 	File Kind = 1
 	Dir  Kind = 2
@@ -41,17 +43,21 @@ const (
 
 // An Entry is a file, a folder or a link of the tree.
 type Entry struct {
-	Path   string // relative to the root, with slashes on every system, as in package fs; "." for the root
-	Kind   Kind
-	Mode   fs.FileMode // permission bits; zero for a link
-	Time   int64       // of the last modification, in nanoseconds since 1970; zero for a link
-	Target string      // of a link, as the sender's file system has it: it may lead anywhere, so do not follow it
-	Size   int64       // of a file, in bytes: the sum of its chunks' sizes
-	Chunks []cdc.Chunk // of a file, in order
+	Path string // relative to the root, with slashes on every system, as in package fs; "." for the root
+	Kind Kind
+	Mode fs.FileMode // permission bits; zero for a link
+	Time int64       // time of the last modification, in nanoseconds since 1970; zero for a link
+
+	// Target is a link's target, as it is in the sender's file system. It may lead
+	// anywhere, so do not follow it.
+	Target string
+
+	Size   int64       // a file's size in bytes, the sum of its chunks' sizes
+	Chunks []cdc.Chunk // a file's chunks, in order
 }
 
-// Count returns the number of files and the sum of their sizes in bytes. A
-// chunk that several files share counts for each of them.
+// Count returns the number of files and the sum of their sizes in bytes. A chunk that
+// several files share counts for each of them.
 func (m *Manifest) Count() (files int, size int64) {
 	for e := range m.files {
 		files++
@@ -64,10 +70,10 @@ func (m *Manifest) Count() (files int, size int64) {
 // "Chunk 7 of the manifest" is Chunks()[7].
 func (m *Manifest) Chunks() []cdc.Chunk {
 	var chunks []cdc.Chunk
-	seen := make(map[cdc.Digest]struct{}, m.named())
+	seen := make(map[cdc.Digest]struct{}, m.chunkRefs())
 	for e := range m.files {
 		for _, c := range e.Chunks {
-			if _, again := seen[c.Digest]; !again {
+			if _, ok := seen[c.Digest]; !ok {
 				seen[c.Digest] = struct{}{}
 				chunks = append(chunks, c)
 			}
@@ -76,17 +82,18 @@ func (m *Manifest) Chunks() []cdc.Chunk {
 	return chunks
 }
 
-// named returns how many chunks the files have, shared chunks counted for each file. It is
-// the initial size of a map of chunks: a map that has to grow takes twice as long to fill.
-func (m *Manifest) named() (n int) {
+// chunkRefs returns the number of chunks in all files. A chunk that files share counts for
+// each of them. It is the initial size of a map of chunks: a map that has to grow takes
+// twice as long to fill.
+func (m *Manifest) chunkRefs() (n int) {
 	for e := range m.files {
 		n += len(e.Chunks)
 	}
 	return n
 }
 
-// files yields the entries that are files. In other entries, Size and Chunks
-// have no meaning and may have any value.
+// files yields the entries that are files. In other entries, Size and Chunks have no
+// meaning and may have any value.
 func (m *Manifest) files(yield func(*Entry) bool) {
 	for i := range m.Entries {
 		if e := &m.Entries[i]; e.Kind == File && !yield(e) {
@@ -95,8 +102,8 @@ func (m *Manifest) files(yield func(*Entry) bool) {
 	}
 }
 
-// Digest returns the digest of the manifest's encoding. Manifests with the same
-// digest describe the same file or folder.
+// Digest returns the digest of the manifest's encoding. Manifests with the same digest
+// describe the same file or folder.
 func (m *Manifest) Digest() cdc.Digest { return cdc.Sum(m.Append(nil)) }
 
 // Data returns the digest of m without modes and times, which not every file system
@@ -104,23 +111,24 @@ func (m *Manifest) Digest() cdc.Digest { return cdc.Sum(m.Append(nil)) }
 func (m *Manifest) Data() cdc.Digest {
 	bare := Manifest{slices.Clone(m.Entries)}
 	for i := range bare.Entries {
-		bare.Entries[i].Mode, bare.Entries[i].Time = 0, 0
+		bare.Entries[i].Mode = 0
+		bare.Entries[i].Time = 0
 	}
 	return bare.Digest()
 }
 
 const (
-	// MaxPath is the most bytes of a path, and of a link's target: PATH_MAX of
-	// Linux, the largest limit of any system.
+	// MaxPath is the maximum size of a path, and of a link's target, in bytes. It is
+	// PATH_MAX of Linux, the largest limit of any system.
 	MaxPath = 4096
 
-	// MaxEntries is the most entries of a manifest. It bounds the memory of one: a short
-	// entry takes up to 25 times as many bytes in memory as in a manifest's encoding.
+	// MaxEntries is the maximum number of entries in a manifest. It bounds the memory of a
+	// manifest: a short entry takes up to 25 times as many bytes in memory as in the encoding.
 	MaxEntries = 1 << 20
 )
 
-// ErrManifest means that bytes are not the encoding of a manifest, or that a
-// manifest breaks a rule of [Manifest.Check]. The error that wraps it says which.
+// ErrManifest means that bytes are not the encoding of a manifest, or that a manifest
+// breaks a rule of [Manifest.Check]. The error that wraps it says which.
 var ErrManifest = errors.New("bad manifest")
 
 // Check returns an error that names the first of these rules that m breaks:
@@ -131,12 +139,12 @@ var ErrManifest = errors.New("bad manifest")
 //   - A mode has only permission bits. A link has a target of at most [MaxPath] bytes.
 //   - A chunk has 1 to [cdc.MaxChunk] bytes, and the same size wherever its
 //     digest occurs. A file's Size is the sum of its chunks' sizes.
-//   - There are at most [MaxEntries] entries, and all files together have at
-//     most most bytes, unless most is 0.
+//   - There are at most [MaxEntries] entries.
+//   - All files together have at most maxBytes bytes, unless maxBytes is 0.
 //
-// Check ignores fields that entries of a Kind do not have: the encoding leaves them out.
-func (m *Manifest) Check(most int64) error {
-	c := checker{most: most, sizes: make(map[cdc.Digest]uint32, m.named())}
+// Check ignores fields that entries of a Kind do not have, because the encoding leaves them out.
+func (m *Manifest) Check(maxBytes int64) error {
+	c := checker{maxBytes: maxBytes, sizes: make(map[cdc.Digest]uint32, m.chunkRefs())}
 	if len(m.Entries) > MaxEntries {
 		return fmt.Errorf("%w: %d entries, the limit is %d", ErrManifest, len(m.Entries), MaxEntries)
 	}
@@ -153,13 +161,13 @@ func (m *Manifest) Check(most int64) error {
 
 // A checker is the state of Check between two entries.
 type checker struct {
-	most  int64  // most bytes of all files; 0 = no limit
-	bytes int64  // of the files so far
-	last  string // path of the previous entry; "" before the root
-	// The folders that contain the previous entry, the root first, and that
-	// entry if it is a folder.
+	maxBytes int64  // maximum for bytes; 0 = no limit
+	bytes    int64  // size of the files so far
+	last     string // path of the previous entry; "" before the root
+	// dirs has the folders that contain the previous entry, the root first. It also has
+	// that entry if it is a folder.
 	dirs  []string
-	sizes map[cdc.Digest]uint32 // of the chunks so far
+	sizes map[cdc.Digest]uint32 // sizes of the chunks so far
 }
 
 // entry checks the next entry.
@@ -182,11 +190,11 @@ func (c *checker) entry(e *Entry) error {
 	return fmt.Errorf("kind %d is unknown", e.Kind)
 }
 
-// place checks the path of e: it comes after the previous one, and lies in a
+// place checks the path of e. The path must come after the previous one, and lie in a
 // folder that came before.
 func (c *checker) place(e *Entry) error {
 	if c.last == "" {
-		c.last = e.Path // the root, which Check itself has checked
+		c.last = e.Path // the root, which Check itself checks
 		return nil
 	}
 	if err := CheckPath(e.Path); err != nil {
@@ -213,7 +221,7 @@ func (c *checker) chunks(e *Entry) error {
 		if chunk.Size == 0 || chunk.Size > cdc.MaxChunk {
 			return fmt.Errorf("a chunk of %d bytes, they have 1 to %d", chunk.Size, cdc.MaxChunk)
 		}
-		if known, again := c.sizes[chunk.Digest]; again && known != chunk.Size {
+		if known, ok := c.sizes[chunk.Digest]; ok && known != chunk.Size {
 			return fmt.Errorf("chunk %v of %d bytes and of %d", chunk.Digest, known, chunk.Size)
 		}
 		c.sizes[chunk.Digest] = chunk.Size
@@ -222,14 +230,15 @@ func (c *checker) chunks(e *Entry) error {
 	if size != e.Size {
 		return fmt.Errorf("%d bytes, its chunks have %d", e.Size, size)
 	}
-	if c.bytes += size; c.most > 0 && c.bytes > c.most {
-		return fmt.Errorf("more bytes than the limit of %d", c.most)
+	c.bytes += size
+	if c.maxBytes > 0 && c.bytes > c.maxBytes {
+		return fmt.Errorf("more bytes than the limit of %d", c.maxBytes)
 	}
 	return nil
 }
 
-// CheckPath returns an error if p cannot be the path of an entry other than the
-// root: if it is not an [fs.ValidPath], has a NUL, or is longer than [MaxPath].
+// CheckPath returns an error unless p can be the path of an entry other than the root. Such
+// a path is an [fs.ValidPath] other than ".", has no NUL, and has at most [MaxPath] bytes.
 func CheckPath(p string) error {
 	switch {
 	case len(p) > MaxPath:
@@ -244,12 +253,14 @@ func CheckPath(p string) error {
 	return nil
 }
 
-// notWindows matches names that Windows refuses, names whose last dot or space
-// it drops, and names that it takes for a device, whatever their extension.
-var notWindows = regexp.MustCompile(`[\x00-\x1f<>:"|?*\\]|[. ]$|^(?i:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³]) *(\.|$)`)
+// notWindows matches names that Windows refuses, names whose last dot or space it drops,
+// and names that it takes for a device, whatever their extension.
+var notWindows = regexp.MustCompile(`[\x00-\x1f<>:"|?*\\]` + `|[. ]$` +
+	`|^(?i:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³]) *(\.|$)`)
 
-// NotOnWindows returns the paths whose last element cannot be a file name on
-// Windows, which refuses it, drops its last dot or space, or takes it for a device.
+// NotOnWindows returns the paths whose last element cannot be a file name on Windows.
+// Windows refuses such a name, drops its last dot or space, or takes it for a device.
+//
 // It does not find names that are too long for Windows, or that differ only in case.
 func (m *Manifest) NotOnWindows() (paths []string) {
 	for i := range m.Entries {
@@ -263,13 +274,15 @@ func (m *Manifest) NotOnWindows() (paths []string) {
 // checkTarget checks the target of a link.
 func checkTarget(target string) error {
 	if target == "" || len(target) > MaxPath || !utf8.ValidString(target) || strings.ContainsRune(target, 0) {
-		return fmt.Errorf("a link's target of %d bytes: it has 1 to %d, of UTF-8 and without a NUL", len(target), MaxPath)
+		return fmt.Errorf("a link's target of %d bytes: it has 1 to %d, of UTF-8 and without a NUL",
+			len(target), MaxPath)
 	}
 	return nil
 }
 
 // compare orders paths as fs.WalkDir does: a folder's entries by name, and its content
-// directly after the folder, as in a, a/z, a-b. So a slash sorts before all other bytes.
+// directly after the folder. The order is a, a/z, a-b, for example. So a slash sorts
+// before all other bytes.
 func compare(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -300,9 +313,9 @@ func compare(a, b string) int {
 // Nothing may follow the last entry.
 const wireVersion = 1
 
-// The fewest bytes of an entry (path 2, kind 1, target 2) and of a chunk
-// (digest 32, size 1). A count in the encoding can be no larger than the rest
-// of it divided by these, which bounds what Parse allocates for it.
+// The minimum sizes of an entry (path 2, kind 1, target 2) and of a chunk (digest 32, size
+// 1). A count in the encoding can be no larger than the bytes that follow it, divided by
+// these sizes. This bounds what Parse allocates for a count.
 const (
 	minEntry     = 5
 	minWireChunk = len(cdc.Digest{}) + 1
@@ -336,10 +349,12 @@ func appendEntry(b []byte, e *Entry) []byte {
 	return b
 }
 
-// Parse decodes a manifest. It returns [ErrManifest] if b is not the encoding of a
-// manifest, or if the manifest breaks a rule of [Manifest.Check], to which it passes
-// most. Append of the manifest yields b again. The manifest does not refer to b.
-func Parse(b []byte, most int64) (*Manifest, error) {
+// Parse decodes a manifest. It returns an error that wraps [ErrManifest] if b is not the
+// encoding of a manifest, or if the manifest breaks a rule of [Manifest.Check]. Parse
+// passes maxBytes to Check.
+//
+// Append of the manifest yields b again. The manifest does not refer to b.
+func Parse(b []byte, maxBytes int64) (*Manifest, error) {
 	r := wire.Reader{Left: b}
 	if version := r.Byte(); r.Err == nil && version != wireVersion {
 		return nil, fmt.Errorf("%w: version %d, this program knows %d", ErrManifest, version, wireVersion)
@@ -354,21 +369,23 @@ func Parse(b []byte, most int64) (*Manifest, error) {
 	if !bytes.Equal(m.Append(nil), b) {
 		return nil, fmt.Errorf("%w: it is not in its one form, or there is something behind it", ErrManifest)
 	}
-	if err := m.Check(most); err != nil {
+	if err := m.Check(maxBytes); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
 // parseEntry decodes an entry into e, which is invalid if r.Err is set. It does not check
-// that numbers are in their shortest form; Parse does, by encoding the manifest again.
+// that numbers are in their shortest form. Parse does that by encoding the manifest again.
 func parseEntry(r *wire.Reader, e *Entry) {
-	e.Path, e.Kind = string(r.Bytes(MaxPath)), Kind(r.Byte())
+	e.Path = string(r.Bytes(MaxPath))
+	e.Kind = Kind(r.Byte())
 	if e.Kind == Link {
 		e.Target = string(r.Bytes(MaxPath))
 		return
 	}
-	e.Mode, e.Time = fs.FileMode(r.Uvarint(math.MaxUint32)), r.Varint()
+	e.Mode = fs.FileMode(r.Uvarint(math.MaxUint32))
+	e.Time = r.Varint()
 	if e.Kind != File {
 		return
 	}

@@ -1,7 +1,8 @@
-// Package pieces sends content of which the receiver may have parts already: files
-// that are cut into chunks, or the assets of a level. The sender offers a
-// manifest, which describes the pieces in the game's own format. The receiver
-// answers which pieces it lacks, and the sender sends only those, in one transfer.
+// Package pieces sends content of which the receiver may already have parts, such as files
+// cut into chunks or the assets of a level.
+//
+// The sender offers a manifest, which describes the pieces in the game's own format. The
+// receiver answers which pieces it lacks, and the sender sends only those, in one transfer.
 //
 //	sender                         receiver
 //	Offer   manifest           ->  ReadBlob or TakeBlob, of Manifest
@@ -20,24 +21,28 @@
 //		return t.Send(ctx, lacks, func(b []byte, i int) ([]byte, error) { return append(b, assets[i]...), nil })
 //	})
 //
-// The example, in stream/pieces/example_test.go, has the receiver too.
+// The example in stream/pieces/example_test.go shows the receiver as well.
 //
-// After an interruption the sender offers the manifest again, under a new name; the receiver then
-// lacks fewer pieces. Only the game can read a manifest, and check that a piece is the right one:
-// the transfer has no digest. For files and folders, packages cdc and manifest do both.
+// After an interruption the sender offers the manifest again, under a new name. The
+// receiver then lacks fewer pieces. The transfer has no digest: only the game can read a
+// manifest and check that a piece is the right one. For files and folders, packages cdc
+// and manifest do both.
 //
-// Both ends know a [Talk] by one name, such as the number of a request. The
-// answer to that request says how the talk ended: see [WithRequest]. Without a
-// request, only its context ends a talk with which the other side does not go on.
+// Both ends know a [Talk] by one name, such as the number of a request. The answer to that
+// request says how the talk ended (see [WithRequest]). If the other side does not continue
+// a talk that has no request, only its context ends it.
 //
-// All pieces of a Send are one transfer, whose size stream.Config.MaxBytes limits at
-// the receiver: 64 MiB by default. If it is negative, only the manifests that each end
+// All pieces of a Send are one transfer, whose size stream.Config.MaxBytes limits at the
+// receiver, to 64 MiB by default. If it is negative, only the manifests that each end
 // accepts limit the size. Beyond the limit both ends fail with stream.ErrTooLarge.
 //
 // # Format
 //
-// Manifest, lacks and pieces are blobs named by the talk's name, a space, and
-// "manifest", "lacks" or "pieces". Lacks is a bitmap with eight pieces in a byte, the
-// lowest bit for the first. It is empty if the receiver lacks no piece; then there is
-// no blob of pieces. Each piece follows its size, in four bytes, little endian.
+// Manifest, lacks and pieces are blobs. Each is named by the talk's name, a space, and
+// "manifest", "lacks" or "pieces".
+//
+// Lacks is a bitmap with eight pieces in a byte, the lowest bit first. It is empty if the
+// receiver lacks no piece; then there is no blob of pieces.
+//
+// Each piece follows its size, in four bytes, little endian.
 package pieces

@@ -8,28 +8,30 @@ import (
 	"sync"
 )
 
-// A source provides the content that Send sends: the pieces, each created when
-// the stream reads that far. The stream reads directly into its own memory.
+// A source is the content that Send sends. It creates each piece when the stream reads that
+// far. The stream reads the pieces directly into its own memory.
 type source struct {
 	*Talk
-	ctx         context.Context // its end ends the wait for a buffer
+	ctx         context.Context // ends the wait for a buffer
 	fail        func(err error) // called at most once
 	appendPiece func(buffer []byte, index int) ([]byte, error)
 
-	// mu guards the fields below. Read, and what it calls, run on a goroutine
-	// of the stream; end runs on that of Send.
+	// mu guards the fields below. Read and the methods that it calls run on a goroutine of
+	// the stream. end runs on the goroutine of Send.
 	mu    sync.Mutex
-	lacks []int // pieces that were not created yet
-	// From the pool sent: holds the piece that is being read, or is reused for
-	// the next one in the same Read; nil = none.
+	lacks []int // pieces not created yet
+	// held is a buffer from the pool sent. It holds the piece being read, and is reused for
+	// the next piece in the same Read. nil = none.
 	held *[]byte
-	rest []byte // the part of held that was not read yet
+	rest []byte // part of held not read yet
 	err  error  // why the source has ended; io.EOF = everything was read, or end was called
 }
 
-// Read implements io.Reader. It fills p with as many pieces as fit, and ends
-// early if one cannot be created. All pieces of a Read use the same buffer, so
-// that no piece that was begun waits for the memory of another.
+// Read implements io.Reader. It fills p with as many pieces as fit, and ends early if one
+// cannot be created.
+//
+// All pieces of a Read use the same buffer. So a piece that was begun never waits for the
+// memory of another.
 func (s *source) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +40,8 @@ func (s *source) Read(p []byte) (n int, err error) {
 			s.next()
 		}
 		k := copy(p[n:], s.rest)
-		n, s.rest = n+k, s.rest[k:]
+		n += k
+		s.rest = s.rest[k:]
 	}
 	if len(s.rest) == 0 {
 		s.free()
@@ -55,16 +58,18 @@ func (s *source) next() {
 		s.err = io.EOF
 		return
 	}
-	if s.err = s.fill(s.lacks[0]); s.err != nil {
+	s.err = s.fill(s.lacks[0])
+	if s.err != nil {
 		s.fail(s.err)
 	}
 	s.lacks = s.lacks[1:]
 }
 
-// fill creates a piece, in a buffer that is held until the piece has been read.
+// fill creates a piece in held, which stays in use until the piece was read.
 func (s *source) fill(index int) (err error) {
 	if s.held == nil {
-		if s.held, err = s.takeBuffer(s.ctx, &sent, header); err != nil {
+		s.held, err = s.takeBuffer(s.ctx, &sent, header)
+		if err != nil {
 			return err
 		}
 	}
@@ -76,10 +81,13 @@ func (s *source) fill(index int) (err error) {
 	if len(piece) > s.MaxPiece {
 		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), s.MaxPiece)
 	}
-	if most := header + min(cap(piece), s.MaxPiece); most > cap(*b) {
-		*b = make([]byte, header, most) // so that appendPiece needs no other memory next time
+	// If the buffer was too small, enlarge it, so that appendPiece needs no other memory
+	// next time. Otherwise the append below copies nothing.
+	needed := header + min(cap(piece), s.MaxPiece)
+	if needed > cap(*b) {
+		*b = make([]byte, header, needed)
 	}
-	*b = append((*b)[:header], piece...) // copies nothing unless the buffer was too small
+	*b = append((*b)[:header], piece...)
 	binary.LittleEndian.PutUint32(*b, uint32(len(piece)))
 	s.rest = *b
 	return nil
@@ -89,12 +97,13 @@ func (s *source) fill(index int) (err error) {
 func (s *source) free() {
 	if s.held != nil {
 		s.giveBuffer(&sent, s.held)
-		s.held, s.rest = nil, nil
+		s.held = nil
+		s.rest = nil
 	}
 }
 
-// end ends the source: no more pieces are created. It waits for a Read in
-// progress, and returns the error of appendPiece if that has failed.
+// end ends the source: it creates no more pieces. It waits for a Read in progress, and
+// returns the error of appendPiece if that failed.
 func (s *source) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

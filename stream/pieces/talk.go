@@ -19,67 +19,74 @@ const Manifest = "manifest"
 const (
 	lacksBlob  = "lacks"
 	piecesBlob = "pieces"
-	// header is how many bytes the size before each piece takes.
+	// header is the size in bytes of the length before each piece.
 	header = 4
 )
 
-// ErrViolation means that the other side broke the protocol: it sent more bytes
-// than allowed, or named pieces that do not exist.
+// ErrViolation means that the other side broke the protocol. It sent more bytes than
+// allowed, or named pieces that do not exist.
 var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 
-// A Talk is one end of an exchange of pieces. The caller sets its fields before
-// the first method is called. Its methods must not be called concurrently, nor
-// on the world's goroutine, because they block.
+// A Talk is one end of an exchange of pieces. Set its fields before the first method call.
 //
-// A method fails when its context is done, or when the connection ends. While it waits for
-// Memory, only the context ends it. The context that [WithRequest] passes ends with the
-// connection; the caller of a method with another context should end that by [rpc.Conn.Done].
+// Its methods block. They must not be called concurrently, nor on the world's goroutine.
 //
-// A connection may have any number of talks at once, under different names. Each sends
-// one blob at a time, and a receiver accepts stream.Config.MaxTransfers blobs at once.
+// A method fails when its context is done or when the connection ends. While it waits
+// for Memory, only the context ends it. The context that [WithRequest] passes ends
+// with the connection. A caller of a method with another context should end that
+// context at [rpc.Conn.Done].
+//
+// A connection may have any number of talks at once, under different names. Each sends one
+// blob at a time. A receiver accepts stream.Config.MaxTransfers blobs at once.
 type Talk struct {
-	Blob     *stream.Blob // its handler is stream.ToInbox at both ends
-	Peer     *stream.Peer
-	Name     string // the same at both ends; never used before on the connection, not even by a talk that failed
-	MaxPiece int    // the most bytes of a piece; for chunks packed by cdc.Pack it is cdc.MaxPacked
-	Rate     int    // bytes a second at which Send reads pieces; 0 = no limit
+	Blob *stream.Blob // its handler is stream.ToInbox at both ends
+	Peer *stream.Peer
 
-	// Memory, unless it is nil, limits how many buffers of pieces, of MaxPiece bytes
-	// each, this and other talks hold at once. A receiver holds a buffer while an
-	// announced piece arrives, and a sender while the other side reads one. So a
-	// peer that stops in the middle makes this side hold a buffer until the context
-	// is done. Memory may be a *semaphore.Weighted of golang.org/x/sync.
+	// Name is the same at both ends. It must not have been used before on the connection,
+	// not even by a talk that failed.
+	Name string
+
+	MaxPiece int // maximum piece size in bytes; cdc.MaxPacked for chunks packed by cdc.Pack
+	Rate     int // maximum rate at which Send reads pieces, in bytes per second; 0 = no limit
+
+	// Memory limits the number of buffers that this and other talks hold at once. Each
+	// buffer has room for MaxPiece bytes. nil = no limit. Memory may be a
+	// *semaphore.Weighted of golang.org/x/sync.
+	//
+	// A receiver holds a buffer while an announced piece arrives, and a sender holds one
+	// while the other side reads a piece. So a peer that stops in the middle makes this
+	// side hold a buffer until the context is done.
 	Memory Limiter
 }
 
-// A Limiter limits how many buffers are in use. Acquire waits until n more are
-// free and takes them, and Release returns n. A Talk calls both with n = 1.
+// A Limiter limits the number of buffers in use. Acquire waits until n more are free and
+// takes them, and Release returns n. A Talk calls both with n = 1.
 type Limiter interface {
 	Acquire(ctx context.Context, n int64) error
 	Release(n int64)
 }
 
-// options returns the options of one of the talk's blobs.
+// options returns the stream options for one of the talk's blobs.
 func (t *Talk) options(blob string) []stream.Option {
 	return []stream.Option{stream.Name(t.Name + " " + blob), stream.Hash(stream.NoDigest)}
 }
 
-// SendBlob sends b as another blob of the talk, and returns when the other side
-// has read it. blob must not be "manifest", "lacks" or "pieces".
+// SendBlob sends b as another blob of the talk, and returns when the other side has read
+// it. blob is the blob's name, and must not be "manifest", "lacks" or "pieces".
 func (t *Talk) SendBlob(ctx context.Context, blob string, b []byte) error {
 	return t.Blob.Send(ctx, t.Peer, bytes.NewReader(b), int64(len(b)), t.options(blob)...)
 }
 
-// TakeBlob waits for a blob of the other side and returns it unread, so that
-// the caller may check its Size first. If the blob has more than most bytes,
-// TakeBlob rejects it and returns ErrViolation.
-func (t *Talk) TakeBlob(ctx context.Context, blob string, most int) (*stream.IncomingBlob, error) {
+// TakeBlob waits for a blob of the other side and returns it unread, so the caller may
+// check its Size first. If the blob has more than maxBytes, TakeBlob rejects it and
+// returns ErrViolation.
+func (t *Talk) TakeBlob(ctx context.Context, blob string, maxBytes int) (*stream.IncomingBlob, error) {
 	in, err := t.take(ctx, blob)
 	if err != nil {
 		return nil, err
 	}
-	if size := in.Size(); size < 0 || size > int64(most) {
-		err = fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrViolation, blob, size, most)
+	if size := in.Size(); size < 0 || size > int64(maxBytes) {
+		err = fmt.Errorf("%w: %s of %d bytes, the limit is %d", ErrViolation, blob, size, maxBytes)
 		in.Reject(err)
 		return nil, err
 	}
@@ -91,25 +98,26 @@ func (t *Talk) take(ctx context.Context, blob string) (*stream.IncomingBlob, err
 	return t.Peer.Inbox().Take(ctx, t.Name+" "+blob)
 }
 
-// ReadBlob takes a blob as TakeBlob does, and reads it. It allocates memory
-// only for bytes that have arrived, whatever size the header claims.
-func (t *Talk) ReadBlob(ctx context.Context, blob string, most int) ([]byte, error) {
-	in, err := t.TakeBlob(ctx, blob, most)
+// ReadBlob takes a blob as TakeBlob does, and reads it. It allocates memory only for bytes
+// that have arrived, whatever size the header claims.
+func (t *Talk) ReadBlob(ctx context.Context, blob string, maxBytes int) ([]byte, error) {
+	in, err := t.TakeBlob(ctx, blob, maxBytes)
 	if err != nil {
 		return nil, err
 	}
 	return io.ReadAll(in)
 }
 
-// Offer sends a manifest that describes count pieces, waits for the other side's Fetch,
-// and returns the indices of the pieces that the other side lacks, in ascending order.
+// Offer sends a manifest that describes count pieces, and waits for the other side's Fetch.
+// It returns the indices of the pieces that the other side lacks, in ascending order.
 func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []int, err error) {
 	if err := t.SendBlob(ctx, Manifest, manifest); err != nil {
 		return nil, err
 	}
 	b, err := t.ReadBlob(ctx, lacksBlob, (count+7)/8)
 	switch {
-	case errors.Is(err, ErrViolation): // of a peer, or of a caller whose manifest has more pieces than count
+	case errors.Is(err, ErrViolation):
+		// Either the peer is wrong, or the caller's manifest has more pieces than count.
 		return nil, fmt.Errorf("%w: Offer's count is %d", err, count)
 	case err != nil:
 		return nil, err
@@ -117,40 +125,54 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 	return fromBitmap(b, count)
 }
 
-// Send sends the pieces that Offer returned, and returns when the other side has consumed
-// them all. It calls appendPiece for one piece after another, on a goroutine of the stream,
-// and keeps nothing of the result. Before Send returns, it waits for a call in progress,
-// and makes no more calls. A piece is sent once the pieces after it have filled a part, or
-// there are no more, so appendPiece must not wait for the other side to receive a piece.
+// Send sends the pieces that Offer returned, and returns when the other side has
+// consumed them all.
 //
-// If appendPiece fails, Send fails at once and the stream ends there: the other side's Fetch
-// fails with io.ErrUnexpectedEOF, and is not told why. When ctx is done, Send cancels the stream.
-func (t *Talk) Send(ctx context.Context, lacks []int, appendPiece func(buffer []byte, index int) ([]byte, error)) error {
+// Send calls appendPiece for one piece after another, on a goroutine of the stream, and
+// keeps nothing of the result. Before it returns, it waits for a call in progress, and
+// makes no more calls. A piece is sent once the pieces after it have filled a part, or
+// there are no more. So appendPiece must not wait for the other side to receive a piece.
+//
+// If appendPiece fails, Send fails at once and the stream ends there. The other side's
+// Fetch fails with io.ErrUnexpectedEOF and is not told why. When ctx is done, Send
+// cancels the stream.
+func (t *Talk) Send(
+	ctx context.Context,
+	lacks []int,
+	appendPiece func(buffer []byte, index int) ([]byte, error),
+) error {
 	if len(lacks) == 0 {
 		return nil
 	}
 	sending, stop := context.WithCancelCause(ctx)
 	s := &source{Talk: t, ctx: sending, fail: stop, lacks: lacks, appendPiece: appendPiece}
-	out, err := t.Blob.Start(t.Peer, s, -1, append(t.options(piecesBlob), stream.Rate(max(0, t.Rate)))...)
+	options := append(t.options(piecesBlob), stream.Rate(max(0, t.Rate)))
+	out, err := t.Blob.Start(t.Peer, s, -1, options...)
 	if err == nil {
 		err = out.Wait(sending)
 	}
 	if ctx.Err() != nil && out != nil {
-		// Only then: after an error of appendPiece, what was sent before it is
-		// still delivered. A stream that is canceled before its header was sent
-		// never arrives, and Fetch would wait for it.
+		// Cancel only if ctx is done. After an error of appendPiece, the bytes sent before
+		// it are still delivered. A stream canceled before its header was sent never
+		// arrives, and Fetch would wait for it.
 		out.Cancel(context.Cause(ctx))
 	}
 	stop(err) // the stream's goroutine may be waiting for a buffer
 	return cmp.Or(s.end(), err)
 }
 
-// Fetch tells the other side which pieces to send, by ascending indices. It calls each for
-// every piece as it arrives, in that order, on the caller's goroutine. each may use the
-// piece until it calls free, on any goroutine. It must call free even if it fails;
-// otherwise the piece's memory is never freed. each must also verify the piece. If each
-// fails or panics, the other side's Send fails, too, but is not told the text of the error.
-func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piece []byte, free func()) error) error {
+// Fetch tells the other side which pieces to send, by ascending indices. It calls
+// each for every piece as it arrives, in that order, on the caller's goroutine. each
+// must verify the piece.
+//
+// each may use the piece until it calls free, on any goroutine. It must call free even if
+// it fails; otherwise the piece's memory is never freed. If each fails or panics, the other
+// side's Send fails as well, but is not told the text of the error.
+func (t *Talk) Fetch(
+	ctx context.Context,
+	lacks []int,
+	each func(index int, piece []byte, free func()) error,
+) error {
 	if err := checkAscending(lacks); err != nil {
 		return err
 	}
@@ -161,13 +183,14 @@ func (t *Talk) Fetch(ctx context.Context, lacks []int, each func(index int, piec
 	if err != nil {
 		return err
 	}
-	reason := errUntaken // also after a panic
+	reason := errUntaken // also the reason if each panics
 	defer func() {
 		if reason != nil {
 			in.Reject(reason)
 		}
 	}()
-	if err = t.receiveAll(ctx, in, lacks, each); err == nil || errors.Is(err, ErrViolation) {
+	err = t.receiveAll(ctx, in, lacks, each)
+	if err == nil || errors.Is(err, ErrViolation) {
 		reason = err
 	}
 	return err
@@ -185,13 +208,18 @@ func checkAscending(indices []int) error {
 	return nil
 }
 
-// errUntaken is sent to the sender if the receiver fails, because the
-// receiver's own errors may contain file names that the sender must not see.
+// errUntaken is the reason that the sender is told if the receiver fails. The receiver's
+// own errors may contain file names that the sender must not see.
 var errUntaken = errors.New("the receiver could not take a piece")
 
-// receiveAll receives the pieces in lacks, and reads to the end of the stream,
-// which tells the sender that everything has arrived.
-func (t *Talk) receiveAll(ctx context.Context, in io.Reader, lacks []int, each func(index int, piece []byte, free func()) error) error {
+// receiveAll receives the pieces in lacks and reads to the end of the stream. Reading to
+// the end tells the sender that everything has arrived.
+func (t *Talk) receiveAll(
+	ctx context.Context,
+	in io.Reader,
+	lacks []int,
+	each func(index int, piece []byte, free func()) error,
+) error {
 	for _, index := range lacks {
 		piece, free, err := t.receive(ctx, in)
 		if err != nil {
@@ -233,7 +261,7 @@ func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free fu
 	return *b, sync.OnceFunc(func() { t.giveBuffer(&received, b) }), nil
 }
 
-// errShort is the error of Fetch if Send has failed.
+// errShort is the error of Fetch if Send failed at the other end.
 var errShort = fmt.Errorf("pieces: the sender stopped before the last piece: %w", io.ErrUnexpectedEOF)
 
 // readWhole fills b. It returns errShort if r ends first.
@@ -245,10 +273,10 @@ func readWhole(r io.Reader, b []byte) error {
 	return err
 }
 
-// sent and received hold buffers for reuse, so that sending a gigabyte leaves no garbage.
+// sent and received are pools of buffers. With them, sending a gigabyte leaves no garbage.
 var sent, received sync.Pool
 
-// takeBuffer waits until Memory allows one more buffer, and returns one of the given size.
+// takeBuffer waits until Memory allows one more buffer, and returns a buffer of the given size.
 func (t *Talk) takeBuffer(ctx context.Context, from *sync.Pool, size int) (*[]byte, error) {
 	if t.Memory != nil {
 		if err := t.Memory.Acquire(ctx, 1); err != nil {
@@ -266,7 +294,7 @@ func (t *Talk) takeBuffer(ctx context.Context, from *sync.Pool, size int) (*[]by
 	return b, nil
 }
 
-// giveBuffer returns a buffer.
+// giveBuffer returns a buffer taken by takeBuffer.
 func (t *Talk) giveBuffer(to *sync.Pool, b *[]byte) {
 	to.Put(b)
 	if t.Memory != nil {
@@ -283,8 +311,8 @@ func toBitmap(indices []int) (b []byte) {
 	return b
 }
 
-// fromBitmap returns the indices of the bits that are set, in ascending order.
-// It returns ErrViolation if one is not below count.
+// fromBitmap returns the indices of the bits that are set, in ascending order. It returns
+// ErrViolation if an index is count or more.
 func fromBitmap(b []byte, count int) (indices []int, err error) {
 	for i := range 8 * len(b) {
 		if b[i/8]>>(i%8)&1 == 0 {
