@@ -26,34 +26,35 @@ func (s *Sender) launch() {
 // slice that is ready.
 //
 // With many chunks in flight, nearly all of them only wait for acks. So pick examines all
-// chunks only if Lost has named a slice, or if a slice may be due to be resent.
+// chunks only if a slice was reported lost or may be due to be resent.
 func (s *Sender) pick() (number uint64, index int) {
-	if s.hints == 0 && s.longest > s.clock.now-s.resend.delay() {
+	mayResend := s.lostSlices > 0 || s.oldestSent <= s.clock.now-s.resend.delay()
+	if !mayResend {
 		return s.pickUnsent()
 	}
-	longest := never
+	oldestSent := never
 	for n := s.flights.Oldest; n < s.flights.Next; n++ {
 		f := s.flights.At(n)
 		i := f.ready(&s.resend, s.clock.now)
 		if i != none && f.slices[i].state != unsent {
 			return n, i
 		}
-		longest = min(longest, f.longest())
+		oldestSent = min(oldestSent, f.oldestSent())
 		if i != none {
 			// The slice was never sent, so no later chunk has been started.
-			s.longest = longest
+			s.oldestSent = oldestSent
 			return n, i
 		}
 	}
-	s.longest = longest
+	s.oldestSent = oldestSent
 	return 0, none
 }
 
 // pickUnsent returns the first slice that was never sent, or none.
 func (s *Sender) pickUnsent() (number uint64, index int) {
-	for s.fresh = max(s.fresh, s.flights.Oldest); s.fresh < s.flights.Next; s.fresh++ {
-		if i := s.flights.At(s.fresh).unsent(); i != none {
-			return s.fresh, i
+	for s.unsentFrom = max(s.unsentFrom, s.flights.Oldest); s.unsentFrom < s.flights.Next; s.unsentFrom++ {
+		if i := s.flights.At(s.unsentFrom).unsent(); i != none {
+			return s.unsentFrom, i
 		}
 	}
 	return 0, none
@@ -71,18 +72,18 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flights.At(number).waiting.head), due
 }
 
-// held returns the time before which no slice may be sent. It is the end of the pause after
+// holdUntil returns the time before which no slice may be sent. It is the end of the pause after
 // a burst or, while the path is silent, the time of the next probe.
-func (s *Sender) held() time.Duration {
+func (s *Sender) holdUntil() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
 	}
 	return s.pause
 }
 
-// free reports whether the next slice of f costs no budget, because it continues
+// inBurst reports whether the next slice of f costs no budget, because it continues
 // or begins a burst.
-func (s *Sender) free(f *flight) bool {
+func (s *Sender) inBurst(f *flight) bool {
 	switch {
 	case !s.config.Burst || f != s.flights.At(s.flights.Oldest) || f.unsent() == none:
 		return false
@@ -93,24 +94,24 @@ func (s *Sender) free(f *flight) bool {
 	return idle && !f.begun && len(f.data) <= burstMax
 }
 
-// sent records that slice i of f is sent now.
-func (s *Sender) sent(f *flight, i int) {
+// recordSent records that slice i of f is sent now.
+func (s *Sender) recordSent(f *flight, i int) {
 	size := f.size(i, s.config.SliceSize)
 	s.stats.Slices++
 	s.stats.SliceBytes += uint64(size)
 	switch f.slices[i].state {
 	case lost:
-		s.hints--
+		s.lostSlices--
 		s.stats.Hints++
 		s.stats.Resent++
 	case waiting:
 		s.stats.Resent++
-		s.resend.again(&f.slices[i], s.clock.now)
+		s.resend.onResend(&f.slices[i], s.clock.now)
 	}
-	s.bursting = s.free(f)
+	s.bursting = s.inBurst(f)
 	f.send(i, s.clock.now, s.stats.Slices)
-	s.resend.sent(s.clock.now)
-	s.longest = min(s.longest, s.clock.now)
+	s.resend.onSend(s.clock.now)
+	s.oldestSent = min(s.oldestSent, s.clock.now)
 	if s.bursting && f.unsent() == none {
 		s.bursting = false
 		s.pause = s.clock.now + burstPause
@@ -119,7 +120,7 @@ func (s *Sender) sent(f *flight, i int) {
 
 // acknowledge marks the slices of set as acked in a chunk in flight. It reports whether any
 // of them was not acked before.
-func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
+func (s *Sender) acknowledge(number uint64, set Bits) (isNew bool) {
 	f := s.flights.At(number)
 	known := firstBits(f.count)
 	for i := range set {
@@ -128,9 +129,9 @@ func (s *Sender) acknowledge(number uint64, set Bits) (news bool) {
 	rtt := sample{never, never}
 	acked := f.ack(set, func(i int) {
 		if f.slices[i].state == lost {
-			s.hints--
+			s.lostSlices--
 		}
-		s.resend.hear(&f.slices[i], s.clock.now, f.left, &rtt)
+		s.resend.onSliceAcked(&f.slices[i], s.clock.now, f.left, &rtt)
 		s.stats.AckedBytes += uint64(f.size(i, s.config.SliceSize))
 	})
 	s.resend.measure(rtt)
@@ -153,6 +154,6 @@ func (s *Sender) finish() {
 	}
 	s.launch()
 	if s.Done() {
-		s.resend.heard()
+		s.resend.onAck()
 	}
 }

@@ -13,8 +13,8 @@ const none = -1
 // is in at most one list.
 type list struct{ head, tail int16 }
 
-// A sending is the sender's record of one slice.
-type sending struct {
+// A sentSlice is the sender's record of one slice.
+type sentSlice struct {
 	sent       time.Duration // when it was last sent
 	before     time.Duration // when it was sent the time before; equal to sent if sent once
 	order      uint64        // SenderStats.Slices when it was last sent
@@ -46,11 +46,11 @@ type flight struct {
 	left  int // number of slices not acked
 	acked Bits
 
-	begun   bool      // whether any slice was sent
-	fresh   int       // slices before this index are not unsent
-	lost    list      // slices in state lost, in the order of the calls of Lost
-	waiting list      // slices in state waiting, in the order of sending
-	slices  []sending // by index
+	begun      bool        // whether any slice was sent
+	unsentFrom int         // slices before this index are not unsent
+	lost       list        // slices in state lost, in the order of the calls of Lost
+	waiting    list        // slices in state waiting, in the order of sending
+	slices     []sentSlice // by index
 }
 
 // reset makes f the flight of a new chunk, and reuses its memory.
@@ -73,13 +73,13 @@ func (f *flight) size(i, sliceSize int) int { return min(sliceSize, len(f.data)-
 
 // unsent returns the first slice that was never sent, or none.
 func (f *flight) unsent() int {
-	for f.fresh < f.count && f.slices[f.fresh].state != unsent {
-		f.fresh++
+	for f.unsentFrom < f.count && f.slices[f.unsentFrom].state != unsent {
+		f.unsentFrom++
 	}
-	if f.fresh == f.count {
+	if f.unsentFrom == f.count {
 		return none
 	}
-	return f.fresh
+	return f.unsentFrom
 }
 
 // ready returns the slice to send next, or none. Lost slices go first, then slices that
@@ -106,9 +106,9 @@ func (f *flight) due(r *resend) time.Duration {
 	return r.due(&f.slices[f.waiting.head], f.left)
 }
 
-// longest returns the time at which the slice that has waited longest for its ack
+// oldestSent returns the time at which the slice that has waited longest for its ack
 // was sent, or never.
-func (f *flight) longest() time.Duration {
+func (f *flight) oldestSent() time.Duration {
 	if f.waiting.head == none {
 		return never
 	}
@@ -136,15 +136,15 @@ func (f *flight) lose(i int) {
 	f.push(&f.lost, i, lost)
 }
 
-// ack adds set to the acked slices and returns the number of new ones. It calls hear for
+// ack adds set to the acked slices and returns the number of new ones. It calls onAcked for
 // each of them before the slice becomes acked.
 //
 // An acked slice stays acked: a bit is "like a fuse getting blown", the article says.
-func (f *flight) ack(set Bits, hear func(i int)) (newly int) {
+func (f *flight) ack(set Bits, onAcked func(i int)) (newly int) {
 	for word := range set {
 		for fresh := set[word] &^ f.acked[word]; fresh != 0; fresh &= fresh - 1 {
 			i := word*64 + mathbits.TrailingZeros64(fresh)
-			hear(i)
+			onAcked(i)
 			f.remove(i)
 			f.slices[i].state = acked
 			newly++
@@ -158,7 +158,8 @@ func (f *flight) ack(set Bits, hear func(i int)) (newly int) {
 // push appends slice i, which must be in no list, to l and changes its state.
 func (f *flight) push(l *list, i int, to state) {
 	s := &f.slices[i]
-	s.state, s.prev, s.next = to, l.tail, none
+	s.state = to
+	s.prev, s.next = l.tail, none
 	if l.tail == none {
 		l.head = int16(i)
 	} else {

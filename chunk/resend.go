@@ -52,52 +52,52 @@ type resend struct {
 	ackDelay time.Duration // Config.AckDelay
 
 	// Round trip.
-	rtt    time.Duration // smoothed; 0 = unknown
-	latest time.Duration // latest sample, which follows a growing queue; 0 = none
-	minRTT time.Duration // smallest sample; 0 = none
-	told   bool          // the owner has set rtt, so samples are ignored
-	rough  bool          // rtt is only a bound, which the first sample replaces
+	rtt        time.Duration // smoothed; 0 = unknown
+	latest     time.Duration // latest sample, which follows a growing queue; 0 = none
+	minRTT     time.Duration // smallest sample; 0 = none
+	fixedRTT   bool          // the owner has set rtt, so samples are ignored
+	rttIsBound bool          // rtt is only a bound, which the first sample replaces
 
-	unclear int           // slices in a row that were acked only after they were resent
-	since   time.Duration // when unclear was last 0
+	ambiguous int           // slices in a row that were acked only after they were resent
+	lastExact time.Duration // when ambiguous was last 0
 
 	// Backoff.
-	backoff int           // timeouts in a row
-	doubled time.Duration // when the last timeout was; slices sent before it belong to it
+	timeouts    int           // timeouts in a row
+	lastTimeout time.Duration // when the last timeout was; slices sent before it belong to it
 
 	// Acks.
 	overtaken uint64        // slices with a smaller order were overtaken by an acked slice
-	news      time.Duration // when a slice was last acked
+	lastAcked time.Duration // when a slice was last acked
 	noAck     time.Duration // when the first slice since the last ack was sent; never = none
 	lastSent  time.Duration // when a slice was last sent; never = none was
 }
 
 func newResend(c Config) resend {
 	return resend{
-		first:    c.ResendDelay,
-		ackDelay: c.AckDelay,
-		news:     -maxDelay,
-		noAck:    never,
-		lastSent: never,
+		first:     c.ResendDelay,
+		ackDelay:  c.AckDelay,
+		lastAcked: -maxDelay,
+		noAck:     never,
+		lastSent:  never,
 	}
 }
 
 // forget resets everything that depends on the path.
 func (r *resend) forget() {
 	r.rtt, r.latest, r.minRTT = 0, 0, 0
-	r.told, r.rough = false, false
-	r.unclear = 0
-	r.backoff, r.doubled = 0, 0
-	r.heard()
+	r.fixedRTT, r.rttIsBound = false, false
+	r.ambiguous = 0
+	r.timeouts, r.lastTimeout = 0, 0
+	r.onAck()
 }
 
-// tell sets the round trip that the owner knows. 0 returns to samples.
-func (r *resend) tell(rtt time.Duration) {
+// setRTT sets the round trip that the owner knows. 0 returns to samples.
+func (r *resend) setRTT(rtt time.Duration) {
 	r.rtt = min(max(rtt, 0), maxDelay)
-	r.told = rtt > 0
-	r.rough = false
+	r.fixedRTT = rtt > 0
+	r.rttIsBound = false
 	r.latest = 0
-	r.backoff = 0
+	r.timeouts = 0
 }
 
 // delay returns the time that a slice waits for its ack. It is RTT * 1.25 as in the
@@ -122,12 +122,12 @@ func (r *resend) patience(timeouts int) time.Duration {
 
 // due returns the time at which a slice that waits for its ack must be resent. left is the
 // number of unacked slices in its chunk.
-func (r *resend) due(s *sending, left int) time.Duration {
-	if r.told || s.order < r.overtaken {
+func (r *resend) due(s *sentSlice, left int) time.Duration {
+	if r.fixedRTT || s.order < r.overtaken {
 		return s.sent + r.delay()
 	}
-	timeouts := r.backoff
-	if s.sent < r.doubled {
+	timeouts := r.timeouts
+	if s.sent < r.lastTimeout {
 		timeouts--
 	}
 
@@ -137,26 +137,26 @@ func (r *resend) due(s *sending, left int) time.Duration {
 	if left > fewLeft && s.resent {
 		restart = r.delay()
 	}
-	return max(s.sent+r.patience(timeouts), r.news+restart)
+	return max(s.sent+r.patience(timeouts), r.lastAcked+restart)
 }
 
-// again records that a slice that waited for its ack is resent. It counts a timeout unless
+// onResend records that a slice that waited for its ack is resent. It counts a timeout unless
 // the slice was sent before the last timeout, to which it then belongs.
-func (r *resend) again(s *sending, now time.Duration) {
-	if !r.told && s.order >= r.overtaken && s.sent >= r.doubled {
-		r.backoff = min(r.backoff+1, maxBackoff)
-		r.doubled = now
+func (r *resend) onResend(s *sentSlice, now time.Duration) {
+	if !r.fixedRTT && s.order >= r.overtaken && s.sent >= r.lastTimeout {
+		r.timeouts = min(r.timeouts+1, maxBackoff)
+		r.lastTimeout = now
 	}
 }
 
-// sent records that a slice is sent.
-func (r *resend) sent(now time.Duration) {
+// onSend records that a slice is sent.
+func (r *resend) onSend(now time.Duration) {
 	r.lastSent = now
 	r.noAck = min(r.noAck, now)
 }
 
-// heard records that an ack arrived.
-func (r *resend) heard() { r.noAck = never }
+// onAck records that an ack arrived.
+func (r *resend) onAck() { r.noAck = never }
 
 // silent reports whether the path seems to be gone, or the peer's application no longer
 // takes chunks. The sender then only probes, with one slice at a time.
@@ -165,41 +165,41 @@ func (r *resend) silent(now time.Duration) bool {
 }
 
 // nextProbe returns the time at which the next slice may be sent while the path is silent.
-func (r *resend) nextProbe() time.Duration { return r.lastSent + r.patience(r.backoff) }
+func (r *resend) nextProbe() time.Duration { return r.lastSent + r.patience(r.timeouts) }
 
 // A sample is what one ack says about the round trip. never means that it says nothing.
 type sample struct {
 	// Shortest time since an acked slice was sent, among slices that were sent once.
-	clean time.Duration
+	exact time.Duration
 	// Shortest time since an acked slice was sent for the last time but one, or for the
 	// first time if it was sent once.
 	bound time.Duration
 }
 
-// hear handles the first ack of a slice. left is the number of unacked slices in its chunk,
+// onSliceAcked handles the first ack of a slice. left is the number of unacked slices in its chunk,
 // including this one.
 //
 // If the slice was sent several times, the last transmission counts as acked. But if that
 // was less than the smallest round trip ago, an earlier transmission must have arrived.
-func (r *resend) hear(slice *sending, now time.Duration, left int, s *sample) {
+func (r *resend) onSliceAcked(slice *sentSlice, now time.Duration, left int, s *sample) {
 	if slice.state == unsent {
 		return
 	}
-	r.news = now
+	r.lastAcked = now
 	s.bound = min(s.bound, max(now-slice.before, 1))
 	if slice.resent {
-		r.unclear++
+		r.ambiguous++
 		if r.minRTT == 0 || now-slice.sent < r.minRTT {
 			return
 		}
 	} else {
-		r.unclear = 0
-		r.since = now
-		s.clean = min(s.clean, max(now-slice.sent, 1))
+		r.ambiguous = 0
+		r.lastExact = now
+		s.exact = min(s.exact, max(now-slice.sent, 1))
 	}
 	r.overtaken = max(r.overtaken, slice.order)
 	if now-slice.sent <= r.delay() && left <= fewLeft {
-		r.backoff = 0
+		r.timeouts = 0
 	}
 }
 
@@ -211,35 +211,39 @@ func (r *resend) hear(slice *sending, now time.Duration, left int, s *sample) {
 // unnecessary, because the delay was too short.
 func (r *resend) measure(s sample) {
 	switch {
-	case r.told || s.bound == never:
-	case s.clean != never:
-		r.clean(min(s.clean, maxDelay))
-	case r.rtt == 0, r.backoff == maxBackoff && r.unclear >= bogusAfter, r.tooShort(s.bound):
-		r.rtt, r.rough = min(s.bound, maxDelay), true
+	case r.fixedRTT || s.bound == never:
+	case s.exact != never:
+		r.update(min(s.exact, maxDelay))
+	case r.rtt == 0, r.isBogus(), r.tooShort(s.bound):
+		r.rtt, r.rttIsBound = min(s.bound, maxDelay), true
 		r.latest, r.minRTT = 0, 0
-		r.backoff = 0
-		r.unclear, r.since = 0, r.news
-	case r.rough:
+		r.timeouts = 0
+		r.ambiguous, r.lastExact = 0, r.lastAcked
+	case r.rttIsBound:
 		r.rtt = min(r.rtt, s.bound)
 	}
 }
+
+// isBogus reports whether the measured round trip is bogus, because slices are acked only
+// after they were resent although the delay has grown to its maximum.
+func (r *resend) isBogus() bool { return r.timeouts == maxBackoff && r.ambiguous >= bogusAfter }
 
 // tooShort reports whether slices were resent unnecessarily for a long time because the
 // delay is too short. bound is that of the latest sample. A longer bound indicates an
 // outage, or a full receiver.
 func (r *resend) tooShort(bound time.Duration) bool {
-	return r.unclear >= bogusAnyway && r.news-r.since >= bogusTime &&
+	return r.ambiguous >= bogusAnyway && r.lastAcked-r.lastExact >= bogusTime &&
 		bound < min(16*r.delay(), maxPatience)
 }
 
-// clean applies a sample from a slice that was sent once, which is certain.
-func (r *resend) clean(rtt time.Duration) {
-	if r.rtt == 0 || r.rough {
-		r.rtt, r.rough = rtt, false
+// update applies a sample from a slice that was sent once, which is certain.
+func (r *resend) update(rtt time.Duration) {
+	if r.rtt == 0 || r.rttIsBound {
+		r.rtt, r.rttIsBound = rtt, false
 	}
 	r.rtt = max(r.rtt+(rtt-r.rtt)/8, 1)
 	r.latest = rtt
-	r.backoff = 0
+	r.timeouts = 0
 	if r.minRTT == 0 || rtt < r.minRTT {
 		r.minRTT = rtt
 	}

@@ -20,9 +20,9 @@ type Sender struct {
 	queue   recovery.Ring[[]byte] // chunks waiting to be in flight
 
 	// Choice of the next slice.
-	fresh   uint64        // all slices of chunks before this number were sent at least once
-	hints   int           // slices reported by Lost and not sent again yet
-	longest time.Duration // lower bound of the send time of every slice that waits for its ack
+	unsentFrom uint64        // all slices of chunks before this number were sent at least once
+	lostSlices int           // slices reported by Lost and not sent again yet
+	oldestSent time.Duration // lower bound of the send time of every slice that waits for its ack
 
 	// Pacing.
 	budget   budget
@@ -53,7 +53,7 @@ func NewSender(c Config) (*Sender, error) {
 		return nil, err
 	}
 	c = c.effective()
-	s := &Sender{config: c, longest: never}
+	s := &Sender{config: c, oldestSent: never}
 	s.budget.rate = int64(c.Rate)
 	s.resend = newResend(c)
 	return s, nil
@@ -97,7 +97,7 @@ func (s *Sender) SetRate(bytesPerSecond int) { s.budget.rate = int64(min(bytesPe
 
 // SetRTT sets the path's round trip, which replaces the sender's own estimate from now on.
 // 0 returns to the estimate.
-func (s *Sender) SetRTT(rtt time.Duration) { s.resend.tell(rtt) }
+func (s *Sender) SetRTT(rtt time.Duration) { s.resend.setRTT(rtt) }
 
 // Stats returns a copy of the counters.
 func (s *Sender) Stats() SenderStats {
@@ -130,16 +130,16 @@ func (s *Sender) AppendSlice(now time.Time, buf []byte) (packet []byte, ok bool)
 func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	s.advance(now)
 	number, i := s.pick()
-	if i == none || s.clock.now < s.held() {
+	if i == none || s.clock.now < s.holdUntil() {
 		s.budget.rest(s.maxCost())
 		return Slice{}, false
 	}
 	f := s.flights.At(number)
 	size := f.size(i, s.config.SliceSize)
-	if !s.free(f) && !s.budget.take(size+s.config.Overhead) {
+	if !s.inBurst(f) && !s.budget.take(size+s.config.Overhead) {
 		return Slice{}, false
 	}
-	s.sent(f, i)
+	s.recordSent(f, i)
 	first := i * s.config.SliceSize
 	end := first + size
 	return Slice{ChunkID: uint16(number), Index: i, Count: f.count, Data: f.data[first:end:end]}, true
@@ -170,8 +170,8 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if i == none {
 		number, i, due = s.pickNext()
 	}
-	due = max(due, s.held())
-	if f := s.flights.At(number); !s.free(f) {
+	due = max(due, s.holdUntil())
+	if f := s.flights.At(number); !s.inBurst(f) {
 		due = max(due, s.budget.when(f.size(i, s.config.SliceSize)+s.config.Overhead))
 	}
 	return s.clock.time(due), true
@@ -202,7 +202,7 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 		return false
 	}
 	s.stats.Acks++
-	s.resend.heard()
+	s.resend.onAck()
 	return s.acknowledge(number, a.Acked)
 }
 
@@ -221,8 +221,8 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	slice := &f.slices[index]
 	if slice.state == waiting && slice.sent == sent.Sub(s.clock.epoch) {
 		f.lose(index)
-		s.hints++
-		s.resend.heard()
+		s.lostSlices++
+		s.resend.onAck()
 	}
 }
 
@@ -239,8 +239,8 @@ func (s *Sender) Restart() {
 		f := s.flights.At(n)
 		for f.waiting.head != none {
 			f.lose(int(f.waiting.head))
-			s.hints++
+			s.lostSlices++
 		}
 	}
-	s.longest = never
+	s.oldestSent = never
 }

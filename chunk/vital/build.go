@@ -119,7 +119,7 @@ type packing struct {
 	version Version
 }
 
-// add appends a chunk and returns true, if the chunk fits.
+// add appends a chunk to the packet. It returns false if the chunk does not fit.
 func (p *packing) add(h Header, data []byte) bool {
 	if p.chunks == maxChunks || len(p.buf)+p.reserve+len(data) > p.limit {
 		return false
@@ -152,41 +152,44 @@ func (c *Conn) packResends(p *packing) bool {
 func (c *Conn) packQueue(p *packing) {
 	for c.queue.Len() > 0 {
 		next := c.queue.At(c.queue.Oldest)
-		vital := next.flags == Vital
-		fits := false
-		if vital {
-			fits = c.addVital(p, c.unsent, Vital)
-		} else {
-			fits = p.add(Header{Sequence: -1}, c.queueData.bytes(next.span))
+		if c.addQueued(p, next) {
+			c.stats.Chunks++
+			c.dequeue()
+			continue
 		}
-		if !fits && p.chunks > 0 {
-			return
+		if p.chunks > 0 {
+			return // the packet is full
 		}
-		if !fits {
-			c.stats.TooBig++
-		}
-		if !fits && vital {
-			// The chunk waits for a larger packet.
+
+		// The chunk does not fit by itself. A vital one waits for a larger packet.
+		c.stats.TooBig++
+		if next.flags == Vital {
 			c.markSent(c.unsent)
 			c.due = 0
 			return
 		}
-		c.shift(fits)
+		c.dequeue()
 	}
 }
 
-// shift removes the head of the queue, which was sent or is dropped.
-func (c *Conn) shift(sent bool) {
+// addQueued adds the chunk at the head of the queue to the packet. It returns false if the
+// chunk does not fit.
+func (c *Conn) addQueued(p *packing, next *item) bool {
+	if next.flags == Vital {
+		return c.addVital(p, c.unsent, Vital)
+	}
+	return p.add(Header{Sequence: -1}, c.queueData.bytes(next.span))
+}
+
+// dequeue removes the head of the queue, which was sent or is dropped.
+func (c *Conn) dequeue() {
 	next := c.queue.Take()
 	c.due = max(0, c.due-1)
-	if sent {
-		c.stats.Chunks++
-	}
-	if next.flags != Vital {
+	if next.flags == Vital {
+		c.unsent++
+	} else {
 		c.queueData.free(next.span)
-		return
 	}
-	c.unsent++
 }
 
 // addVital adds the vital chunk with a sequence number to the packet. It returns false if

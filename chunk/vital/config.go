@@ -54,7 +54,7 @@ type Config struct {
 
 	// MaxPacket is the maximum packet size in bytes, 64 to 1,400. 0 = 1,400.
 	MaxPacket int
-	// StoreBytes is the maximum size of unacknowledged vital chunks in bytes. Besides,
+	// StoreBytes is the maximum size of unacknowledged vital chunks in bytes. In addition,
 	// their number is limited to 511. 0 = 32 KiB.
 	StoreBytes int
 	// QueueBytes is the maximum size of other queued chunks in bytes. 0 = 32 KiB.

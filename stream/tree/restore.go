@@ -236,7 +236,7 @@ func (r *Restore) entryError(i int, err error) error {
 func (r *Restore) staged(i int) string { return path.Join(workNew, r.manifest.Entries[i].Path) }
 
 // reopenStaged prepares the entries staged by an earlier restore for writing, and returns
-// their names. It removes staged files that do not belong there, and links, which are made
+// their names. It removes staged files that do not belong there, and links, which are created
 // last. It makes the others writable, because an earlier commit may have set their modes.
 func (r *Restore) reopenStaged() (staged map[string]bool, err error) {
 	staged = make(map[string]bool)
