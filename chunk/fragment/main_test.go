@@ -95,8 +95,8 @@ func check(t testing.TB, r *Reassembler) {
 	linked, born := 0, time.Time{}
 	for i := r.first; i != none; i = r.entries[i].next {
 		linked++
-		require.False(t, r.entries[i].born.Before(born), "the order of unfinished blocks")
-		born = r.entries[i].born
+		require.False(t, r.entries[i].begunAt.Before(born), "the order of unfinished blocks")
+		born = r.entries[i].begunAt
 	}
 	require.Equal(t, unfinished, linked)
 	require.Equal(t, used, r.cells.used)

@@ -26,9 +26,9 @@ type Reassembler struct {
 	now   time.Time // latest time passed to a method
 
 	// The sequence buffer: block n is in entries[n % Window].
-	entries [Window]entry
-	newest  uint16    // newest sequence accepted
-	heard   time.Time // when a packet was last accepted; zero = none yet
+	entries      [Window]entry
+	newest       uint16    // newest sequence accepted
+	lastAccepted time.Time // when a packet was last accepted; zero = none yet
 
 	// Incomplete blocks, in the order in which their first fragments arrived.
 	first, last uint16 // ends of their list, as indexes of entries
@@ -60,11 +60,12 @@ func (r *Reassembler) Receive(now time.Time, packet []byte) (b Block, ok bool, e
 	r.stats.Packets++
 	b, ok, err = r.receive(packet)
 	if err != nil {
-		r.stats.refuse(err)
+		r.stats.countRefused(err)
 	}
 	return b, ok, err
 }
 
+// receive is Receive without the clock and the counting of errors.
 func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 	f, err := Parse(packet, r.cfg.ProtocolID)
 	switch {
@@ -81,7 +82,7 @@ func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 	if err != nil {
 		return Block{}, false, err
 	}
-	r.heard = r.now
+	r.lastAccepted = r.now
 	r.stats.Fragments++
 	if f.Count == 1 {
 		e.begin(f, r.now)
@@ -120,8 +121,8 @@ func (r *Reassembler) admit(f Fragment) (*entry, error) {
 func (r *Reassembler) slide(sequence uint16) error {
 	ahead := bits.Distance(sequence, r.newest)
 	within := ahead > -Window && ahead <= maxAhead
-	first := r.heard.IsZero()
-	silent := r.now.Sub(r.heard) > r.cfg.lifetime()
+	first := r.lastAccepted.IsZero()
+	silent := r.now.Sub(r.lastAccepted) > r.cfg.lifetime()
 	switch {
 	case first, silent && !within:
 		r.newest = sequence - Window
@@ -132,7 +133,7 @@ func (r *Reassembler) slide(sequence uint16) error {
 		return ErrStale
 	}
 	for n := range max(0, min(ahead, Window)) {
-		r.pass(&r.entries[(sequence-uint16(n))%Window])
+		r.reuse(&r.entries[(sequence-uint16(n))%Window])
 	}
 	if ahead > 0 {
 		r.newest = sequence
@@ -140,13 +141,44 @@ func (r *Reassembler) slide(sequence uint16) error {
 	return nil
 }
 
-// pass empties an entry so that a newer block can use it.
-func (r *Reassembler) pass(e *entry) {
+// reuse empties an entry so that a newer block can use it.
+func (r *Reassembler) reuse(e *entry) {
 	if e.state == partial {
 		r.drop(e)
 		r.stats.Passed++
 	}
 	e.clear()
+}
+
+// link appends e to the list of incomplete blocks.
+func (r *Reassembler) link(e *entry) {
+	slot := e.sequence % Window
+	e.prev = r.last
+	if r.last == none {
+		r.first = slot
+	} else {
+		r.entries[r.last].next = slot
+	}
+	r.last = slot
+}
+
+// drop frees the cells of an incomplete block and removes it from the list. Its sequence
+// number stays known, so its other fragments are rejected.
+func (r *Reassembler) drop(e *entry) {
+	r.cells.put(e.head)
+	if e.prev == none {
+		r.first = e.next
+	} else {
+		r.entries[e.prev].next = e.next
+	}
+	if e.next == none {
+		r.last = e.prev
+	} else {
+		r.entries[e.next].prev = e.prev
+	}
+	e.head = none
+	e.prev, e.next = none, none
+	e.state = dropped
 }
 
 // store stores a fragment in its block, and returns the block if it is now complete.
@@ -208,11 +240,11 @@ func (r *Reassembler) Advance(now time.Time) {
 	if now.After(r.now) {
 		r.now = now
 	}
-	for r.first != none && r.now.Sub(r.entries[r.first].born) > r.cfg.lifetime() {
+	for r.first != none && r.now.Sub(r.entries[r.first].begunAt) > r.cfg.lifetime() {
 		r.drop(&r.entries[r.first])
 		r.stats.Expired++
 	}
-	if r.holds() && r.now.Sub(r.heard) > r.cfg.lifetime() {
+	if r.holds() && r.now.Sub(r.lastAccepted) > r.cfg.lifetime() {
 		r.cells.release()
 		r.out = nil
 	}
@@ -223,9 +255,9 @@ func (r *Reassembler) Advance(now time.Time) {
 func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.first != none:
-		return r.entries[r.first].born.Add(r.cfg.lifetime() + 1), true
+		return r.entries[r.first].begunAt.Add(r.cfg.lifetime() + 1), true
 	case r.holds():
-		return r.heard.Add(r.cfg.lifetime() + 1), true
+		return r.lastAccepted.Add(r.cfg.lifetime() + 1), true
 	}
 	return time.Time{}, false
 }

@@ -18,7 +18,8 @@ type Stats struct {
 	Evicted uint64 // to keep within MaxBytes
 }
 
-func (s *Stats) refuse(err error) {
+// countRefused counts a packet that Receive rejects with err.
+func (s *Stats) countRefused(err error) {
 	switch err {
 	case ErrDuplicate:
 		s.Duplicates++

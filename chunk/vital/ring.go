@@ -40,6 +40,7 @@ func (r *ring) put(data []byte) (s span, ok bool) {
 	return span{at, len(data), cost}, true
 }
 
+// bytes returns the string at s.
 func (r *ring) bytes(s span) []byte { return r.buf[s.at : s.at+s.size : s.at+s.size] }
 
 // free frees the oldest string.

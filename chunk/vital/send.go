@@ -20,11 +20,13 @@ func (c *Conn) Send(flags Flags, data []byte) error {
 			ErrChunkSize, len(data), c.cfg.maxChunk(), c.cfg.Version, c.cfg.MaxPacket)
 	}
 	flags &= Vital
-	put := c.queueChunk
+	var s span
+	var err error
 	if flags == Vital {
-		put = c.storeChunk
+		s, err = c.storeChunk(data)
+	} else {
+		s, err = c.queueChunk(data)
 	}
-	s, err := put(data)
 	if err != nil {
 		return err
 	}

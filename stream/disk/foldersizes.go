@@ -44,11 +44,12 @@ func (s *folderSizes) changed(folder string) {
 
 // bytesExcept returns the number of bytes stored in all folders except own.
 func (s *folderSizes) bytesExcept(own string) (bytes int64, err error) {
-	refresh := s.refreshAll
 	if time.Since(s.listed) < listAfter {
-		refresh = s.refreshStale
+		err = s.refreshStale(own)
+	} else {
+		err = s.refreshAll(own)
 	}
-	if err := refresh(own); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	for folder, size := range s.known {

@@ -178,9 +178,11 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 	for _, f := range stored {
 		u.add(f, 1)
 	}
-	tooMuch := func() bool { return bytes >= 0 && u.bytes > bytes || files >= 0 && u.files > int64(files) }
-	failed := u.evict(stored, func() bool { return !tooMuch() })
-	if tooMuch() {
+	within := func() bool {
+		return (bytes < 0 || u.bytes <= bytes) && (files < 0 || u.files <= int64(files))
+	}
+	failed := u.evict(stored, within)
+	if !within() {
 		return fmt.Errorf("disk: trimming a store: %d bytes in %d files stay: %w", u.bytes, u.files, failed)
 	}
 	return nil

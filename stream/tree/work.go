@@ -80,8 +80,8 @@ func openWork(target string) (*workFolder, error) {
 	return &workFolder{p, root, lock}, nil
 }
 
-// lockWork locks the lock file in the work folder at p. The last holder of the lock may
-// have removed the file before it was locked here; then the error is ErrBusy, too.
+// lockWork locks the lock file in the work folder at p. It returns ErrBusy if another
+// restore holds the lock, or held it and removed the file before it was locked here.
 func lockWork(lock *os.File, p string) error {
 	err := tryLock(lock)
 	if errors.Is(err, files.ErrLocked) || !files.Stands(lock) {
@@ -109,7 +109,8 @@ func (w *workFolder) cleanUp(
 	mayReplace func(context.Context, string) error,
 ) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
-		if err := os.Rename(filepath.Join(w.path, workOld), target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := os.Rename(filepath.Join(w.path, workOld), target)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
