@@ -56,10 +56,11 @@
 // RTT is unknown. On paths shorter than 60 ms it waits a little longer, because a receiver
 // may wait Config.AckDelay before it acks.
 //
-// A growing queue is not a loss. A slice that no later slice has overtaken waits as long as
-// acks of others arrive. If it is resent without an ack, the delay doubles (RFC 6298,
-// section 5.5), up to 16 times or a second. The ack of a slice that was sent once gives a
-// round trip and ends the doubling.
+// A growing queue is not a loss. A slice that no later slice has overtaken waits as long
+// as acks of others arrive. Each time slices are resent for want of an ack, the delay
+// doubles (RFC 6298, section 5.5), up to 16 times or a second. Once the RTT is known, the
+// first two times do not double it. The ack of a slice that was sent once gives a round
+// trip and ends the doubling.
 //
 // If no ack at all arrives for eight such delays, the sender only probes: it sends single
 // slices, one per doubled delay, until an ack arrives. None of this reacts to congestion. On a

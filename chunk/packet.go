@@ -131,7 +131,8 @@ func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
 // bits at Count and above are not encoded. AppendAck panics if Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	if a.Count < 1 || a.Count > MaxSlices {
-		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible", a.ChunkID, a.Count, MaxSlices))
+		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible",
+			a.ChunkID, a.Count, MaxSlices))
 	}
 	start := len(b)
 	w := beginPacket(b, KindAck, a.ChunkID)

@@ -22,7 +22,7 @@ const (
 )
 
 const (
-	defaultProtocolID = 0x55667788 // the reference's for fragments
+	defaultProtocolID = 0x55667788 // the reference's for fragments; no peer uses 0
 
 	typeFragment = 0 // the other three packet types are regular packets
 	typeOffset   = 6 // offset of the type in bytes, after checksum and sequence
@@ -123,7 +123,8 @@ func checkRegular(packet []byte) error {
 		return errShort
 	}
 	r := bits.NewReader(packet[len(packet)-endBytes:])
-	if r.Check(endCheck); r.Err() != nil {
+	r.Check(endCheck)
+	if r.Err() != nil {
 		return errEnd
 	}
 	return nil

@@ -90,7 +90,8 @@ func ParseRegular(packet []byte, protocolID uint32, buf []byte) (Regular, error)
 	}
 	reader := bits.NewReader(packet[typeOffset : len(packet)-endBytes])
 	reader.Bits(bodyOffset % 8)
-	r.Bits, r.Body = reader.Left(), buf[:0]
+	r.Bits = reader.Left()
+	r.Body = buf[:0]
 	for reader.Left() > 0 {
 		r.Body = append(r.Body, byte(reader.Bits(min(8, reader.Left()))))
 	}
