@@ -11,35 +11,37 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Errors that a caller can act on. The errors that wrap them name the call, the actor or
-// the limit. The error of a call that is too large wraps [bunch.ErrBunchTooLarge]. If the
-// reliable buffer is full, a call closes the connection with [ReliableBufferOverflow], as
-// in Unreal; with [bunch.OverflowError] in Config.Bunch.Overflow the call sends nothing
-// instead, and its error wraps [bunch.ErrReliableBufferFull].
+// Errors that a caller can act on. Errors that wrap them name the call, the actor or the
+// limit. The error of a call that is too large wraps [bunch.ErrBunchTooLarge].
+//
+// A call that finds its reliable buffer full closes the connection with
+// [ReliableBufferOverflow], as in Unreal. With [bunch.OverflowError] in Config.Bunch.Overflow,
+// the call instead sends nothing, and its error wraps [bunch.ErrReliableBufferFull].
 var (
 	// ErrNotOwner: a client called a Server RPC on an actor that it does not own.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
-	// ErrWrongRole: only a server may do this, or only a client.
+	// ErrWrongRole: only a server may do this, or only a client may.
 	ErrWrongRole = errors.New("rpc: wrong role")
-	// ErrUnbound: the call would run only in this world, which has no handler.
-	// A Multicast on the server needs none.
+	// ErrUnbound: the call would run only in this world, and this world has no
+	// handler. A Multicast on the server needs no handler.
 	ErrUnbound = errors.New("rpc: no handler bound")
-	// ErrClosed: the actor, the connection or the world has ended, or the
-	// actor's close has arrived.
+	// ErrClosed: the actor, the connection or the world has ended, or the actor's
+	// close has arrived.
 	ErrClosed = errors.New("rpc: closed")
-	// ErrDormant: a client called a Server RPC on a dormant actor, which has no channel, or on
-	// one whose close for dormancy has arrived; see [Actor.SetDormant]. It also means a placed
-	// copy that the server has not opened, or has closed because it is far away; see [Place].
+	// ErrDormant: a client called a Server RPC on a dormant actor, which has no
+	// channel, or on an actor whose close for dormancy has arrived; see
+	// [Actor.SetDormant]. It also means that the server has not opened a placed
+	// copy, or has closed it because it is far away; see [Place].
 	ErrDormant = errors.New("rpc: the actor is dormant")
 	// ErrBacklogFull: a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
-	// ErrOnWorld: a call that waits for the world was made on the world's
-	// goroutine, where it would never return.
+	// ErrOnWorld: a call that waits for the world was made on the world's goroutine,
+	// where it would never return.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
-// errorf is fmt.Errorf for a format that begins with "rpc: ". It leaves out that prefix
-// in the texts of args that are errors of this package. The errors are wrapped unchanged.
+// errorf is fmt.Errorf for a format that begins with "rpc: ". It removes that prefix from the
+// texts of args that are errors of this package. The errors are wrapped unchanged.
 func errorf(format string, args ...any) error {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok && strings.HasPrefix(err.Error(), prefix) {
@@ -57,22 +59,24 @@ type unprefixed struct{ error }
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.error.Error(), prefix) }
 func (e unprefixed) Unwrap() error { return e.error }
 
-// onClient returns the error for a method, by, that only a server may call, and
-// that was called on a client.
+// onClient returns the error for a client's call of the method by, which only a
+// server may call.
 func onClient(by string) error {
 	return errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
 }
 
-// ofAnother returns the error for a method of a world, by, that was called with
-// an actor of another world.
+// ofAnother returns the error for a call of the world's method by with an actor of
+// another world.
 func ofAnother(by string) error {
 	return errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
 }
 
-// A Code is the reason why a connection ended. Its numbers include those of
-// [bunch.Code]. Names are Unreal's (ENetCloseResult) where Unreal has one; go
-// doc shows them all under any one of them, such as HostClosedConnection. A game
-// closes with codes of its own, from 1,024 on, or with one of these that fits.
+// A Code is the reason why a connection ended.
+//
+// The numbers include those of [bunch.Code]. Codes have the names that Unreal gives
+// them (ENetCloseResult), if it has them. The documentation of any of the constants,
+// such as HostClosedConnection, shows them all. A game closes connections with codes
+// of its own, from 1,024, or with one of these that fits.
 type Code uint16
 
 const (
@@ -87,66 +91,81 @@ const (
 	HostClosedConnection Code = 64 + iota
 	// ConnectionLost: the carrier failed; the wrapped error is the cause.
 	ConnectionLost
-	// ProtocolMismatch: the two programs declare different classes, or speak different versions.
+	// ProtocolMismatch: the two programs declare different classes or speak different versions.
 	ProtocolMismatch
-	// ControlChannelMessageUnknown: a handshake message that does not exist.
+	// ControlChannelMessageUnknown: a handshake message has an unknown type.
 	ControlChannelMessageUnknown
-	// ControlChannelMessageFail: a handshake message in the wrong order.
+	// ControlChannelMessageFail: a handshake message came in the wrong order.
 	ControlChannelMessageFail
-	// ControlChannelMessagePayloadFail: a handshake message that cannot be decoded.
+	// ControlChannelMessagePayloadFail: a handshake message could not be decoded.
 	ControlChannelMessagePayloadFail
 	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login
-	// the client; the reason is the text of the error.
+	// refused the client. The reason is the text of the error.
 	PreLoginFailure
 	// ServerFull: a limit on connections, failed logins, memory, posts or channel
-	// numbers is reached, or Config.Authenticate cannot check tokens now.
+	// numbers is reached, or Config.Authenticate can't check tokens now.
 	ServerFull
-	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout,
-	// or the client's first message than Config.HelloTimeout.
+	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout, or the
+	// client's first message took longer than Config.HelloTimeout.
 	HandshakeTimeout
 	// BunchPrematureChannel: something arrived on an actor's channel before Join.
 	BunchPrematureChannel
-	// BunchWrongChannel: a client opened or closed an actor's channel, which only the server may.
+	// BunchWrongChannel: a client opened or closed an actor's channel, which only a
+	// server may do.
 	BunchWrongChannel
 	// UnknownMethod: a call names a method that its class does not have.
 	UnknownMethod
-	// WrongDirection: a client sent a Client RPC or Multicast, or a server a Server RPC.
+	// WrongDirection: a client sent a Client RPC or a Multicast, or a server sent a Server RPC.
 	WrongDirection
-	// PayloadFail: an argument, a state or an open cannot be decoded, names a
-	// class that does not exist, or has bytes left over.
+	// PayloadFail: an argument, a state or an open could not be decoded, named a
+	// class that does not exist, or had bytes left over.
 	PayloadFail
 	// ValidationFailed: Validate or Check refused a call. UE: WithValidation.
 	ValidationFailed
-	// SealedViolation: a sealed packet broke its protocol.
+	// SealedViolation: a sealed packet violated the protocol.
 	SealedViolation
-	// HandlerPanic: a function of the game panicked in a call or the login of
+	// HandlerPanic: a function of the game panicked during a call or the login of
 	// this connection; see Config.OnPanic.
 	HandlerPanic
 	// LoginElsewhere: the identity has as many newer connections as
-	// Config.MaxConnsPerIdentity allows; with RefuseLoginElsewhere, as many older ones.
+	// Config.MaxConnsPerIdentity allows. With RefuseLoginElsewhere it has as many older ones.
 	LoginElsewhere
-	// RPCDoS: the calls of the client, or of all clients with its identity,
-	// cost more than Config.DoS allows.
+	// RPCDoS: the calls of the client, or of all clients with its identity, cost
+	// more than Config.DoS allows.
 	RPCDoS
-	// ServerBusy: Config.MaxHandshakes or MaxHandshakesPerAddress other clients
-	// are in their handshake. There may be room moments later: Dial tries again
-	// by itself. It also does so if Config.MaxConnsPerAddress is reached and
-	// the client had to prove its address, because QUIC has one code for both.
+	// ServerBusy: as many other clients are in their handshake as
+	// Config.MaxHandshakes or MaxHandshakesPerAddress allows. There may be room
+	// moments later, and Dial tries again by itself.
+	//
+	// Dial also tries again if Config.MaxConnsPerAddress is reached and the client
+	// had to prove its address. QUIC has one code for both cases.
 	ServerBusy
 )
 
 var codeNames = map[Code]string{
-	HostClosedConnection: "HostClosedConnection", ConnectionLost: "ConnectionLost", ProtocolMismatch: "ProtocolMismatch",
-	ControlChannelMessageUnknown: "ControlChannelMessageUnknown", ControlChannelMessageFail: "ControlChannelMessageFail",
-	ControlChannelMessagePayloadFail: "ControlChannelMessagePayloadFail", PreLoginFailure: "PreLoginFailure",
-	ServerFull: "ServerFull", HandshakeTimeout: "HandshakeTimeout", BunchPrematureChannel: "BunchPrematureChannel",
-	BunchWrongChannel: "BunchWrongChannel", UnknownMethod: "UnknownMethod",
-	WrongDirection: "WrongDirection", PayloadFail: "PayloadFail", ValidationFailed: "ValidationFailed",
-	SealedViolation: "SealedViolation", HandlerPanic: "HandlerPanic", LoginElsewhere: "LoginElsewhere", RPCDoS: "RPCDoS",
-	ServerBusy: "ServerBusy",
+	HostClosedConnection:             "HostClosedConnection",
+	ConnectionLost:                   "ConnectionLost",
+	ProtocolMismatch:                 "ProtocolMismatch",
+	ControlChannelMessageUnknown:     "ControlChannelMessageUnknown",
+	ControlChannelMessageFail:        "ControlChannelMessageFail",
+	ControlChannelMessagePayloadFail: "ControlChannelMessagePayloadFail",
+	PreLoginFailure:                  "PreLoginFailure",
+	ServerFull:                       "ServerFull",
+	HandshakeTimeout:                 "HandshakeTimeout",
+	BunchPrematureChannel:            "BunchPrematureChannel",
+	BunchWrongChannel:                "BunchWrongChannel",
+	UnknownMethod:                    "UnknownMethod",
+	WrongDirection:                   "WrongDirection",
+	PayloadFail:                      "PayloadFail",
+	ValidationFailed:                 "ValidationFailed",
+	SealedViolation:                  "SealedViolation",
+	HandlerPanic:                     "HandlerPanic",
+	LoginElsewhere:                   "LoginElsewhere",
+	RPCDoS:                           "RPCDoS",
+	ServerBusy:                       "ServerBusy",
 }
 
-// String returns the name of the code, or Code(n) for a code of the game.
+// String returns the code's name, or Code(n) for a code of the game.
 func (c Code) String() string {
 	if name, ok := codeNames[c]; ok {
 		return name
@@ -157,7 +176,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint16(c))
 }
 
-// A CloseError is the reason why a connection ended. errors.Is reports it as an [ErrClosed].
+// A CloseError is the reason why a connection ended. errors.Is(e, ErrClosed) is true for it.
 type CloseError struct {
 	Code   Code
 	Reason string
@@ -175,10 +194,12 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// Temporary reports whether a new connection may succeed a little later. It is true if the peer
-// was lost (ConnectionTimeout, ConnectionLost), has no room or time now (ServerFull, ServerBusy,
-// HandshakeTimeout), or closed with HostClosedConnection, as a server does that shuts down. It
-// is false if this side closed with HostClosedConnection, and for codes of the game.
+// Temporary reports whether a new connection may succeed a little later.
+//
+// It is true if the peer was lost (ConnectionTimeout, ConnectionLost) or has no room or
+// time now (ServerFull, ServerBusy, HandshakeTimeout). It is also true if the peer closed
+// with HostClosedConnection, as a server does when it shuts down. It is false if this side
+// closed with HostClosedConnection, and for codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout:
@@ -192,7 +213,7 @@ func (e *CloseError) Temporary() bool {
 // Is makes errors.Is(e, ErrClosed) true for every CloseError.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
-// A RequestError is the reason why a [Request] has no answer. The error that it wraps is the cause:
+// A RequestError is the reason why a [Request] has no answer. It wraps the cause:
 //
 //	context.DeadlineExceeded    nobody answered in time
 //	context.Canceled            the context of Ask was canceled
@@ -201,20 +222,22 @@ func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 //	ErrDormant                  the actor is dormant
 //	ErrBacklogFull              Config.MaxRequests are open, at this end or at the other
 //	ErrUnbound                  the end that should answer has no handler
-//	ErrNotOwner                 the asker does not own the actor, or no longer did when the question arrived
-//	one of Class.Errors         the handler returned that, with Refused
+//	ErrNotOwner                 the asker doesn't own the actor, or no longer did when the question arrived
+//	one of Class.Errors         the handler returned that error; Refused is set
 //	none, with Refused          the handler returned another error
-//	none, with RateLimited      it was asked more often than its RateLimit, or the server's Config.DoS, allows
+//	none, with RateLimited      the request was asked more often than its RateLimit, or the server's Config.DoS, allows
 //
 // A handler that returns a RequestError chooses its Code.
 type RequestError struct {
 	Request string // the name of the request, "Class.Name"
-	// Of the *RequestError that the handler returned, or of an error that
-	// Class.Errors declares; 0 = another error.
-	Code        uint32
-	Text        string // the text of the handler's error, or why there is no answer: valid UTF-8, at most 512 bytes
-	Refused     bool   // the handler returned an error
-	RateLimited bool   // see above
+	// From the handler's *RequestError, or from an error that Class.Errors declares;
+	// 0 = another error.
+	Code uint32
+	// The text of the handler's error, or why there is no answer. Valid UTF-8, at
+	// most 512 bytes.
+	Text        string
+	Refused     bool // the handler returned an error
+	RateLimited bool // described above
 	cause       error
 }
 
@@ -239,7 +262,7 @@ func (e *RequestError) Unwrap() error {
 	return e.cause
 }
 
-// closeErrorOf converts the error that ended a link into a CloseError.
+// closeErrorOf converts the error that ended a link to a CloseError.
 func closeErrorOf(err error) *CloseError {
 	var (
 		own       *CloseError
@@ -259,17 +282,26 @@ func closeErrorOf(err error) *CloseError {
 	case errors.As(err, &violation):
 		return &CloseError{Code: Code(violation.Code), Reason: violation.Reason, cause: err}
 	case errors.As(err, &idle):
-		return &CloseError{Code: ConnectionTimeout, Reason: "no QUIC packet from the peer within the idle timeout", cause: err}
+		return &CloseError{
+			Code:   ConnectionTimeout,
+			Reason: "no QUIC packet from the peer within the idle timeout",
+			cause:  err,
+		}
 	case errors.As(err, &reset):
-		return &CloseError{Code: ConnectionLost, Reason: "the peer does not know the connection: it was restarted, or has given the connection up", Remote: true, cause: err}
+		return &CloseError{
+			Code:   ConnectionLost,
+			Reason: "the peer does not know the connection: it was restarted, or has given the connection up",
+			Remote: true,
+			cause:  err,
+		}
 	case err == nil:
 		return &CloseError{Reason: "closed"}
 	}
 	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
 }
 
-// codeOf converts a code from the wire. QUIC's codes have 62 bits; one that
-// does not fit becomes ConnectionLost.
+// codeOf converts a code from the wire. QUIC's codes have 62 bits. A code with more
+// than 16 bits becomes ConnectionLost.
 func codeOf(wire uint64) Code {
 	if wire > 0xffff {
 		return ConnectionLost
