@@ -11,70 +11,79 @@ import (
 	"github.com/quivernet/quiver/internal/roster"
 )
 
-// An Actor is an object that both sides know. The server spawns it, and each client for
-// which it is open has a copy. Its methods must be called on the world's goroutine.
+// An Actor is an object that both sides know. The server spawns it, and each client for which
+// the actor is open has a copy. Its methods must be called on the world's goroutine.
 type Actor struct {
 	_ codec.Never `codec:"an actor cannot be encoded; send a number of your own by which both ends know it"`
 
 	world *World
 	class *Class
-	ref   Ref    // the number by which all sides know it; 0 = placed by a client, and not opened by the server yet
+	// The number by which all sides know the actor; 0 = placed by a client, and not
+	// opened by the server yet.
+	ref   Ref
 	name  string // the name by which both ends know a placed actor; empty = not placed
-	seats seats  // its places in lists
+	seats seats  // the actor's places in lists
 
 	// The game's objects, as returned by the constructors of the bindings.
-	own        part   // the object of its class; its binding is nil if the class is not bound
+	own        part   // the object of the actor's class; its binding is nil if the class is not bound
 	components []part // by slot; nil until makeObjects
 
-	// Ownership, and the connections for which it is open.
-	conn     *Conn      // server: the connection at the end of the chain of owners, nil = none; client: the connection to the server
-	owned    bool       // client: this side owns it
-	owner    *Actor     // server: the actor that owns it; nil = a connection or the server itself does
-	children actors     // server: the actors that it owns
-	openings []*opening // one for each connection on which it is open; on a client at most the one to the server
-	dead     bool       // it has ended here
+	// Ownership, and the connections for which the actor is open.
+	//
+	// On a server conn is the connection at the end of the chain of owners; nil =
+	// none. On a client it is the connection to the server.
+	conn     *Conn
+	owned    bool       // client: this side owns the actor
+	owner    *Actor     // server: the actor that owns this one; nil = a connection or the server itself does
+	children actors     // server: the actors that this one owns
+	openings []*opening // one for each connection on which the actor is open; on a client at most one
+	dead     bool       // the actor has ended here
 	torn     bool       // TearOff was called, at the server
 
-	// What the server sends of it, and to whom. relevancy and throttle are used on a server only.
+	// What the server sends of the actor, and to whom. relevancy and throttle are
+	// used on a server only.
 	dormancy  dormancy
 	relevancy actorRelevancy
 	states    actorStates
-	throttle  budget.Throttle[*method] // limits its unreliable Multicasts: see Config.MaxRPCPerNetUpdate
+	throttle  budget.Throttle[*method] // limits the actor's unreliable Multicasts: see Config.MaxRPCPerNetUpdate
 }
 
-// seats are an actor's places in four lists: all actors of the world, those of
-// its class, those of its owner, and the AlwaysRelevant ones.
+// seats are an actor's places in four lists: all actors of the world, the actors of its
+// class, the actors of its owner, and the AlwaysRelevant actors.
 type seats struct{ world, class, owner, always roster.Seat }
 
 // actors is a list of actors in the order in which they were added.
 type actors struct{ roster.List[Actor] }
 
-// all yields the actors that are listed when it is called, except those that
+// all yields the actors that are in the list when all is called, except those that
 // end during the iteration.
 func (l *actors) all(yield func(*Actor) bool) {
 	l.All(func(a *Actor) bool { return a.dead || yield(a) })
 }
 
 // actorTable lists the actors that are alive in a world. It is used only by the
-// world's goroutine, except alive.
+// world's goroutine, except for alive.
 type actorTable struct {
 	all    actors       // in the order in which they were spawned or opened
-	always actors       // those that are AlwaysRelevant and not torn off
+	always actors       // AlwaysRelevant actors that are not torn off
 	alive  atomic.Int64 // length of all; safe for concurrent use
 
-	// Placed actors by name, on a server including razed ones. A client may
-	// have an actor of one name on each of several connections: placed has the
-	// oldest, and namesakes the others, oldest first.
+	// Placed actors by name, on a server including razed ones.
+	//
+	// A client may have an actor of the same name on each of several connections. placed
+	// then has the oldest, and namesakes has the others, oldest first.
 	placed    map[string]*Actor
 	namesakes map[string][]*Actor
 
 	// Server only.
 	byRef map[Ref]*Actor
-	last  Ref      // of the newest actor
-	razed []*Actor // stand-ins for placed actors that were destroyed or torn off; reported to clients that join later
+	last  Ref // of the newest actor
+	// Stand-ins for placed actors that were destroyed or torn off. Clients that join
+	// later are told of them.
+	razed []*Actor
 }
 
-// number gives an actor the next Ref.
+// number gives an actor the next free Ref.
 func (t *actorTable) number(a *Actor) {
 	t.last++
 	a.ref = t.last
@@ -112,7 +121,8 @@ func (t *actorTable) removeName(a *Actor) {
 	if t.placed[a.name] == a {
 		delete(t.placed, a.name)
 		if len(others) > 0 {
-			t.placed[a.name], others = others[0], others[1:]
+			t.placed[a.name] = others[0]
+			others = others[1:]
 		}
 	}
 	if len(others) > 0 {
@@ -122,69 +132,72 @@ func (t *actorTable) removeName(a *Actor) {
 	}
 }
 
-// A SpawnOption is an option of [Spawn], [World.Spawn] and [Place].
+// A SpawnOption is an option of [Spawn], [World.Spawn] or [Place].
 type SpawnOption func(*Actor)
 
-// AlwaysRelevant opens the actor for every connection, present and future. It
-// cannot open for a connection that has no free channel or too small a
-// MaxBunch. That is logged, but Spawn does not fail because of a peer.
+// AlwaysRelevant opens the actor for every connection, present and future.
+//
+// The actor can't open for a connection that has no free channel, or whose MaxBunch is too
+// small. That is logged, but Spawn does not fail because of a peer.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
-// OnlyRelevantToOwner opens an actor for its owner only, however near others are,
-// and even if its class has neither At nor Relevant. SetOwner closes the copy of
-// the previous owner. Spawn returns an error if AlwaysRelevant is also set.
+// OnlyRelevantToOwner opens an actor for its owner only. Other clients don't see it however
+// near they are, and it needs no At or Relevant in its class. SetOwner closes the previous
+// owner's copy. Spawn returns an error if AlwaysRelevant is also set.
 //
-// UE: bOnlyRelevantToOwner. There the copy closes after RelevantTimeout, and
+// UE: bOnlyRelevantToOwner. In Unreal the copy closes after RelevantTimeout, and
 // receives nothing until then.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
-// RelevantAsOwner makes an actor relevant to the connections to which its owner
-// is relevant, as a weapon is to those that see the pawn carrying it.
+// RelevantAsOwner makes an actor relevant to the connections to which its owner is relevant.
+// A weapon, for instance, is relevant to those that see the pawn carrying it.
 //
-// The actor has the position and the cull distance of the actor that it follows.
-// That is the actor that owns it or, if a connection owns it, the actor that the
-// connection sees from: see [Conn.SetView]. If the followed actor is
-// AlwaysRelevant, all connections that have a view see both. A copy, including that
-// of a previous owner, closes 5 s after its client last saw the followed actor.
+// The actor follows another actor and has its position and cull distance. It follows
+// the actor that owns it. If a connection owns it, it follows the actor that the
+// connection sees from: see [Conn.SetView]. If the followed actor is AlwaysRelevant,
+// all connections that have a view see both. A copy closes 5 s after its client last
+// saw the followed actor, even the copy of a previous owner.
 //
-// If there is no actor to follow, or [Relevant] decides about that actor, only
-// the owner has this one, and SetOwner closes the copy of the previous owner.
+// If there is no actor to follow, or [Relevant] decides about that actor, only the owner
+// has this actor. SetOwner then closes the previous owner's copy.
 //
-// While the server itself owns the actor, the [At] of the actor's own class
-// gives its position. Without an At no connection has the actor.
+// While the server itself owns the actor, the [At] of the actor's own class gives
+// its position. Without an At no connection has the actor.
 //
 // UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
-// Spawn makes an actor of b's class. owner owns it; nil is the server itself.
-// Spawn returns the actor and its object. UE: SpawnActorDeferred.
+// Spawn makes an actor of b's class. It returns the actor and its object. owner owns
+// the actor; nil is the server itself. UE: SpawnActorDeferred.
 //
-// Spawn first calls b's constructor. Then it calls set with the object that the
-// constructor returned, unless set is nil. Then it opens the actor for the connection
-// that owns it. The open carries the states as set leaves them. If a state exceeds a
-// bound, Spawn destroys the actor and returns an error that names the field.
+// Spawn first calls b's constructor. It then calls set, unless set is nil, with the object
+// that the constructor returned. Finally it opens the actor for the connection that owns
+// it. The open carries the states as set leaves them. If a state exceeds a bound, Spawn
+// destroys the actor and returns an error that names the field.
 //
-// Make calls to clients after Spawn. A call to a client in the constructor or in set, or an OpenTo
-// there, opens the actor earlier and without its states, which then arrive in no order with calls.
+// Make calls to clients after Spawn. A call to a client in the constructor or in
+// set, or an OpenTo there, opens the actor earlier and without its states. The
+// states then arrive later, in no order with calls.
 //
-// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The
-// actors of such a connection exist until OnDisconnect has run. A game that spawns for them in a
-// tick, such as a pawn for a controller, must therefore expect this error whenever a player leaves.
+// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed].
+// The actors of such a connection exist until OnDisconnect has run. A game that spawns for them
+// in a tick, such as a pawn for a controller, must expect this error whenever a player leaves.
 //
-// After OnDisconnect has run, the actors that the connection owns are destroyed,
-// and all that they own in turn. Use [World.SetOwner] in OnDisconnect to keep
-// some. In Unreal only the controller and its pawn are destroyed.
+// When OnDisconnect has run, the actors that the connection owns are destroyed, with
+// all actors that they own in turn. To keep some, use [World.SetOwner] in
+// OnDisconnect. In Unreal only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, filler(&object, set))
 	return a, object, err
 }
 
-// filler returns the set function of spawn. It stores the object that the
-// constructor made in *object, and passes it to set, which may be nil.
+// filler returns the set function of spawn. The function stores the object that the
+// constructor made in *object. It then passes the object to set, which may be nil.
 func filler[T any](object *T, set func(T)) func(any) {
 	return func(made any) {
-		if *object = made.(T); set != nil {
+		*object = made.(T)
+		if set != nil {
 			set(*object)
 		}
 	}
@@ -199,12 +212,13 @@ func (a *Actor) apply(options []SpawnOption) error {
 		option(a)
 	}
 	if a.relevancy.always && a.relevancy.onlyOwner {
-		return fmt.Errorf("rpc: Spawn of a %q: AlwaysRelevant is for everybody and OnlyRelevantToOwner for nobody else: name one", a.class.name)
+		return fmt.Errorf("rpc: Spawn of a %q: AlwaysRelevant is for everybody and OnlyRelevantToOwner for nobody else: name one",
+			a.class.name)
 	}
 	return nil
 }
 
-// show opens the actor for c, unless it is open there, or the client has a
+// show opens the actor for c, unless the actor is open there or the client has a
 // dormant copy. It cancels a close that still waits.
 func (a *Actor) show(c *Conn) error {
 	a.resume(c)
@@ -214,9 +228,10 @@ func (a *Actor) show(c *Conn) error {
 	return a.open(c)
 }
 
-// partFrom closes the actor for its previous connection. If the client has yet
-// to acknowledge the open, the close waits for that ack, and resume can cancel
-// the close until then. Without the wait, an actor that changes owners more
+// partFrom closes the actor for its previous connection.
+//
+// If the client has yet to acknowledge the open, the close waits for that ack, and
+// resume can cancel it until then. Without the wait, an actor that changes owners more
 // than once per round trip would queue ever more opens and closes.
 func (a *Actor) partFrom(previous *Conn) {
 	o := a.openingOn(previous)
@@ -226,22 +241,22 @@ func (a *Actor) partFrom(previous *Conn) {
 	}
 	o.parted = true
 	o.look()
-	if a.name == "" { // tellOwners has told the copy of a placed actor
+	if a.name == "" { // tellOwners has already told the copy of a placed actor
 		_ = a.tellOwner(previous) // on an error the connection is closing
 	}
 	a.closeAtFlush()
 }
 
-// resume cancels a close of partFrom that still waits, because c has the actor again.
+// resume cancels a waiting close of partFrom, because c has the actor again.
 func (a *Actor) resume(c *Conn) {
 	if o := a.openingOn(c); o != nil {
 		o.stay()
 	}
 }
 
-// closeParted closes parted openings of the actor. Flush calls it to close those whose
-// clients have acknowledged the open. TearOff calls it with atOnce to close all. A copy
-// of a placed actor then stays without a channel, as those of other previous owners do.
+// closeParted closes parted openings of the actor. Flush calls it to close the openings whose
+// clients have acknowledged the open. TearOff calls it with atOnce to close all of them. A copy
+// of a placed actor then stays without a channel, like the copies of other previous owners.
 func (a *Actor) closeParted(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
@@ -260,9 +275,9 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns the actor's connection. On the server it is the connection at
-// the end of the chain of owners, or nil if there is none. On a client it is
-// the connection to the server, or nil if the copy is torn off.
+// Conn returns the actor's connection. On the server this is the connection at the
+// end of the chain of owners, or nil if there is none. On a client it is the
+// connection to the server, or nil if the copy is torn off.
 func (a *Actor) Conn() *Conn {
 	if a.torn && !a.world.IsServer() {
 		return nil
@@ -270,8 +285,8 @@ func (a *Actor) Conn() *Conn {
 	return a.conn
 }
 
-// Owned reports whether a client owns the actor: on a client, whether this
-// client does; on the server, whether any client does.
+// Owned reports whether a client owns the actor. On a client it reports whether this
+// client owns it, on the server whether any client does.
 func (a *Actor) Owned() bool {
 	if a.world.IsServer() {
 		return a.conn != nil
@@ -279,16 +294,17 @@ func (a *Actor) Owned() bool {
 	return a.owned
 }
 
-// Alive reports whether the actor, or on a client this copy of it, has not ended.
+// Alive reports whether the actor has not ended. On a client it reports this for the
+// client's copy.
 func (a *Actor) Alive() bool { return !a.dead }
 
-// noActor is how errors name an actor that no world has made.
+// noActor names an actor that no world has made, in errors.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
 
 // made reports whether a world made the actor.
 func (a *Actor) made() bool { return a != nil && a.world != nil }
 
-// openingOn returns the actor's opening on c, or nil if it is not open there.
+// openingOn returns the actor's opening on c, or nil if the actor is not open there.
 func (a *Actor) openingOn(c *Conn) *opening {
 	if c == nil {
 		return nil
@@ -296,7 +312,8 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
 		return c.shown.openings[a]
 	}
-	for _, o := range a.openings { // there is at most one, and it may be of another connection
+	// There is at most one, and it may be on another connection.
+	for _, o := range a.openings {
 		if o.conn == c {
 			return o
 		}
@@ -304,7 +321,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	return nil
 }
 
-// parts yields the bound objects of the actor, its own first.
+// parts yields the bound objects of the actor, first the actor's own.
 func (a *Actor) parts(yield func(part) bool) {
 	if a.own.bound() && !yield(a.own) {
 		return
@@ -316,15 +333,15 @@ func (a *Actor) parts(yield func(part) bool) {
 	}
 }
 
-// awaitsAcks reports whether OnOpenAcked was called for the actor's class or
-// for that of a component. It may be called before the objects are made.
+// awaitsAcks reports whether the actor's class or a component's class has an
+// OnOpenAcked function. It may be called before the objects are made.
 func (a *Actor) awaitsAcks() bool {
 	awaits := func(p part) bool { return p.binding != nil && p.binding.onOpenAcked != nil }
 	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
 }
 
-// part returns the object of c, which is the actor's class or that of a
-// component. It returns the zero part for other classes.
+// part returns the object for c, which is the actor's class or the class of a
+// component. For other classes it returns the zero part.
 func (a *Actor) part(c *Class) part {
 	switch {
 	case c == a.class:
@@ -335,12 +352,12 @@ func (a *Actor) part(c *Class) part {
 	return part{}
 }
 
-// makeObjects calls the constructors that are bound to the actor's class and its components.
+// makeObjects calls the constructors bound to the actor's class and its components.
 func (a *Actor) makeObjects() {
 	a.bindComponents()
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
-		if !a.dead && a.own.object != nil { // the constructor may have ended it
+		if !a.dead && a.own.object != nil { // the constructor may have ended the actor
 			a.own.binding.actors.Add(a, &a.seats.class)
 		}
 	}
@@ -352,7 +369,7 @@ func (a *Actor) makeObjects() {
 }
 
 // bindComponents finds the bindings of the components. It runs before the
-// constructors, because those may call a component's method.
+// constructors, because a constructor may call a component's method.
 func (a *Actor) bindComponents() {
 	if len(a.class.components) == 0 {
 		return
@@ -363,8 +380,8 @@ func (a *Actor) bindComponents() {
 	}
 }
 
-// makeReplicas makes the replicas of the states that are bound here. For the
-// first actor of a class it also warns of states that are not bound.
+// makeReplicas makes the replicas of the states that are bound here. For the first
+// actor of a class it also warns of states that are not bound.
 func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return
@@ -373,15 +390,15 @@ func (a *Actor) makeReplicas() {
 	for p := range a.parts {
 		p.binding.replicate(p.object, a.states.replicas)
 	}
-	if b := a.own.binding; b != nil && !b.looked {
-		b.looked = true
-		a.tellUnkept()
+	if b := a.own.binding; b != nil && !b.warned {
+		b.warned = true
+		a.warnUnkept()
 	}
 }
 
-// tellUnkept logs a warning about states without a Replicate although their
-// class is bound, because nothing else would show a forgotten Replicate.
-func (a *Actor) tellUnkept() {
+// warnUnkept logs a warning about states that have no Replicate although their class
+// is bound. Nothing else would show a forgotten Replicate.
+func (a *Actor) warnUnkept() {
 	var states []string
 	for i, d := range a.class.states {
 		if a.states.replicas[i] == nil && a.part(d.class).binding != nil {
@@ -389,11 +406,12 @@ func (a *Actor) tellUnkept() {
 		}
 	}
 	if len(states) > 0 {
-		a.world.log.Warn("no Replicate or ReplicateList says where states are kept here", "class", a.class.name, "states", strings.Join(states, ", "))
+		a.world.log.Warn("no Replicate or ReplicateList says where states are kept here",
+			"class", a.class.name, "states", strings.Join(states, ", "))
 	}
 }
 
-// Ref returns the number by which all sides name the actor.
+// Ref returns the number by which all sides know the actor.
 func (a *Actor) Ref() Ref {
 	if a == nil {
 		return 0
@@ -401,7 +419,7 @@ func (a *Actor) Ref() Ref {
 	return a.ref
 }
 
-// String returns the name of the class and the actor's Ref.
+// String returns the class name and the actor's Ref.
 func (a *Actor) String() string {
 	if !a.made() {
 		return "no actor"
@@ -409,8 +427,8 @@ func (a *Actor) String() string {
 	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))
 }
 
-// Channel returns the actor's channel on c, or the zero Channel if the actor is
-// not open there. In [Config].OnConnect an AlwaysRelevant actor is not open yet.
+// Channel returns the actor's channel on c, or the zero Channel if the actor is not open
+// there. In [Config].OnConnect, an AlwaysRelevant actor is not open yet.
 func (a *Actor) Channel(c *Conn) Channel {
 	if o := a.openingOn(c); o != nil {
 		return Channel{c, o.channel}

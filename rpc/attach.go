@@ -22,34 +22,42 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Carrier sends and receives the datagrams of one connection, unreliably and in any order, to
-// and from one peer. [Listen] and [Dial] make carriers from QUIC connections. [World.Attach]
-// and [World.Connect] accept any other, such as a WebTransport session, or a pair in memory
-// like that of bubble_test.go for tests in virtual time. A carrier must encrypt and
-// authenticate datagrams, because nothing above it does. Its methods are called concurrently.
+// A Carrier sends and receives the datagrams of one connection, to and from one
+// peer. Datagrams may be lost, and may arrive in any order.
 //
-// A carrier may have two more methods. RemoteAddr() net.Addr returns the peer's address:
-// [Conn.RemoteAddr] returns it, too, and the limits of an address apply to it. SendQueue() int
-// returns how many datagrams the carrier accepts, and sends in order, before SendDatagram blocks.
-// That number must never change. With SendQueue, calls are sent without waking a goroutine.
+// [Listen] and [Dial] make carriers from QUIC connections. [World.Attach] and
+// [World.Connect] accept any other carrier, such as a WebTransport session. Tests in virtual
+// time can use a pair in memory, like the one of bubble_test.go.
+//
+// A carrier must encrypt and authenticate datagrams, because nothing above it does.
+// Its methods are called concurrently.
+//
+// A carrier may have two more methods:
+//
+//   - RemoteAddr() net.Addr returns the peer's address. [Conn.RemoteAddr] then returns it, and the
+//     limits of an address apply to it.
+//   - SendQueue() int returns how many datagrams the carrier accepts, and sends in order, before
+//     SendDatagram blocks. The number must never change. With SendQueue, calls are sent without
+//     waking a goroutine.
 type Carrier interface {
-	// SendDatagram sends p, and does not retain it. It may block; CloseWithError must
-	// unblock it. It returns a [*TooLargeError] for a datagram that is too large for
-	// the path; it must accept 1,163 bytes. Any other error ends the connection.
+	// SendDatagram sends p, and does not retain it. It may block, and CloseWithError must
+	// then unblock it. SendDatagram must accept 1,163 bytes. If a datagram is too large for
+	// the path, it returns a [*TooLargeError]. Any other error ends the connection.
 	SendDatagram(p []byte) error
 
 	// ReceiveDatagram returns the next datagram, which the caller may keep. It
-	// returns soon after ctx is done. An error ends the connection: a
-	// [*CloseError] with Remote, or an error that wraps one, contains the peer's
-	// code and reason; any other error becomes the cause of ConnectionLost.
+	// returns soon after ctx is done. Any error ends the connection.
+	//
+	// A [*CloseError] with Remote, or an error that wraps one, contains the peer's code and
+	// reason. Any other error becomes the cause of ConnectionLost.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// Path returns what the carrier knows about the path now. It is called for
+	// Path returns what the carrier currently knows about the path. It is called for
 	// every datagram and must not block.
 	Path() Path
 
-	// CloseWithError closes the connection and sends the peer code, a [Code],
-	// and a reason of at most 256 bytes. It is called once, at the end.
+	// CloseWithError closes the connection and sends code and reason to the peer. code is a
+	// [Code], and reason has at most 256 bytes. It is called once, at the end.
 	CloseWithError(code uint64, reason string) error
 }
 
@@ -57,20 +65,21 @@ type Carrier interface {
 type Path struct {
 	Cwnd        int           // bytes that may be in flight; more would wait inside the carrier
 	SmoothedRTT time.Duration // round trip time
-	MaxDatagram int           // bytes that SendDatagram accepts; at least 1,163, which is assumed while it is unknown
+	// Bytes that SendDatagram accepts, at least 1,163. While it is unknown, 1,163 is assumed.
+	MaxDatagram int
 }
 
-// A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that
-// is too large for the path. The content is sent again in smaller datagrams.
+// A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that is too large
+// for the path. The content is sent again in smaller datagrams.
 type TooLargeError struct {
-	Max int // largest datagram of the path now, in bytes
+	Max int // current maximum of the path, in bytes
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
 }
 
-// linked implements link.Carrier by a Carrier.
+// linked adapts a Carrier to link.Carrier.
 type linked struct{ Carrier }
 
 // SendQueue returns 0 if the Carrier has no SendQueue.
@@ -98,26 +107,31 @@ func (l linked) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	return p, linkedError(err)
 }
 
-// linkedError converts an error of a Carrier into one of a link.Carrier.
+// linkedError converts an error of a Carrier to an error of a link.Carrier.
 func linkedError(err error) error {
 	if large, ok := errors.AsType[*TooLargeError](err); ok {
 		return &link.TooLargeError{Max: large.Max}
 	}
 	if closed, ok := errors.AsType[*CloseError](err); ok {
-		return &link.CloseError{Code: uint64(closed.Code), Reason: closed.Reason, Remote: closed.Remote, Cause: err}
+		return &link.CloseError{
+			Code:   uint64(closed.Code),
+			Reason: closed.Reason,
+			Remote: closed.Remote,
+			Cause:  err,
+		}
 	}
 	return err
 }
 
-// HandshakeStats counts the clients that have connected, or tried to.
+// HandshakeStats counts the clients that have connected or have tried to.
 type HandshakeStats struct {
 	Open    int    // in their handshake now
 	Begun   uint64 // got a place among the handshakes, including forged first packets below Config.RetryAbove
 	Retries uint64 // had to prove their address first
-	// Refused by a limit: MaxHandshakes, MaxConns, or one of their address; a
-	// client that QUIC refuses counts for each packet.
+	// Refused by a limit: MaxHandshakes, MaxConns, or a limit of their address. A
+	// client that QUIC refuses counts once for each packet.
 	Refused uint64
-	Evicted uint64 // ended during their handshake, to make room for another
+	Evicted uint64 // lost their place during their handshake, to make room for another client
 	Failed  uint64 // had a carrier and did not join, for any reason
 
 	LoginsFailed uint64 // logins that Authenticate refused
@@ -127,9 +141,9 @@ type HandshakeStats struct {
 // HandshakeStats returns a snapshot. It is safe for concurrent use.
 func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
-// Attach uses carrier as the server's end of a new connection. It does not wait:
-// the handshake continues in the background and ends in OnConnect, or with Done.
-// From the call on the world owns the carrier, even if Attach returns an error.
+// Attach uses carrier as the server's end of a new connection. It does not wait: the
+// handshake continues in the background and ends with OnConnect or Done. The world owns
+// the carrier from this call on, even if Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
 		err := errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
@@ -139,20 +153,21 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	return w.attach(linked{carrier}, true, nil)
 }
 
-// Connect uses carrier as the client's end of a new connection, and returns
-// when the server has welcomed it. The world need not be driven for that. From
-// the call on the world owns the carrier, even if Connect returns an error.
+// Connect uses carrier as the client's end of a new connection, and returns when the server
+// has welcomed the client. The world need not be driven for that. The world owns the
+// carrier from this call on, even if Connect returns an error.
 //
 // The first Connect makes the world a client permanently, so the world must have no
-// listener, actors or clients. A client may connect again, to the same server or another,
-// after a connection has ended or while it is open. Each connection has its own actors,
-// for which [Actor.Conn] returns it; they end in the Dispatch that runs its OnDisconnect.
+// listener, actors or clients. A client may connect again, to the same server or
+// another, while a connection is open or after it has ended. Each connection has its
+// own actors, and [Actor.Conn] returns that connection. The actors end in the
+// Dispatch that runs the connection's OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 	return w.connect(ctx, linked{carrier})
 }
 
-// connect attaches a carrier and waits until the server has welcomed the
-// client, the connection has ended, or ctx has ended.
+// connect attaches a carrier. It waits until the server has welcomed the client, the
+// connection has ended, or ctx has ended.
 func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {
 	if err := w.lobby.becomeClient(w.actors.alive.Load()); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
@@ -186,9 +201,9 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		welcomed:      make(chan struct{}),
 		handshakeWake: bell.New(),
 		channels:      make(map[uint64]*Actor),
-		limits:        make(map[*method]budget.Bucket), requests: newRequests(w.config.MaxRequests),
-
-		allowance: budget.NewAllowance(w.config.Rate, w.rate),
+		limits:        make(map[*method]budget.Bucket),
+		requests:      newRequests(w.config.MaxRequests),
+		allowance:     budget.NewAllowance(w.config.Rate, w.rate),
 	}
 	if server {
 		c.shown = newShown()
@@ -200,7 +215,8 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	out, full := w.lobby.enlist(c, c.origin(), v)
 	w.evict(out)
 	if full != nil {
-		w.logs.Stranger(logs.Refused, "connection refused", "conn", c, "code", full.Code.String(), "reason", full.Reason)
+		w.logs.Stranger(logs.Refused, "connection refused",
+			"conn", c, "code", full.Code.String(), "reason", full.Reason)
 		_ = carrier.CloseWithError(uint64(full.Code), full.Reason)
 		return nil, full
 	}
@@ -211,7 +227,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	c.sealed = newSealedCarrier(c)
 	closed := c.start(carrier)
 	w.lobby.attaching.Done()
-	if closed != nil { // the world has been closed in between
+	if closed != nil { // the world was closed in the meantime
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
@@ -225,21 +241,22 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// evict ends a handshake to make room, even one that is sending its client a
+// evict ends a handshake to make room, even if the handshake is sending its client a
 // refusal. It does nothing if c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
 	}
 	busy := &CloseError{
-		Code: ServerBusy, Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
+		Code:   ServerBusy,
+		Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
 	}
 	c.stop(busy)
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 
-// start starts the link and the handshake. It returns why the world was closed,
-// or nil if it was not.
+// start starts the link and the handshake. If the world was closed, it returns the
+// reason, and otherwise nil.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
 	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
@@ -265,22 +282,25 @@ func (c *Conn) onWake() {
 	c.call()
 }
 
-// joinWorld hands a connection that has joined to the world. It returns false
-// if the connection has ended or was evicted in between.
+// joinWorld hands a connection that has joined to the world. It returns false if the
+// connection has ended or was evicted in the meantime.
 func (c *Conn) joinWorld() (in bool) {
 	c.replace()
 	if !c.world.lobby.join(c) {
 		return false
 	}
-	c.tellLimit()
+	c.applyReceiveLimit()
 	close(c.welcomed)
-	c.expectDispatch() // before onWake causes a Dispatch, because a world that has nothing else to do is not overdue
+	// Before onWake causes a Dispatch, because a world that has nothing else to do
+	// is not overdue.
+	c.expectDispatch()
 	c.onWake()
 	return true
 }
 
-// finish ends the connection after the link has ended. The link calls it once, on a new
-// goroutine, because finish waits for goroutines that use the link, such as the sealed carrier's.
+// finish ends the connection after the link has ended. The link calls it once, on a
+// new goroutine, because finish waits for goroutines that use the link, such as the
+// sealed carrier's.
 func (c *Conn) finish() {
 	w := c.world
 	w.lobby.noteEnd(c)
@@ -304,17 +324,19 @@ func (c *Conn) finish() {
 	close(c.gone)
 }
 
-// replace ends connections of the same identity that exceed Config.MaxConnsPerIdentity
-// with c. It waits for their end, so that the world learns of it before it learns of c.
+// replace ends older connections of the identity if c makes them exceed
+// Config.MaxConnsPerIdentity. It waits for their end, so the world learns of their
+// end before it learns of c.
 func (c *Conn) replace() {
 	old, refused := c.world.lobby.claim(c)
-	if refused != nil { // by RefuseLoginElsewhere, although welcome has checked it before
+	if refused != nil { // with RefuseLoginElsewhere, although welcome has already checked it
 		c.abort(refused)
 	}
 	c.replaced = append(c.replaced, old...)
 	for _, other := range old {
-		other.abort(&CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d", shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)})
+		reason := fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d",
+			shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)
+		other.abort(&CloseError{Code: LoginElsewhere, Reason: reason})
 		select {
 		case <-other.done:
 		case <-c.link.Done():
@@ -324,8 +346,9 @@ func (c *Conn) replace() {
 
 // admit announces a connection that has joined. Its hooks and opens run as tasks.
 func (w *World) admit(c *Conn) {
-	w.announced, c.admitted = append(w.announced, c), true
-	c.call() // so that the next Dispatch looks at what arrived while c waited in joining
+	w.announced = append(w.announced, c)
+	c.admitted = true
+	c.call() // the next Dispatch looks at what arrived while c waited in joining
 	w.watchCalls(c)
 	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
 	tellSealed(c)
@@ -348,16 +371,17 @@ func (w *World) admit(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
 }
 
-// greeting is the time in which a connection joins: OnConnect runs, and then the AlwaysRelevant
-// actors open for it. Because of this order, actors that OnConnect gives to the connection open
-// as its own. UE: nothing replicates to a connection before PostLogin has returned.
+// greeting is the time during which a connection joins. OnConnect runs, and then the
+// AlwaysRelevant actors open for the connection. Actors that OnConnect gives to the
+// connection therefore open as its own. UE: nothing replicates to a connection
+// before PostLogin has returned.
 type greeting struct {
 	conn   *Conn           // nil = no connection is joining
 	closed map[*Actor]bool // actors for which CloseTo(conn) was called, and which do not open
 }
 
-// show opens an AlwaysRelevant actor for the connection that joins, if any: in
-// its turn, or earlier because OnConnect calls a Multicast of it.
+// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. It
+// is called in the actor's turn, or earlier if OnConnect calls one of the actor's Multicasts.
 func (g *greeting) show(a *Actor) {
 	if g.conn != nil && a.seats.always != (roster.Seat{}) && !g.closed[a] {
 		_ = a.world.openAlways(a, g.conn)
@@ -375,8 +399,8 @@ func (g *greeting) close(a *Actor, c *Conn) {
 	g.closed[a] = true
 }
 
-// openOwned opens, as tasks, the actors that Config.Login has given to a
-// connection that has now joined.
+// openOwned opens, as tasks, the actors that Config.Login has given to a connection
+// that has now joined.
 func (w *World) openOwned(c *Conn) {
 	for a := range c.shown.owned.all {
 		for _, heir := range a.withOwned(nil) {
@@ -389,9 +413,9 @@ func (w *World) openOwned(c *Conn) {
 	}
 }
 
-// openAlways opens an actor for a connection, and logs an error.
+// openAlways opens an actor for a connection. It logs and returns an error.
 func (w *World) openAlways(a *Actor, c *Conn) error {
-	if a.dead || a.torn { // since the task was queued
+	if a.dead || a.torn { // since openAlways was queued
 		return nil
 	}
 	err := a.show(c)
@@ -402,8 +426,8 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	return err
 }
 
-// expel removes a connection that has ended from the world. Its OnDisconnect
-// hooks run, and its actors end, as tasks.
+// expel removes a connection that has ended from the world. The OnDisconnect hooks
+// run, and the connection's actors end, as tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	if c.watched != nil {
@@ -421,7 +445,8 @@ func (w *World) expel(c *Conn) {
 	c.requests.end(nil, err)
 	w.background.jobs.End(&c.requests.running, c.party())
 	c.trace.Ended(err.Code.String())
-	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected", "conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
+	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected",
+		"conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
@@ -441,11 +466,11 @@ func (w *World) expel(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 }
 
-// endActor ends what a connection that has ended has on a channel: on a client
-// the copy, on a server the opening.
+// endActor ends what an ended connection has on a channel. On a client this is the
+// copy, on a server the opening.
 func (c *Conn) endActor(channel uint64) {
 	a := c.channels[channel]
-	if a == nil { // the game has ended the actor in between
+	if a == nil { // the game has ended the actor in the meantime
 		return
 	}
 	c.setChannel(channel, nil)
@@ -453,13 +478,14 @@ func (c *Conn) endActor(channel uint64) {
 		a.forget(o)
 	}
 	if !c.server {
-		a.states.unfile(c) // so that no OnRep runs when torn-off copies that its states name end later
+		// When torn-off copies that the actor's states name end later, no OnRep runs.
+		a.states.unfile(c)
 		a.end(Disconnected)
 	}
 }
 
-// endDetached ends a copy without a channel on a client whose connection has
-// ended. A torn-off copy is the client's own and stays.
+// endDetached ends a copy without a channel on a client whose connection has ended.
+// A torn-off copy is the client's own and stays.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.torn {
 		a.states.unfile(c)

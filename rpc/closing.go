@@ -12,39 +12,43 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A CloseReason is the reason why an actor's channel closed. The numbers are
-// Unreal's (EChannelCloseReason). Any other number from a server is a violation.
+// A CloseReason is the reason why an actor's channel closed. The numbers are Unreal's
+// (EChannelCloseReason). Any other number from a server is a violation.
 type CloseReason uint8
 
 const (
-	// Destroyed: the server destroyed the actor, and the client's copy ends. UE
-	// destroys it and the subobjects that it made.
+	// Destroyed: the server destroyed the actor, and the client's copy ends. UE: the
+	// client destroys the actor and the subobjects that the actor made.
 	Destroyed CloseReason = 0
 	// Dormancy: nothing of the actor will change for a while ([Actor.SetDormant]).
-	// The client keeps its copy with its last state, which the close carries;
-	// OnClose does not run. UE: the actor stays, its channel closes.
+	// The client keeps its copy with the last state, which the close carries.
+	// OnClose does not run. UE: the actor stays, and its channel closes.
 	Dormancy CloseReason = 1
 	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its
 	// copy ends. A copy that was placed ([Place]) stays without a channel. UE: the same.
 	LevelUnloaded CloseReason = 2
-	// Relevancy: the actor is no longer for this client ([Actor.CloseTo]), and the
-	// client's copy ends. A copy that was placed stays without a channel. UE: it
-	// spawns again when it is relevant again; actors of a level keep their channel.
+	// Relevancy: the actor is no longer for this client ([Actor.CloseTo]), and the client's
+	// copy ends. A copy that was placed stays without a channel. UE: the actor spawns again
+	// when it is relevant again; actors of a level keep their channel.
 	Relevancy CloseReason = 3
 	// TearOff: the server no longer controls the client's copy ([Actor.TearOff]).
-	// The copy gets the last state with the close, stays, and becomes its own
-	// authority; OnTearOff runs, OnClose does not. UE: bTearOff, TornOff.
+	// The close carries the last state. The copy stays and becomes its own
+	// authority. OnTearOff runs; OnClose does not. UE: bTearOff, TornOff.
 	TearOff CloseReason = 4
-	// Disconnected: the connection ended. It is never on the wire.
+	// Disconnected: the connection ended. This reason is never on the wire.
 	Disconnected CloseReason = 255
 )
 
 var reasonNames = map[CloseReason]string{
-	Destroyed: "Destroyed", Dormancy: "Dormancy", LevelUnloaded: "LevelUnloaded", Relevancy: "Relevancy", TearOff: "TearOff",
-	Disconnected: "Disconnected",
+	Destroyed:     "Destroyed",
+	Dormancy:      "Dormancy",
+	LevelUnloaded: "LevelUnloaded",
+	Relevancy:     "Relevancy",
+	TearOff:       "TearOff",
+	Disconnected:  "Disconnected",
 }
 
-// String returns Unreal's name of the reason.
+// String returns Unreal's name for the reason.
 func (r CloseReason) String() string {
 	if name, ok := reasonNames[r]; ok {
 		return name
@@ -52,21 +56,23 @@ func (r CloseReason) String() string {
 	return fmt.Sprintf("CloseReason(%d)", uint8(r))
 }
 
-// keeps reports whether the client keeps its copy without its channel, whether
-// or not it was placed.
+// keeps reports whether the client keeps its copy, placed or not, without its channel.
 func (r CloseReason) keeps() bool { return r == Dormancy || r == TearOff }
 
-// OnClose makes fn run when an actor of the class has ended here: on the server when
-// it is destroyed, on a client when its copy ends. It runs once for each object,
-// after everything else. The actor is no longer alive then: calls on it fail, and Of
-// and All leave it out. OnClose panics if there is a function already. UE: EndPlay.
+// OnClose makes fn run when an actor of the class has ended here. On the server this
+// is when the actor is destroyed, on a client when its copy ends. fn runs once for
+// each object, after everything else. UE: EndPlay.
+//
+// The actor is then no longer alive: calls on it fail, and Of and All leave it out.
+// OnClose panics if the class already has such a function.
 func OnClose[T any](b *Binding[T], fn func(object T, why CloseReason)) {
 	mustHook("OnClose", b.untyped.class, fn == nil, b.untyped.onClose != nil)
 	b.untyped.onClose = func(object any, why CloseReason) { fn(object.(T), why) }
 }
 
-// OnTearOff makes fn run on a client when the server has torn off an actor of the class. From then
-// on the copy is the client's own. OnTearOff panics if there is a function already. UE: TornOff.
+// OnTearOff makes fn run on a client when the server has torn off an actor of the
+// class. From then on the copy is the client's own. OnTearOff panics if the class
+// already has such a function. UE: TornOff.
 func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnTearOff", b.untyped.class, fn == nil, b.untyped.onTearOff != nil)
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
@@ -78,7 +84,8 @@ func (a *Actor) end(reason CloseReason) {
 		return
 	}
 	w := a.world
-	a.dead, a.owned = true, false
+	a.dead = true
+	a.owned = false
 	w.actors.remove(a)
 	if a.conn != nil {
 		a.conn.copies.forget(a)
@@ -89,13 +96,15 @@ func (a *Actor) end(reason CloseReason) {
 	}
 	for p := range a.parts {
 		if p.binding.onClose != nil {
-			w.game.During(tasks.Doing{What: "OnClose of ", Of: p.binding.class}, func() { p.binding.onClose(p.object, reason) })
+			w.game.During(tasks.Doing{What: "OnClose of ", Of: p.binding.class}, func() {
+				p.binding.onClose(p.object, reason)
+			})
 		}
 	}
 }
 
-// checkAuthority returns an error if by, a method that only a server may call,
-// cannot be called on the actor.
+// checkAuthority returns an error if by can't be called on the actor. by is a method
+// that only a server may call.
 func (a *Actor) checkAuthority(by string) error {
 	switch {
 	case !a.made():
@@ -113,13 +122,19 @@ func (a *Actor) checkAuthority(by string) error {
 	return nil
 }
 
-// TearOff makes the copies of the actor independent of the server: clients get its present
-// state with the last message of its channels, and keep their copies as their own. Calls
-// that were made before are still delivered, except waiting ones of [ForceQueue]. From
-// then on the actor is not open for any client and cannot be opened: on both sides calls
-// run where they are made, except Client RPCs to its owner, which return ErrClosed on the
-// server. Destroy the actor when the server no longer needs it; clients destroy their
-// copies with [World.Destroy]. TearOff is for the server only. UE: TearOff.
+// TearOff makes the copies of the actor independent of the server. It is for the
+// server only. UE: TearOff.
+//
+// Clients get the actor's current state with the last message of its channels, and
+// keep their copies as their own. Calls that were made before are still delivered,
+// except for waiting calls of [ForceQueue].
+//
+// Afterwards the actor is not open for any client and can't be opened. On both
+// sides, calls run where they are made. The exception is a Client RPC to the owner,
+// which returns ErrClosed on the server.
+//
+// Destroy the actor when the server no longer needs it. Clients destroy their copies
+// with [World.Destroy].
 func (a *Actor) TearOff() error {
 	if a.made() && a.torn && !a.dead {
 		return nil
@@ -138,22 +153,25 @@ func (a *Actor) TearOff() error {
 	return nil
 }
 
-// TornOff reports whether the actor was torn off. Then each side is the
-// authority of its own. UE: GetTearOff.
+// TornOff reports whether the actor was torn off. Each side is then the authority of
+// its own actor. UE: GetTearOff.
 func (a *Actor) TornOff() bool { return a.torn }
 
-// CloseTo closes the actor for c, whose copy ends with reason Relevancy. OpenTo, or the
-// first call to c, opens it there again. CloseTo does nothing on a client, or if c has
-// no copy; but in OnConnect of c it prevents an [AlwaysRelevant] actor from opening.
+// CloseTo closes the actor for c, whose copy ends with reason Relevancy. OpenTo, or
+// the first call to c, opens the actor there again.
+//
+// CloseTo does nothing on a client, or if c has no copy. In OnConnect of c, however,
+// it prevents an [AlwaysRelevant] actor from opening.
 func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 
-// UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the
-// game that it has unloaded the actor's level. UE: ServerUpdateLevelVisibility.
+// UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the game that
+// it has unloaded the actor's level. UE: ServerUpdateLevelVisibility.
 func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
 
-// closeTo closes the actor for c. If c has only a copy without a channel, of a
-// dormant or placed actor, a reason that parks the copy replaces the reason of
-// its last close, and any other reason dismisses the copy.
+// closeTo closes the actor for c.
+//
+// If c has only a copy without a channel, of a dormant or placed actor, a reason that parks
+// the copy replaces the reason of its last close. Any other reason dismisses the copy.
 func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if !a.made() || !a.world.IsServer() || c == nil || c.world != a.world {
 		return
@@ -215,13 +233,13 @@ func (a *Actor) closeOn(c *Conn, channel uint64, reason CloseReason, payload []b
 	return err
 }
 
-// maxClosePayload is how many bytes a close may carry: one entry, less the two
-// bytes that hold the payload's length.
+// maxClosePayload is the maximum size of a close's payload: one entry, less the two
+// bytes for the payload's length.
 const maxClosePayload = bunch.EntryBytes - 2
 
-// lastPayload returns the payload of a close: the reason and, if the client
-// keeps its copy, the fields that it may lack. Fields that are too large for a
-// close are sent at once, in a message before it.
+// lastPayload returns the payload of a close. It is the reason and, if the client
+// keeps its copy, the fields that the client may lack. Fields that are too large for
+// a close are sent at once, in a message ahead of the close.
 func (a *Actor) lastPayload(o *opening, reason CloseReason) []byte {
 	payload := []byte{byte(reason)}
 	if reason == TearOff && o.conn.usable() {
@@ -234,14 +252,15 @@ func (a *Actor) lastPayload(o *opening, reason CloseReason) []byte {
 	if whole := a.appendFields(payload, fields); len(whole) <= maxClosePayload {
 		return whole
 	}
-	if err := a.send(o, stateMessage, a.appendFields(binary.AppendUvarint(nil, stateMethod), fields)); err != nil {
+	message := a.appendFields(binary.AppendUvarint(nil, stateMethod), fields)
+	if err := a.send(o, stateMessage, message); err != nil {
 		a.world.log.Error("last state not sent", "conn", o.conn, "actor", a, "error", err)
 	}
 	return payload
 }
 
-// lastItems sends, in messages before the close, all items of lists that the
-// client may lack, including those in flight.
+// lastItems sends all list items that the client may lack, including items in
+// flight, in messages ahead of the close.
 func (a *Actor) lastItems(o *opening) {
 	records := o.conn.shown.state.sent.records
 	for i := range records {
@@ -275,16 +294,18 @@ func (a *Actor) forget(o *opening) {
 	}
 }
 
-// leaving holds the last channel of each actor that was closed for a client and may open again,
-// at least until the client has acknowledged the close. If the actor opens again, channelOn
-// makes its new channel wait for the old one. The caller of its methods holds the link's lock.
+// leaving lists the last channel of each actor that was closed for a client and may open
+// again. A channel stays listed at least until the client has acknowledged the close.
+//
+// If an actor opens again, channelOn makes its new channel wait for the old one. The
+// caller of leaving's methods holds the link's lock.
 type leaving struct {
 	channels map[Ref]uint64
-	sweepAt  int // when channels has this many, add removes those that the client has acknowledged
+	sweepAt  int // at this size of channels, add removes those whose close the client has acknowledged
 }
 
-// minLeaving is the least sweepAt after a sweep, because a sweep of a smaller
-// map is not worth its time.
+// minLeaving is the minimum of sweepAt after a sweep. A sweep of a smaller map isn't
+// worth its time.
 const minLeaving = 64
 
 // add records the channel of an actor that was closed.
@@ -306,8 +327,8 @@ func (l *leaving) take(ref Ref) (channel uint64, ok bool) {
 	return channel, ok
 }
 
-// maxDetached is how many copies, dormant, placed or torn off, a client may have
-// without a channel: eight times the channels that a connection may have open.
+// maxDetached is how many copies (dormant, placed or torn off) a client may have without a
+// channel. It is eight times the number of channels that a connection may have open.
 const maxDetached = 1 << 18
 
 // takeClose handles, on a client, the close of an actor's channel by the server.
@@ -319,7 +340,8 @@ func (w *World) takeClose(c *Conn, a *Actor, message bunch.Message) *CloseError 
 	case len(rest) > 0 && !reason.keeps():
 		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(rest))
 	case (reason.keeps() || a.parks(reason)) && len(c.copies.byRef)-len(c.channels) >= maxDetached:
-		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already", a, reason, maxDetached)
+		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already",
+			a, reason, maxDetached)
 	case len(rest) > 0:
 		if violation := w.lastState(c, a, rest); violation != nil {
 			return violation
@@ -339,14 +361,14 @@ func readClose(payload []byte) (reason CloseReason, rest []byte) {
 	return CloseReason(payload[0]), payload[1:]
 }
 
-// lastState applies, on a client, the last state of a copy that stays without its channel.
-// It uses the highest message number, because updates that arrive later are older.
+// lastState applies, on a client, the last state of a copy that stays without its channel. It
+// uses the highest message number, because updates that arrive later are older.
 func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
 	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
 }
 
-// closeActor carries out, on a client, the close of an actor's channel: the
-// copy ends, stays without a channel, or is torn off.
+// closeActor handles, on a client, the close of an actor's channel. The copy ends,
+// stays without a channel, or is torn off.
 func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
 	c.setChannel(channel, nil)
 	c.requests.endOf(a, reason)
@@ -355,20 +377,28 @@ func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason
 	case reason == Dormancy || a.parks(reason):
 		a.dormancy.on = true
 	case reason == TearOff:
-		a.torn, a.owned = true, false
-		for p := range a.parts {
-			if p.binding.onTearOff != nil {
-				w.game.During(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() { p.binding.onTearOff(p.object) })
-			}
-		}
+		w.tearOffCopy(a)
 	default:
 		w.endCopy(c, a, reason)
 	}
 }
 
-// endCopy ends a copy on a client, and calls OnRep for states that name it.
+// tearOffCopy makes a copy the client's own, and calls OnTearOff's functions.
+func (w *World) tearOffCopy(a *Actor) {
+	a.torn = true
+	a.owned = false
+	for p := range a.parts {
+		if p.binding.onTearOff != nil {
+			w.game.During(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() {
+				p.binding.onTearOff(p.object)
+			})
+		}
+	}
+}
+
+// endCopy ends a copy on a client, and calls OnRep for states that refer to the copy.
 func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
-	if c == nil { // placed, and never open
+	if c == nil { // the copy was placed, and never open
 		a.end(reason)
 		return
 	}

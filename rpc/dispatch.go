@@ -16,52 +16,57 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Call describes the call that a handler or a check handles, besides the
-// argument. It is valid only until that function returns.
+// A Call describes the call that a handler or a check handles, except for the
+// argument. It is valid only until the handler or check returns.
 type Call struct {
 	Actor *Actor
-	Conn  *Conn     // of the caller; nil if the call was made in this world: see Conn for the methods that nil has
-	Now   time.Time // the time of the Dispatch
+	// The caller's connection; nil if the call was made in this world. [Conn]
+	// documents the methods of a nil *Conn.
+	Conn *Conn
+	Now  time.Time // the time of the Dispatch
 
-	// Arrived is the time at which the call arrived, after the last Dispatch.
-	// It is Now for a call that was made in this world, or that has waited for
-	// actors. It is exact to 16 µs and, like Now, by the game's clock.
+	// Arrived is when the call arrived, which is after the last Dispatch. It is
+	// exact to 16 µs and, like Now, by the game's clock. For a call that was made in
+	// this world, or that has waited for actors, it is Now.
 	Arrived time.Time
 
-	question *question // of a request; nil = it is no request
+	question *question // the request's question; nil = the call is not a request
 }
 
-// handling is the call that the world's goroutine is handling. Handlers get
-// pointers into it, so that a call allocates nothing.
+// handling is the message that the world's goroutine is handling. Handlers get
+// pointers into it, so a call allocates nothing.
 type handling struct {
 	call     Call
-	question question  // of call, if it is a request's
-	arrived  time.Time // when the message arrived
-	// The reason of the message, if it closes a channel; Destroyed if it also
-	// opens the channel, see openAndClose.
+	question question  // the question of call, if call is a request
+	arrived  time.Time // when the message arrived, by the game's clock
+	// The reason in a message that closes a channel. It is Destroyed if the message
+	// also opens the channel: see openAndClose.
 	closes CloseReason
-	// The handler has run and keeps no byte of the message; false for a
+	// The handler has run and keeps no byte of the message. It is false for a
 	// request, which a goroutine may still answer.
 	spent bool
 }
 
-// ownerMethod is the id of the message by which the server tells a client
-// whether it owns the actor. No class has so many methods.
+// ownerMethod is the id of the message by which the server tells a client whether it
+// owns the actor. No class has so many methods.
 const ownerMethod = maxMethods
 
-// deliver handles one message of a connection. OnRep functions wait until all states
-// of a packet have been applied; the first message of another packet makes them run.
+// deliver handles one message of a connection. OnRep functions wait until all states of a
+// packet have been applied. The first message of another packet makes them run.
 func (w *World) deliver(c *Conn, message bunch.Message) {
 	c.trace.Took()
-	if w.handling.closes = Destroyed; message.Close && !message.Open { // before any OnRep runs
-		w.handling.closes, _ = readClose(message.Payload)
+	h := &w.handling
+	h.closes = Destroyed
+	if message.Close && !message.Open {
+		h.closes, _ = readClose(message.Payload) // before any OnRep runs
 	}
 	a := c.actorOf(message.Channel)
-	if len(c.copies.reps.replicas) > 0 && (message.Delivery != bunch.Tracked || message.Number != c.copies.reps.packet) {
+	samePacket := message.Delivery == bunch.Tracked && message.Number == c.copies.reps.packet
+	if len(c.copies.reps.replicas) > 0 && !samePacket {
 		w.callRepNotifies(c)
 	}
-	w.handling.arrived = w.frame.beat.Game.Add(-c.machine.Waited(w.frame.beat.Real, &message)) // by the game's clock
-	w.handling.spent = false
+	h.arrived = w.frame.beat.Game.Add(-c.machine.Waited(w.frame.beat.Real, &message))
+	h.spent = false
 	if message.Channel != 0 {
 		c.times.ask.NoteTraffic()
 	}
@@ -74,18 +79,19 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 		w.game.Doing = tasks.Doing{}
 		violation = c.control(message.Payload)
 	case c.server && (message.Open || message.Close && a != nil):
-		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may", message.Channel)
+		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may",
+			message.Channel)
 	case message.Open:
 		violation = w.openActor(c, message)
 	case a == nil && !message.Close:
 		c.drops.Add(drops.Closed, 1)
-	case a == nil: // the peer's answer to a close of ours
+	case a == nil: // the peer's answer to a close from this side
 	case message.Close:
 		violation = w.takeClose(c, a, message)
 	default:
 		violation = w.invoke(c, a, message.Payload)
 	}
-	if w.handling.spent && len(message.Payload) > bunch.EntryBytes {
+	if h.spent && len(message.Payload) > bunch.EntryBytes {
 		c.machine.Reuse(&message)
 	}
 	if violation != nil {
@@ -93,9 +99,10 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	}
 }
 
-// violated closes a connection whose peer broke a rule, and logs that.
+// violated closes a connection whose peer broke a rule, and logs the violation.
 func (w *World) violated(c *Conn, cause *CloseError) {
-	w.logs.Guest(slog.LevelWarn, logs.Violated, c.party(), "connection closed for a violation", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+	w.logs.Guest(slog.LevelWarn, logs.Violated, c.party(), "connection closed for a violation",
+		"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	c.abort(cause)
 }
 
@@ -104,11 +111,11 @@ func violationf(code Code, format string, args ...any) *CloseError {
 	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// stateMethod is the id of the message by which the server sends the last state
-// of an actor whose channel closes.
+// stateMethod is the id of the message by which the server sends the last state of
+// an actor whose channel closes.
 const stateMethod = maxMethods + 1
 
-// invoke runs a call from the peer, unless it is a violation or is dropped.
+// invoke runs a call from the peer, unless the call is a violation or is dropped.
 func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	id, n := binary.Uvarint(payload)
 	if n <= 0 {
@@ -139,9 +146,11 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	return w.run(c, a, m, 0, payload)
 }
 
-// run runs a call or question from the peer that dropReason has let pass.
-// number is that of a question, or 0. run may be called later than dropReason
-// if the call has waited for actors; in between, a may have ended.
+// run runs a call or question from the peer that dropReason let pass. number is the
+// number of a question, or 0 for a call.
+//
+// If the call has waited for actors, run is called later than dropReason, and a may
+// have ended in the meantime.
 func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	var q *question
 	switch {
@@ -163,10 +172,12 @@ func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte
 	return w.violationOf(c, m, err)
 }
 
-// handle runs the handler of a call from the peer. q is its question, if it is a request.
+// handle runs the handler of a call from the peer. q is the question if the call is
+// a request, and otherwise nil.
 func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byte) error {
 	h := &w.handling
-	h.call, w.game.Doing = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: h.arrived, question: q}, tasks.Doing{Of: m}
+	h.call = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: h.arrived, question: q}
+	w.game.Doing = tasks.Doing{Of: m}
 	p := a.part(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &h.call, argument)
@@ -175,8 +186,8 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	return err
 }
 
-// dropReason returns why a call from the peer is dropped before its argument is
-// decoded, or drops.None.
+// dropReason returns why a call from the peer is dropped, or drops.None. It is
+// called before the argument is decoded.
 func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.part(m.class)
 	switch {
@@ -192,8 +203,7 @@ func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	return drops.None
 }
 
-// drop counts a call on a that is dropped, and logs a warning at most once a
-// second for each reason.
+// drop counts a dropped call on a, and logs a warning at most once a second for each reason.
 func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	hidden, ok := c.drops.Blame(reason, c.world.frame.now)
 	if !ok {
@@ -209,7 +219,7 @@ func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	log.Warn("call dropped")
 }
 
-// allow reports whether the RateLimit of m has room for the call that is being handled.
+// allow reports whether the RateLimit of m permits the call that is being handled.
 func (c *Conn) allow(m *method) bool {
 	limit := c.limits[m]
 	ok := limit.Allow(m.rateLimit, c.world.handling.arrived, c.world.frame.now)
@@ -217,13 +227,19 @@ func (c *Conn) allow(m *method) bool {
 	return ok
 }
 
-// logged returns what log records contain about a call of m.
+// logged returns the description of a call of m for log records.
 func (c *Conn) logged(m *method, bytes int) logs.Call {
-	return logs.Call{Conn: c, RPC: m, Bytes: bytes, Entries: bunch.Entries(bytes), Reliable: m.delivery <= bunch.ReliableUnordered}
+	return logs.Call{
+		Conn:     c,
+		RPC:      m,
+		Bytes:    bytes,
+		Entries:  bunch.Entries(bytes),
+		Reliable: m.delivery <= bunch.ReliableUnordered,
+	}
 }
 
-// violationOf converts the error of handler.remote into a violation. A client trusts
-// its server, so there a call whose argument is refused is only dropped and counted.
+// violationOf converts the error of handler.remote to a violation. A client trusts its
+// server, so it only drops and counts a call whose argument Validate refuses.
 func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	switch {
 	case err == nil:
@@ -237,30 +253,30 @@ func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	return &CloseError{Code: ValidationFailed, Reason: err.Error(), cause: err}
 }
 
-// invalid reports whether err is that of a Validate or a Check.
+// invalid reports whether err came from a Validate or a Check.
 func invalid(err error) bool {
 	_, refused := errors.AsType[*validationError](err)
 	return refused
 }
 
-// localCall is a call that runs in the world in which it was made.
+// localCall is a call that runs in the world that made it.
 type localCall struct {
 	actor    *Actor
 	method   *method
 	arg      any    // the argument, as a value
-	question uint64 // the number of a request's question; 0 = not a request
+	question uint64 // the number of a request's question; 0 = the call is not a request
 }
 
-// localCalls are the calls that run in the world in which they were made, in
-// order. They are used only by the world's goroutine.
+// localCalls are the calls that run in the world that made them, in order. They are
+// used only by the world's goroutine.
 type localCalls struct {
 	tasks.Queue[localCall]
-	turn int // how many of the first are still to run in this Dispatch
+	due int // number of calls, from the first, that are still to run in this Dispatch
 }
 
-// add queues a call for the next Dispatch, unless most calls wait for that already.
-func (l *localCalls) add(call localCall, most int) error {
-	if waiting := l.Len() - l.turn; waiting >= most {
+// add queues a call for the next Dispatch, unless limit calls already wait for it.
+func (l *localCalls) add(call localCall, limit int) error {
+	if waiting := l.Len() - l.due; waiting >= limit {
 		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
 			call.method, waiting, ErrBacklogFull)
 	}
@@ -268,27 +284,28 @@ func (l *localCalls) add(call localCall, most int) error {
 	return nil
 }
 
-// runLocal runs the calls that were queued before this Dispatch. Calls that
-// they queue wait for the next Dispatch.
+// runLocal runs the calls that were queued before this Dispatch. Calls that they
+// queue wait for the next Dispatch.
 func (w *World) runLocal() {
-	w.local.turn = w.local.Len()
+	w.local.due = w.local.Len()
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call of this Dispatch. It returns false if there is none.
-// It removes the call from the queue first, so that a panic loses only that call.
+// runNextLocal runs the next call of this Dispatch, and returns false if there is none. It
+// first removes the call from the queue, so a panic loses only that call.
 func (w *World) runNextLocal() bool {
-	if w.local.turn == 0 {
+	if w.local.due == 0 {
 		return false
 	}
-	w.local.turn--
+	w.local.due--
 	l, _ := w.local.Take()
 	p := l.actor.part(l.method.class)
-	if l.actor.dead || !p.bound() { // ended, or its constructor has returned no object
+	if l.actor.dead || !p.bound() { // the actor has ended, or its constructor has returned no object
 		w.dropped.Add(1)
 		return true
 	}
-	w.handling.call, w.game.Doing = Call{Actor: l.actor, Now: w.frame.now, Arrived: w.frame.now}, tasks.Doing{Of: l.method}
+	w.handling.call = Call{Actor: l.actor, Now: w.frame.now, Arrived: w.frame.now}
+	w.game.Doing = tasks.Doing{Of: l.method}
 	if l.method.role == isQuestion {
 		w.runQuestionHere(l)
 	} else {
@@ -297,9 +314,11 @@ func (w *World) runNextLocal() bool {
 	return true
 }
 
-// Context returns, in the handler of a [Request], a context that ends when the answer was given,
-// or nobody waits for it any more: the request was canceled, its time is over, or the actor or
-// the connection has ended. The handler may keep it. In other calls the context never ends.
+// Context returns, in the handler of a [Request], a context that ends when the request is
+// answered or when nobody waits for the answer any more. The latter is the case if the
+// request was canceled, its time is over, or the actor or the connection has ended.
+//
+// The handler may keep the context. In other calls the context never ends.
 func (c *Call) Context() context.Context {
 	q := c.question
 	if q == nil {

@@ -8,44 +8,54 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// dormancy is the part of an actor that concerns its dormancy and its copies
-// without a channel. It is used only by the world's goroutine.
+// dormancy is the part of an actor that concerns its dormancy and its copies without
+// a channel. It is used only by the world's goroutine.
 type dormancy struct {
 	on bool // server: set by SetDormant; client: the copy has no channel
 
 	// Server only.
-	detachedAt []*Conn // connections whose client has a copy without a channel: the actor is in their shown.detached
-	listed     bool    // the actor is in World.toClose
-	flushLists bool    // the next Flush compares the lists of the dormant actor, too, as it does its other states
+	//
+	// Connections whose client has a copy without a channel. The actor is in their
+	// shown.detached.
+	detachedAt []*Conn
+	listed     bool // the actor is in World.toClose
+	// The next Flush compares the dormant actor's lists as well as its other states.
+	flushLists bool
 }
 
-// SetDormant makes the actor dormant, or wakes it. It is for the server only.
-// UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
+// SetDormant makes the actor dormant, or wakes it. It is for the server only. UE:
+// SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 //
-// The next Flush closes the channels of a dormant actor, and sends its state with the
-// close. Clients keep their copies as they are. If a client does not have all items
-// of the actor's lists yet, or a [Request] is open, a later Flush does that. From
-// then on the actor costs nothing at a tick, whatever the game changes in it. Clients
-// to which it becomes relevant later get a dormant copy. SetDormant(true) of an actor
-// that is already dormant sends nothing to its copies; use FlushDormancy for that.
+// The next Flush closes the channels of a dormant actor, and sends its state with
+// the close. Clients keep their copies as they are. If a client doesn't have all
+// items of the actor's lists yet, or a [Request] is open, a later Flush does this.
+// The actor then costs nothing at a tick, whatever the game changes in it. Clients
+// to which it becomes relevant later get a dormant copy.
 //
-// When the actor wakes, it opens for all clients that have a copy. The copy's
-// object stays the same, gets the present state, and OnRep runs for what differs.
-// Relevancy does not end a dormant copy: a client that moves away keeps the
-// copies of all dormant actors that it has had, until they wake or are destroyed.
+// SetDormant(true) of an actor that is already dormant sends nothing to its copies.
+// Use [Actor.FlushDormancy] for that.
 //
-// A Client RPC or Multicast on a dormant actor wakes it until the next Flush for the clients
-// to which the call is sent, as [Actor.FlushDormancy] does for all. A Server RPC of its owner
-// returns ErrDormant on the client as soon as the close has arrived, which includes the
-// constructor of a copy that opens dormant, and the last OnRep. A Server RPC that is in flight
-// when the actor falls asleep is dropped on the server and counted in Drops.ActorClosed, and
-// the client is not told: use a [Request], which ends with ErrDormant, or first wake the actor
-// by a call on an actor that is not dormant. SetOwner and Destroy reach dormant copies.
+// When the actor wakes, it opens for all clients that have a copy. The copy's object stays
+// the same and gets the current state, and OnRep runs for what differs. Relevancy does not
+// end a dormant copy: a client that moves away keeps the copies of all dormant actors that it
+// has had, until the actors wake or are destroyed. SetOwner and Destroy reach dormant copies.
+//
+// A Client RPC or Multicast on a dormant actor wakes it until the next Flush, for the clients
+// to which the call is sent. FlushDormancy does the same for all clients.
+//
+// A Server RPC of the owner returns ErrDormant on the client as soon as the close has
+// arrived. This includes the last OnRep, and the constructor of a copy that opens dormant.
+//
+// A Server RPC may be in flight when the actor falls asleep. The server then drops
+// the call, counts it in Drops.ActorClosed, and does not tell the client. To avoid
+// this, use a [Request], which ends with ErrDormant. Alternatively wake the actor
+// first, by a call on an actor that is not dormant.
 func (a *Actor) SetDormant(on bool) error {
 	if err := a.checkAuthority("SetDormant"); err != nil {
 		return err
 	}
-	if a.dormancy.on = on; on {
+	a.dormancy.on = on
+	if on {
 		a.dormantAtFlush()
 	} else {
 		a.wake()
@@ -54,10 +64,13 @@ func (a *Actor) SetDormant(on bool) error {
 }
 
 // FlushDormancy makes the next Flush send the states and lists of a dormant actor to all
-// clients that have a copy, including those to which it is no longer relevant, unless
-// CloseTo has ended theirs. The actor stays dormant. It may be called before or after
-// the changes. For an actor that is awake each Flush does so anyway. It is for the
-// server only. UE: FlushNetDormancy, which reaches those to which the actor is relevant.
+// clients that have a copy. These include clients to which the actor is no longer
+// relevant, unless CloseTo has ended their copy. The actor stays dormant. FlushDormancy
+// may be called before or after the changes. It is for the server only. UE:
+// FlushNetDormancy, which reaches only clients to which the actor is relevant.
+//
+// For an actor that is awake, FlushDormancy changes nothing, because each Flush
+// sends its states.
 func (a *Actor) FlushDormancy() error {
 	if err := a.checkAuthority("FlushDormancy"); err != nil {
 		return err
@@ -66,21 +79,22 @@ func (a *Actor) FlushDormancy() error {
 	return nil
 }
 
-// Dormant reports, on the server, whether SetDormant has made the actor dormant, and
-// on a client, whether its copy has no channel, because the actor is dormant, or
-// because it was placed and is far away or not open yet. A copy that opens dormant
-// becomes so once its constructor and its first OnRep have run. UE: NetDormancy.
+// Dormant reports, on the server, whether SetDormant has made the actor dormant.
+//
+// On a client it reports whether the copy has no channel. The actor is then dormant, or it
+// was placed and is far away or not open yet. A copy that opens dormant becomes so once
+// its constructor and its first OnRep have run. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
-// dormantAtFlush makes the next Flush send what the game has changed in a
-// dormant actor, including its lists, and close its channels.
+// dormantAtFlush makes the next Flush send what the game has changed in a dormant
+// actor, including its lists, and close its channels.
 func (a *Actor) dormantAtFlush() {
 	a.dormancy.flushLists = true
 	a.closeAtFlush()
 }
 
-// closeAtFlush makes the next Flush close the channels of a dormant actor, or
-// the actor's parted openings.
+// closeAtFlush makes the next Flush close a dormant actor's channels, or an actor's
+// parted openings.
 func (a *Actor) closeAtFlush() {
 	if !a.dormancy.listed {
 		a.dormancy.listed = true
@@ -88,28 +102,31 @@ func (a *Actor) closeAtFlush() {
 	}
 }
 
-// closeChannels is called in Flush. It closes parted openings, and the channels
-// of dormant actors that are still open.
+// closeChannels closes parted openings, and the channels of dormant actors that are
+// still open. Flush calls it.
 func (w *World) closeChannels() {
 	actors := w.toClose
 	w.toClose = nil
 	for _, a := range actors {
 		a.dormancy.listed = false
-		if a.closeParted(false); a.dormancy.on && !a.dead {
+		a.closeParted(false)
+		if a.dormancy.on && !a.dead {
 			a.fallAsleep()
 		}
 	}
 }
 
-// fallAsleep closes the actor for the clients that have all items of its lists and no open
-// request. Its other states are sent with the close. The next Flush tries the other clients again.
+// fallAsleep closes the actor for the clients that have all items of its lists and
+// no open request. Its other states are sent with the close. The next Flush tries
+// the other clients again.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
 	a.dormancy.flushLists = false
 	for i := len(a.openings) - 1; i >= 0; i-- {
-		if c := a.openings[i].conn; a.openings[i].settled() && !c.requests.holds(a) || !c.usable() {
-			c.world.logs.Actor(logs.Dormancy, "falls asleep", c, a)
-			a.closeOpening(a.openings[i], Dormancy)
+		o := a.openings[i]
+		if o.settled() && !o.conn.requests.holds(a) || !o.conn.usable() {
+			a.world.logs.Actor(logs.Dormancy, "falls asleep", o.conn, a)
+			a.closeOpening(o, Dormancy)
 		}
 	}
 	if len(a.openings) > 0 {
@@ -117,24 +134,26 @@ func (a *Actor) fallAsleep() {
 	}
 }
 
-// noteDetached records that the client of c now has a copy without a channel,
-// and the reason of the close.
+// noteDetached records that the client of c now has a copy without a channel, and
+// the reason of the close.
 func (a *Actor) noteDetached(c *Conn, reason CloseReason) {
 	a.dormancy.detachedAt = append(a.dormancy.detachedAt, c)
 	c.shown.detached[a] = reason
 }
 
-// forgetDetached undoes noteDetached, because the copy has a channel again, or
-// it or its connection has ended.
+// forgetDetached undoes noteDetached. The copy has a channel again, or the copy or
+// its connection has ended.
 func (a *Actor) forgetDetached(c *Conn) {
 	if c.shown.hasDetached(a) {
 		delete(c.shown.detached, a)
-		a.dormancy.detachedAt = slices.DeleteFunc(a.dormancy.detachedAt, func(other *Conn) bool { return other == c })
+		a.dormancy.detachedAt = slices.DeleteFunc(a.dormancy.detachedAt, func(other *Conn) bool {
+			return other == c
+		})
 	}
 }
 
-// wake opens the actor for all clients that have a dormant copy. Clients whose
-// copy has yet to fall asleep get what has changed as well.
+// wake opens the actor for all clients that have a dormant copy. Clients whose copy
+// has yet to fall asleep also get what has changed.
 func (a *Actor) wake() {
 	a.reopen(Dormancy)
 	if a.dormancy.on && len(a.openings) > 0 {
@@ -142,7 +161,7 @@ func (a *Actor) wake() {
 	}
 }
 
-// reopen opens the actor for all clients whose copy has lost its channel for one of the reasons.
+// reopen opens the actor for all clients whose copy lost its channel for one of the reasons.
 func (a *Actor) reopen(reasons ...CloseReason) {
 	for _, c := range slices.Clone(a.dormancy.detachedAt) {
 		if !c.usable() || !slices.Contains(reasons, c.shown.detached[a]) {
@@ -155,8 +174,8 @@ func (a *Actor) reopen(reasons ...CloseReason) {
 	}
 }
 
-// notOpened logs, at most once a second for each connection, that an actor could not
-// be opened, because for a client without a free channel it happens in every Flush.
+// notOpened logs that an actor could not be opened. For a client without a free channel this
+// happens in every Flush, so notOpened logs at most once a second for each connection.
 func (a *Actor) notOpened(c *Conn, err error) {
 	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
@@ -169,7 +188,7 @@ type dismissal struct {
 	reason CloseReason
 }
 
-// dismiss ends the copy that the client of c has without a channel: it opens a channel that
+// dismiss ends the copy that the client of c has without a channel. It opens a channel that
 // names the copy, and closes it. If c has no free channel, the next Flush tries again.
 func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	a.forgetDetached(c)
@@ -182,8 +201,8 @@ func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	}
 }
 
-// openAndClose opens a channel for the client's copy and closes it at once, so
-// that the client applies the reason to the copy.
+// openAndClose opens a channel for the client's copy and closes it at once. The
+// client then applies the reason to the copy.
 func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -202,12 +221,13 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	return a.closeOn(c, channel, reason, []byte{byte(reason)})
 }
 
-// dismissOverdue ends the copies that wait for a free channel, except those
-// that have a channel again.
+// dismissOverdue ends the copies that wait for a free channel. It skips copies that
+// have a channel again, or that are detached anew.
 func (c *Conn) dismissOverdue() {
 	for c.usable() && len(c.shown.dismissals) > 0 {
 		d := c.shown.dismissals[0]
-		if d.actor.openingOn(c) == nil && !c.shown.hasDetached(d.actor) && d.actor.openAndClose(c, d.reason) != nil {
+		replaced := d.actor.openingOn(c) != nil || c.shown.hasDetached(d.actor)
+		if !replaced && d.actor.openAndClose(c, d.reason) != nil {
 			return
 		}
 		c.shown.dismissals = c.shown.dismissals[1:]

@@ -19,40 +19,40 @@ import (
 type dosWatch struct {
 	detector *dos.Detector // nil = off; used only by the world's goroutine
 
-	// Guards counts, and usages and severity of each watched; no function of
-	// the game runs while it is held.
+	// mu guards counts, and usages and severity of each watched. No function of the game
+	// runs while it is held.
 	mu     sync.Mutex
 	counts map[string]*dos.Count // by method name: the sums over all clients
 }
 
-// watched is the part of dosWatch that concerns one connection. It is used only
-// by the world's goroutine, except the fields under World.dos.mu.
+// watched is the part of dosWatch that concerns one connection. It is used only by the
+// world's goroutine, except for the fields under World.dos.mu.
 type watched struct {
 	peer     *dos.Peer
 	answers  uint64             // number of answers so far to questions of the server
-	logged   logs.Gate          // limits the log records of changes of the state
+	logged   logs.Gate          // limits the log records of state changes
 	usages   map[*method]*usage // written under World.dos.mu; other goroutines read it under that lock
 	severity string             // under World.dos.mu
 }
 
-// usage counts the calls of one method by one connection: for the detector
-// (method), for Conn.Stats (count) and for World.MethodStats (world).
+// usage counts the calls of one method by one connection. method counts for the
+// detector, count for Conn.Stats, and world for World.MethodStats.
 type usage struct {
 	method       *dos.Method
 	count, world *dos.Count
 }
 
-// Messages of a client that call no method are counted as calls of these. They
-// are never blocked, because the protocol needs them.
+// Client messages that call no method are counted as calls of these. They are never
+// blocked, because the protocol needs them.
 var (
-	// Answers to closes and messages of the server, which have no quota.
-	usageAnswer  = &method{name: "(answer)"}
+	usageAnswer  = &method{name: "(answer)"}         // answers to closes and messages of the server, which have no quota
 	usageControl = &method{name: "(control)"}        // messages on channel 0
 	usageClosed  = &method{name: "(closed channel)"} // calls that arrived after their channel was closed
 	usageOther   = &method{name: "(other)"}          // messages on an actor's channel that name no declared method
 )
 
-// beginFrame begins a frame of the detector, in real time, because a game's clock may jump.
+// beginFrame begins a frame of the detector. It uses real time, because a game's
+// clock may jump.
 func (w *World) beginFrame() {
 	if w.dos.detector != nil {
 		w.dos.detector.Frame(time.Now())
@@ -66,7 +66,7 @@ func (w *World) rest() {
 	}
 }
 
-// watchCalls begins to watch a client that has joined.
+// watchCalls starts watching a client that has joined.
 func (w *World) watchCalls(c *Conn) {
 	if d := w.dos.detector; d != nil && c.server {
 		peer := d.Join(c.identity)
@@ -76,14 +76,15 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// deliverWatched delivers one message of a client, unless its call is blocked.
-// It counts the cost, and acts on the detector's report.
+// deliverWatched delivers one message of a client, unless its call is blocked. It
+// counts the cost, and acts on the detector's report.
 func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	a := c.actorOf(message.Channel)
 	called := calledBy(a, message)
 	answers := c.answers(called, a, message)
 	u := c.usageOf(called, a, message, answers)
-	peer, runs := c.watched.peer, true
+	peer := c.watched.peer
+	runs := true
 	switch {
 	case answers:
 	case blockable(called, message.Payload):
@@ -111,10 +112,12 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	}
 }
 
-// answers reports whether a message answers something that the server has sent,
-// which is not the client's load. The number of such messages is bounded by what the
-// server sends: an answer to no message is a violation, a channel is closed once,
-// and answers that exceed the questions, or what extensions await, count as calls.
+// answers reports whether a message answers something that the server has sent. Such
+// a message is not the client's load.
+//
+// What the server sends bounds the number of these messages. An answer to no message
+// is a violation, and a channel is closed only once. Answers in excess of the
+// questions, or of what extensions await, count as calls.
 func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
@@ -129,9 +132,9 @@ func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
 	return a == nil && message.Close
 }
 
-// blockable reports whether a message may be blocked: it is a call, or the
-// question of a request. Answers and cancels end what is open here, and other
-// messages are no calls or close the connection.
+// blockable reports whether a message may be blocked, because it is a call or the
+// question of a request. Answers and cancels end what is open here. Other messages
+// are no calls, or close the connection.
 func blockable(called *method, payload []byte) bool {
 	if called == nil || called.kind != serverRPC || called.role == isAnswer {
 		return false
@@ -150,13 +153,13 @@ func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.drop(drops.Blocked, a, called)
 }
 
-// questionIn returns the number of the question that a message asks or cancels.
-// ok is false if it does neither.
+// questionIn returns the number of the question that a message asks or cancels. ok
+// is false if the message does neither.
 func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool) {
 	if called.role != isQuestion {
 		return 0, false, false
 	}
-	_, n := binary.Uvarint(payload) // the method
+	_, n := binary.Uvarint(payload) // skip the method id
 	number, cancel, _, err := ask.ReadQuestion(payload[n:])
 	return number, cancel, err == nil
 }
@@ -191,7 +194,7 @@ func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, answers 
 	return c.newUsage(called)
 }
 
-// newUsage makes the usage of a method that the connection calls for the first time.
+// newUsage makes the usage of a method when the connection calls the method for the first time.
 func (c *Conn) newUsage(m *method) *usage {
 	d, name := &c.world.dos, m.String()
 	d.mu.Lock()
@@ -199,12 +202,16 @@ func (c *Conn) newUsage(m *method) *usage {
 	if d.counts[name] == nil {
 		d.counts[name] = &dos.Count{Method: name}
 	}
-	u := &usage{method: c.watched.peer.Method(name), count: &dos.Count{Method: name}, world: d.counts[name]}
+	u := &usage{
+		method: c.watched.peer.Method(name),
+		count:  &dos.Count{Method: name},
+		world:  d.counts[name],
+	}
 	c.watched.usages[m] = u
 	return u
 }
 
-// note counts a message for Stats, on the world's goroutine.
+// note counts a message for Stats. It is called on the world's goroutine.
 func (d *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,7 +219,7 @@ func (d *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
 	u.world.Add(bytes, took, ran)
 }
 
-// reported acts on a report about a client: it logs the report, and updates the
+// reported acts on a report about a client. It logs the report. It then updates the
 // severity of all connections of the identity, or closes them.
 func (w *World) reported(c *Conn, r dos.Report) {
 	if r.Log {
@@ -245,9 +252,9 @@ func (w *World) logReport(c *Conn, r dos.Report) {
 	log.Info("the calls of a client cost less again")
 }
 
-// MethodStats returns the calls of all clients since the world was made,
-// ordered by method name. It returns none without Config.DoS. Names in brackets
-// are of messages that are no calls: see [Stats].Methods.
+// MethodStats returns the calls of all clients since the world was made, ordered by
+// method name. It returns none without Config.DoS. A name in parentheses counts
+// messages that are no calls: see [Stats].Methods.
 func (w *World) MethodStats() []dos.Count {
 	w.dos.mu.Lock()
 	defer w.dos.mu.Unlock()

@@ -15,28 +15,29 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client whose classes differ to
-// name the difference and close. The client does so as soon as it has the server's
-// lines. So the time is for the lines and the close to arrive, with resends.
+// mismatchTime is how long a server waits for a client whose classes differ. In this time the
+// client names the difference and closes, which it does as soon as it has the server's lines.
+// The time allows for the lines and the close to arrive, with resends.
 const mismatchTime = 2 * time.Second
 
-// handshake is one side of a connection's handshake. It runs on a goroutine of its
-// own (Conn.runHandshake), so that it advances even if the world does not tick.
+// handshake is one side of a connection's handshake. It runs on a goroutine of its own
+// (Conn.runHandshake), so it advances even if the world does not tick.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
-	// Fires at deadline; on a server before that at HelloTimeout unless Hello
-	// has arrived, and after mismatchTime.
+	// Fires at deadline. On a server it fires earlier, at HelloTimeout, if Hello has not
+	// arrived. If the classes differ, it fires after mismatchTime.
 	timer    *time.Timer
-	deadline time.Time       // of the whole handshake
-	late     *CloseError     // set if the classes differ: the error with which the timer ends the connection
+	deadline time.Time // of the whole handshake
+	// Set if the classes differ: the error with which the timer ends the connection.
+	mismatch *CloseError
 	ctx      context.Context // for Authenticate; done when the handshake ends
-	// From ask, turn or Login to step. There is one verdict at a time, so with
-	// a capacity of 1 no sender waits.
+	// From authenticate, awaitTurn or Login to step. There is one verdict at a time,
+	// so with a capacity of 1 no sender waits.
 	verdict chan verdict
 }
 
-// verdict is the decision of Authenticate about a client, or of Login after it.
+// verdict is the decision of Authenticate about a client, or of Login afterwards.
 type verdict struct {
 	identity string
 	err      error
@@ -44,8 +45,9 @@ type verdict struct {
 	loggedIn bool // Login has run
 }
 
-// The verdicts if Login or Authenticate called runtime.Goexit, or panicked. After a panic
-// [World.panicked] has closed the connection already, because the panic is not the client's fault.
+// The verdicts if Login or Authenticate panicked or called runtime.Goexit. After a
+// panic, [World.panicked] has already closed the connection, because the panic is
+// not the client's fault.
 var (
 	errNoLogin  = errors.New("Config.Login did not return")
 	errNoAnswer = errors.New("Config.Authenticate did not return")
@@ -53,17 +55,17 @@ var (
 
 // runHandshake runs the handshake until c has joined or has ended.
 func (c *Conn) runHandshake() {
-	first := c.world.config.HandshakeTimeout
-	deadline := time.Now().Add(first)
+	timeout := c.world.config.HandshakeTimeout
+	deadline := time.Now().Add(timeout)
 	if c.server {
-		first = c.world.config.HelloTimeout
+		timeout = c.world.config.HelloTimeout
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	h := &handshake{
 		conn:     c,
 		greeting: control.NewGreeting(!c.server),
-		timer:    time.NewTimer(first),
+		timer:    time.NewTimer(timeout),
 		deadline: deadline,
 		ctx:      ctx,
 		verdict:  make(chan verdict, 1),
@@ -77,13 +79,13 @@ func (c *Conn) runHandshake() {
 	}
 }
 
-// step waits for a message, a verdict, the timer or the end, and reports
+// step waits for a message, a verdict, the timer or the link's end. It reports
 // whether the handshake is over.
 func (h *handshake) step() (over bool) {
 	c := h.conn
 	select {
 	case <-c.handshakeWake:
-		h.take()
+		h.receiveAll()
 	case v := <-h.verdict:
 		h.answer(v)
 	case <-h.timer.C:
@@ -91,15 +93,15 @@ func (h *handshake) step() (over bool) {
 	case <-c.link.Done():
 		return true
 	}
-	if h.greeting.Done() && h.late == nil && !c.closing.Load() {
+	if h.greeting.Done() && h.mismatch == nil && !c.closing.Load() {
 		return c.joinWorld()
 	}
 	return false
 }
 
-// take handles the messages that have arrived. It leaves those after the last
-// one of the handshake to the world.
-func (h *handshake) take() {
+// receiveAll handles the messages that have arrived. It leaves messages after the
+// handshake's last one to the world.
+func (h *handshake) receiveAll() {
 	c := h.conn
 	for !h.greeting.Done() && !c.closing.Load() {
 		c.link.Lock()
@@ -109,11 +111,11 @@ func (h *handshake) take() {
 			return
 		}
 		c.trace.Took()
-		h.receive(message.Payload) // on channel 0: the machine refuses other channels before Join
+		h.receive(message.Payload) // on channel 0, because the machine refuses other channels before Join
 	}
 }
 
-// receive handles one message of the handshake.
+// receive handles one handshake message.
 func (h *handshake) receive(payload []byte) {
 	message, err := h.greeting.Receive(payload)
 	if err != nil {
@@ -140,15 +142,16 @@ func (h *handshake) receive(payload []byte) {
 	}
 }
 
-// onHello compares the peer's version and classes with ours, and agrees on
-// limits. A server then answers with its own Hello.
+// onHello compares the peer's version and classes with ours, and agrees on limits. A
+// server then answers with its own Hello.
 func (h *handshake) onHello(peer control.Hello) {
 	c := h.conn
 	ours := h.hello()
 	h.timer.Reset(time.Until(h.deadline))
 	if peer.Version != ours.Version {
 		client, server := c.bySide(ours, peer)
-		c.abort(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d", client.Version, server.Version))
+		c.abort(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d",
+			client.Version, server.Version))
 		return
 	}
 	if peer.Shape != ours.Shape {
@@ -168,7 +171,7 @@ func (h *handshake) onHello(peer control.Hello) {
 	c.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
 }
 
-// onLogin starts a goroutine in which Authenticate decides about the client.
+// onLogin starts a goroutine on which Authenticate decides about the client.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
 	c.world.lobby.hasLogin(c)
@@ -176,19 +179,21 @@ func (h *handshake) onLogin(m control.Login) {
 		h.answer(verdict{})
 		return
 	}
-	c.work.Go(func() { h.ask(m.Token) })
+	c.work.Go(func() { h.authenticate(m.Token) })
 }
 
-// ask waits for the token's turn and runs Authenticate. If that panics or exits its goroutine,
-// the client is refused. The handshake keeps its place until Authenticate has returned, even
-// if the connection has ended, so that at most Config.MaxHandshakes of them run at once.
-func (h *handshake) ask(token []byte) {
-	if !h.turn(token) {
+// authenticate waits for the token's turn and runs Authenticate. If Authenticate
+// panics or exits its goroutine, the client is refused.
+//
+// The handshake keeps its place until Authenticate has returned, even if the connection has
+// ended. This limits the calls of Authenticate to Config.MaxHandshakes at a time.
+func (h *handshake) authenticate(token []byte) {
+	if !h.awaitTurn(token) {
 		return
 	}
 	v := verdict{err: errNoAnswer}
 	defer func() {
-		if h.heard(token, &v) {
+		if h.record(token, &v) {
 			h.verdict <- v
 		}
 	}()
@@ -196,30 +201,42 @@ func (h *handshake) ask(token []byte) {
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// turn waits until Authenticate may be asked about a token. It returns false if
-// the client has left, or if too many logins from its address have failed; in
-// the second case it has sent the verdict.
-func (h *handshake) turn(token []byte) (may bool) {
+// awaitTurn waits until Authenticate may be asked about a token. It returns false if
+// the client has left, or if too many logins from its address have failed. In the
+// second case it has sent the verdict.
+func (h *handshake) awaitTurn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	may, pause := w.lobby.turn(v, token)
 	if pause > 0 {
-		h.verdict <- verdict{err: &CloseError{Code: ServerFull, Reason: fmt.Sprintf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
-			v.From(), w.config.MaxLoginFailures, pause.Round(time.Millisecond))}}
+		reason := fmt.Sprintf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
+			v.From(), w.config.MaxLoginFailures, pause.Round(time.Millisecond))
+		h.verdict <- verdict{err: &CloseError{Code: ServerFull, Reason: reason}}
 	}
 	return may
 }
 
-// heard passes on what Authenticate has decided about a token, sets v.failures,
-// and reports whether to send the verdict. A success that the client is not
-// told of is not recorded either, so that no later login shows it.
-func (h *handshake) heard(token []byte, v *verdict) (tell bool) {
-	err, late, gone := v.err, !time.Now().Before(h.deadline), h.ctx.Err() != nil
-	silent := late || err == errNoAnswer || passing(err) != nil || gone && errors.Is(err, context.Canceled) // then err says nothing about the token
-	v.failures = h.conn.world.lobby.heard(h.conn.visit, token, err != nil && !silent, err == nil && !silent && !gone)
-	return !late && !gone
+// record tells the lobby what Authenticate has decided about a token, and sets
+// v.failures. It reports whether to send the verdict.
+//
+// A success that the client is not told of is not recorded, so no later login shows it.
+func (h *handshake) record(token []byte, v *verdict) (tell bool) {
+	late := !time.Now().Before(h.deadline)
+	gone := h.ctx.Err() != nil
+	tell = !late && !gone
+	passed := v.err == nil && tell
+	refused := v.err != nil && !late && h.aboutToken(v.err)
+	v.failures = h.conn.world.lobby.heard(h.conn.visit, token, refused, passed)
+	return tell
 }
 
-// answer acts on a verdict: it asks Login, welcomes the client or refuses it.
+// aboutToken reports whether an error of Authenticate says that the token is bad.
+// Otherwise it says that Authenticate could not decide.
+func (h *handshake) aboutToken(err error) bool {
+	canceled := h.ctx.Err() != nil && errors.Is(err, context.Canceled)
+	return err != errNoAnswer && passing(err) == nil && !canceled
+}
+
+// answer acts on a verdict. It asks Login, welcomes the client or refuses it.
 func (h *handshake) answer(v verdict) {
 	c := h.conn
 	if v.err == nil && !v.loggedIn && c.world.config.Login != nil && len(v.identity) <= control.MaxIdentity {
@@ -232,14 +249,15 @@ func (h *handshake) answer(v verdict) {
 	case v.err != nil:
 		h.refuse(v)
 	case len(v.identity) > control.MaxIdentity:
-		c.abort(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d", len(v.identity), control.MaxIdentity))
+		c.abort(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d",
+			len(v.identity), control.MaxIdentity))
 	default:
 		h.welcome(v.identity)
 	}
 }
 
-// refuse tells the client and the log that its login was refused. The log also says
-// how many logins of the address Authenticate has refused, from the second on.
+// refuse tells the client and the log that its login was refused. From the second failure on,
+// the log also says how many logins of the address Authenticate has refused.
 func (h *handshake) refuse(v verdict) {
 	c := h.conn
 	args := []any{"conn", c, "error", v.err}
@@ -248,10 +266,10 @@ func (h *handshake) refuse(v verdict) {
 	}
 	c.refused.Store(true)
 	c.world.logs.Stranger(logs.Login, "login refused", args...)
-	again := passing(v.err)
+	retry := passing(v.err)
 	switch {
-	case again != nil:
-		c.Close(again.Code, again.Reason)
+	case retry != nil:
+		c.Close(retry.Code, retry.Reason)
 	case v.err == errNoAnswer || v.err == errNoLogin:
 		c.Close(HandlerPanic, v.err.Error())
 	default:
@@ -259,12 +277,14 @@ func (h *handshake) refuse(v verdict) {
 	}
 }
 
-// passing returns the Temporary CloseError that an error of Authenticate or Login
-// is or wraps, or ServerFull for a full queue, of Login's post or of a Do in
-// Authenticate: the client may try again. It returns nil for all other errors.
+// passing returns the CloseError for an error of Authenticate or Login after which
+// the client may try again. It returns nil for all other errors.
+//
+// That is the Temporary CloseError that err is or wraps. For a full queue, of
+// Login's post or of a Do in Authenticate, it is ServerFull.
 func passing(err error) *CloseError {
-	if again, ok := errors.AsType[*CloseError](err); ok && again != nil && again.Temporary() {
-		return again
+	if temporary, ok := errors.AsType[*CloseError](err); ok && temporary != nil && temporary.Temporary() {
+		return temporary
 	}
 	if errors.Is(err, ErrBacklogFull) {
 		return &CloseError{Code: ServerFull, Reason: strings.TrimPrefix(err.Error(), prefix)}
@@ -272,9 +292,11 @@ func passing(err error) *CloseError {
 	return nil
 }
 
-// logIn posts decideLogin to the world's goroutine. First it ends the connections that this
-// one replaces, because Config.Login may load what their OnDisconnect saves. In a closed
-// world there is no verdict, because World.Close closes the connection with its own code.
+// logIn posts decideLogin to the world's goroutine. It first ends the connections that this
+// one replaces, because Config.Login may load what their OnDisconnect saves.
+//
+// In a closed world there is no verdict, because World.Close closes the connection
+// with its own code.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -288,8 +310,8 @@ func (h *handshake) logIn(identity string) {
 	}
 }
 
-// decideLogin runs Config.Login and sends its verdict. While OnDisconnect has yet to run
-// for connections of the identity that have ended, the handshake waits in World.loggingIn.
+// decideLogin runs Config.Login and sends its verdict. The handshake waits in World.loggingIn
+// while OnDisconnect has yet to run for ended connections of the same identity.
 func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
@@ -303,7 +325,7 @@ func (h *handshake) decideLogin() {
 	}
 }
 
-// logInWaiting tries each login in loggingIn again; those that must still wait return there.
+// logInWaiting tries each login in loggingIn again. A login that must still wait returns there.
 func (w *World) logInWaiting() {
 	for range w.loggingIn {
 		h := w.loggingIn[0]
@@ -312,7 +334,7 @@ func (w *World) logInWaiting() {
 	}
 }
 
-// login runs Config.Login. It returns errNoLogin if that does not return.
+// login runs Config.Login. It returns errNoLogin if Login does not return.
 func (w *World) login(c *Conn) (err error) {
 	err = errNoLogin
 	defer w.game.Catch(c)
@@ -320,8 +342,8 @@ func (w *World) login(c *Conn) (err error) {
 	return w.config.Login(w, c)
 }
 
-// welcome sends the client its identity. With Config.RefuseLoginElsewhere it
-// closes the connection if the identity may not have another.
+// welcome sends the client its identity. With Config.RefuseLoginElsewhere, it instead
+// closes the connection if the identity may not have another one.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
@@ -341,46 +363,50 @@ func (h *handshake) welcome(identity string) {
 // expire ends a handshake that takes too long, or whose classes differ.
 func (h *handshake) expire() {
 	config := h.conn.world.config
-	late := h.late
 	switch {
-	case late != nil:
+	case h.mismatch != nil:
+		h.conn.abort(h.mismatch)
 	case h.greeting.AwaitsHello():
-		late = violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v", config.HelloTimeout, h.greeting)
+		h.conn.abort(violationf(HandshakeTimeout, "after %v (Config.HelloTimeout) %v",
+			config.HelloTimeout, h.greeting))
 	default:
-		late = violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v", config.HandshakeTimeout, h.greeting)
+		h.conn.abort(violationf(HandshakeTimeout, "after %v (Config.HandshakeTimeout) %v",
+			config.HandshakeTimeout, h.greeting))
 	}
-	h.conn.abort(late)
 }
 
-// beginSealed begins the first sealed carrier if both ends have Config.Sealed. It is called
-// after this side has sent its last message of the handshake, which would otherwise wait
-// behind the carrier's train on a slow path. So a client that has not logged in gets none.
+// beginSealed begins the first sealed carrier if both ends have Config.Sealed.
+//
+// It is called after this side has sent its last handshake message. On a slow path that
+// message would otherwise wait for the probe packets with which the carrier begins. A
+// client that has not logged in therefore gets no sealed carrier.
 func (h *handshake) beginSealed() {
 	if s := h.conn.sealed; s.agreed() {
 		s.begin()
 	}
 }
 
-// mismatched ends a handshake between ends whose classes differ. A client that has
-// not logged in should not learn the game's classes: only with Config.ExplainMismatch
-// does the server send them, and the client names the difference in both logs.
+// mismatched ends a handshake between ends whose classes differ. A client that has not logged
+// in should not learn the game's classes. The server therefore sends them only with
+// Config.ExplainMismatch. The client then names the difference in both logs.
 func (h *handshake) mismatched(peer control.Hello) {
 	c := h.conn
 	client, server := c.bySide(h.hello(), peer)
-	mismatch := violationf(ProtocolMismatch, "the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
+	mismatch := violationf(ProtocolMismatch,
+		"the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
 		client.Shape[:4], server.Shape[:4])
 	if !c.server || !c.world.config.ExplainMismatch {
 		c.abort(mismatch)
 		return
 	}
 	h.greeting.Refuse()
-	h.late = mismatch
+	h.mismatch = mismatch
 	h.timer.Reset(mismatchTime)
 	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
-// bySide returns the two Hellos by their senders, for reasons that appear in
-// both logs, in one of which "here" would be wrong.
+// bySide returns the two Hellos by their senders. Reasons appear in both logs, so
+// they must name the client and the server instead of this end.
 func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
@@ -388,8 +414,8 @@ func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) 
 	return ours, peers
 }
 
-// refuseChannels sets the code with which the connection ends if the peer opens
-// a channel; NoError allows it.
+// refuseChannels sets the code with which the connection ends if the peer opens a
+// channel. NoError allows channels.
 func (c *Conn) refuseChannels(code bunch.Code) {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -408,15 +434,15 @@ func (h *handshake) hello() control.Hello {
 	return ours
 }
 
-// controlCodes are the codes that close a connection for the errors of package control.
+// controlCodes are the codes that close a connection for each kind of error of package control.
 var controlCodes = map[control.Kind]Code{
 	control.Unknown:     ControlChannelMessageUnknown,
 	control.Fail:        ControlChannelMessageFail,
 	control.PayloadFail: ControlChannelMessagePayloadFail,
 }
 
-// violation returns the CloseError for an error of package control, each of
-// which is a *control.Error.
+// violation returns the CloseError for an error of package control. Every such error
+// is a *control.Error.
 func violation(err error) *CloseError {
 	message := err.(*control.Error)
 	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
