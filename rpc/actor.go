@@ -68,7 +68,8 @@ type actorTable struct {
 	always actors       // AlwaysRelevant actors that are not torn off
 	alive  atomic.Int64 // length of all; safe for concurrent use
 
-	// Placed actors by name, on a server including razed ones.
+	// Placed actors by name. On a server they include razed actors, which were
+	// destroyed or torn off.
 	//
 	// A client may have an actor of the same name on each of several connections. placed
 	// then has the oldest, and namesakes has the others, oldest first.
@@ -78,8 +79,7 @@ type actorTable struct {
 	// Server only.
 	byRef map[Ref]*Actor
 	last  Ref // of the newest actor
-	// Stand-ins for placed actors that were destroyed or torn off. Clients that join
-	// later are told of them.
+	// Stand-ins for razed actors. Clients that join later are told of them.
 	razed []*Actor
 }
 
@@ -294,11 +294,10 @@ func (a *Actor) Owned() bool {
 	return a.owned
 }
 
-// Alive reports whether the actor has not ended. On a client it reports this for the
-// client's copy.
+// Alive reports whether the actor has not ended. On a client it reports this for the copy.
 func (a *Actor) Alive() bool { return !a.dead }
 
-// noActor names an actor that no world has made, in errors.
+// noActor describes, in an error's text, an actor that no world has made.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
 
 // made reports whether a world made the actor.
@@ -312,7 +311,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
 		return c.shown.openings[a]
 	}
-	// There is at most one, and it may be on another connection.
+	// A client's copy has at most one opening, which may be on another connection.
 	for _, o := range a.openings {
 		if o.conn == c {
 			return o

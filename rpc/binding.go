@@ -173,12 +173,12 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 //
 // fn is called on the world's goroutine when an actor is spawned, and then ten times a
 // second for each actor, in Flush, spread over the Flushes. Flush surveys the surroundings
-// of each connection at the same rate. An actor that comes near therefore opens at most 0.3
-// s later. The nearest actors open first, at most 1,000 in a Flush.
+// of each connection at the same rate. An actor that comes near therefore opens at most
+// 0.3 s later. The nearest actors open first, at most 1,000 in a Flush.
 //
 // The cost of a tick depends on a part of the actors and on the actors that are near,
-// not on all pairs. At 30 Hz, 10,000 actors that stand still take 0.06 ms. 100
-// connections, each near to 200 of them, take another 0.3 ms.
+// not on all pairs. At 30 Hz, 10,000 actors that stand still take 0.06 ms.
+// 100 connections, each near to 200 of them, take another 0.3 ms.
 //
 // An actor whose position is not finite has no position. If a client has no free channel for
 // an actor, the log says so, and the server tries again each second.

@@ -112,18 +112,19 @@ func (c *Class) Name() string { return c.name }
 // String returns the name of the class.
 func (c *Class) String() string { return c.name }
 
-// Errors declares errors that the class's request handlers may return, and returns
-// the class. If a handler returns an error for which errors.Is finds a declared one,
-// the asker's error also matches the declared one, and has the handler's text. For
-// any other error only the text is sent.
+// Errors declares errors that the class's request handlers may return, and returns the class.
+// If errors.Is matches a handler's error to a declared one, the asker's error also matches
+// the declared error, and has the handler's text. For any other error only the text is sent.
 //
 //	var Shop = rpc.NewClass("Shop").Errors(ErrSoldOut, ErrPoor)
 //
 // Both ends must declare the same errors in the same order, because the Code of a
-// [RequestError] is the error's position, from 1. The handshake doesn't compare them: an error
-// is only a text, which may differ between systems and releases. Append new errors at the end.
-// An end that doesn't know a new error gets its text alone. If a handler's error matches
-// several declared errors, the first counts. Call Errors once, in the class's package variable.
+// [RequestError] is the error's position, from 1. The handshake doesn't compare the errors:
+// it could only compare their texts, which may differ between systems and releases.
+//
+// Append new errors at the end. An end that doesn't know a new error gets its text
+// alone. If a handler's error matches several declared errors, the first counts.
+// Call Errors once, in the class's package variable.
 func (c *Class) Errors(kinds ...error) *Class {
 	c.errors = kinds
 	return c
@@ -150,7 +151,8 @@ func (c *Class) ofExtension() bool { return c.extended.Declarer != "" }
 // declaration.
 func (c *Class) add(m *method) {
 	root := c.root()
-	m.class, m.id = c, len(root.methods)
+	m.class = c
+	m.id = len(root.methods)
 	c.mustBeOpen(m)
 	same := func(other *method) bool { return other.class == c && other.name == m.name }
 	if slices.ContainsFunc(root.methods, same) {
@@ -178,7 +180,8 @@ func (c *Class) mustBeOpen(what fmt.Stringer) {
 func mustName(what, name string) {
 	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxNameBytes || strings.ContainsFunc(name, bad) {
-		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces or colons", what, name, maxNameBytes))
+		panic(fmt.Sprintf("rpc: %s name %q must have 1 to %d bytes, without spaces or colons",
+			what, name, maxNameBytes))
 	}
 }
 
@@ -272,7 +275,8 @@ func (c *Class) stateOf(field int) *declaredState {
 // declaration.
 func (c *Class) addState(d *declaredState) {
 	root := c.root()
-	d.id, d.first = len(root.states), root.fields
+	d.id = len(root.states)
+	d.first = root.fields
 	c.mustBeOpen(d)
 	for _, other := range root.states {
 		if other.path() == d.path() {

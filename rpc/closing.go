@@ -180,11 +180,16 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	a.world.greeting.close(a, c)
 	if o := a.openingOn(c); o != nil {
 		a.closeOpening(o, reason)
-	} else if c.shown.hasDetached(a) && a.parks(reason) {
-		c.shown.detached[a] = reason // the client keeps its placed copy
-	} else if c.shown.hasDetached(a) {
-		a.dismiss(c, reason)
+		return
 	}
+	if !c.shown.hasDetached(a) {
+		return
+	}
+	if a.parks(reason) { // the client keeps its placed copy
+		c.shown.detached[a] = reason
+		return
+	}
+	a.dismiss(c, reason)
 }
 
 // closeAll closes the actor for all clients.
@@ -217,7 +222,8 @@ func (a *Actor) closeOpening(o *opening, reason CloseReason) {
 	err := a.closeOn(o.conn, o.channel, reason, payload)
 	o.conn.link.Unlock()
 	if err != nil {
-		a.world.log.Warn("channel not closed", "conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
+		a.world.log.Warn("channel not closed",
+			"conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
 		return
 	}
 	o.conn.world.logs.Closed(o.conn, a, o.channel, reason)

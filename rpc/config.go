@@ -69,9 +69,9 @@ type Config struct {
 	// OnBatch, OnEnd, Readers, Stores and the encodings of elements. The world
 	// continues after OnPanic. If OnPanic is nil, panics are not recovered.
 	//
-	// function names the function that panicked, as in the log: "Player.Fire", or `blob
-	// "savegame": the handler`. conn is the connection whose call panicked. It is nil
-	// for posts, OnTick hooks and calls that were made in this world.
+	// function names the function that panicked, as in the log. Examples are "Player.Fire"
+	// and `blob "savegame": the handler`. conn is the connection whose call panicked. It is
+	// nil for posts, OnTick hooks and calls that were made in this world.
 	//
 	// When OnPanic is called, that connection is already closed with HandlerPanic,
 	// and the reason names the function. Nothing more was delivered on the
@@ -288,16 +288,16 @@ type Config struct {
 	// Both ends must set Sealed. If only one end does, QUIC carries everything, and
 	// both logs say so. Rate and WorldRate limit both carriers.
 	//
-	// QUIC takes over again if packets of the peer arrive over QUIC but no sealed
-	// packet was acknowledged for three probe timeouts, and for a second if bulk is
-	// in flight. [Conn.Sealed] reports which of the two is in use.
+	// QUIC takes over again if no sealed packet was acknowledged for three probe timeouts
+	// although the peer's packets arrive over QUIC. If bulk is in flight, a second must also
+	// have passed without an ack. [Conn.Sealed] reports which of the two is in use.
 	Sealed bool
 	// NoJumbo limits the sealed packets that this end sends to 1,452 bytes, the
 	// maximum that QUIC sends. It has no effect without Sealed.
 	//
 	// Without NoJumbo, bulk tries whether the path carries packets of 8,952 bytes, as
-	// loopback and networks with jumbo frames do. Bulk uses them if it is faster than 1.8
-	// MB/s, or than 0.45 MB/s on a path where packets that are sent together arrive together.
+	// loopback and networks with jumbo frames do. Bulk uses them if it is faster than
+	// 1.8 MB/s, or than 0.45 MB/s on a path where packets that are sent together arrive together.
 	// Other traffic never uses them. [SealedStats] shows how large packets are.
 	NoJumbo bool
 

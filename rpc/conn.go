@@ -411,7 +411,7 @@ func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	_ = c.machine.SetPriority(channel, p)
 }
 
-// lastActor is the channel that actorOf was last called for, and the channel's actor.
+// lastActor is actorOf's cache: the channel of the last call and that channel's actor.
 type lastActor struct {
 	channel uint64
 	actor   *Actor // nil = none

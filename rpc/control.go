@@ -44,8 +44,8 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
-// sendAtOnce sends a handshake message, or a message about carriers, on channel 0
-// without waiting for Flush. If that fails, it ends the connection.
+// sendAtOnce sends a handshake message, or a message about carriers, on channel
+// 0 without waiting for Flush. If that fails, it ends the connection.
 func (c *Conn) sendAtOnce(message []byte) {
 	c.link.Lock()
 	err := c.machine.Send(0, bunch.Reliable, message)

@@ -78,20 +78,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	}
 	paths := quicconn.NewPaths(world.heldBack)
 	conn, shared, unshare := world.share(socket, paths)
-	transport := &quic.Transport{
-		Conn:                conn,
-		ConnectionIDLength:  quicconn.ConnectionIDBytes,
-		VerifySourceAddress: func(addr net.Addr) bool { return world.mustProve(addr, paths.MustProve(addr)) },
-		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-			ctx, err := world.onInitial(ctx, client)
-			if err == nil {
-				paths.Begin(ctx, client.RemoteAddr, client.AddrVerified)
-			}
-			return ctx, err
-		},
-		StatelessResetKey: quicconn.ResetKey(config),
-		TokenGeneratorKey: quicconn.TokenKey(config),
-	}
+	transport := world.newTransport(conn, config, paths)
 	listener, err := transport.Listen(quicconn.TLS(config, ""), world.config.quic())
 	if err != nil {
 		_ = transport.Close()
@@ -122,6 +109,24 @@ func hasCertificate(config *tls.Config) bool {
 		(len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil)
 }
 
+// newTransport returns the transport of a listener. paths learns of each client that begins.
+func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *quicconn.Paths) *quic.Transport {
+	return &quic.Transport{
+		Conn:                conn,
+		ConnectionIDLength:  quicconn.ConnectionIDBytes,
+		VerifySourceAddress: func(addr net.Addr) bool { return w.mustProve(addr, paths.MustProve(addr)) },
+		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
+			ctx, err := w.onInitial(ctx, client)
+			if err == nil {
+				paths.Begin(ctx, client.RemoteAddr, client.AddrVerified)
+			}
+			return ctx, err
+		},
+		StatelessResetKey: quicconn.ResetKey(config),
+		TokenGeneratorKey: quicconn.TokenKey(config),
+	}
+}
+
 // mustProve reports whether a client whose first packet arrived from addr must be sent a
 // Retry. quic-go calls it for every first packet without a valid token. addr may be forged.
 // suspect reports that several clients from there have begun without a proof.
@@ -144,7 +149,8 @@ func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 
 // heldBack logs a warning that QUIC packets to an address are dropped.
 func (w *World) heldBack(to net.Addr) {
-	w.logs.Stranger(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven", "addr", to)
+	w.logs.Stranger(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven",
+		"addr", to)
 }
 
 // visitKey is the key of a client's visit in the context of its QUIC connection.
@@ -280,8 +286,8 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // makes a config that trusts one certificate.
 //
 // If the host has several addresses, Dial tries up to six of them, alternating between
-// the families with IPv4 first. It starts the next one after a quarter of a second (RFC
-// 8305), or at once if one has failed. Earlier attempts continue. If an address
+// the families with IPv4 first. It starts the next one after a quarter of a second
+// (RFC 8305), or at once if one has failed. Earlier attempts continue. If an address
 // refuses, or has a wrong certificate, the silent addresses get 2 s more. If none
 // connects, the error is the first one that is more than silence.
 //
@@ -328,7 +334,9 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 // quic-go tries to enlarge the socket's receive buffer. If it can't, for instance because
 // the socket has no SetReadBuffer, it says so once with package log. The environment
 // variable QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true prevents that.
-func DialPacket(ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World) (*Conn, error) {
+func DialPacket(
+	ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World,
+) (*Conn, error) {
 	if world == nil {
 		return nil, errors.New("rpc: DialPacket for a nil *World")
 	}

@@ -23,8 +23,8 @@ type dormancy struct {
 	flushLists bool
 }
 
-// SetDormant makes the actor dormant, or wakes it. It is for the server only. UE:
-// SetNetDormancy(DORM_DormantAll) and DORM_Awake.
+// SetDormant makes the actor dormant, or wakes it. It is for the server only.
+// UE: SetNetDormancy(DORM_DormantAll) and DORM_Awake.
 //
 // The next Flush closes the channels of a dormant actor, and sends its state with
 // the close. Clients keep their copies as they are. If a client doesn't have all
@@ -66,8 +66,8 @@ func (a *Actor) SetDormant(on bool) error {
 // FlushDormancy makes the next Flush send the states and lists of a dormant actor to all
 // clients that have a copy. These include clients to which the actor is no longer
 // relevant, unless CloseTo has ended their copy. The actor stays dormant. FlushDormancy
-// may be called before or after the changes. It is for the server only. UE:
-// FlushNetDormancy, which reaches only clients to which the actor is relevant.
+// may be called before or after the changes. It is for the server only.
+// UE: FlushNetDormancy, which reaches only clients to which the actor is relevant.
 //
 // For an actor that is awake, FlushDormancy changes nothing, because each Flush
 // sends its states.

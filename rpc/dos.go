@@ -45,7 +45,7 @@ type usage struct {
 // Client messages that call no method are counted as calls of these. They are never
 // blocked, because the protocol needs them.
 var (
-	usageAnswer  = &method{name: "(answer)"}         // answers to closes and messages of the server, which have no quota
+	usageAnswer  = &method{name: "(answer)"}         // answers to the server's closes and messages; no quota
 	usageControl = &method{name: "(control)"}        // messages on channel 0
 	usageClosed  = &method{name: "(closed channel)"} // calls that arrived after their channel was closed
 	usageOther   = &method{name: "(other)"}          // messages on an actor's channel that name no declared method
@@ -84,29 +84,35 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	answers := c.answers(called, a, message)
 	u := c.usageOf(called, a, message, answers)
 	peer := c.watched.peer
-	runs := true
-	switch {
-	case answers:
-	case blockable(called, message.Payload):
-		runs = peer.Call(u.method, len(message.Payload))
-	default:
-		peer.Count(u.method, len(message.Payload))
-	}
-	var took time.Duration
-	if runs {
-		began := time.Since(w.turns.began)
-		w.deliver(c, message)
-		took = time.Since(w.turns.began) - began
-	}
-	switch {
-	case !runs:
+	if !answers && !mayRun(peer, u, called, message.Payload) {
 		w.block(c, a, called, message.Payload)
-	case answers:
+		w.countMessage(c, u, message, 0, false)
+		return
+	}
+	began := time.Since(w.turns.began)
+	w.deliver(c, message)
+	took := time.Since(w.turns.began) - began
+	if answers {
 		peer.Serve(took)
-	default:
+	} else {
 		peer.Done(u.method, took)
 	}
-	w.dos.note(u, len(message.Payload), took, runs)
+	w.countMessage(c, u, message, took, true)
+}
+
+// mayRun tells the detector of a message that is the client's load, and reports whether the
+// message may run.
+func mayRun(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
+	if blockable(called, payload) {
+		return peer.Call(u.method, len(payload))
+	}
+	peer.Count(u.method, len(payload))
+	return true
+}
+
+// countMessage counts a message for Stats, and acts on the detector's report if there is one.
+func (w *World) countMessage(c *Conn, u *usage, message bunch.Message, took time.Duration, ran bool) {
+	w.dos.note(u, len(message.Payload), took, ran)
 	if r, ok := c.watched.peer.Report(); ok {
 		w.reported(c, r)
 	}

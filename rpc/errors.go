@@ -276,7 +276,12 @@ func closeErrorOf(err error) *CloseError {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &app):
-		return &CloseError{Code: codeOf(uint64(app.ErrorCode)), Reason: app.ErrorMessage, Remote: app.Remote, cause: err}
+		return &CloseError{
+			Code:   codeOf(uint64(app.ErrorCode)),
+			Reason: app.ErrorMessage,
+			Remote: app.Remote,
+			cause:  err,
+		}
 	case errors.As(err, &linked):
 		return &CloseError{Code: codeOf(linked.Code), Reason: linked.Reason, Remote: linked.Remote, cause: err}
 	case errors.As(err, &violation):
