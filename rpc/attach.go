@@ -344,7 +344,7 @@ func (c *Conn) replace() {
 	}
 }
 
-// admit announces a connection that has joined. Its hooks and opens run as tasks.
+// admit announces a connection that has joined. The connection's hooks and opens run as tasks.
 func (w *World) admit(c *Conn) {
 	w.announced = append(w.announced, c)
 	c.admitted = true
@@ -478,7 +478,7 @@ func (c *Conn) endActor(channel uint64) {
 		a.forget(o)
 	}
 	if !c.server {
-		// When torn-off copies that the actor's states name end later, no OnRep runs.
+		// Otherwise OnRep would run later, when torn-off copies that the states name end.
 		a.states.unfile(c)
 		a.end(Disconnected)
 	}

@@ -126,7 +126,7 @@ func (a *Actor) checkAuthority(by string) error {
 // server only. UE: TearOff.
 //
 // Clients get the actor's current state with the last message of its channels, and
-// keep their copies as their own. Calls that were made before are still delivered,
+// keep their copies as their own. Calls made before TearOff are still delivered,
 // except for waiting calls of [ForceQueue].
 //
 // Afterwards the actor is not open for any client and can't be opened. On both
@@ -153,8 +153,8 @@ func (a *Actor) TearOff() error {
 	return nil
 }
 
-// TornOff reports whether the actor was torn off. Each side is then the authority of
-// its own actor. UE: GetTearOff.
+// TornOff reports whether the actor was torn off. Each side is then the authority
+// over its own actor. UE: GetTearOff.
 func (a *Actor) TornOff() bool { return a.torn }
 
 // CloseTo closes the actor for c, whose copy ends with reason Relevancy. OpenTo, or
@@ -170,8 +170,9 @@ func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
 
 // closeTo closes the actor for c.
 //
-// If c has only a copy without a channel, of a dormant or placed actor, a reason that parks
-// the copy replaces the reason of its last close. Any other reason dismisses the copy.
+// If c has only a copy without a channel, of a dormant or placed actor, the reason
+// decides. A reason for which the client keeps a placed copy replaces the reason of
+// the copy's last close. Any other reason ends the copy.
 func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	if !a.made() || !a.world.IsServer() || c == nil || c.world != a.world {
 		return
@@ -284,7 +285,7 @@ func (a *Actor) lastItems(o *opening) {
 	}
 }
 
-// stateMessage names the message with the last state in errors.
+// stateMessage is the method that errors name for the message with the last state.
 var stateMessage = &method{name: "Actor.State", delivery: bunch.Reliable}
 
 // forget removes an opening from the lists of its actor and its connection.

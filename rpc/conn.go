@@ -318,8 +318,9 @@ func withUnsent(e CloseError, unsent error) *CloseError {
 	return &e
 }
 
-// Close closes the connection after everything that was sent reliably has been delivered, but
-// after a second at the latest. Close does not wait for that. Done is closed at the end.
+// Close closes the connection after everything that was sent reliably has been
+// delivered, but after a second at the latest. Close does not wait for that: Done is
+// closed when the connection has ended.
 //
 // The peer receives code and reason. The code is one of the game's own, 1,024 or above, or a
 // [Code] that fits. The reason is cut to 256 bytes. A close that is lost is repeated for some
@@ -400,8 +401,8 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// setPriority gives a channel that the server opened the priority of its class. The
-// server has done so at its own end.
+// setPriority sets the priority of a channel that the server has opened to the
+// priority of its class. The server has done the same at its own end.
 //
 // It ignores the error for a channel that is already closed, because the close may
 // arrive together with the open.
@@ -418,8 +419,8 @@ type lastActor struct {
 }
 
 // actorOf returns the actor of a channel, or nil. It caches the last result, because
-// most messages are for the same actor as the previous message. A look-up in the map
-// would miss the processor's cache.
+// most messages are for the same actor as the previous message. Without that, the
+// look-up in the map would miss the processor's cache.
 func (c *Conn) actorOf(channel uint64) *Actor {
 	if c.last.actor == nil || c.last.channel != channel {
 		c.last = lastActor{channel, c.channels[channel]}

@@ -2,9 +2,12 @@
 // Unreal Engine: calls to the server, to the client that owns the actor, or to all clients.
 //
 // A [Class] and its calls are declared once, in a package that client and server
-// share. Each side makes a [World] and binds behaviour to the class there with [Bind]
-// and [On]. [Listen] and [Dial] connect worlds. Everything that concerns actors
-// happens on the goroutine that drives the world.
+// share. Each side makes a [World] and binds behaviour to the class there with
+// [Bind] and [On]. [Listen] and [Dial] connect worlds.
+//
+// [World.Run] drives a world, or [World.Tick] in the game's own loop. Each tick consists of a
+// [World.Dispatch], which handles what has arrived, and a [World.Flush], which sends.
+// Everything that concerns actors happens on the goroutine that drives the world.
 //
 //	var (
 //		Player = rpc.NewClass("Player")
