@@ -11,11 +11,14 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A List is a keyed list that the server replicates item by item: only items that
-// have changed are sent, and removals until the client has them. The order of items
-// may differ between the ends. A List is a field of the game's own object. The zero
-// List is empty. Its methods must be called on the world's goroutine. They record
-// what changes, so that no tick has to compare a long list. UE: FFastArraySerializer.
+// A List is a keyed list that the server replicates item by item. It is a field of the game's
+// own object, and its zero value is an empty list. UE: FFastArraySerializer.
+//
+// Only items that changed are sent. A removal is sent until the client has it. The order of
+// the items may differ between the two ends.
+//
+// The methods of a List must be called on the world's goroutine. They record what changes, so
+// no tick has to compare a long list.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
 // Len returns the number of items.
@@ -24,18 +27,23 @@ func (l *List[K, V]) Len() int { return l.items.Len() }
 // Get returns the value of a key.
 func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
-// All yields the items in the order in which their keys were first set. The list may
-// change during the iteration: an item that is added then may or may not be yielded.
+// All yields the items in the order in which their keys were first set. The list may change
+// during the iteration. An item that is added then may or may not be yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
-// Set sets the value of a key. A list has at most 2,048 keys at a time, and
-// 2,147,483,647 in its whole life; if a new key exceeds that, Set returns ErrTooLong
-// and changes nothing. On a client Set changes only the copy, until the server changes
-// the item. If a key or value cannot be encoded, such as a string that exceeds its
-// bound, [Spawn] fails, or the next Flush logs it, and no client gets the item.
+// Set sets the value of a key.
+//
+// A list has at most 2,048 keys at a time, and 2,147,483,647 in its whole life. If a new key
+// exceeds either limit, Set returns ErrTooLong and changes nothing.
+//
+// On a client, Set changes only the copy. The change lasts until the server changes the item.
+//
+// If a key or value cannot be encoded, for example because a string exceeds its bound, no
+// client gets the item. [Spawn] then fails, or the next Flush logs the error.
 func (l *List[K, V]) Set(key K, value V) error {
 	if !l.items.Set(key, value) {
-		return errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w", key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
+		return errorf("rpc: Set of a new key, %v, in a list of %d; it may have %d, and %d in all its time: %w",
+			key, l.Len(), keyed.MaxItems, keyed.MaxEver, ErrTooLong)
 	}
 	return nil
 }
@@ -46,11 +54,14 @@ func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 // A ListState is a declared [List] of a class.
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
-// NewList declares that actors of class have a list of V by K with a name. An item
-// has at most 1,000 bytes encoded. K and V may be what fields of a [State] may be,
-// without conditions. K may be a [Ref], but must not have floats. A string or slice
-// needs a tag with its bound, so it must be the field of a struct: struct{ Name
-// string `quiver:"max=32"` } is a K. NewList panics if they cannot be replicated.
+// NewList declares that actors of class have a list of V by K, under a
+// name. It panics if K or V cannot be replicated.
+//
+// An item may take at most 1,000 bytes encoded. K and V may have the types that the fields of
+// a [State] may have, but no conditions. K may be a [Ref], but must not contain floats.
+//
+// A string or slice needs a tag with its bound, so it must be the field of a struct. For
+// example, struct{ Name string `quiver:"max=32"` } can be a K.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	mustDeclare(fmt.Sprintf("list %q", name), class)
@@ -68,8 +79,8 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	return &ListState[K, V]{d}
 }
 
-// ReplicateList makes b replicate s from the list that where returns. where is
-// called once for each object, as that of [Replicate].
+// ReplicateList makes b replicate s from the list that where returns. Like the function
+// passed to [Replicate], where is called once for each object.
 func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], where func(object T) *List[K, V]) {
 	d := s.declared
 	mustBind(b.untyped, d, "ReplicateList")
@@ -77,25 +88,27 @@ func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V]
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 
-// A ListChange is a change of an item at a client. An item whose key was set
-// again after a Delete may count as changed.
+// A ListChange is a change to an item on a client. If a key was deleted and set again, the
+// item may count as changed rather than added.
 type ListChange[K comparable, V any] struct {
 	Key            K
 	Value          V    // the last value of a removed item
 	Added, Removed bool // if neither, the value has changed
 }
 
-// OnList makes fn run at clients for each item that was added, changed or removed,
-// after all updates of a packet were applied. It panics if ReplicateList was not
-// called before, or the list has a function already. UE: PostReplicatedAdd,
-// PostReplicatedChange, and PreReplicatedRemove, which here runs after the removal.
+// OnList makes fn run on clients for each item that was added, changed or removed. fn runs
+// after all updates in a packet are applied. UE: PostReplicatedAdd, PostReplicatedChange, and
+// PreReplicatedRemove, which here runs after the removal.
+//
+// OnList panics if ReplicateList was not called first, or if the list already has a function.
 func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn func(object T, change ListChange[K, V])) {
 	bound := mustHave[*boundList[T, K, V]](b.untyped, s.declared, "OnList", "ReplicateList")
 	mustHook("OnList", s.declared, fn == nil, bound.onChange != nil)
 	bound.onChange = fn
 }
 
-// boundList is what ReplicateList binds: it finds a declared list in the objects of a binding.
+// boundList records a call of ReplicateList. It finds a declared list
+// in the objects of a binding.
 type boundList[T any, K comparable, V any] struct {
 	declared *declaredState
 	where    func(T) *List[K, V]
@@ -118,13 +131,14 @@ func (b *boundList[T, K, V]) of(object any) replica {
 type keeper interface {
 	replica
 	keyed.Items
-	// Watch is called when the actor is open for at least one connection, or (on false) for none.
+	// Watch is called with true when the actor opens for its first
+	// connection, and with false when it is open for none.
 	Watch(on bool)
-	// EncodeAll encodes all items, because some may have been set while the
+	// EncodeAll encodes all items. Some may have been set while the
 	// actor was open for no connection.
 	EncodeAll() error
-	// TakeChanged returns the numbers of items whose encoding has changed, or
-	// that were removed. The slice is valid until the next call.
+	// TakeChanged returns the numbers of items that were removed or whose encoding changed.
+	// The slice is valid until the next call.
 	TakeChanged() ([]uint32, error)
 	// readItems applies an update that arrived in packet.
 	readItems(b []byte, packet uint64) error
@@ -147,7 +161,7 @@ func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
 func (r *listReplica[T, K, V]) encode() (state.Mask, error) { return 0, r.EncodeAll() }
 
-// A list has items instead of fields, so these methods of a replica do nothing.
+// A list has items instead of fields, so these replica methods do nothing.
 
 func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
 func (r *listReplica[T, K, V]) appendTo(b []byte, _ state.Mask) []byte      { return b }
@@ -169,8 +183,8 @@ func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
 	}
 }
 
-// tellMoved calls OnList's function for the items that name an actor which has
-// just opened or ended here.
+// tellMoved calls OnList's function for the items that name the actor
+// moved, which has just opened or ended here.
 func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	if r.bound.onChange == nil {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 )
 
-// lobby holds the connections of a world from their first packet to their end, and
-// the inbox of the world's goroutine. Its methods are safe for concurrent use.
+// A lobby holds the connections of a world from their first packet to their end, and the
+// inbox of the world's goroutine. Its methods are safe for concurrent use.
 type lobby struct {
 	config Config
 	client atomic.Bool    // the world has connected to a server
@@ -29,27 +29,32 @@ type lobby struct {
 	closed    *CloseError      // why the world was closed; nil = it is open
 	listeners int              // open listeners
 	serial    uint64           // id of the newest connection
-	door      *door.Door[Conn] // which clients may enter, by address and identity
-	// On mu: Authenticate has answered, or a client that may have waited for its turn has left.
-	answered  *sync.Cond
-	attaching sync.WaitGroup     // connections that are enlisted and not attached yet; none is added once closed is set
-	attached  map[*Conn]struct{} // connections that have not ended, including half-open ones
-	inbox     inbox
+	door      *door.Door[Conn] // decides which clients may enter, by address and identity
+
+	// Uses mu. Signalled when Authenticate answers, and when a client
+	// leaves that may have been waiting for its turn.
+	answered *sync.Cond
+
+	// Connections that are enlisted but not yet attached. None is added once closed is set.
+	attaching sync.WaitGroup
+
+	attached map[*Conn]struct{} // connections that have not ended, including half-open ones
+	inbox    inbox
 }
 
-// inbox holds what other goroutines hand to the world's goroutine, until the
-// next Dispatch takes it.
+// An inbox holds what other goroutines hand to the world's goroutine.
+// The next Dispatch takes it.
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
-	refused []*Conn // did not join, although Config.Login has run for them or was about to
+	refused []*Conn // ended before Join, after Config.Login ran or was about to run for them
 	posts   []func()
 
 	taken   uint64 // number of Dispatches that have taken the inbox
 	alarmed bool   // expectDispatch has called its alarm
 }
 
-// undrivenTime is how long clients wait for a Dispatch before the log says so.
+// undrivenTime is how long clients wait for a Dispatch before that is logged.
 const undrivenTime = 5 * time.Second
 
 // visit is a connection's place among the handshakes.
@@ -70,7 +75,7 @@ func (l *lobby) open(config Config) {
 	l.attached = make(map[*Conn]struct{})
 }
 
-// close closes the lobby: from now on it accepts no connection and no post.
+// close closes the lobby. From then on it accepts no connection and no post.
 func (l *lobby) close(why *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,8 +102,8 @@ func (l *lobby) over() bool {
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
 }
 
-// becomeClient makes the world a client. It returns an error if the world has
-// done what only a server may.
+// becomeClient makes the world a client. It returns an error if the world
+// has done something that only a server may do.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +114,7 @@ func (l *lobby) becomeClient(actors int64) error {
 	return nil
 }
 
-// mayBecomeClient returns the error of becomeClient, or of enlist in a closed
+// mayBecomeClient returns the error that becomeClient would return, or the error of a closed
 // world. Dial calls it before it contacts a server.
 func (l *lobby) mayBecomeClient(actors int64) error {
 	l.mu.Lock()
@@ -123,7 +128,8 @@ func (l *lobby) mayBecomeClient(actors int64) error {
 // refuseClient returns why the world cannot become a client, or nil. The caller holds mu.
 func (l *lobby) refuseClient(actors int64) error {
 	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
-		return errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w", ErrWrongRole)
+		return errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w",
+			ErrWrongRole)
 	}
 	return nil
 }
@@ -133,8 +139,7 @@ func worldClosed() *CloseError {
 	return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 }
 
-// listen counts a new listener of the world, until unlisten. A world with a
-// listener cannot become a client.
+// listen counts a new listener of the world. A world with a listener cannot become a client.
 func (l *lobby) listen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,33 +153,34 @@ func (l *lobby) listen() error {
 	return nil
 }
 
-// unlisten is called when a listener has closed.
+// unlisten is called when a listener closes.
 func (l *lobby) unlisten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.listeners--
 }
 
-// mustProve reports whether a new client must prove its address first, which it
-// must if suspect is true, and how many handshakes are open.
+// mustProve reports whether a new client must prove its address first, and returns the number
+// of open handshakes. A client for which suspect is true must always prove it.
 func (l *lobby) mustProve(suspect bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.MustProve(suspect, time.Now())
 }
 
-// arrive gives a client a place among the handshakes, or returns why not. The
-// caller evicts out, if that is not nil.
+// arrive gives a client a place among the handshakes, or returns why it gets none. If out is
+// not nil, the caller must evict that connection.
 func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, none *door.Full) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.Arrive(door.AddressOf(from), verified, time.Now())
 }
 
-// enlist counts a new connection against the limits of the world, or returns
-// the limit that is reached. The caller evicts out, if that is not nil. v is
-// the client's place among the handshakes, or nil if its carrier was passed to
-// Attach. Close of the world waits until every enlisted connection is attached.
+// enlist counts a new connection against the limits of the world, or returns the limit that
+// is reached. If out is not nil, the caller must evict that connection.
+//
+// v is the client's place among the handshakes. It is nil if the connection's carrier was
+// passed to Attach. World.Close waits until every enlisted connection is attached.
 func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +189,8 @@ func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused
 		return nil, worldClosed()
 	}
 	v, out, none := l.door.Admit(v, from, time.Now(), l.takeMemory)
-	if c.visit = v; none == nil {
+	c.visit = v
+	if none == nil {
 		c.reserved.Store(minReceiveLimit)
 		l.serial++
 		c.id = l.serial
@@ -197,10 +204,11 @@ func (l *lobby) takeMemory() *door.Full {
 	if l.memory.Enter() {
 		return nil
 	}
-	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d", minReceiveLimit, l.config.ReceiveBudget)}
+	return &door.Full{Reason: fmt.Sprintf("no %d bytes left of Config.ReceiveBudget, %d",
+		minReceiveLimit, l.config.ReceiveBudget)}
 }
 
-// serverFull returns the CloseError for a limit that is reached, or nil if none is nil.
+// serverFull returns the CloseError for the limit that was reached, or nil if none is nil.
 func serverFull(none *door.Full) *CloseError {
 	if none == nil {
 		return nil
@@ -211,29 +219,31 @@ func serverFull(none *door.Full) *CloseError {
 	return &CloseError{Code: ServerFull, Reason: none.Reason}
 }
 
-// attach adds a connection. It calls begin, which starts the link, while it
-// holds mu, so that if the link ends at once, detach runs after everything is
-// set. It returns why the world was closed, or nil if it is open.
+// attach adds a connection and starts its link by calling begin. It returns why the world was
+// closed, or nil if the world is open.
+//
+// begin runs with mu held. If the link ends at once, detach therefore
+// runs after everything is set.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begin()
 	l.attached[c] = struct{}{}
 	if c.server {
-		c.visit.WaitFor(c) // until its Login has arrived
+		c.visit.WaitFor(c) // until its Login arrives
 	}
 	return l.closed
 }
 
-// hasLogin is called when a client's Login has arrived: from now on the client waits for this side.
+// hasLogin is called when a client's Login arrives. From then on the client waits for this side.
 func (l *lobby) hasLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.visit.WaitFor(nil)
 }
 
-// turn waits until Authenticate may be called for a token. If it may not, the
-// client must try again after pause or, if pause is 0, has left.
+// turn waits until Authenticate may be called for a token. If it returns false, the client
+// must try again after pause. A pause of 0 means that the client has left.
 func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,8 +256,9 @@ func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	return false, 0
 }
 
-// heard is called when Authenticate has answered. refused or passed is true if it has refused
-// or accepted the token. heard returns how many logins of the client's address were refused.
+// heard is called when Authenticate answers. refused is true if it refused the
+// token, and passed is true if it accepted the token. heard returns how many
+// logins from the client's address were refused.
 func (l *lobby) heard(v *visit, token []byte, refused, passed bool) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,24 +280,25 @@ func (l *lobby) identify(c *Conn, identity string) {
 	c.identity = identity
 }
 
-// leave ends a visit. It is called by each way in which a handshake can end;
-// only the first call has an effect.
+// leave ends a visit. Each way in which a handshake can end calls it,
+// and only the first call has an effect.
 func (l *lobby) leave(v *visit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Leave(v)
 }
 
-// await is called when this side has answered the client's Login, and waits for
-// its Join. From now on the client may be evicted again.
+// await is called when this side has answered the client's Login and waits for its Join. From
+// then on the client may be evicted again.
 func (l *lobby) await(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Await(c.visit, c, welcomed)
 }
 
-// claim adds c to the connections of its identity, and returns those that are now too many, oldest
-// first. With Config.RefuseLoginElsewhere it refuses c instead. It does nothing on a client.
+// claim adds c to the connections of its identity. It returns the connections
+// that now exceed the limit, oldest first. With Config.RefuseLoginElsewhere it
+// refuses c instead. On a client it does nothing.
 func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,13 +308,14 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	replaced, others, full := l.door.Claims.Claim(c.identity, c)
 	if full {
 		refused = &CloseError{Code: LoginElsewhere,
-			Reason: fmt.Sprintf("%q has as many connections as Config.MaxConnsPerIdentity allows, %d", shape.Clip(c.identity), others)}
+			Reason: fmt.Sprintf("%q has as many connections as Config.MaxConnsPerIdentity allows, %d",
+				shape.Clip(c.identity), others)}
 	}
 	return replaced, refused
 }
 
-// join hands a connection that has joined to the world. It returns false if the
-// connection has ended or was evicted in between.
+// join hands a connection that has joined to the world. It returns false if the connection
+// ended or was evicted in the meantime.
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -316,20 +329,22 @@ func (l *lobby) join(c *Conn) (in bool) {
 	return true
 }
 
-// noteEnd is called when the link of a connection has ended.
+// noteEnd is called when the link of a connection ends.
 func (l *lobby) noteEnd(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.ended.Store(true)
 }
 
-// detach hands a connection whose link has ended to the world, and reports whether it had joined.
+// detach hands a connection whose link has ended to the world, and
+// reports whether the connection had joined.
 func (l *lobby) detach(c *Conn) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.attached, c)
-	if joined = c.joined.Load(); joined {
-		l.inbox.ended = append(l.inbox.ended, c) // expel does the rest once its last message has run
+	joined = c.joined.Load()
+	if joined {
+		l.inbox.ended = append(l.inbox.ended, c) // expel does the rest after its last message runs
 		l.door.Quit(c.visit.From())
 	} else {
 		l.memory.Leave(int(c.reserved.Load()))
@@ -372,14 +387,15 @@ func (l *lobby) post(fn func()) error {
 	return nil
 }
 
-// hand is post for functions that must not be lost, and whose number another limit bounds.
+// hand is like post but has no limit. It is for functions that must not be
+// lost and whose number is limited elsewhere.
 func (l *lobby) hand(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inbox.posts = append(l.inbox.posts, fn)
 }
 
-// posted returns how many functions wait in the inbox.
+// posted returns the number of functions that wait in the inbox.
 func (l *lobby) posted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -389,8 +405,8 @@ func (l *lobby) posted() int {
 // closedGrace is how long Do waits for a Dispatch of a closed world.
 const closedGrace = time.Second
 
-// awaitDispatch waits, for Do, until done is closed. It returns an error if ctx
-// ends first, or if the world is closed and no Dispatch runs within closedGrace.
+// awaitDispatch makes Do wait until done is closed. It returns an error if ctx ends first, or
+// if the world is closed and no Dispatch runs within closedGrace.
 func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -399,13 +415,14 @@ func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 		return context.Cause(ctx)
 	case <-l.shut:
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, closedGrace, errorf("rpc: Do: the world was closed, and nobody drives it: %w", l.cause()))
+	ctx, cancel := context.WithTimeoutCause(ctx, closedGrace,
+		errorf("rpc: Do: the world was closed, and nobody drives it: %w", l.cause()))
 	defer cancel()
 	return waitFor(ctx, done)
 }
 
-// awaitAnswer waits, for Ask, until done is closed. It returns an error if ctx
-// ends first, or the world is closed.
+// awaitAnswer makes Ask wait until done is closed. It returns an
+// error if ctx ends or the world is closed first.
 func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -421,8 +438,8 @@ func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// take empties the inbox. It is called on the world's goroutine. posts takes
-// the functions, and does not keep the slice.
+// take empties the inbox. It is called on the world's goroutine. The function posts takes the
+// queued functions, but must not keep the slice.
 func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -434,8 +451,8 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	return joined, ended, refused
 }
 
-// expectDispatch is called when a client waits for a Dispatch. If none takes the
-// inbox within undrivenTime, alarm is called, once in the life of the world.
+// expectDispatch is called when a client waits for a Dispatch. If no Dispatch takes the inbox
+// within undrivenTime, it calls alarm, at most once in the life of the world.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -461,7 +478,13 @@ func (l *lobby) stats() HandshakeStats {
 	defer l.mu.Unlock()
 	c := &l.door.Counts
 	return HandshakeStats{
-		Open: l.door.Open(time.Now()), Begun: c.Begun, Retries: c.Retries, Refused: c.Refused, Evicted: c.Evicted, Failed: c.Failed,
-		LoginsFailed: c.LoginsFailed, LoginsSlowed: c.LoginsSlowed,
+		Open:         l.door.Open(time.Now()),
+		Begun:        c.Begun,
+		Retries:      c.Retries,
+		Refused:      c.Refused,
+		Evicted:      c.Evicted,
+		Failed:       c.Failed,
+		LoginsFailed: c.LoginsFailed,
+		LoginsSlowed: c.LoginsSlowed,
 	}
 }

@@ -11,18 +11,23 @@ import (
 	"github.com/quivernet/quiver/internal/codec"
 )
 
-// A Handle is a declared call with an argument A: a *[ServerRPC], a
+// A Handle is a declared call with an argument of type A. It is a *[ServerRPC], a
 // *[ClientRPC] or a *[MulticastRPC].
 type Handle[A any] interface {
-	// Call calls the method on a. Like everything that concerns actors, it must be
-	// called on the world's goroutine. If Call returns an error, nothing was sent and
-	// nothing will run, except that a Multicast that fails for one client continues
-	// with the others. A nil actor is an error, too. Errors are logged at Debug only,
-	// in the category reliable. A call that is sent encodes arg before Call returns.
-	// A call that runs in this world keeps arg itself, or a copy of a Raw.
+	// Call calls the method on a. It must be called on the world's
+	// goroutine, like everything that concerns actors.
+	//
+	// If Call returns an error, nothing was sent and nothing will run. The exception is a
+	// Multicast that fails for one client: it continues with the others. A nil actor is an
+	// error. Errors are logged only at Debug, in the category reliable.
+	//
+	// If the call is sent, arg is encoded before Call returns. If the call runs in this
+	// world, the world keeps arg itself, or a copy of a Raw.
 	Call(a *Actor, arg A) error
+
 	// Delivery returns the declared delivery.
 	Delivery() bunch.Delivery
+
 	// String returns "Class.Method".
 	String() string
 
@@ -49,8 +54,8 @@ func (d declaration) String() string { return d.m.String() }
 
 func (d declaration) declared() *method { return d.m }
 
-// Server declares a call that the owner of an actor makes and the server runs.
-// It panics if the declaration is not valid; so do Client and Multicast.
+// Server declares a call that the owner of an actor makes and the server runs. Server, Client
+// and Multicast panic if the declaration is not valid.
 func Server[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *ServerRPC[A] {
 	return &ServerRPC[A]{declaration{declare[A](class, name, serverRPC, d, opts)}}
 }
@@ -60,9 +65,12 @@ func Client[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOp
 	return &ClientRPC[A]{declaration{declare[A](class, name, clientRPC, d, opts)}}
 }
 
-// Multicast declares a call that the server makes, and that the server and every client with the
-// actor run. If the actor's class has [At] or [Relevant], the first Multicast after Spawn opens the
-// actor for all clients to which it is relevant. Later Multicasts reach those for which it is open.
+// Multicast declares a call that the server makes. The server runs it, and so does every
+// client for which the actor is open.
+//
+// If the actor's class has [At] or [Relevant], the first Multicast after
+// Spawn opens the actor for all clients to which it is relevant. Later
+// Multicasts reach the clients for which it is open.
 func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *MulticastRPC[A] {
 	return &MulticastRPC[A]{declaration{declare[A](class, name, multicastRPC, d, opts)}}
 }
@@ -71,20 +79,22 @@ func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...Metho
 // client does not own a. See [Handle] for goroutines, errors and what is retained.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes the client that owns a run the method. If no client owns a, the server
-// runs it; called on a client, it runs there. If the connection of that client has
-// ended and OnDisconnect has not run, Call returns nil, and Drops.Gone of [Stats]
-// counts the call. See [Handle] for goroutines, errors and what is retained.
+// Call makes the client that owns a run the method. If no client owns a, the server runs it.
+// Called on a client, it runs there.
+//
+// If the connection of that client has ended but OnDisconnect has not run yet,
+// Call returns nil, and Drops.Gone of [Stats] counts the call. See [Handle]
+// for goroutines, errors and what is retained.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes this server, and all clients for which a is open, run the method. Called on
-// a client, it runs only there. See [Handle] for goroutines, errors and what is retained.
+// Call makes this server and all clients for which a is open run the method. Called on a
+// client, it runs only there. See [Handle] for goroutines, errors and what is retained.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
 func (h *ServerRPC[A]) takes(A) {}
 
-// call makes one call. A failure is reported to the caller only, and logged at
-// Debug, because a caller that needs no warning ignores the error.
+// call makes one call. It logs a failure only at Debug: the caller has the
+// error, and may not consider it worth a warning.
 func call[A any](a *Actor, m *method, arg A) error {
 	if !a.made() {
 		return fmt.Errorf("rpc: %v called on %s", m, noActor)
@@ -111,19 +121,20 @@ func place[A any](a *Actor, m *method, arg A) error {
 	return plan.carry(a, m, 0, p, func() any { return keep(p) })
 }
 
-// Raw is an argument that is not encoded: a []byte that is sent as it is. With
-// the bytes that name the method it has at most Config.Bunch.MaxBunch.
+// Raw is an argument that is not encoded: a []byte that is sent as it is. Together with the
+// bytes that name the method it may take at most Config.Bunch.MaxBunch bytes.
 //
-// Call has copied the bytes when it returns. In a handler they are valid until the handler
-// returns, and the handler must copy what it keeps, because their memory is used again for
-// a later call, of any connection. A Raw that answers a request belongs to the asker.
+// Call copies the bytes before it returns. In a handler they are valid until the handler
+// returns. A handler must copy what it keeps, because a later call of any connection reuses
+// the memory. A Raw that answers a request belongs to the asker.
 type Raw = codec.Raw
 
 // None is the argument of a call that has none.
 type None = codec.None
 
-// ErrTooLong means that a field of an argument is longer than its quiver tag, or the MaxEncodedSize
-// of its type, allows. The error that wraps it names the field, its size and the bound.
+// ErrTooLong means that a field of an argument exceeds the bound that its
+// quiver tag or the MaxEncodedSize of its type sets. The error that wraps
+// it names the field, its size and the bound.
 var ErrTooLong = codec.ErrTooLong
 
 // keep returns the argument at p as a value that outlives the call.
@@ -153,32 +164,32 @@ const (
 
 func (k kind) String() string { return [...]string{"Server", "Client", "Multicast"}[k] }
 
-// method is one declared call, without its type parameters. Once a world uses its
-// class, nothing in it changes except args, which is safe for concurrent use.
+// method is one declared call, without its type parameters. Once a world uses its class,
+// nothing in it changes except args. args is safe for concurrent use.
 type method struct {
 	class     *Class
 	id        int    // index in the methods of the actor's class, and on the wire
 	name      string // "Class.Method"
 	kind      kind
 	delivery  bunch.Delivery
-	rateLimit float64 // calls a second of one connection; 0 = no limit
+	rateLimit float64 // calls per second from one connection; 0 = no limit
 	anyCaller bool
 	skipOwner bool // Multicast only
 	policy    sendPolicy
 	waits     bool    // WaitForActors
 	role      role    // its part in a request
-	pair      *method // of a question its answer, and of an answer its question
+	pair      *method // the answer of a question, and the question of an answer
 	refers    bool    // its argument may contain a Ref
 	arg       reflect.Type
 
 	codec *codec.Codec
-	args  sync.Pool // of *A, because an argument must be in memory to be encoded without boxing
+	args  sync.Pool // of *A; encoding an argument without boxing it needs its address
 }
 
 // String returns "Class.Method".
 func (m *method) String() string { return m.name }
 
-// shapeKind returns the part of the shape's line about m that precedes its delivery and argument.
+// shapeKind returns the part of m's line in the shape that precedes its delivery and argument.
 func (m *method) shapeKind() string {
 	switch m.role {
 	case isQuestion:
@@ -192,12 +203,15 @@ func (m *method) shapeKind() string {
 	return m.kind.String()
 }
 
-// deliveryNames are the names of deliveries in the shape.
+// deliveryNames are the names of the deliveries in the shape.
 var deliveryNames = [...]string{
-	Reliable: "Reliable", ReliableUnordered: "ReliableUnordered", Unreliable: "Unreliable", UnreliableSequenced: "UnreliableSequenced",
+	Reliable:            "Reliable",
+	ReliableUnordered:   "ReliableUnordered",
+	Unreliable:          "Unreliable",
+	UnreliableSequenced: "UnreliableSequenced",
 }
 
-// appendID appends the id of m, with which every call begins.
+// appendID appends the id of m. Every call begins with this id.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 
 // encode appends the argument at p.
@@ -213,8 +227,8 @@ func (m *method) undecodable(size int, err error) error {
 	return errorf("rpc: %v: argument of %d bytes: %w", m, size, err)
 }
 
-// validate calls Validate of the argument at p, and returns its error as a
-// *validationError. Calls do that inline, which saves 2 ns.
+// validate calls Validate of the argument at p and returns its error as a *validationError.
+// The function place does the same inline, which saves 2 ns a call.
 func (m *method) validate(p any) error {
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
@@ -225,13 +239,13 @@ func (m *method) validate(p any) error {
 // A MethodOption is an option of a method's declaration.
 type MethodOption func(*method)
 
-// RateLimit limits how often one connection may call a Server RPC: perSecond calls a second
-// on average, in bursts of at most perSecond calls. Further calls, including reliable ones,
-// are dropped and counted, and the client is informed only if it is a [Request].
+// RateLimit limits how often one connection may call a Server RPC: on average perSecond calls
+// a second, in bursts of at most perSecond calls. Calls beyond the limit are dropped and
+// counted, even reliable ones. The client is informed only if the call is a [Request].
 //
-// The limit counts calls when they arrive, so calls that waited for a busy server do not exceed
-// it. But reliable calls that an outage of the path held up arrive all at once: an honest
-// client that makes n calls a second through an outage of three seconds needs a limit of 4n.
+// Calls count at the time they arrive, so calls that waited for a busy server do not exceed
+// the limit. Reliable calls that an outage of the path held up do arrive all at once. An
+// honest client that makes n calls a second during a three-second outage needs a limit of 4n.
 func RateLimit(perSecond float64) MethodOption {
 	mustBePositive("RateLimit", perSecond)
 	return func(m *method) { m.rateLimit = perSecond }
@@ -242,12 +256,13 @@ func AnyCaller() MethodOption {
 	return func(m *method) { m.anyCaller = true }
 }
 
-// SkipOwner does not send a Multicast to the client that owns the actor, for instance because that
-// client has predicted the shot, or has itself said what the others hear. UE: COND_SkipOwner,
-// which is for properties; there each such function begins with IsLocallyControlled.
+// SkipOwner does not send a Multicast to the client that owns the actor. That
+// client may have predicted the shot, for instance, or may itself have said what
+// the others hear. UE: COND_SkipOwner. It applies only to properties, so
+// functions there begin with IsLocallyControlled.
 func SkipOwner() MethodOption { return func(m *method) { m.skipOwner = true } }
 
-// sendPolicy is when a call is sent. UE: ERemoteFunctionSendPolicy.
+// sendPolicy determines when a call is sent. UE: ERemoteFunctionSendPolicy.
 type sendPolicy uint8
 
 const (
@@ -257,22 +272,27 @@ const (
 	bothForced                   // both options, which contradict each other
 )
 
-// ForceSend makes calls be sent at once, without waiting for Flush, even if a handler makes them
-// between Dispatch and Flush. Use it for calls that a delay of a tick would harm. All earlier
-// calls on the connection are sent with it, and each such call may need its own datagram. The
-// path, the rate and the reliable buffer hold back these calls like others. UE: ForceSend.
+// ForceSend sends calls at once, without waiting for Flush, even if a handler makes them between
+// Dispatch and Flush. Use it for calls that would suffer from a tick's delay. UE: ForceSend.
+//
+// All earlier calls on the connection are sent first, and each call with
+// ForceSend may need a datagram of its own. Like others, these calls wait for
+// the path, the rate and the reliable buffer.
 func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend } }
 
-// ForceQueue makes calls of an unreliable Client or Multicast RPC be sent after the states
-// and lists of their actor, in the next Flush in which [UpdateRate] allows an update of
-// it. So the handler finds the states of that Flush, and OnRep has run, unless packets are
-// lost or overtake each other. An argument has at most 1,000 bytes. UE: ForceQueue.
+// ForceQueue sends calls of an unreliable Client or Multicast RPC after the states and lists
+// of their actor. UE: ForceQueue.
 //
-// The calls wait as long as the states wait, for the path, the rate or the client's open, however
-// long that is. If more than 8 KiB wait for an actor, further calls are dropped, and counted in
-// Drops.Saturated. Calls that wait when the actor closes for the client are dropped, too, and
-// counted in Drops.ActorClosed: so a call that is made in the tick in which its actor is destroyed
-// or torn off reaches no client. The close of an actor that falls asleep waits for them.
+// They are sent in the next Flush in which [UpdateRate] allows an update of the actor. The
+// handler therefore finds the states of that Flush, and OnRep has run, unless packets are
+// lost or reordered. An argument may take at most 1,000 bytes.
+//
+// The calls wait for as long as the states wait for the path, the rate or the client's open. If
+// more than 8 KiB wait for an actor, further calls are dropped and counted in Drops.Saturated.
+//
+// If the actor closes for the client, the waiting calls are dropped and counted in
+// Drops.ActorClosed. A call made in the tick in which its actor is destroyed or torn off
+// therefore reaches no client. The close of an actor that falls asleep does wait for its calls.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
 // mustForce panics if m cannot have its send policy.
@@ -283,14 +303,17 @@ func (m *method) mustForce() {
 	case m.policy == forceQueue && m.kind == serverRPC:
 		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Client and Multicast RPCs; a client sends no states", m))
 	case m.policy == forceQueue && m.delivery != Unreliable:
-		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Unreliable calls: what travels with states is sent once, and in no order", m))
+		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Unreliable calls: what travels with states is sent once, and in no order",
+			m))
 	}
 }
 
-// WaitForActors makes a Client or Multicast RPC whose argument contains a [Ref] wait at the client
-// until all actors that it names are open there. Calls wait for at most 5 seconds, at most 64 of a
-// connection, and run in no order with other calls. Without WaitForActors, and after that time, a
-// Ref that names no open actor becomes 0, and is counted in [Drops]. UE: net.DelayUnmappedRPCs.
+// WaitForActors makes a Client or Multicast RPC whose argument contains a [Ref] wait on the
+// client until all actors that it names are open there. UE: net.DelayUnmappedRPCs.
+//
+// A call waits for at most 5 seconds, at most 64 calls of a connection wait, and waiting
+// calls run in no order relative to others. Without WaitForActors, and after those 5 seconds,
+// a Ref that names no open actor becomes 0 and is counted in [Drops].
 func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 
 // declare adds a method with argument type A to class. It panics if the declaration is not valid.
@@ -310,7 +333,8 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, d))
 	}
 	if k != serverRPC && (m.rateLimit != 0 || m.anyCaller) {
-		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less", m))
+		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less",
+			m))
 	}
 	if k != multicastRPC && m.skipOwner {
 		panic(fmt.Sprintf("rpc: %v: SkipOwner is for Multicast RPCs; no other goes to more than one", m))

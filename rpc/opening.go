@@ -24,25 +24,30 @@ type opening struct {
 	reliable int // number of messages that were sent reliably, including the open
 
 	// Server: the states.
-	sees  state.Mask // fields that the client may have by their conditions, without those tagged initial
-	lacks state.Mask // fields of sees whose newest values the client may lack, and that are not in flight
+	sees  state.Mask // fields whose conditions let the client have them; no initial ones
+	lacks state.Mask // fields of sees that are not in flight and may be stale on the client
 	fresh state.Mask // fields of lacks that updateEarly has not sent since they changed
-	// Fields that were sent in an update since the open, whatever its fate:
-	// lastPayload sends them again.
-	told   state.Mask
+
+	// Fields that were sent in an update since the open, whether or
+	// not it arrived. lastPayload sends them again.
+	told state.Mask
+
 	listed bool // it is in stateOutbox.dirty
 	closed bool // Actor.forget has removed it from its actor and connection
-	// When the last update was handed over, or, before the first, when the
-	// actor opened; for urgency.
+
+	// Time when the last update was handed over or, before the first
+	// update, when the actor opened. urgency uses it.
 	since time.Time
+
 	claim float64         // scratch of stateOutbox.sort: the result of urgency
-	late  state.Mask      // initial fields that the open could not carry, because the constructor called OpenTo
-	lists []keyed.Lacking // by list of the class; nil if there is none, or before the actor has its replicas
-	items int             // number of list updates whose fate is not known
+	late  state.Mask      // initial fields missing from an open that the constructor caused
+	lists []keyed.Lacking // by list of the class; nil if there is none or no replica yet
+	items int             // number of list updates in flight
 	calls outbox.Calls    // calls of ForceQueue methods, which wait until the states have been sent
 
-	// Server: of a client that has owned the actor.
-	parted bool // it closes once the client has acknowledged the open, and sends nothing until then: see Actor.partFrom and stay
+	// Server: set for a previous owner. The opening closes once the client has acknowledged
+	// the open, and sends nothing until then. See Actor.partFrom and stay.
+	parted bool
 
 	// Server: relevancy.
 	relevant time.Duration // relevance.elapsed when the actor was last relevant to the connection
@@ -61,7 +66,8 @@ func (o *opening) mark(fields state.Mask) {
 
 // list makes the next Flush look at the opening.
 func (o *opening) list() {
-	o.conn.world.frame.activate(o.conn) // even if it is listed, because the path may take more now than in the last Flush
+	// Even a listed opening needs this: the path may take more now than in the last Flush.
+	o.conn.world.frame.activate(o.conn)
 	if !o.listed {
 		o.listed = true
 		o.conn.shown.state.dirty = append(o.conn.shown.state.dirty, o)
@@ -76,7 +82,8 @@ func (o *opening) hears(m *method) bool {
 // queue keeps a call of a ForceQueue method until the states have been sent.
 func (o *opening) queue(m *method, call []byte) error {
 	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
-		return errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w", m, len(call), o.conn, most, bunch.ErrBunchTooLarge)
+		return errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w",
+			m, len(call), o.conn, most, bunch.ErrBunchTooLarge)
 	}
 	if !o.calls.Add(call) {
 		o.conn.drop(drops.Saturated, o.actor, m)
@@ -86,16 +93,17 @@ func (o *opening) queue(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether queued calls may be sent: this Flush has compared
-// the states, and the client lacks none, so the calls follow the states of the
-// moment in which they were made, or newer ones.
+// callsDue reports whether queued calls may be sent. It requires that this Flush has compared
+// the states and that the client lacks none. The calls then follow the states of the moment
+// in which they were made, or newer ones.
 func (o *opening) callsDue(now time.Time) bool {
-	looked := o.conn.world.replicator.looked
-	return looked && !o.calls.Empty() && !o.closed && o.lacks == 0 && o.actor.states.due(now, o.actor.class.updatePeriod, o.actor.ref)
+	a := o.actor
+	ready := o.conn.world.replicator.looked && !o.calls.Empty() && !o.closed && o.lacks == 0
+	return ready && a.states.due(now, a.class.updatePeriod, a.ref)
 }
 
-// requeue puts back calls that the machine had accepted and not sent. If the
-// channel is closed, it counts them as dropped.
+// requeue puts back calls that the machine had accepted but not sent. If the channel is
+// closed, it counts them as dropped instead.
 func (o *opening) requeue(calls []byte) {
 	if o.closed {
 		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
@@ -105,7 +113,7 @@ func (o *opening) requeue(calls []byte) {
 	}
 }
 
-// look recomputes which fields the client may have, and marks those that it could not have before.
+// look recomputes which fields the client may have, and marks those that are new to it.
 func (o *opening) look() {
 	if o.lists == nil {
 		o.markLists(false)
@@ -119,25 +127,26 @@ func (o *opening) look() {
 	o.mark(o.sees &^ before)
 }
 
-// farPriority is the part of an actor's priority that remains at its cull distance. UE:
-// a pawn's falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
+// farPriority is the fraction of an actor's priority that is left at its cull distance. In UE, a
+// pawn's priority falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
 const farPriority = 0.2
 
-// urgency returns the time since the last update, in seconds, times the class's
-// priority, which falls with distance. UE: GetNetPriority.
+// urgency returns the seconds since the last update times the class's priority, which falls
+// with distance. UE: GetNetPriority.
 func (o *opening) urgency(now time.Time) float64 {
 	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// noteRelevant is called when the actor is relevant to the client. It keeps the actor
-// open, even if the client had it as its owner and has yet to acknowledge the open.
+// noteRelevant is called when the actor is relevant to the client. It keeps the actor open,
+// even if the opening was parted.
 func (o *opening) noteRelevant(far float32) {
-	o.relevant, o.far = o.conn.world.relevance.elapsed, far
+	o.relevant = o.conn.world.relevance.elapsed
+	o.far = far
 	o.stay()
 }
 
-// stay cancels a close for which the opening waits: see Actor.partFrom.
+// stay cancels the close of a parted opening.
 func (o *opening) stay() {
 	if o.parted {
 		o.parted = false
@@ -152,11 +161,12 @@ func (o *opening) acknowledged() bool {
 	return o.conn.machine.Opened(o.channel)
 }
 
-// closeArrived returns the error of a client's call on a channel whose close
-// has arrived and waits for its turn, or is being handled: the same error that
-// the call would have after it. The caller holds the link's lock.
+// closeArrived returns the error of a client's call on a channel whose close has arrived and
+// waits for its turn, or is being handled. The call would return the same error after the
+// close. The caller holds the link's lock.
 func (o *opening) closeArrived(m *method) error {
-	w, cause := o.actor.world, ErrClosed
+	w := o.actor.world
+	cause := ErrClosed
 	reason, waits := o.conn.waitingClose(o.channel)
 	if !waits {
 		reason = w.handling.closes
@@ -172,12 +182,14 @@ func (o *opening) settled() bool {
 	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.lists == 0
 }
 
-// giveBack records that the client may again lack what an update contained. It also
-// restores the urgency from before the update, unless a newer one has been sent. Otherwise
-// an update that was taken back would wait behind those that were never handed over.
+// giveBack records that the client may again lack what an update contained.
+//
+// It also restores the urgency from before the update, unless a newer update has been sent.
+// Otherwise an update that was taken back would wait for all those that were never handed over.
 func (o *opening) giveBack(sent *sentState) {
 	if sent.list {
-		o.lists[o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))).list].Add(sent.items)
+		first := bits.TrailingZeros64(uint64(sent.fields))
+		o.lists[o.actor.class.stateOf(first).list].Add(sent.items)
 	}
 	o.mark(sent.fields)
 	if o.since.Equal(sent.at) {
@@ -185,8 +197,8 @@ func (o *opening) giveBack(sent *sentState) {
 	}
 }
 
-// markLists records that the client may lack all items of the lists. With
-// census it may also have items that were removed.
+// markLists records that the client may lack all items of the lists. If census is true, the
+// client may also still have items that were removed.
 func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
@@ -199,15 +211,16 @@ func (o *opening) markLists(census bool) {
 	}
 }
 
-// appendList appends an update of the first list of which the client lacks
-// something, and records in sent what it contains.
+// appendList appends an update of the first list that the client does not have completely,
+// and records in sent what the update contains.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	for _, r := range o.actor.states.replicas {
 		list, ok := r.(keeper)
 		if !ok || o.lacks&list.declaration().mask() == 0 {
 			continue
 		}
-		d, lacks := list.declaration(), &o.lists[list.declaration().list]
+		d := list.declaration()
+		lacks := &o.lists[d.list]
 		sent.fields = d.mask()
 		b = state.AppendMask(b, sent.fields, o.actor.class.fields)
 		b, sent.items = lacks.Take(b, sent.items, list, o.conn.maxUpdate())
@@ -219,22 +232,25 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	return b
 }
 
-// Flags of an open message. An owner message may have only flagOwned. Other bits must be zero.
+// Flags of an open message. An owner message may have only flagOwned.
+// All other bits must be zero.
 const (
 	flagOwned  = 1 << iota // the receiver owns the actor
 	flagState              // states follow
 	flagPlaced             // the actor's name follows its number
 )
 
-// OpenTo opens the actor for c, if it is not open there. Its states as they are now, and calls
-// from now on, are sent to c. If c may still have an earlier copy, because CloseTo was called
-// within the last round trip, the open waits until c is known to have ended that copy. A dormant
-// actor falls asleep there again at the next Flush. If c has begun to close and does not have the
-// actor, OpenTo returns [ErrClosed], even before OnDisconnect has run. It is for the server only.
+// OpenTo opens the actor for c, if it is not open there. Its present states are sent to c,
+// and so are all calls from now on. OpenTo is for the server only.
 //
-// If the class has [At] or [Relevant], the actor stays open until it has not
-// been relevant to c for 5 s, which another OpenTo does not prolong. For a
-// spectator that must see everything, let Relevant return true.
+// If c may still have an earlier copy, because CloseTo was called within the last round trip,
+// the open waits until c is known to have ended that copy. A dormant actor falls asleep there
+// again at the next Flush. If c has begun to close and does not have the actor, OpenTo
+// returns [ErrClosed], even before OnDisconnect has run.
+//
+// If the class has [At] or [Relevant], the actor closes once it has not been relevant to c
+// for 5 s. Calling OpenTo again does not prolong this. For a spectator that must see
+// everything, let Relevant return true.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.checkAuthority("OpenTo"); err != nil {
 		return err
@@ -249,7 +265,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	return err
 }
 
-// open opens the actor for c, where it must not be open.
+// open opens the actor for c. It must not be open there.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
 		return errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
@@ -267,7 +283,15 @@ func (a *Actor) open(c *Conn) error {
 	}
 	hadCopy := c.shown.hasDetached(a)
 	a.forgetDetached(c)
-	o := &opening{actor: a, conn: c, channel: channel, reliable: 1, sees: a.fieldsFor(c), since: a.world.frame.now, relevant: a.world.relevance.elapsed}
+	o := &opening{
+		actor:    a,
+		conn:     c,
+		channel:  channel,
+		reliable: 1,
+		sees:     a.fieldsFor(c),
+		since:    a.world.frame.now,
+		relevant: a.world.relevance.elapsed,
+	}
 	a.openings = append(a.openings, o)
 	c.shown.openings[a] = o
 	if a.awaitsAcks() {
@@ -285,7 +309,7 @@ func (a *Actor) open(c *Conn) error {
 	return nil
 }
 
-// openOn opens a channel with its first message. If that cannot be sent, openOn
+// openOn opens a channel and sends its first message. If the message cannot be sent, openOn
 // closes the channel again. The caller holds the link's lock.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {
@@ -299,43 +323,50 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 }
 
 // OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an
-// actor of the class was opened for it. No call and no state that is sent to the client from then
-// on can arrive before the actor; the client makes its copy in its next Dispatch, if it has not
-// yet. OnOpenAcked panics if there is a function already. UE: OpenAcked of the actor's channel.
+// actor of the class was opened for it. It panics if there is a function already. UE:
+// OpenAcked of the actor's channel.
 //
-// fn runs once for each open, so it runs again if the actor opens again for c
-// after it was closed there or dormant. It does not run for an open that closes
-// before it is acknowledged, or at that moment (see SetOwner), nor once this side
-// has closed c. What the game on the client does with the copy, such as loading a
-// level, is not part of the acknowledgement: the game must report it by a call.
+// No call and no state that is sent to the client after that can arrive before the
+// actor. The client makes its copy in its next Dispatch at the latest. The
+// acknowledgement says nothing about what the game on the client does with the copy,
+// such as loading a level. The game must report that by a call.
+//
+// fn runs once for each open. If the actor was closed for c or dormant there and opens again,
+// fn runs again. It does not run for an open that closes before or as it is acknowledged (see
+// SetOwner). It does not run after this side has closed c.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
 }
 
-// tellAcked queues OnOpenAcked's functions for the objects of an actor whose
-// open has just been acknowledged.
+// tellAcked queues the OnOpenAcked functions of an actor's objects,
+// after the client has acknowledged the open.
 func (o *opening) tellAcked() {
 	for p := range o.actor.parts {
 		if p.binding.onOpenAcked == nil {
 			continue
 		}
 		o.conn.world.game.Later(o.conn, tasks.Doing{What: "OnOpenAcked of ", Of: p.binding.class}, func() {
-			if !o.closed && !o.conn.closing.Load() { // by an earlier function
+			if !o.closed && !o.conn.closing.Load() { // an earlier function may have closed either
 				p.binding.onOpenAcked(p.object, o.conn)
 			}
 		})
 	}
 }
 
-// channelOn opens a channel of the machine. If an earlier channel of the actor
-// was closed, nothing is sent on the new one before the client has acknowledged
-// that close. A connection that has used all channel numbers ends: the client
-// gets new numbers when it connects again. The caller holds the link's lock.
+// channelOn opens a channel of the machine. If an earlier channel of the actor was closed,
+// nothing is sent on the new channel before the client has acknowledged that close.
+//
+// A connection that has used all channel numbers ends. When the client connects again, it
+// gets new ones. The caller holds the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
 		if c.machine.UsedUp() {
-			c.abort(&CloseError{Code: ServerFull, Reason: "all channel numbers of the connection are used; a new one has others", cause: err})
+			c.abort(&CloseError{
+				Code:   ServerFull,
+				Reason: "all channel numbers of the connection are used; a new one has others",
+				cause:  err,
+			})
 		}
 		return 0, err
 	}
@@ -347,31 +378,32 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// openMessage returns the first message on an actor's channel for c: a head and
-// the states. It returns an error if the message exceeds most bytes.
-func (a *Actor) openMessage(c *Conn, most int) ([]byte, error) {
+// openMessage returns the first message on an actor's channel for c: a head and the states.
+// It returns an error if the message exceeds limit bytes.
+func (a *Actor) openMessage(c *Conn, limit int) ([]byte, error) {
 	a.compareAll()
 	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.lists
 	if fields == 0 {
 		return a.openHead(c, 0), nil
 	}
 	message := a.appendFields(a.openHead(c, flagState), fields)
-	if len(message) > most {
+	if len(message) > limit {
 		return nil, errorf("rpc: the states of a %q make an open message of %d bytes, the limit is Config.Bunch.MaxBunch, %d: %w",
-			a.class.name, len(message), most, bunch.ErrBunchTooLarge)
+			a.class.name, len(message), limit, bunch.ErrBunchTooLarge)
 	}
 	return message, nil
 }
 
-// openHead returns the head of an open message: class id, flags, number of the
-// actor, and its name if it was placed.
+// openHead returns the head of an open message. It consists of the class id, the flags, the
+// actor's number and, if the actor was placed, its name.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	id := a.world.table.id(a.class)
 	if a.name != "" {
 		flags |= flagPlaced
 	}
 	head := append(binary.AppendUvarint(nil, uint64(id)), flags|a.ownerFlags(c))
-	if head = binary.AppendUvarint(head, uint64(a.ref)); a.name != "" {
+	head = binary.AppendUvarint(head, uint64(a.ref))
+	if a.name != "" {
 		head = wire.AppendBytes(head, a.name)
 	}
 	return head
@@ -385,8 +417,8 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 	return 0
 }
 
-// tellOwner tells a client that has the actor whether it owns it. For a dormant
-// copy the open that wakes it does.
+// tellOwner tells a client that has the actor whether it owns the actor. If its copy is
+// dormant, the open that wakes the copy tells it.
 func (a *Actor) tellOwner(c *Conn) error {
 	o := a.openingOn(c)
 	switch {
@@ -400,7 +432,7 @@ func (a *Actor) tellOwner(c *Conn) error {
 	return nil
 }
 
-// opened is an open message, as parsed by a client.
+// opened is an open message as a client parsed it.
 type opened struct {
 	class  *Class
 	flags  byte
@@ -414,7 +446,8 @@ func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError
 	classes := w.table.all()
 	r := wire.Reader{Left: message.Payload}
 	id := r.Uvarint(wire.Any)
-	o.flags, o.ref = r.Byte(), Ref(r.Positive(wire.Any, "its actor has no number"))
+	o.flags = r.Byte()
+	o.ref = Ref(r.Positive(wire.Any, "its actor has no number"))
 	if o.flags&flagPlaced != 0 {
 		o.name = string(r.Bytes(maxNameBytes))
 	}
@@ -427,20 +460,22 @@ func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError
 	case o.flags&^(flagOwned|flagState|flagPlaced) != 0:
 		return o, violationf(PayloadFail, "open message on channel %d has flags %#x", message.Channel, o.flags)
 	case o.flags&flagPlaced != 0 && !validName(o.name):
-		return o, violationf(PayloadFail, "open message on channel %d places actor %d under the name %q", message.Channel, o.ref, o.name)
+		return o, violationf(PayloadFail, "open message on channel %d places actor %d under the name %q",
+			message.Channel, o.ref, o.name)
 	}
 	o.class = classes[id]
 	return o, nil
 }
 
-// openActor is called on a client for an open message of the server. It makes a
-// copy of the actor, or gives the channel to a copy that has none.
+// openActor is called on a client for an open message from the server. It makes a copy of the
+// actor. If a copy without a channel exists, it gives that copy the channel instead.
 func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	o, violation := w.readOpen(message)
 	if violation != nil {
 		return violation
 	}
-	named := c.copies.byRef[o.ref] != nil // then OnRep of the states that name it ran before
+	// If the copy exists already, OnRep ran earlier for the states that name it.
+	named := c.copies.byRef[o.ref] != nil
 	a, violation := w.adopt(c, message, o)
 	switch {
 	case violation != nil:
@@ -453,13 +488,22 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	delete(c.copies.razed, o.name)
 	known := a != nil
 	if !known {
-		a = &Actor{world: w, class: o.class, own: part{binding: w.bindings[o.class]}, ref: o.ref, name: o.name, conn: c, owned: o.flags&flagOwned != 0}
+		a = &Actor{
+			world: w,
+			class: o.class,
+			own:   part{binding: w.bindings[o.class]},
+			ref:   o.ref,
+			name:  o.name,
+			conn:  c,
+			owned: o.flags&flagOwned != 0,
+		}
 		c.copies.byRef[a.ref] = a
 	}
 
 	// Give it its channel.
 	c.setPriority(message.Channel, o.class.extended.Priority)
-	a.openings, a.dormancy.on = []*opening{{actor: a, conn: c, channel: message.Channel}}, false
+	a.openings = []*opening{{actor: a, conn: c, channel: message.Channel}}
+	a.dormancy.on = false
 	a.states.newest = make([]uint64, o.class.fields)
 	c.setChannel(message.Channel, a)
 	c.world.logs.Opened(c, a, message.Channel)
@@ -467,7 +511,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 		defer w.closeActor(c, a, message.Channel, Destroyed) // even if the constructor panics
 	}
 
-	// Make its objects, read their first states, and then run what has waited for the actor.
+	// Make its objects, read their first states, then run what waited for the actor.
 	if !known {
 		w.introduce(a)
 	}

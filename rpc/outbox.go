@@ -13,77 +13,82 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// stateOutbox holds the states that a server's connection has yet to send to its
-// client, and the updates in flight. It is used only by the world's goroutine.
+// stateOutbox holds the states that a server's connection has yet to send to its client, and
+// the updates in flight. It is used only by the world's goroutine.
 type stateOutbox struct {
-	dirty    []*opening     // openings whose client lacks something; compose removes those whose client lacks nothing
-	heldBack bool           // the last Flush had no room for all
-	room     stateRoom      // how many bytes a Flush may hand to the machine
+	dirty    []*opening     // openings whose client may lack something; compose removes the others
+	heldBack bool           // the last Flush did not have room for all
+	room     stateRoom      // decides how many bytes a Flush may hand to the machine
 	sent     sentStates     // updates in flight
 	fates    [64]bunch.Fate // scratch, for settleStates
 
-	resync      bool          // the client could not keep what it acknowledged, and requests everything again
-	resyncAt    time.Time     // when the last such request was answered, by the game's clock
-	resyncPause time.Duration // how long after resyncAt the next request must wait
+	resync      bool          // the client lacks things it acknowledged, and requests everything again
+	resyncAt    time.Time     // time of the last answer to such a request, by the game's clock
+	resyncPause time.Duration // minimum time from resyncAt to the next answer
 }
 
-// pending reports whether the next Flush has work: states wait, or the fate of
-// an update is not known.
+// pending reports whether the next Flush has work, because states wait or updates are in flight.
 func (s *stateOutbox) pending() bool {
 	return s.resync || len(s.dirty) > 0 || s.sent.any()
 }
 
-// sentState is an update that was handed to the machine.
+// sentState is an update that was handed to the machine and whose fate is not yet known:
+// whether it arrived, was lost or was taken back.
 type sentState struct {
 	to     *opening
 	fields state.Mask // fields to send again if it is lost; 0 for an early update, or one with calls
 	list   bool       // fields is a list
 	items  []uint32   // if list, the numbers of the items
 	calls  []byte     // calls of ForceQueue methods; if there are any, fields is 0
-	at     time.Time  // when it was handed over
+	at     time.Time  // time when it was handed over
 	since  time.Time  // opening.since before that
 }
 
 // settle is called when the fate of an update is known.
 func (s *sentState) settle() {
-	if s.list { // a field of its own, because a look-up in the class would touch memory that most updates do not need
+	// list is a separate field because a look-up in the class would
+	// touch memory that most updates do not need.
+	if s.list {
 		s.to.items--
 	}
 }
 
-// sentStates are the updates whose fate is not known. The machine identifies
-// each by the number of its record.
+// sentStates are the updates in flight. The machine identifies each by the number of its record.
 type sentStates struct {
 	records []sentState
 	free    []uint64 // numbers of unused records
 }
 
-// any reports whether the fate of an update is not known.
+// any reports whether updates are in flight.
 func (s *sentStates) any() bool { return len(s.free) < len(s.records) }
 
-// record takes an unused record for an update of o. It stores o.since, which
-// the caller may then change.
+// record takes an unused record for an update of o. It stores
+// o.since, so the caller may then change that.
 func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sentState) {
 	if n := len(s.free); n > 0 {
-		number, s.free = s.free[n-1], s.free[:n-1]
+		number = s.free[n-1]
+		s.free = s.free[:n-1]
 	} else {
 		number = uint64(len(s.records))
 		s.records = append(s.records, sentState{})
 	}
 	sent = &s.records[number]
-	sent.to, sent.at, sent.since = o, now, o.since
+	sent.to = o
+	sent.at = now
+	sent.since = o.since
 	return number, sent
 }
 
-// release makes a record unused. The next update reuses the memory of its items and calls.
+// release marks a record as unused. The next update reuses the memory of its items and calls.
 func (s *sentStates) release(number uint64) {
 	sent := &s.records[number]
 	*sent = sentState{items: sent.items[:0], calls: sent.calls[:0]}
 	s.free = append(s.free, number)
 }
 
-// stateRoom decides how many bytes of updates a Flush hands to the machine: about as many
-// as the machine sends until the next Flush, and no more than keep the path's queue short.
+// stateRoom decides how many bytes of updates a Flush hands to the
+// machine. This is about as much as the machine sends until the next
+// Flush, and not more than keeps the path's queue short.
 type stateRoom struct {
 	machine outbox.Room // estimates how much the machine sends between two Flushes
 	path    state.Pace  // limits the rate by the path's queue
@@ -91,9 +96,11 @@ type stateRoom struct {
 	given   int         // bytes that the last Flush handed over
 }
 
-// open returns the room of this Flush, in bytes. unsent is how many bytes of
-// the last Flush's updates were not sent and were taken back. behind reports
-// that there were some, or that the last Flush had no room for all.
+// open returns the room for this Flush, in bytes.
+//
+// unsent is the number of bytes of the last Flush's updates that were not
+// sent and were taken back. behind is true if there were any, or if the
+// last Flush did not have room for all updates.
 func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
 	if s.began.IsZero() {
 		s.began = clock
@@ -106,13 +113,13 @@ func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behin
 	return s.path.Room(since, s.machine.Bytes())
 }
 
-// stateCrowd counts the paces of the states of all connections of a world.
+// stateCrowd summarises the state pace of all connections of a world.
 type stateCrowd struct {
 	state.Crowd
-	at time.Time // when they were counted, by the link's clock
+	at time.Time // time of the count, by the link's clock
 }
 
-// crowdAt returns the counts of the paces of all connections, at most crowdPeriod old.
+// crowdAt returns the summary of the paces of all connections. It is at most crowdPeriod old.
 func (w *World) crowdAt(clock time.Time) state.Crowd {
 	if clock.Sub(w.crowd.at) < crowdPeriod {
 		return w.crowd.Crowd
@@ -127,25 +134,31 @@ func (w *World) crowdAt(clock time.Time) state.Crowd {
 }
 
 const (
-	// crowdPeriod is shorter than the rounds of a pace. To count 1,024
+	// crowdPeriod is shorter than a round of a pace. Counting 1,024
 	// connections takes some microseconds.
 	crowdPeriod = 100 * time.Millisecond
-	// maxUpdates is how many updates a Flush hands to the machine for one
-	// connection. The machine holds 256 KiB, and counts 64 bytes for each update in
-	// addition to its own, so it has room for these and for the largest outbox.Room.
+
+	// maxUpdates is the maximum number of updates that a Flush hands to the
+	// machine for one connection. The machine holds 256 KiB and counts 64 bytes
+	// for each update on top of the update's own bytes. It therefore has room for
+	// these updates and for the largest outbox.Room.
 	maxUpdates = 2000
-	// resyncPeriod is the least time between two answers to a client that requests
-	// everything again. After an answer with more than a thousand actors it is
-	// resyncEach for each of them: 5,000 dormant actors with lists, which open and
-	// fall asleep again, take 30 ms, and a request takes its sender one byte.
+
+	// resyncPeriod is the minimum time between two answers to a client that
+	// requests everything again. After an answer with more than a thousand
+	// actors, the minimum is resyncEach for each actor.
+	//
+	// The request is one byte for the client, but an answer with 5,000 dormant actors that
+	// have lists takes 30 ms, because they all open and fall asleep again.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
+
 	updateHeader = 6 // bytes of an update besides its fields: flags, channel, length and mask
 )
 
-// sendState is called at each Flush. It takes back the updates that have not
-// been sent, and hands the machine the newest values of all that the client
-// lacks. If the path cannot take all, the most urgent go first.
+// sendState is called at each Flush. It takes back the updates that have not been sent, and
+// hands the machine the newest values that the client lacks. If the path cannot take all of
+// them, the most urgent go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
 	if !s.pending() || !c.usable() {
@@ -153,7 +166,7 @@ func (c *Conn) sendState(now time.Time) {
 	}
 	c.answerResync(now)
 
-	clock := c.link.LockNow() // instead of the game's, which may jump
+	clock := c.link.LockNow() // not the game's clock, which may jump
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
 
@@ -173,20 +186,22 @@ func (c *Conn) sendState(now time.Time) {
 	s.room.path.Sent(s.room.given)
 }
 
-// answerResync marks everything as lacking for a client that has requested it,
-// at most once in resyncPeriod.
+// answerResync marks everything as lacking if the client has requested it. It
+// answers at most one request in resyncPeriod.
 func (c *Conn) answerResync(now time.Time) {
 	s := &c.shown.state
 	if !s.resync {
 		return
 	}
-	if since := now.Sub(s.resyncAt); since < 0 || since >= s.resyncPause { // the game's clock may go back
-		s.resync, s.resyncAt = false, now
+	since := now.Sub(s.resyncAt)
+	if since < 0 || since >= s.resyncPause { // the game's clock may go back
+		s.resync = false
+		s.resyncAt = now
 		s.resyncPause = max(resyncPeriod, time.Duration(c.markAll())*resyncEach)
 	}
 }
 
-// sort sorts dirty by urgency, the most urgent openings first.
+// sort sorts dirty by urgency, most urgent first.
 func (s *stateOutbox) sort(now time.Time) {
 	for _, o := range s.dirty {
 		o.claim = o.urgency(now)
@@ -194,9 +209,11 @@ func (s *stateOutbox) sort(now time.Time) {
 	slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 }
 
-// settleStates takes the fates of updates from the machine. If an update was lost or taken
-// back, the newest values of its fields are sent again. Its calls are sent again only if it
-// was taken back, because calls are sent at most once. The caller holds the link's lock.
+// settleStates takes the fates of updates from the machine: whether they arrived, were lost
+// or were taken back. The caller holds the link's lock.
+//
+// If an update was lost or taken back, the newest values of its fields are sent again. Its
+// calls are sent again only if it was taken back, because a call is sent at most once.
 func (c *Conn) settleStates() {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
@@ -214,15 +231,16 @@ func (c *Conn) settleStates() {
 	}
 }
 
-// compose hands updates to the machine while there is room, and returns their
-// bytes. The caller holds the link's lock.
+// compose hands updates to the machine while there is room, and returns their size in bytes.
+// The caller holds the link's lock.
 func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.shown.state
 	kept := s.dirty[:0]
 	s.heldBack = false
 	updates := 0
 	for i, o := range s.dirty {
-		if s.heldBack = used >= room || updates >= maxUpdates; s.heldBack {
+		s.heldBack = used >= room || updates >= maxUpdates
+		if s.heldBack {
 			kept = append(kept, s.dirty[i:]...)
 			break
 		}
@@ -242,7 +260,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 			used += n
 			updates++
 		}
-		if o.listed = !o.closed && (o.lacks != 0 || !o.calls.Empty()); o.listed {
+		o.listed = !o.closed && (o.lacks != 0 || !o.calls.Empty())
+		if o.listed {
 			kept = append(kept, o)
 		}
 	}
@@ -251,8 +270,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
-// update hands over what the client of o lacks, as much as one message may
-// contain, and returns the number of bytes.
+// update hands over what the client of o lacks, up to what fits into
+// one message, and returns the number of bytes.
 func (c *Conn) update(o *opening, now time.Time) int {
 	if !c.machine.Opened(o.channel) {
 		return c.updateEarly(o, now)
@@ -267,7 +286,8 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	} else {
 		b = o.appendList(b, sent)
 	}
-	if sent.list = sent.fields&lists != 0; sent.list {
+	sent.list = sent.fields&lists != 0
+	if sent.list {
 		o.items++
 	}
 	o.told |= sent.fields
@@ -275,10 +295,12 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	return c.sendUpdate(record, b)
 }
 
-// updateEarly hands over what has changed since the open was sent, before the
-// client has acknowledged the open. Otherwise a new actor would not move for a
-// round trip. The client may drop the update, so the fields stay in lacks, and
-// are sent again after the acknowledgement. UE: OpenAcked.
+// updateEarly hands over what changed since the open was sent, before
+// the client has acknowledged the open. Without it, a new actor would
+// not move for a round trip. UE: OpenAcked.
+//
+// The client may drop the update. The fields therefore stay in lacks,
+// and are sent again after the acknowledgement.
 func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
@@ -293,8 +315,8 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	return c.sendUpdate(record, o.actor.appendFields(c.world.replicator.fields[:0], fields))
 }
 
-// sendQueued hands over calls that wait for the states of o, as many as one
-// message may contain, and returns the number of bytes.
+// sendQueued hands over calls that wait for the states of o, up to what fits into one
+// message, and returns the number of bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	record, sent := c.shown.state.sent.record(o, now)
 	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
@@ -302,10 +324,10 @@ func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	return c.sendUpdate(record, append(b, sent.calls...))
 }
 
-// sendUpdate hands a recorded update, b, to the machine, and returns its number of bytes.
-// If the machine does not accept the update, sendUpdate releases the record and returns 0.
+// sendUpdate hands the recorded update b to the machine, and returns its size in bytes. If
+// the machine does not accept the update, sendUpdate releases the record and returns 0.
 func (c *Conn) sendUpdate(record uint64, b []byte) int {
-	c.world.replicator.fields = b // the next update uses its memory
+	c.world.replicator.fields = b // the next update reuses its memory
 	sent := &c.shown.state.sent.records[record]
 	o := sent.to
 	err := c.machine.SendTracked(o.channel, record, b)
@@ -323,12 +345,12 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	return 0
 }
 
-// maxUpdate returns how many bytes of fields one message to the client may
-// contain, besides the mask of at most 9.
+// maxUpdate returns the maximum number of bytes that fields may take in one message to the
+// client. The mask, which takes at most 9 bytes, is not included.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
 
-// markAll marks everything that the client may see as lacking, because it could
-// not keep what it acknowledged. It returns the number of actors.
+// markAll marks everything that the client may see as lacking, because the client could not
+// keep what it acknowledged. It returns the number of actors.
 func (c *Conn) markAll() (marked int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
@@ -348,8 +370,9 @@ func (c *Conn) markAll() (marked int) {
 	return marked
 }
 
-// dormantWithLists returns the dormant actors with lists of which the client has a copy. Actors
-// without lists lose nothing, because their other states were sent reliably, with the close.
+// dormantWithLists returns the dormant actors that have lists and of which the client
+// has a copy. Actors without lists lose nothing, because the close that made them
+// dormant carried their other states reliably.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {
 		if a.class.lists != 0 && c.shown.detached[a] == Dormancy {

@@ -8,13 +8,16 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// An Owner owns actors. It is a *[Conn], or another *[Actor] of the same server, which may
-// have an owner itself. Such a chain ends at a connection, [Actor.Conn], or at the server
-// itself. The client of that connection may call Server RPCs, runs Client RPCs, and gets
-// the fields that are for the owner. UE: AActor::Owner; the chain of GetNetConnection.
+// An Owner owns actors. It is a *[Conn], or another *[Actor] of the
+// same server. UE: AActor::Owner.
+//
+// An owning actor may have an owner itself. Such a chain ends at a connection, [Actor.Conn],
+// or at the server itself. The client of that connection may call Server RPCs, runs Client
+// RPCs, and gets the fields that are for the owner. UE: the chain of GetNetConnection.
 type Owner interface {
-	// chainEnds returns both ends of the chain: the actor that is the direct owner, or nil if
-	// the owner is no actor, and the connection at the far end, or nil if that is the server.
+	// chainEnds returns both ends of the chain. owner is the actor that is the direct
+	// owner, or nil if the direct owner is not an actor. conn is the connection at
+	// the far end, or nil if that is the server.
 	chainEnds() (owner *Actor, conn *Conn)
 }
 
@@ -27,7 +30,7 @@ func (a *Actor) chainEnds() (*Actor, *Conn) {
 	return a, a.conn
 }
 
-// chainEndsOf returns the ends of the chain of o, which is nil for the server itself.
+// chainEndsOf returns the ends of the chain of o. o is nil for the server itself.
 func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 	if o == nil {
 		return nil, nil
@@ -35,15 +38,16 @@ func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 	return o.chainEnds()
 }
 
-// checkOwner returns an error if an owner with these ends of its chain cannot
-// own a. Spawn, which has not made the actor yet, passes nil for a.
+// checkOwner returns an error if an owner whose chain has these ends cannot own a. Spawn has
+// not made the actor yet, and passes nil for a.
 func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
 	case owner != nil && (owner.dead || owner.torn):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
-	case conn != nil && !conn.mayJoin() && !conn.usable(): // in this order, because a connection that joins in between must be found usable
+	case conn != nil && !conn.mayJoin() && !conn.usable():
+		// Order matters: a connection that joins between the two calls must be found usable.
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
@@ -54,19 +58,22 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	return nil
 }
 
-// OnOwner makes fn run when the owner of an actor of the class has changed: on the server
-// if [World.SetOwner] has set another owner, or if [Actor.Conn] has changed because of an
-// owner further up the chain; on a client if [Actor.Owned] has changed. It does not run
-// for the first owner, nor when the actor ends. When it runs on the server, the opens for
-// the new owner have been made, with the states as they were. OnOwner panics if there is a
-// function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
+// OnOwner makes fn run when the owner of an actor of the class has
+// changed. It panics if there is a function already. UE: PossessedBy and
+// UnPossessed on the server, OnRep_Owner on clients.
+//
+// On the server, fn runs if [World.SetOwner] set another owner, or if [Actor.Conn] changed
+// because of an owner further up the chain. By then, the opens for the new owner have been
+// made, with the states as they were. On a client, fn runs if [Actor.Owned] changed.
+//
+// fn does not run for the first owner, nor when the actor ends.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnOwner", b.untyped.class, fn == nil, b.untyped.onOwner != nil)
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
 }
 
-// setOwned sets, on a client, whether this side owns the actor, and calls
-// OnOwner's functions if that has changed.
+// setOwned sets, on a client, whether this side owns the actor. If that
+// is a change, it calls OnOwner's functions.
 func (a *Actor) setOwned(owned bool) {
 	if a.owned != owned {
 		a.owned = owned
@@ -83,35 +90,43 @@ func (a *Actor) ownerChanged() {
 	}
 }
 
-// SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). It
-// is for the server only. UE: SetOwner; there the actors that a leaving player's pawn owned stay.
+// SetOwner gives the actor to a connection, to another actor, or to the
+// server itself (nil). It is for the server only. UE: SetOwner. There, the
+// actors that a leaving player's pawn owned stay.
 //
-// If this changes the connection at the end of the chain, the actor and all that it owns
+// If this changes the connection at the end of the chain, the actor and everything it owns
 // open for the new connection, and the clients of both connections are told. An open that
-// need not wait is made in SetOwner, with the states as they are then, including the
-// owner's fields, and [OnOwner] runs after it. So clear what the new owner must not see
-// before SetOwner. In Unreal, the values at the end of the tick count. Server RPCs of the
-// previous client that are in flight are dropped, and counted in its Drops.NotOwner.
+// need not wait is made in SetOwner, with the present states, including the owner's fields.
+// [OnOwner] runs after it. Clear what the new owner must not see before you call SetOwner. In
+// Unreal, the values at the end of the tick count.
 //
-// If the new client cannot have the actor, or cannot be told, SetOwner returns an error, and the
-// client owns the actor all the same. Two errors change nothing: the actor would own itself,
-// directly or through others; and [ErrClosed], because the new owner's connection has begun to
-// close, which happens before OnDisconnect runs, or because the new owner or the actor has ended.
+// Server RPCs of the previous client that are in flight are dropped
+// and counted in its Drops.NotOwner.
 //
-// The previous client's copy closes at once if the client had it only as the owner, that
-// is, if nobody has called the actor's [Actor.OpenTo] and the class has neither [At] nor
-// [Relevant], or the actor is [OnlyRelevantToOwner], or [RelevantAsOwner] of one without
-// a position. Other copies close 5 s after they were last relevant, as always.
+// If the new client cannot have the actor or cannot be told, SetOwner returns an error, but the
+// client does own the actor. Two errors change nothing. One is that the actor would own itself,
+// directly or through others. The other is [ErrClosed]: the new owner or the actor has ended, or
+// the new owner's connection has begun to close, which happens before OnDisconnect runs.
 //
-// A copy whose open the client has not acknowledged closes only when it has; until then it gets no
-// updates. It stays if by then the client owns the actor again, or the actor is relevant to it. A
-// copy that has closed opens again only when the client has acknowledged the close, a round trip
-// later. So if an actor changes hands faster than that, call OpenTo for the clients concerned.
+// If the previous client had the actor only as its owner, its copy closes at once. That is the
+// case if nobody has called [Actor.OpenTo] for the actor, and one of the following is true:
 //
-// When an owner is destroyed, the actors that it owned belong to the server.
-// When a connection ends, all actors of its chains are destroyed after
-// OnDisconnect, each before its owner. SetOwner(a, nil) in OnDisconnect keeps a
-// and all that a owns; in OnClose of the pawn that owns a it is too late.
+//   - The class has neither [At] nor [Relevant].
+//   - The actor is [OnlyRelevantToOwner].
+//   - The actor is [RelevantAsOwner] of an actor without a position.
+//
+// Other copies close 5 s after they were last relevant, as always.
+//
+// If the client has not acknowledged the open of its copy, the close waits for the
+// acknowledgement, and the copy gets no updates until then. The copy stays if by then the
+// client owns the actor again, or the actor is relevant to the client. A copy that has closed
+// opens again only when the client has acknowledged the close, a round trip later. If an
+// actor changes hands faster than that, call OpenTo for the clients concerned.
+//
+// When an owner is destroyed, the actors that it owned belong to the server. When a
+// connection ends, all actors of its chains are destroyed after OnDisconnect, each before its
+// owner. SetOwner(a, nil) in OnDisconnect keeps a and everything a owns. In OnClose of the
+// pawn that owns a, it is too late.
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.checkAuthority("SetOwner"); err != nil {
 		return err
@@ -138,7 +153,7 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	return err
 }
 
-// listAt adds the actor to the list of its owner.
+// listAt records the actor's owner and adds the actor to the list of actors that the owner owns.
 func (a *Actor) listAt(owner *Actor, conn *Conn) {
 	a.owner = owner
 	switch {
@@ -149,7 +164,7 @@ func (a *Actor) listAt(owner *Actor, conn *Conn) {
 	}
 }
 
-// unlist removes the actor from the list of its owner.
+// unlist removes the actor from its owner's list.
 func (a *Actor) unlist() {
 	switch {
 	case a.owner != nil:
@@ -160,9 +175,9 @@ func (a *Actor) unlist() {
 	a.owner = nil
 }
 
-// inherit makes conn the end of the chain for the actor and all that it owns,
-// and tells the clients. It returns these actors, or none if conn was the end
-// already, and the first error of telling the clients.
+// inherit makes conn the end of the chain for the actor and everything it owns, and tells the
+// clients. It returns these actors, and the first error of telling the clients. If conn was
+// the end already, it returns no actors.
 func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	previous := a.conn
 	if previous == conn {
@@ -184,8 +199,8 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	return heirs, first
 }
 
-// withOwned appends the actor and all that it owns, directly or through others,
-// each after its owner.
+// withOwned appends the actor and everything it owns, directly or
+// through others. Each actor follows its owner.
 func (a *Actor) withOwned(list []*Actor) []*Actor {
 	list = append(list, a)
 	for i := len(list) - 1; i < len(list); i++ {
@@ -194,16 +209,17 @@ func (a *Actor) withOwned(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells the clients of both connections that the owner has changed. If the
-// previous one had the actor only as its owner, it closes there. If the new one does
-// not have it, it opens there; a client that has yet to join gets it from openOwned.
+// tellOwners tells the clients of both connections that the owner has changed.
+// If the previous client had the actor only as its owner, the actor closes
+// there. If the new client does not have the actor, the actor opens there. A
+// client that has yet to join gets it from openOwned.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.torn {
 		return nil
 	}
 	closes := a.onlyAsOwner(previous)
-	if previous != nil && (!closes || a.name != "") { // the copy of a placed actor stays without its channel
-		_ = a.tellOwner(previous) // on an error the connection is closing
+	if previous != nil && (!closes || a.name != "") { // a placed actor's copy stays without its channel
+		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
 	if closes {
 		a.partFrom(previous)
@@ -217,17 +233,18 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// onlyAsOwner reports whether the actor was open for its previous connection only because that
-// owned it. It is so for an actor that is relevant to nobody but its owner (private), unless
-// it is AlwaysRelevant, the game has called OpenTo, or the client's view is at the actor.
+// onlyAsOwner reports whether the actor was open for its previous connection only because
+// that connection owned it. This requires an actor that is relevant to nobody but its
+// owner (private). It is false if the actor is AlwaysRelevant, the game has called
+// OpenTo, or the client's view is at the actor.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	r := &a.relevancy
 	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !r.place.Somewhere()
 	return private && previous != nil && !r.always && !r.named && a != previous.shown.view.target
 }
 
-// orphan gives the actors that a owns to the server, and returns all actors
-// whose connection has changed.
+// orphan gives the actors that a owns to the server, and returns all
+// actors whose connection changed.
 func (a *Actor) orphan() (heirs []*Actor) {
 	for child := range a.children.all {
 		child.unlist()
@@ -237,8 +254,8 @@ func (a *Actor) orphan() (heirs []*Actor) {
 	return heirs
 }
 
-// destroyOwned destroys the actors that a connection that has ended still owns,
-// each before its owner and in its own task.
+// destroyOwned destroys the actors that an ended connection still owns, each
+// before its owner and in a task of its own.
 func (c *Conn) destroyOwned() {
 	a := c.shown.owned.First()
 	if a == nil {
@@ -251,12 +268,13 @@ func (c *Conn) destroyOwned() {
 	_ = c.world.Destroy(a)
 }
 
-// Owner returns, on the server, the actor that owns this one, or nil if a connection or the server
-// itself does. Clients do not know it: put a [Ref] into a state to tell them. UE: GetOwner.
+// Owner returns, on the server, the actor that owns this one. It returns nil if the
+// owner is a connection or the server itself. Clients do not know the owner. Put a
+// [Ref] into a state to tell them. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 
-// ownerName returns, on the server, the name of the connection that owns the
-// actor, for errors and logs.
+// ownerName returns, on the server, the name of the connection that
+// owns the actor. It is for errors and logs.
 func (a *Actor) ownerName() string {
 	if a.conn == nil {
 		return "nobody"
@@ -265,19 +283,23 @@ func (a *Actor) ownerName() string {
 }
 
 // A Role is what a world may do with its actor. The numbers are Unreal's (ENetRole). The zero
-// Role, ROLE_None, is that of an actor that has ended, or that the other side does not have.
+// Role, ROLE_None, means that the actor has ended, or that the other side does not have it.
 type Role uint8
 
 const (
 	// SimulatedProxy: a client's copy of an actor that it does not own.
 	SimulatedProxy Role = 1
-	// AutonomousProxy: the copy of the client that owns the actor, and may call its Server RPCs.
+	// AutonomousProxy: the copy of the client that owns the actor and may call its Server RPCs.
 	AutonomousProxy Role = 2
-	// Authority: this side decides. It is the server, or a client with a torn-off copy.
+	// Authority: this side decides. It is the server, or a client whose copy was torn off.
 	Authority Role = 3
 )
 
-var roleNames = map[Role]string{SimulatedProxy: "SimulatedProxy", AutonomousProxy: "AutonomousProxy", Authority: "Authority"}
+var roleNames = map[Role]string{
+	SimulatedProxy:  "SimulatedProxy",
+	AutonomousProxy: "AutonomousProxy",
+	Authority:       "Authority",
+}
 
 // String returns Unreal's name of the role, without ROLE_.
 func (r Role) String() string { return cmp.Or(roleNames[r], "None") }

@@ -11,20 +11,23 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Place makes an actor of b's class that both ends know from a level. Its name has 1
-// to 128 printable bytes and is unique in the world. UE: an actor placed in a level.
+// Place makes an actor of b's class that both ends know from a level. Its name has 1 to 128
+// printable bytes and is unique in the world. UE: an actor placed in a level.
 //
-// On the server, Place works like [Spawn], and the server itself owns the actor. The name of an
-// actor that was destroyed or torn off cannot be used again: for it Place returns ErrClosed. Every
-// client that joins later is told all those names, so a world may place at most 262,144 names in
-// its life, after which Place returns an error. Use Spawn for an unlimited number of actors.
+// On the server, Place works like [Spawn], and the server itself owns the actor. The name
+// of an actor that was destroyed or torn off cannot be used again, and Place returns
+// ErrClosed for it. Every client that joins later is told all those names. A world may
+// therefore place at most 262,144 names in its life, and Place returns an error beyond
+// that. Use Spawn for an unlimited number of actors.
 //
-// On a client, after Connect, Place makes the client's copy of the actor ahead of the server's open
-// message. Until that message arrives, the copy has no channel and no [Ref], and Server RPCs on it
-// return ErrDormant. If the open message arrived first, Place returns the copy that it made, and
-// does not call set. If the server has destroyed the actor, Place returns ErrClosed; a copy that
-// was placed before ends as soon as the client learns of it, which is at once, or when it joins.
-// Place the actors that exist from the beginning in OnConnect, before any open message can arrive.
+// On a client, after Connect, Place makes the client's copy of the actor ahead of the
+// server's open message. Until that message arrives, the copy has no channel and no [Ref],
+// and Server RPCs on it return ErrDormant. If the open message arrived first, Place returns
+// the copy that the message made, and does not call set.
+//
+// If the server has destroyed the actor, Place returns ErrClosed on the client. A copy that was
+// placed before ends when the client learns of the destruction: at once, or when it joins. Place
+// the actors that exist from the beginning in OnConnect, before any open message can arrive.
 //
 // A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and the next
 // open message uses it again. The client may destroy a copy that has no channel, for instance
@@ -32,7 +35,8 @@ import (
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
-		return nil, object, fmt.Errorf("rpc: Place of a %q: the name %q must have 1 to %d printable bytes", b.untyped.class.name, shape.Clip(name), maxNameBytes)
+		return nil, object, fmt.Errorf("rpc: Place of a %q: the name %q must have 1 to %d printable bytes",
+			b.untyped.class.name, shape.Clip(name), maxNameBytes)
 	}
 	var a *Actor
 	var err error
@@ -52,14 +56,19 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 
 // validName reports whether name may be the name of a placed actor.
 func validName(name string) bool {
-	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if name == "" || len(name) > maxNameBytes {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // placeHere places an actor on the server.
 func (w *World) placeHere(class *Class, name string, set func(object any), options []SpawnOption) (*Actor, error) {
-	if other := w.actors.placed[name]; other != nil && !other.dead {
+	other := w.actors.placed[name]
+	switch {
+	case other != nil && !other.dead:
 		return nil, fmt.Errorf("%v has that name", other)
-	} else if other != nil {
+	case other != nil:
 		return nil, fmt.Errorf("the actor of that name was destroyed, which its clients know for good; Spawn one: %w", ErrClosed)
 	}
 	if len(w.actors.placed) >= maxDetached {
@@ -71,9 +80,11 @@ func (w *World) placeHere(class *Class, name string, set func(object any), optio
 
 // placeCopy places an actor on a client.
 func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor, error) {
-	if a := w.actors.placed[name]; a != nil && a.class != b.class {
+	a := w.actors.placed[name]
+	switch {
+	case a != nil && a.class != b.class:
 		return nil, fmt.Errorf("%v has that name", a)
-	} else if a != nil {
+	case a != nil:
 		return a, nil
 	}
 	for _, c := range w.announced {
@@ -81,21 +92,21 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
 		}
 	}
-	a := &Actor{world: w, class: b.class, own: part{binding: b}, name: name, dormancy: dormancy{on: true}}
+	a = &Actor{world: w, class: b.class, own: part{binding: b}, name: name, dormancy: dormancy{on: true}}
 	w.introduce(a)
 	w.game.During(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.own.object) })
 	return a, nil
 }
 
-// parks reports whether a client keeps its copy of a, a placed actor, when the
-// channel closes for reason.
+// parks reports whether a client keeps its copy of a when the channel closes for
+// reason. This is so only for placed actors.
 func (a *Actor) parks(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
 // raze is called on the server when a placed actor is destroyed or torn off. It ends the
 // copies that clients have placed themselves, and remembers the name for clients that join
-// later. Clients for which the server has opened the actor are told by its close instead.
+// later. Clients for which the server opened the actor learn of it from the close instead.
 func (a *Actor) raze() {
 	w := a.world
 	if a.name == "" {
@@ -118,9 +129,9 @@ func (w *World) razeFor(c *Conn) {
 	}
 }
 
-// adopt returns the copy to which an open message gives a channel: a dormant
-// copy, or one that this client has placed. It returns nil if the open message
-// is for a new copy, and an error if it contradicts the copy that exists.
+// adopt returns the copy to which an open message gives a channel. This is a dormant copy, or
+// a copy that this client has placed. It returns nil if the open message is for a new copy,
+// and an error if the message contradicts the copy that exists.
 func (w *World) adopt(c *Conn, message bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
@@ -131,7 +142,8 @@ func (w *World) adopt(c *Conn, message bunch.Message, o opened) (*Actor, *CloseE
 			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.torn)
 	}
 	if a != nil && a.conn == nil {
-		a.conn, a.ref = c, o.ref
+		a.conn = c
+		a.ref = o.ref
 		c.copies.byRef[o.ref] = a
 	}
 	return a, nil

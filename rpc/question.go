@@ -15,16 +15,19 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// question is a question that this side answers.
+// A question is a question that this side answers.
 type question struct {
 	conn   *Conn // of the asker; nil = this world
 	actor  *Actor
 	method *method
-	number uint64      // by which the asker identifies it
-	kept   *question   // of a running handler's question: the copy that keep has made for Later, or nil
-	said   atomic.Bool // it is answered, or its answer was handed to the world's goroutine
+	number uint64 // by which the asker identifies it
 
-	ctx    context.Context // made by Call.Context; nil before
+	// While the handler runs: the copy that is answered later, or nil. postpone makes it.
+	kept *question
+
+	answered atomic.Bool // it was answered, or its answer was handed to the world's goroutine
+
+	ctx    context.Context // made by Call.Context; nil until then
 	cancel context.CancelCauseFunc
 }
 
@@ -34,17 +37,17 @@ var (
 	errAnswered = errors.New("rpc: the answer is given")
 )
 
-// background manages the handlers that run on their own goroutines, by [Request.Go].
+// background manages the handlers that [Request.Go] runs on goroutines of their own.
 type background struct {
 	jobs budget.Jobs // counts them by connection
 
 	mu      sync.Mutex // guards the fields below
 	running int
-	none    chan struct{} // closed when none runs any more; nil = nobody waits for that
+	idle    chan struct{} // closed when no handler runs any more; nil = nobody waits for that
 }
 
-// start runs a handler on a new goroutine. The handler counts as running until its answer
-// was given to the asker, or the world is closed. start is called on the world's goroutine.
+// start runs a handler on a new goroutine. It is called on the world's goroutine. The handler
+// counts as running until its answer has been given to the asker, or the world is closed.
 func (b *background) start(q *question, run func()) {
 	w := q.actor.world
 	of := w.requestsOf(q.conn)
@@ -52,81 +55,94 @@ func (b *background) start(q *question, run func()) {
 	b.count(1)
 	go func() {
 		defer b.count(-1)
-		defer func() {
-			left := make(chan struct{})
-			w.hand(func() {
-				b.jobs.Return(&of.running)
-				close(left)
-			})
-			select {
-			case <-left:
-			case <-w.lobby.shut:
-			}
-		}()
+		defer b.finish(w, of)
 		defer w.catch(q.conn, tasks.Doing{What: "the handler of ", Of: q.method})
 		run()
 	}()
 }
 
-// count adds n, which may be negative, to the number of running handlers, and
-// releases wait if none runs. It is safe for concurrent use.
+// finish makes the world's goroutine count a job as finished, and waits until it has or the
+// world is closed. The handler handed over its answer earlier, so the answer is given first.
+func (b *background) finish(w *World, of *requests) {
+	counted := make(chan struct{})
+	w.hand(func() {
+		b.jobs.Return(&of.running)
+		close(counted)
+	})
+	select {
+	case <-counted:
+	case <-w.lobby.shut:
+	}
+}
+
+// count adds n, which may be negative, to the number of running handlers. If none runs any
+// more, it releases wait. It is safe for concurrent use.
 func (b *background) count(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.running += n; b.running == 0 && b.none != nil {
-		close(b.none)
-		b.none = nil
+	b.running += n
+	if b.running == 0 && b.idle != nil {
+		close(b.idle)
+		b.idle = nil
 	}
 }
 
 // wait waits until no handler runs. It returns the cause of ctx if that ends first.
 func (b *background) wait(ctx context.Context) error {
 	b.mu.Lock()
-	if b.running > 0 && b.none == nil {
-		b.none = make(chan struct{})
+	if b.running > 0 && b.idle == nil {
+		b.idle = make(chan struct{})
 	}
-	none := b.none
+	idle := b.idle
 	b.mu.Unlock()
-	if none == nil {
+	if idle == nil {
 		return nil
 	}
-	return waitFor(ctx, none)
+	return waitFor(ctx, idle)
 }
 
-// keep files a copy of the running handler's question, to be answered later.
-func (q *question) keep() {
-	kept := &question{conn: q.conn, actor: q.actor, method: q.method, number: q.number, ctx: q.ctx, cancel: q.cancel}
-	q.kept = kept
-	kept.actor.world.requestsOf(q.conn).questions.Put(q.number, kept)
+// postpone files a copy of the running handler's question, to be answered later.
+func (q *question) postpone() {
+	later := &question{
+		conn:   q.conn,
+		actor:  q.actor,
+		method: q.method,
+		number: q.number,
+		ctx:    q.ctx,
+		cancel: q.cancel,
+	}
+	q.kept = later
+	later.actor.world.requestsOf(q.conn).questions.Put(q.number, later)
 }
 
-// say claims the right to answer a kept question, which can be answered once. If it was answered
-// before, say counts the new answer as dropped and returns false. It is safe for concurrent use.
-func (q *question) say() bool {
-	if q.said.CompareAndSwap(false, true) {
+// claimAnswer claims the right to answer a postponed question, which can be answered once. If
+// the question was answered before, claimAnswer counts the new answer as dropped and returns
+// false. It is safe for concurrent use.
+func (q *question) claimAnswer() bool {
+	if q.answered.CompareAndSwap(false, true) {
 		return true
 	}
 	q.actor.world.countUnheard(q.conn)
 	return false
 }
 
-// leave ends the context of a question whose handler has returned or panicked,
-// unless it will be answered later.
+// leave ends the context of a question whose handler has returned or panicked. It does
+// nothing if the question was postponed.
 func (q *question) leave() {
 	if q.kept == nil {
 		q.end(errAnswered)
 	}
 }
 
-// end cancels the context that Call.Context has made, if any.
+// end cancels the context that Call.Context made, if any.
 func (q *question) end(cause error) {
 	if q.cancel != nil {
 		q.cancel(cause)
 	}
 }
 
-// resume removes a kept question from the table, to be answered now. It returns
-// false if nobody waits for the answer any more.
+// resume removes a postponed question from the table, to be answered now. It returns false if
+// nobody waits for the answer any more.
 func (w *World) resume(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {
@@ -168,29 +184,21 @@ func (q *question) send(answer []byte) error {
 	return q.actor.send(o, q.method.pair, answer)
 }
 
-// refuse answers with a verdict that is an error, and with the text of cause, if that is not nil.
+// refuse answers with a verdict that is an error. If cause is not nil, the answer has its text.
 func (q *question) refuse(v ask.Verdict, cause error) {
-	w, m := q.actor.world, q.method.pair
-	answer := ask.Answer{Number: q.number, Verdict: v}
-	if cause != nil {
-		answer.Code, answer.Text = m.class.codeOf(cause), cause.Error()
-		if own, ok := errors.AsType[*RequestError](cause); ok && own != nil {
-			answer.Code, answer.Text = own.Code, own.Text
-		}
-		if v != ask.Refused { // the text is this package's
-			answer.Text = strings.TrimPrefix(answer.Text, prefix)
-		}
-		answer.Text = ask.Cut(answer.Text)
-	}
+	w := q.actor.world
+	answer := q.refusal(v, cause)
 	if q.conn == nil {
 		if asked, ok := w.requests.asked.Take(q.number); ok {
 			asked.end(asked.verdict(answer))
 		}
 		return
 	}
+	m := q.method.pair
 	e := codec.NewEncoder()
 	defer e.Release()
-	if e.Buf = m.appendID(e.Buf); v == ask.Refused || v == ask.Failed {
+	e.Buf = m.appendID(e.Buf)
+	if v == ask.Refused || v == ask.Failed {
 		e.Buf = ask.AppendError(e.Buf, q.number, v, answer.Code, answer.Text)
 	} else {
 		e.Buf = ask.AppendAnswer(e.Buf, q.number, v)
@@ -201,14 +209,36 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 }
 
-// logUnsent logs, at most once a second for each method, that an answer or a cancel could not
-// be sent, because no caller gets that error. It leaves out ErrClosed and ErrDormant: the end
-// of an actor, of its channel or of a connection is no mistake, and was logged before.
+// refusal returns the answer with which refuse answers.
+func (q *question) refusal(v ask.Verdict, cause error) ask.Answer {
+	answer := ask.Answer{Number: q.number, Verdict: v}
+	if cause == nil {
+		return answer
+	}
+	answer.Code = q.method.class.codeOf(cause)
+	answer.Text = cause.Error()
+	if own, ok := errors.AsType[*RequestError](cause); ok && own != nil {
+		answer.Code = own.Code
+		answer.Text = own.Text
+	}
+	if v != ask.Refused { // the text is this package's
+		answer.Text = strings.TrimPrefix(answer.Text, prefix)
+	}
+	answer.Text = ask.Cut(answer.Text)
+	return answer
+}
+
+// logUnsent logs that an answer or a cancel could not be sent, because no caller gets that
+// error. It logs at most once a second for each method.
+//
+// It ignores ErrClosed and ErrDormant. The end of an actor, of its channel or of a connection
+// is not a mistake, and was logged before.
 func (w *World) logUnsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrDormant) {
 		return
 	}
-	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok { // real time, because the world's stands still between ticks
+	// Real time, because the game's time stands still between ticks.
+	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok {
 		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }
@@ -219,15 +249,15 @@ func (q *question) fail(err error) {
 	q.refuse(ask.Failed, err)
 }
 
-// failUnanswered answers with an error if the handler of a question from this
-// world itself has panicked.
+// failUnanswered answers with an error if the handler of a question
+// that this world asked itself has panicked.
 func (q *question) failUnanswered() {
-	if !q.said.Load() && q.kept == nil {
+	if !q.answered.Load() && q.kept == nil {
 		q.refuse(ask.Failed, errNoReturn)
 	}
 }
 
-// dropQuestion counts a question that does not run, and tells the asker.
+// dropQuestion counts a question that is not run, and tells the asker.
 func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason drops.Reason) {
 	c.drop(reason, a, m)
 	if verdict, ok := verdictOf[reason]; ok {
@@ -237,12 +267,16 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 	}
 }
 
-// verdictOf maps the reason for which a question is dropped to the verdict that its asker
-// gets. A question too many does not close the connection: the limits of the two ends may
+// verdictOf maps the reason for which a question is dropped to the verdict for its asker.
+//
+// A question beyond the limit does not close the connection. The limits of the two ends may
 // differ, and a cancel that makes room may still be in flight on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
-	drops.Unbound: ask.Unbound, drops.NotOwner: ask.NotOwner, drops.RateLimited: ask.RateLimited, drops.Requests: ask.TooMany,
-	drops.Blocked: ask.Blocked,
+	drops.Unbound:     ask.Unbound,
+	drops.NotOwner:    ask.NotOwner,
+	drops.RateLimited: ask.RateLimited,
+	drops.Requests:    ask.TooMany,
+	drops.Blocked:     ask.Blocked,
 }
 
 // runQuestionHere runs a question that this world asked itself.
@@ -256,11 +290,11 @@ func (w *World) runQuestionHere(l localCall) {
 	defer h.question.failUnanswered()
 	p := l.actor.part(l.method.class)
 	p.binding.handlers[l.method.id].local(p.object, &h.call, l.arg)
-	h.question.said.Store(true)
+	h.question.answered.Store(true)
 }
 
-// cancelQuestion ends a question that the peer cancels. If the question is
-// unknown, its answer was sent before the cancel arrived.
+// cancelQuestion ends a question that the peer cancels. A question that is unknown was
+// answered before the cancel arrived.
 func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 	q, ok := c.requests.questions.Get(number)
 	if ok && q.actor == a && q.method == m {

@@ -10,9 +10,10 @@ import (
 	"github.com/quivernet/quiver/internal/refs"
 )
 
-// A Ref identifies an actor in arguments, states and lists, on both sides; 0 = no actor. A
-// number is never used again while the server's world exists. [World.Actor] and [Conn.Actor]
-// return the actor, or nil if it has ended or is not open here. UE: FNetworkGUID.
+// A Ref identifies an actor in arguments, states and lists, on both sides. 0 means no actor.
+// A number is never used again while the server's world exists. UE: FNetworkGUID.
+//
+// [World.Actor] and [Conn.Actor] return the actor, or nil if it has ended or is not open here.
 type Ref uint64
 
 func (r Ref) String() string {
@@ -24,10 +25,11 @@ func (r Ref) String() string {
 
 // Actor returns the actor that ref names, or nil if it has ended or is not open here.
 //
-// On a server use [Conn.Actor] instead for a number that a client sent in Raw bytes,
-// or in a type that decodes itself, because a client may name actors that it was
-// never shown. Use [Conn.Actor] also on a client of several servers: the servers
-// number their actors independently, and World.Actor returns the first match.
+// On a server, use [Conn.Actor] instead for a number that a client sent in Raw bytes or in a
+// type that decodes itself. A client may name actors that it was never shown.
+//
+// A client of several servers should use [Conn.Actor] too. The servers number their actors
+// independently, and World.Actor returns the first match.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actors.byRef[ref]
@@ -40,10 +42,11 @@ func (w *World) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// Actor returns the actor that ref names if it is open for c, or if c has a copy
-// of it without a channel, such as one that is dormant or placed; otherwise nil.
-// [Actor.Channel] distinguishes the two. In [Config].OnConnect, AlwaysRelevant
-// actors are not open yet. Actor must be called on the world's goroutine.
+// Actor returns the actor that ref names if it is open for c, or if c has a copy of it
+// without a channel, such as a dormant or placed one. Otherwise it returns nil.
+// [Actor.Channel] distinguishes the two cases. Actor must be called on the world's goroutine.
+//
+// In [Config].OnConnect, AlwaysRelevant actors are not open yet.
 func (c *Conn) Actor(ref Ref) *Actor {
 	if !c.server {
 		return c.copies.byRef[ref]
@@ -54,14 +57,14 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// refType is the type of references to actors; references finds them in arguments.
+// refType is the type of references to actors. references finds them in arguments.
 var (
 	refType    = reflect.TypeFor[Ref]()
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
 // clearUnknown sets references in the argument at p to 0 if they name no actor that is open
-// on c, and returns them. Otherwise a client could name actors that it was never shown.
+// on c, and returns them. A client could otherwise name actors that it was never shown.
 func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
@@ -73,33 +76,35 @@ func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 }
 
 const (
-	// maxWaiting is how many calls of a connection may wait for the actors that
-	// they name, and maxWaitingBytes how many bytes these may have.
-	maxWaiting, maxWaitingBytes = 64, 64 << 10
-	// waitingTime is how long a call waits for its actors. Most of their opens are in flight.
+	// maxWaiting and maxWaitingBytes limit the calls of a connection
+	// that wait for the actors that they name.
+	maxWaiting      = 64
+	maxWaitingBytes = 64 << 10
+
+	// waitingTime is how long a call waits for its actors. The opens of most are in flight.
 	waitingTime = 5 * time.Second
 )
 
-// waitingCalls are calls that a client has received and that name actors that
-// are not open here yet, in the order of their arrival.
+// waitingCalls are calls that a client has received and that name actors that are not open
+// here yet. They are in order of arrival.
 type waitingCalls struct {
 	calls   []waitingCall
 	bytes   int
-	running bool // a call that has waited runs now: resolve must not make it wait again
+	running bool // a call that waited is running; resolve must not make it wait again
 }
 
-// waitingCall is one of waitingCalls.
+// A waitingCall is one of waitingCalls.
 type waitingCall struct {
 	actor    *Actor
 	method   *method
 	payload  []byte    // the encoded argument
 	needs    []Ref     // the actors that the argument names and that were not open
-	until    time.Time // when the call runs without them
+	until    time.Time // time when the call runs without them
 	question uint64    // the number of a request's question; 0 = not a request
 }
 
-// resolve sets references in an argument that name no open actor to 0. If the
-// call must wait for those actors instead, resolve keeps it and returns true.
+// resolve sets references in an argument to 0 if they name no open actor. If the call must
+// wait for those actors instead, resolve stores the call and returns true.
 func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool) {
 	needs := c.clearUnknown(p)
 	if len(needs) == 0 {
@@ -110,7 +115,13 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 		c.drops.Add(drops.UnknownRef, len(needs))
 		return false
 	}
-	waiting := waitingCall{actor: call.Actor, method: m, payload: slices.Clone(payload), needs: needs, until: c.world.frame.beat.Real.Add(waitingTime)}
+	waiting := waitingCall{
+		actor:   call.Actor,
+		method:  m,
+		payload: slices.Clone(payload),
+		needs:   needs,
+		until:   c.world.frame.beat.Real.Add(waitingTime),
+	}
 	if call.question != nil {
 		waiting.question = call.question.number
 	}
@@ -119,7 +130,7 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 	return true
 }
 
-// runWaiting runs the waiting calls whose actors are all open now, or whose time is over.
+// runWaiting runs the waiting calls whose actors are all open now or whose time is over.
 func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.waiting.calls); {
 		call := c.waiting.calls[i]
@@ -133,8 +144,8 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// lacks reports whether one of needs is not open here, and moves the first such
-// one to the front: a call may name 60,000 actors, and each open checks again.
+// lacks reports whether at least one actor in needs is not open here. It moves the first such
+// actor to the front: a call may name 60,000 actors, and each open checks again.
 func (c *Conn) lacks(needs []Ref) bool {
 	i := slices.IndexFunc(needs, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {
@@ -143,22 +154,23 @@ func (c *Conn) lacks(needs []Ref) bool {
 	return i >= 0
 }
 
-// runWaited runs a call that has waited.
+// runWaited runs a call that waited.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
-	c.waiting.running, w.handling.arrived = true, w.frame.now
+	c.waiting.running = true
+	w.handling.arrived = w.frame.now
 	defer func() { c.waiting.running = false }()
 	if violation := w.run(c, call.actor, call.method, call.question, call.payload); violation != nil {
 		w.violated(c, violation)
 	}
 }
 
-// asks reports whether the question with that number waits.
+// asks reports whether the question with this number waits.
 func (w *waitingCalls) asks(number uint64) bool {
 	return slices.ContainsFunc(w.calls, func(call waitingCall) bool { return call.question == number })
 }
 
-// cancel removes a question that waits.
+// cancel removes a waiting question.
 func (w *waitingCalls) cancel(a *Actor, m *method, number uint64) {
 	for i, call := range w.calls {
 		if call.actor == a && call.method == m && call.question == number {

@@ -13,55 +13,59 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// relevantTime is how long an actor stays open for a connection after it was
-// last relevant to it, so that actors at the edge of the cull distance are not
-// closed and opened all the time. UE: NetDriver RelevantTimeout.
+// relevantTime is how long an actor stays open for a connection after it was last relevant to
+// it. Without this time, actors at the edge of the cull distance would be closed and opened
+// all the time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
-// relevancyRule is what decides for which connections an actor is open.
+// relevancyRule is what determines for which connections an actor is open.
 type relevancyRule uint8
 
 const (
-	byHand  relevancyRule = iota // the game, by OpenTo, CloseTo and AlwaysRelevant
-	byGrid                       // the distance, by At
-	byGame                       // a function of the game, by Relevant
-	byOwner                      // nothing: it is for its owner alone
+	byHand  relevancyRule = iota // the game's calls of OpenTo and CloseTo, and AlwaysRelevant
+	byGrid                       // the distance (At)
+	byGame                       // a function of the game (Relevant)
+	byOwner                      // nothing; the actor is for its owner alone
 )
 
-// actorRelevancy is the part of an actor, on a server, that decides for which
-// connections it is open. Spawn sets it, before the constructor runs.
+// actorRelevancy is the part of an actor, on a server, that determines for which connections
+// it is open. Spawn sets it before the constructor runs.
 type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // the options of Spawn
-	named                      bool // OpenTo was called: the game decides
+	named                      bool // OpenTo was called, so the game decides
 
-	fresh bool          // no Multicast of it was called since it was spawned: see showNew
-	rule  relevancyRule // what decides; byHand again once the actor has ended or is torn off
-	// Its index in relevance.placed or asked, depending on rule; changes when others are removed.
-	slot  int
+	fresh bool                   // no Multicast of it was called since it was spawned: see showNew
+	rule  relevancyRule          // byHand again after the actor has ended or was torn off
+	slot  int                    // index in relevance.placed or asked; changes when others are removed
 	place relevancy.Place[Actor] // in the grid, if the rule is byGrid
-	here  *opening               // on the connection that is being surveyed or asked about, if it is open there
+	here  *opening               // during a survey: on the surveyed connection, if it is open there
 }
 
 const (
-	// surveyPeriod is how often all positions are read, and all connections
-	// surveyed. In that time a runner at 10 m/s moves by a metre, which is little
-	// compared to a cull distance, and each tick at 30 Hz does a third of the work.
+	// surveyPeriod is the interval at which all positions are read and all connections
+	// surveyed. In that time a runner at 10 m/s moves by a metre, which is little compared to
+	// a cull distance, and each tick at 30 Hz does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
-	// askPeriod is how often the game's function (Relevant) is called for each pair of an
-	// actor and a connection. It is longer than surveyPeriod, because the number of pairs is
-	// the product of both numbers. UE calls IsNetRelevantFor at each update of the actor.
+
+	// askPeriod is the interval at which the game's function (Relevant) is called for each pair
+	// of an actor and a connection. It is longer than surveyPeriod, because the number of pairs
+	// is the product of both numbers. UE calls IsNetRelevantFor at each update of the actor.
 	askPeriod = time.Second
-	// maxAsked is for how many pairs a Flush calls that function: 1 ms, at the
-	// 50 ns that a look at two structs takes.
+
+	// maxAsked is the maximum number of pairs for which a Flush calls that function. They
+	// take 1 ms, at the 50 ns that a look at two structs takes.
 	maxAsked = 20_000
-	// maxOpened is how many actors a Flush opens: 3 ms, at 3 µs each. Without
-	// it a hundred viewers that join at once would take many times as long.
+
+	// maxOpened is the maximum number of actors that a Flush opens. They
+	// take 3 ms, at 3 µs each. Without a limit, a hundred viewers that
+	// join at once would take many times as long.
 	maxOpened = 1000
+
 	// openPause is how long a connection opens nothing after an actor could not be opened.
 	openPause = time.Second
 )
 
-// relevance decides, on a server at each Flush, for which connections the actors of
+// relevance determines, on a server at each Flush, for which connections the actors of
 // classes with At or Relevant are open. It is used only by the world's goroutine.
 type relevance struct {
 	grid    relevancy.Grid[Actor]
@@ -70,14 +74,15 @@ type relevance struct {
 	asked   relevancy.Slots[Actor] // byGame
 
 	// The rounds, which are spread over the Flushes.
-	last time.Time // when the last Flush was
-	// Time since the first Flush, which itself counts for askPeriod; the clock
-	// of relevancy, which never runs back.
-	elapsed   time.Duration
-	places    relevancy.Sweep // over the slots of placed, to read positions
-	surveys   relevancy.Sweep // over World.announced
-	questions questions       // to the game, about asked
-	toOpen    int             // how many actors this Flush may still open
+	places  relevancy.Sweep // over the slots of placed, to read positions
+	surveys relevancy.Sweep // over World.announced
+	asking  askRound
+	toOpen  int       // number of actors that this Flush may still open
+	last    time.Time // time of the last Flush
+
+	// The clock of relevancy, which never runs back: time since the first
+	// Flush. That Flush itself counts for askPeriod.
+	elapsed time.Duration
 
 	warned map[*Class]bool // classes for which warnOwnerOnly has logged its warning
 
@@ -87,25 +92,27 @@ type relevance struct {
 	unseen []*opening               // openings whose actors were not found
 }
 
-// questions is the round that asks the game about pairs of a connection and a
-// slot of relevance.asked: for each connection in turn about all slots.
-type questions struct {
+// askRound is the round that asks the game about pairs of a connection and a slot of
+// relevance.asked. It takes the connections in turn, and asks about all slots for each.
+type askRound struct {
 	round relevancy.Round
-	left  int // pairs about which this Flush has still to ask
+	left  int // number of pairs that this Flush has still to ask about
 	asker int // index in World.announced of the connection whose turn it is
 	slot  int // the next slot to ask about
 }
 
-// wish is an actor that is relevant to a connection and not open there.
+// A wish is an actor that is relevant to a connection but not open there.
 type wish struct {
 	actor *Actor
-	far   float32 // squared, as opening.far
+	far   float32 // squared distance, as in opening.far
 }
 
-// showNew is called before each Multicast, and has an effect before the first one of an actor:
-// it opens the actor for the connections to which it is relevant, because the next survey of
-// each would be too late. If only the game decides about the actor, warnOwnerOnly checks
-// whether any other client will get the call. UE: a NetMulticast opens the actor's channel.
+// showNew is called before each Multicast. It has an effect only before the first one of an
+// actor: it opens the actor for the connections to which the actor is relevant, because the
+// next survey of each would be too late. UE: a NetMulticast opens the actor's channel.
+//
+// If only the game decides about the actor, warnOwnerOnly checks whether any
+// client besides the owner's will get the call.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
 		return
@@ -121,9 +128,9 @@ func (r *relevance) showNew(a *Actor) {
 }
 
 // warnOwnerOnly logs a warning, once for each class, that a Multicast reaches
-// only the owner because nothing says which others see the actor. In Unreal
-// everybody within NetCullDistanceSquared does, which here needs an At, so it
-// is easily missed when a class is ported.
+// only the owner because nothing says who else sees the actor. In Unreal,
+// everybody within NetCullDistanceSquared sees it. Here that requires an At,
+// which is easily missed when a class is ported.
 func (r *relevance) warnOwnerOnly(a *Actor) {
 	if v := &a.relevancy; v.always || v.asOwner || v.named || a.torn || r.warned[a.class] {
 		return
@@ -136,19 +143,20 @@ func (r *relevance) warnOwnerOnly(a *Actor) {
 		"actor", a)
 }
 
-// showTo opens an actor for a connection that has no copy of it, if it is relevant
+// showTo opens an actor for a connection that has no copy of it, if the actor is relevant
 // there. A panic of the game's function is reported, and does not end the Multicast.
 func (r *relevance) showTo(a *Actor, c *Conn) {
 	defer a.world.game.Catch(nil)
-	if c.usable() && a.openingOn(c) == nil && !c.shown.hasDormant(a) && r.elapsed >= c.shown.view.pause && r.decide(a, c) {
+	mayOpen := c.usable() && a.openingOn(c) == nil && !c.shown.hasDormant(a) && r.elapsed >= c.shown.view.pause
+	if mayOpen && r.decide(a, c) {
 		_ = a.world.openAlways(a, c)
 	}
 }
 
-// decide reports whether an actor is relevant to a connection now, by the actor's rule.
+// decide reports whether the actor's rule makes it relevant to a connection now.
 func (r *relevance) decide(a *Actor, c *Conn) bool {
 	switch {
-	case a.dead: // by the game's function
+	case a.dead: // the game's function ended it
 		return false
 	case a.relevancy.rule == byGame:
 		return a.seenBy(c) && !a.dead
@@ -159,15 +167,17 @@ func (r *relevance) decide(a *Actor, c *Conn) bool {
 	return false
 }
 
-// join adds a new actor, before its constructor runs.
+// join adds a new actor before its constructor runs.
 func (r *relevance) join(a *Actor) {
-	if a.relevancy.rule = a.ruleOf(); a.relevancy.rule == byHand {
+	a.relevancy.rule = a.ruleOf()
+	if a.relevancy.rule == byHand {
 		return
 	}
 	r.members++
 	switch a.relevancy.rule {
 	case byGrid:
-		a.relevancy.slot, a.relevancy.place.Item = r.placed.Add(a), a
+		a.relevancy.slot = r.placed.Add(a)
+		a.relevancy.place.Item = a
 	case byGame:
 		a.relevancy.slot = r.asked.Add(a)
 	}
@@ -180,34 +190,35 @@ func (r *relevance) leave(a *Actor) {
 	}
 	r.members--
 	moved := func(other *Actor, to int) { other.relevancy.slot = to }
-	switch slot := a.relevancy.slot; a.relevancy.rule {
+	slot := a.relevancy.slot
+	switch a.relevancy.rule {
 	case byGrid:
 		r.grid.Remove(&a.relevancy.place)
 		r.places.GoOn(r.placed.Remove(slot, r.places.Upcoming(), moved))
 	case byGame:
-		r.questions.slot = r.asked.Remove(slot, r.questions.slot, moved)
+		r.asking.slot = r.asked.Remove(slot, r.asking.slot, moved)
 	}
 	a.relevancy.rule = byHand
 }
 
-// connLeaves is called before c is removed from conns, which is
-// World.announced, so that the rounds skip none of the others.
+// connLeaves is called before c is removed from conns, which is World.announced. It adjusts
+// the rounds, so they do not skip any other connection.
 func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	at := slices.Index(conns, c)
 	if at < 0 {
 		return
 	}
 	r.surveys.Removed(at)
-	if at == r.questions.asker {
-		r.questions.slot = 0
-	} else if at < r.questions.asker {
-		r.questions.asker--
+	if at == r.asking.asker {
+		r.asking.slot = 0
+	} else if at < r.asking.asker {
+		r.asking.asker--
 	}
 }
 
-// updateRelevancy is called in Flush. It does the next part of each round: it
-// reads positions, surveys connections and asks the game. Its cost per second
-// does not depend on the number of Flushes.
+// updateRelevancy is called in Flush. It does the next part of each round:
+// it reads positions, surveys connections and asks the game. Its cost per
+// second does not depend on the number of Flushes.
 func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
@@ -222,15 +233,17 @@ func (w *World) updateRelevancy(now time.Time) {
 
 	r.places.Begin(len(r.placed.Items), passed, surveyPeriod)
 	r.surveys.Begin(len(w.announced), passed, surveyPeriod)
-	r.questions.left = min(r.questions.round.Take(len(w.announced)*len(r.asked.Items), passed, askPeriod), maxAsked)
+	pairs := len(w.announced) * len(r.asked.Items)
+	r.asking.left = min(r.asking.round.Take(pairs, passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
-	for r.places.More(len(r.placed.Items)) || r.surveys.More(len(w.announced)) || r.questions.left > 0 {
+	for r.places.More(len(r.placed.Items)) || r.surveys.More(len(w.announced)) || r.asking.left > 0 {
 		w.continueRounds()
 	}
 }
 
-// continueRounds continues the rounds until this Flush's part of them is done. If a function of the
-// game panics, it returns early, after the turn that panicked, and updateRelevancy calls it again.
+// continueRounds continues the rounds until this Flush's part of them is done. If a
+// function of the game panics, it returns early, and updateRelevancy calls it again. The
+// round goes on after the turn that panicked.
 func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
@@ -238,19 +251,21 @@ func (w *World) continueRounds() {
 		r.placed.Items[r.places.Next(len(r.placed.Items))].locate()
 	}
 	for r.surveys.More(len(w.announced)) {
-		if c := w.announced[r.surveys.Next(len(w.announced))]; c.usable() {
+		c := w.announced[r.surveys.Next(len(w.announced))]
+		if c.usable() {
 			c.survey()
 		}
 	}
 
-	// Ask the game: for each connection in turn about all slots.
-	for q := &r.questions; q.left > 0; {
+	// Ask the game about all slots, for each connection in turn.
+	for q := &r.asking; q.left > 0; {
 		if q.slot >= len(r.asked.Items) {
 			q.slot = 0
 			q.asker++
 		}
 		q.asker %= len(w.announced)
-		if r.toOpen == 0 || len(r.asked.Items) == 0 { // in the first case an answer would be lost until the next round
+		// With toOpen at 0, an answer would be lost until the next round.
+		if r.toOpen == 0 || len(r.asked.Items) == 0 {
 			q.left = 0
 			return
 		}
@@ -258,17 +273,20 @@ func (w *World) continueRounds() {
 	}
 }
 
-// survey finds the actors near a connection's view, which settle opens, and those that were
-// out of sight for relevantTime, which settle closes. It records in each opening when its
-// actor was last relevant, and how far away it is, from which Flush computes its priority.
+// survey finds the actors near a connection's view, which settle opens. It also finds those
+// that were out of sight for relevantTime, which settle closes.
+//
+// In each opening it records when the actor was last relevant, and how far away the actor is.
+// Flush computes the priority from that distance.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.settle()
 	c.shown.view.mark()
 
-	// Actors that are near are open already, or settle will open them.
-	if r.found = r.found[:0]; ok {
+	// Near actors are open already, or settle will open them.
+	r.found = r.found[:0]
+	if ok {
 		r.found = r.grid.Near(r.found, x, y, z)
 	}
 	for _, f := range r.found {
@@ -282,7 +300,8 @@ func (c *Conn) survey() {
 		c.want(a, 0)
 	}
 
-	// Open actors are near, or relevant at any distance, or have been out of sight for some time.
+	// Open actors are near, are relevant at any distance, or have
+	// been out of sight for some time.
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.concerns(c):
@@ -290,15 +309,15 @@ func (c *Conn) survey() {
 		case o.actor.relevancy.rule == byGame || o.relevant == r.elapsed:
 		case r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)
-		default: // it stays for relevantTime, with the least priority
-			o.far = 1
+		default:
+			o.far = 1 // it stays for relevantTime, at the lowest priority
 		}
 	}
 }
 
 // want makes settle open an actor that is not open for the connection. It
-// leaves out actors of which the client has a dormant copy: they would not
-// open, and would count against maxOpened each time.
+// ignores actors of which the client has a dormant copy. They would not open,
+// and would count against maxOpened each time.
 func (c *Conn) want(a *Actor, far float32) {
 	if !c.shown.hasDormant(a) {
 		c.world.relevance.wanted = append(c.world.relevance.wanted, wish{a, far})
@@ -306,10 +325,10 @@ func (c *Conn) want(a *Actor, far float32) {
 }
 
 // ask asks the game whether the next count actors are relevant to the
-// connection, and settles as survey does.
+// connection. It ends with settle, as survey does.
 func (c *Conn) ask(count int) {
 	r := &c.world.relevance
-	q := &r.questions
+	q := &r.asking
 	if !c.usable() {
 		q.slot += count
 		q.left -= count
@@ -320,7 +339,7 @@ func (c *Conn) ask(count int) {
 	c.shown.view.mark()
 	for ; count > 0 && q.slot < len(r.asked.Items); count-- { // the game may destroy some meanwhile
 		a := r.asked.Items[q.slot]
-		q.slot++ // before the call, so that a call that does not return is not repeated
+		q.slot++ // before the call, so a call that panics is not repeated
 		q.left--
 		relevant := a.seenBy(c)
 		o := a.relevancy.here
@@ -328,7 +347,7 @@ func (c *Conn) ask(count int) {
 		case a.dead:
 		case relevant && o == nil:
 			c.want(a, 0)
-		case relevant: // never a parted one, so there is nothing to stay: see onlyAsOwner
+		case relevant: // a parted opening is never here, so noteRelevant is not needed: see onlyAsOwner
 			o.relevant = r.elapsed
 		case o != nil && r.elapsed-o.relevant >= relevantTime:
 			r.unseen = append(r.unseen, o)
@@ -336,8 +355,8 @@ func (c *Conn) ask(count int) {
 	}
 }
 
-// seenBy reports whether the actor is relevant to a connection: by the game's
-// function, unless it is relevant at any distance.
+// seenBy reports whether the actor is relevant to a connection. It asks the game's function
+// unless the actor is relevant at any distance.
 func (a *Actor) seenBy(c *Conn) bool {
 	if a.concerns(c) {
 		return true
@@ -349,8 +368,8 @@ func (a *Actor) seenBy(c *Conn) bool {
 	return a.own.binding.relevant(a.own.object, c)
 }
 
-// settle ends a survey or a round of questions: it undoes mark, closes the
-// actors in unseen, and then opens those in wanted, the nearest first.
+// settle ends a survey or a round of questions. It undoes mark, closes the actors in unseen,
+// and then opens the actors in wanted, nearest first.
 func (c *Conn) settle() {
 	r := &c.world.relevance
 	for _, o := range c.shown.view.openings {
@@ -370,11 +389,12 @@ func (c *Conn) settle() {
 
 	clear(r.unseen) // for the garbage collector
 	clear(r.wanted)
-	r.unseen, r.wanted = r.unseen[:0], r.wanted[:0]
+	r.unseen = r.unseen[:0]
+	r.wanted = r.wanted[:0]
 }
 
-// openWanted opens as many actors as this Flush may. It stops if one could not
-// be opened for a reason that holds for all.
+// openWanted opens as many actors as this Flush may open. If an actor cannot be opened for a
+// reason that applies to all, it stops.
 func (c *Conn) openWanted(wanted []wish) {
 	r := &c.world.relevance
 	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
@@ -412,8 +432,8 @@ func (a *Actor) ruleOf() relevancyRule {
 	return byHand
 }
 
-// position returns the actor's position by its class's At. ok is false if there
-// is none. a may be nil.
+// position returns the actor's position, as its class's At reports it. ok is
+// false if there is no position. a may be nil.
 func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.own.object == nil || !a.own.binding.hasAt() {
 		return 0, 0, 0, false
@@ -423,19 +443,20 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	return x, y, z, true
 }
 
-// locate updates the actor's position and cull distance in the grid. An actor
-// that is RelevantAsOwner has those of its owner, if it has one.
+// locate updates the actor's position and cull distance in the grid. An actor that is
+// RelevantAsOwner uses those of its owner, if it has one.
 func (a *Actor) locate() {
 	stands := a
 	if a.relevancy.asOwner && (a.owner != nil || a.conn != nil) {
-		if stands = a.owner; stands == nil {
+		stands = a.owner
+		if stands == nil {
 			stands = a.conn.viewTarget()
 		}
 	}
 
 	grid := &a.world.relevance.grid
 	x, y, z, ok := stands.position()
-	if a.relevancy.rule != byGrid { // the function destroyed it, or tore it off
+	if a.relevancy.rule != byGrid { // At destroyed it or tore it off
 		return
 	}
 	if !ok || stands.relevancy.rule == byGame {
@@ -445,7 +466,7 @@ func (a *Actor) locate() {
 	grid.Set(&a.relevancy.place, x, y, z, stands.reach())
 }
 
-// reach returns the distance within which the actor is seen.
+// reach returns the distance within which others see the actor.
 func (a *Actor) reach() float32 {
 	if a.relevancy.always {
 		return everywhere
@@ -453,8 +474,8 @@ func (a *Actor) reach() float32 {
 	return a.class.cullDistance
 }
 
-// concerns reports whether an actor is relevant to a connection at any distance.
+// concerns reports whether the actor is relevant to a connection at any distance.
 func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
 
-// everywhere is a cull distance that reaches every view.
+// everywhere is a cull distance within which every view is.
 const everywhere = math.MaxFloat32

@@ -13,32 +13,34 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// replicator compares, on a server, the states of actors at each Flush. It leaves out
-// actors that are open for no connection. It is used only by the world's goroutine.
+// replicator compares, on a server, the states of actors at each Flush. It ignores actors
+// that are open for no connection. It is used only by the world's goroutine.
 type replicator struct {
 	states []comparison
-	looked bool      // the running or last Flush has compared states: see fewStates
+	looked bool      // the present or last Flush compared states: see fewStates
 	left   bool      // some actors in states are no longer open for any connection: see unwatch
 	fields []byte    // scratch: an update
-	warn   logs.Gate // limits the warnings that a state cannot be sent to one a second
+	warn   logs.Gate // limits warnings that a state cannot be sent to one a second
 
-	// Run sleeps until something happens. These decide whether it must wake for states alone.
-	news   time.Time // when something last happened that may have changed states; zero = the game calls Flush itself
+	// Run sleeps until something happens. These fields determine
+	// whether it must wake for states alone.
+	news   time.Time // time of the last event that may have changed states; zero = the game calls Flush itself
 	behind bool      // the last Flush skipped states that may have changed, because of UpdateRate
 }
 
-// comparison is one state of one actor, with the fields that the loop over all states needs.
+// A comparison is one state of one actor, with the fields that the loop over all states needs.
 type comparison struct {
 	replica replica
 	actor   *Actor
 }
 
-// replicate is called in Flush. It compares the states and sends what has changed to the clients.
+// replicate is called in Flush. It compares the states, and sends changes to the clients.
 func (w *World) replicate(now time.Time) {
 	if w.replicator.left {
 		w.replicator.unwatch()
 	}
-	if w.replicator.looked = w.frame.all || len(w.replicator.states) <= fewStates; w.replicator.looked {
+	w.replicator.looked = w.frame.all || len(w.replicator.states) <= fewStates
+	if w.replicator.looked {
 		w.replicator.compare(now)
 	}
 	for _, c := range w.frame.attended(w.announced) {
@@ -50,38 +52,43 @@ func (w *World) replicate(now time.Time) {
 	}
 }
 
-// fewStates is the most states that each step of Run compares, at some 10 ns
-// each if they have not changed. If there are more, Run compares them only in
-// steps that look at all connections: in ticks and once in settleTime. Otherwise
-// the cost of each message would grow with the number of actors. Tests set it.
+// fewStates is the maximum number of states that every step of Run
+// compares. An unchanged state costs some 10 ns.
+//
+// If there are more, Run compares them only in steps that look at all connections: in
+// ticks, and once in settleTime. Otherwise the cost of each message would grow with
+// the number of actors. Tests set fewStates.
 var fewStates = 256
 
 // compare compares all states that are due.
 func (r *replicator) compare(now time.Time) {
 	r.behind = false
 	for i := range r.states {
-		switch c := &r.states[i]; {
+		c := &r.states[i]
+		switch {
 		case !c.replica.changed():
 		case c.actor.states.due(now, c.actor.class.updatePeriod, c.actor.ref):
 			c.actor.compare(c.replica)
-		case r.news.IsZero(): // there will be another Flush anyway
+		case r.news.IsZero(): // the game calls Flush itself, so another Flush follows anyway
 		case c.actor.states.compared.Before(r.news) || c.replica.differs():
-			// Not due, and possibly changed, because something has happened
-			// since it was compared. If nothing has, an OnTick hook may still
-			// have changed it, which only a comparison shows.
+			// The state is not due. It may have changed, because something has happened since
+			// it was compared. If nothing has happened, an OnTick hook may still have changed
+			// it, and only a comparison shows that.
 			r.behind = true
 		}
 	}
 }
 
-// ForceUpdate makes the next Flush compare the actor's states, even if
-// [UpdateRate] does not allow it yet. UE: ForceNetUpdate.
+// ForceUpdate makes the next Flush compare the actor's states, even if [UpdateRate] does not
+// allow that yet. UE: ForceNetUpdate.
 func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 
-// compare encodes one state again, and marks what has changed for all clients that have the actor.
+// compare encodes one state again, and marks its changes for all clients that have the actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(keeper); ok {
-		if !a.dormancy.on || a.dormancy.flushLists { // otherwise the actor never falls asleep while the game changes its lists
+		// Without this condition, the actor would never fall asleep
+		// while the game changes its lists.
+		if !a.dormancy.on || a.dormancy.flushLists {
 			a.compareList(list)
 		}
 		return
@@ -95,8 +102,8 @@ func (a *Actor) compare(r replica) {
 	}
 }
 
-// compareList encodes the items of a list that were set or deleted, and marks
-// those that have changed for all clients that have the actor.
+// compareList encodes the items of a list that were set or deleted, and marks changed ones
+// for all clients that have the actor.
 func (a *Actor) compareList(r keeper) {
 	numbers, err := r.TakeChanged()
 	if err != nil {
@@ -111,9 +118,11 @@ func (a *Actor) compareList(r keeper) {
 	}
 }
 
-// encodeFirst encodes the states of a new object. It returns an error that names fields
-// and items that cannot be encoded. Some clients may have the actor already, because its
-// constructor made a call, which opened it without these states: they follow in updates.
+// encodeFirst encodes the states of a new object. It returns an error that
+// names fields and items that cannot be encoded.
+//
+// Some clients may have the actor already, because its constructor made a call, which opened
+// the actor without these states. For those clients the states follow in updates.
 func (a *Actor) encodeFirst() (failed error) {
 	for r := range a.states.kept {
 		changed, err := r.encode()
@@ -124,7 +133,8 @@ func (a *Actor) encodeFirst() (failed error) {
 			failed = errors.Join(failed, errorf("rpc: Spawn of a %q: state %v: %w", a.class.name, r.declaration(), err))
 		}
 	}
-	if a.states.watched = false; len(a.openings) > 0 { // watch ran when there were no replicas, and added none
+	a.states.watched = false // watch ran when there were no replicas, and added none
+	if len(a.openings) > 0 {
 		a.world.watch(a)
 	}
 	for _, o := range a.openings {
@@ -146,7 +156,8 @@ func (a *Actor) compareAll() {
 // stateFailed logs, at most once a second, that fields cannot be sent as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
 	if hidden, ok := w.replicator.warn.Pass(w.frame.now); ok {
-		w.log.Error("state not replicated: its clients keep what they have", "actor", a, "state", d.String(), "error", err, "more", hidden)
+		w.log.Error("state not replicated: its clients keep what they have",
+			"actor", a, "state", d.String(), "error", err, "more", hidden)
 	}
 }
 
@@ -157,8 +168,8 @@ func (a *Actor) mark(fields state.Mask) {
 	}
 }
 
-// watch is called when an actor is open for a connection. It makes each Flush
-// compare the actor's states.
+// watch is called when an actor opens for a connection. It makes each
+// Flush compare the actor's states.
 func (w *World) watch(a *Actor) {
 	if a.states.watched {
 		return
@@ -168,7 +179,8 @@ func (w *World) watch(a *Actor) {
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
 		if list, ok := r.(keeper); ok {
 			list.Watch(true)
-			if err := list.EncodeAll(); err != nil { // of items that were set while no connection had the actor
+			// Items may have been set while no connection had the actor.
+			if err := list.EncodeAll(); err != nil {
 				w.stateFailed(a, r.declaration(), err)
 			}
 		}
@@ -176,7 +188,7 @@ func (w *World) watch(a *Actor) {
 }
 
 // unwatch removes the states of actors that are no longer open for any
-// connection, all of them in one pass over the list.
+// connection. It does so in one pass over the list.
 func (r *replicator) unwatch() {
 	r.left = false
 	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
@@ -223,26 +235,28 @@ func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 	return true
 }
 
-// appendFields appends a mask and the fields in it, in their last encoding.
+// appendFields appends a mask and the fields in it, as they were last encoded.
 func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
-// pending holds, on a client, the replicas that the newest packet has changed
-// and whose OnRep has not run. OnRep functions run once all states of a packet
-// have been applied, so that each sees all of them.
+// pending holds, on a client, the replicas that the newest packet changed
+// and whose OnRep has not run. OnRep functions run after all states in a
+// packet are applied, so each sees all of them.
 type pending struct {
-	replicas []replica // in the order in which the packet changed them; OnRep of those from index next on has not run
-	next     int
-	packet   uint64 // number of the newest packet
+	replicas []replica // in the order in which the packet changed them
+	next     int       // index of the first replica whose OnRep has not run
+	packet   uint64    // number of the newest packet
 }
 
-// applyUpdate applies an update from the server to an actor's states, or runs
-// the ForceQueue calls that the update contains instead.
+// applyUpdate applies an update from the server to an actor's states. If the update contains
+// ForceQueue calls instead, it runs them.
 func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseError {
-	// An update without fields holds calls.
+	// An update without fields contains calls.
 	var scratch [2]byte
-	if calls, ok := bytes.CutPrefix(message.Payload, state.AppendMask(scratch[:0], 0, a.class.fields)); ok && len(calls) > 0 && message.Delivery == bunch.Tracked {
+	none := state.AppendMask(scratch[:0], 0, a.class.fields)
+	calls, ok := bytes.CutPrefix(message.Payload, none)
+	if ok && len(calls) > 0 && message.Delivery == bunch.Tracked {
 		return w.runQueued(c, a, calls)
 	}
 
@@ -262,8 +276,8 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	return nil
 }
 
-// runQueued runs calls of ForceQueue methods, after OnRep has run for the
-// states that arrived before them.
+// runQueued runs calls of ForceQueue methods. Before that it runs
+// OnRep for the states that arrived earlier.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	w.callRepNotifies(c)
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.closing.Load(); {
@@ -281,8 +295,8 @@ func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	return nil
 }
 
-// readFields decodes fields into the objects. It skips those of which a newer
-// packet has brought a newer value, because packets may overtake each other.
+// readFields decodes fields into the objects. Packets may overtake each other, so it skips a
+// field if a newer packet has already set it.
 func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packet uint64) (rest []byte, err error) {
 	for i := 0; fields>>i != 0; i++ {
 		if fields&(1<<i) == 0 {
@@ -293,7 +307,7 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 		if d.isList() && fields != 1<<i {
 			return nil, fmt.Errorf("the list %s beside other fields", d.name)
 		}
-		if d.isList() { // it takes the rest
+		if d.isList() { // a list takes the rest of the update
 			return nil, c.readList(r, b, packet)
 		}
 		if r == nil || packet < a.states.newest[i] {
@@ -310,7 +324,7 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 	return b, nil
 }
 
-// readList applies an update of a list. r is nil if nothing keeps the list here.
+// readList applies an update of a list. r is nil if no object here has the list.
 func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	if r == nil {
 		return nil
@@ -319,7 +333,7 @@ func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	return r.(keeper).readItems(b, packet)
 }
 
-// rememberOnce remembers a state before a packet changes it for the first time.
+// rememberOnce remembers a state before a packet first changes it.
 func (c *Conn) rememberOnce(r replica) {
 	if !slices.Contains(c.copies.reps.replicas, r) {
 		r.remember()
@@ -327,21 +341,22 @@ func (c *Conn) rememberOnce(r replica) {
 	}
 }
 
-// callRepNotifies calls OnRep for all states that the newest packet has
-// changed. UE: FObjectReplicator::CallRepNotifies.
+// callRepNotifies calls OnRep for all states that the newest packet changed. UE:
+// FObjectReplicator::CallRepNotifies.
 func (w *World) callRepNotifies(c *Conn) {
 	p := &c.copies.reps
 	for p.next < len(p.replicas) {
 		r := p.replicas[p.next]
-		p.next++ // before the call, so that a call that does not return is not repeated
+		p.next++ // before the call, so a call that panics is not repeated
 		r.file(c.copies.referrers, true)
 		r.repNotify(w, 0)
 	}
 	clear(p.replicas)
-	p.replicas, p.next = p.replicas[:0], 0
+	p.replicas = p.replicas[:0]
+	p.next = 0
 }
 
-// notifyReferrers calls OnRep for the states that name an actor that has just opened or ended here.
+// notifyReferrers calls OnRep for the states that name an actor that just opened or ended here.
 func (w *World) notifyReferrers(c *Conn, ref Ref) {
 	for _, r := range c.copies.referrers.Of(ref) {
 		if slices.Contains(c.copies.reps.replicas, r) { // OnRep is about to run for a packet

@@ -13,28 +13,35 @@ import (
 	"github.com/quivernet/quiver/internal/drops"
 )
 
-// A Request is a declared question with an argument A and its answer R. It is two reliable calls on
-// the actor's channel, the question in one direction and the answer in the other. Both run in order
-// with the actor's other reliable calls, cost the same as those, use the same reliable buffers, and
-// are part of the shape that the handshake compares. Ownership, [AnyCaller], Validate, [Check] and
-// [RateLimit] apply as for an RPC, but if an RPC would be silently dropped, a question is answered
-// with an error. UE has no counterpart: games use a Server RPC and a Client RPC with a number.
+// A Request is a declared question with an argument A and an answer R. It consists of two
+// reliable calls on the actor's channel, the question in one direction and the answer in the
+// other. UE has no counterpart. Games there use a Server RPC and a Client RPC with a number.
 //
-// A request ends exactly once: with its answer, with the error of the handler at the other end,
-// when its time is over (Config.RequestTime, the deadline of a context, or the limit of
-// ThenWithin), when it is canceled, when the actor's channel closes, or when the connection ends.
-// Its error is always a [*RequestError]. While a request is open, its actor does not fall asleep.
+// Both calls run in order with the actor's other reliable calls, cost the same, use the same
+// reliable buffers, and are part of the shape that the handshake compares. Ownership,
+// [AnyCaller], Validate, [Check] and [RateLimit] apply as for an RPC. Where an RPC would be
+// silently dropped, a question is answered with an error.
+//
+// A request ends exactly once:
+//
+//   - with its answer, or with the error of the handler at the other end
+//   - when its time is over: Config.RequestTime, the deadline of a context, or the limit of ThenWithin
+//   - when it is canceled
+//   - when the actor's channel closes or the connection ends
+//
+// The error is always a [*RequestError]. While a request is open, its
+// actor does not fall asleep.
 type Request[A, R any] struct{ question, answer *method }
 
-// ServerRequest declares a request that the owner of an actor asks and the
-// server answers. If it is asked on the server, the server itself answers.
+// ServerRequest declares a request that the owner of an actor asks and the server answers. If
+// it is asked on the server, the server itself answers.
 func ServerRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, serverRPC, clientRPC, opts)
 }
 
-// ClientRequest declares a request that the server asks and the client that
-// owns the actor answers. If no client owns the actor, the server itself
-// answers; if it is asked on a client, that client does.
+// ClientRequest declares a request that the server asks and the client that owns the
+// actor answers. If no client owns the actor, the server itself answers. If the request
+// is asked on a client, that client answers.
 func ClientRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, clientRPC, serverRPC, opts)
 }
@@ -45,8 +52,10 @@ func declareRequest[A, R any](class *Class, name string, question, answer kind, 
 		declare[A](class, name, question, Reliable, opts),
 		declare[R](class, name+".Answer", answer, Reliable, nil),
 	}
-	r.question.role, r.question.pair = isQuestion, r.answer
-	r.answer.role, r.answer.pair = isAnswer, r.question
+	r.question.role = isQuestion
+	r.question.pair = r.answer
+	r.answer.role = isAnswer
+	r.answer.pair = r.question
 	return r
 }
 
@@ -56,12 +65,16 @@ func (r *Request[A, R]) String() string { return r.question.String() }
 func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
-// OnRequest makes fn answer r. fn runs on the world's goroutine. If fn returns an error,
-// the asker receives its text, cut to 512 bytes, with a code: that of a [*RequestError]
-// that the error is or wraps, or else that of [Class.Errors]. The error closes nothing. For
-// an answer that takes time use [Request.Go] or [Request.Later]. If fn destroys the actor,
-// the answer is lost, and the asker gets ErrClosed. If fn panics, the connection ends: see
-// Config.OnPanic. OnRequest panics if r is of another class or has a function already.
+// OnRequest makes fn answer r. fn runs on the world's goroutine. For an answer
+// that takes time, use [Request.Go] or [Request.Later]. OnRequest panics if r is
+// of another class or has a function already.
+//
+// If fn returns an error, the asker receives its text, cut to 512 bytes, and a code. If the
+// error is or wraps a [*RequestError], the code is taken from that, otherwise from
+// [Class.Errors]. The error closes nothing.
+//
+// If fn destroys the actor, the answer is lost and the asker gets ErrClosed. If fn panics,
+// the connection ends: see Config.OnPanic.
 func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, call *Call, arg A) (R, error)) {
 	m := r.question
 	e := endpointOf[T, A](b, m)
@@ -73,16 +86,17 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 		switch {
 		case q.kept == nil:
 			r.reply(q, result, err)
-		case err != nil && q.kept.say():
+		case err != nil && q.kept.claimAnswer():
 			r.replyTo(q.kept, result, err)
 		}
 	}
 }
 
-// Ask asks and waits for the answer. It must not be called on the world's
-// goroutine, where it returns [ErrOnWorld]: use Then there. The world must be
-// driven meanwhile. If ctx ends first, the other end is told, and [Call.Context]
-// ends there. If ctx has no deadline, the request ends after Config.RequestTime.
+// Ask asks and waits for the answer. It must not be called on the world's goroutine, where it
+// returns [ErrOnWorld]. Use Then there. The world must be driven while Ask waits.
+//
+// If ctx ends first, the other end is told, and [Call.Context] ends there. If ctx has no
+// deadline, the request ends after Config.RequestTime.
 func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err error) {
 	switch {
 	case !a.made():
@@ -100,48 +114,52 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	var failure error
 	done := make(chan struct{}) // closed when answer and failure are set
 	hear := func(result R, err error) {
-		answer, failure = result, err
+		answer = result
+		failure = err
 		close(done)
 	}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: hear}, waits: true}
 
-	// Wait for the question to be put, which does not happen if ctx ends before
-	// its turn, and then for the answer. Nothing reads arg after visit.
+	// Wait for the question to be put, which does not happen if ctx ends before its turn.
+	// Then wait for the answer. Nothing reads arg after visit.
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
 	put := errNotPut
 	err = w.visit(func() { put = r.put(q, arg, time.Time{}) }, wait)
 	if err = cmp.Or(err, put); err != nil {
 		return result, q.failed(err)
 	}
-	if err = wait(done); err == nil || bell.Closed(done) { // or both happened at the same time
+	if err = wait(done); err == nil || bell.Closed(done) { // the answer and the end of ctx may coincide
 		return answer, failure
 	}
 	w.hand(func() { w.giveUp(q) })
 	return result, q.failed(err)
 }
 
-// errNotPut is the error of Ask if put does not return because Validate panics.
+// errNotPut is the error of Ask if Validate panics and put therefore does not return.
 var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
 
-// Then asks, and calls fn once, in a later Dispatch, with the answer or the error. It must be
-// called on the world's goroutine, where fn runs, too. If Then itself returns an error, nothing
-// was asked, and fn is not called. The request ends after Config.RequestTime; see ThenWithin.
+// Then asks, and calls fn once with the answer or the error. Then must be called on the
+// world's goroutine. fn runs there too, in a later Dispatch. If Then itself returns an
+// error, nothing was asked, and fn is not called. The request ends after
+// Config.RequestTime. For another limit use ThenWithin.
 func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) error {
 	return r.then("Then", a, arg, 0, fn)
 }
 
-// ThenWithin is Then for a request that ends after limit instead of Config.RequestTime. In the
-// first Dispatch after limit, fn is called with context.DeadlineExceeded, and the other end is told
-// that nobody waits. If limit is not above 0, ThenWithin returns that error, and nothing was asked.
+// ThenWithin is like Then, but the request ends after limit instead of
+// Config.RequestTime. In the first Dispatch after limit, fn is called with
+// context.DeadlineExceeded, and the other end is told that nobody waits. If limit is not
+// positive, ThenWithin returns that error and asks nothing.
 func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func(result R, err error)) error {
 	if limit <= 0 {
-		return (&inquiry{method: r.question}).failed(fmt.Errorf("asked with a limit of %v: %w", limit, context.DeadlineExceeded))
+		err := fmt.Errorf("asked with a limit of %v: %w", limit, context.DeadlineExceeded)
+		return (&inquiry{method: r.question}).failed(err)
 	}
 	return r.then("ThenWithin", a, arg, limit, fn)
 }
 
-// then implements Then and ThenWithin; by is the name of the one that was
-// called. A limit of 0 stands for Config.RequestTime.
+// then implements Then and ThenWithin. by is the name of the method that was
+// called. A limit of 0 means Config.RequestTime.
 func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
 	switch {
 	case !a.made():
@@ -151,15 +169,19 @@ func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn
 	}
 	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: fn}, limit: limit}
 	var until time.Time
-	if limit = cmp.Or(limit, a.world.config.RequestTime); limit > 0 {
+	if limit == 0 {
+		limit = a.world.config.RequestTime
+	}
+	if limit > 0 {
 		until = time.Now().Add(limit)
 	}
 	return r.put(q, arg, until)
 }
 
-// put asks q, on the world's goroutine. The request ends at until, unless that is zero.
+// put asks q, on the world's goroutine. The request ends at until. A zero until means no limit.
 func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
-	w, m := q.actor.world, r.question
+	w := q.actor.world
+	m := r.question
 	p := m.args.Get().(*A)
 	*p = arg
 	defer release(m, p)
@@ -171,38 +193,44 @@ func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	return q.failed(err)
 }
 
-// Later is called inside the handler if the answer takes time. The result that the handler
-// returns with a nil error is then ignored; an error that it returns is the answer, as without
-// Later. To give the answer, call the function that Later returns once, on any goroutine. An
-// answer for which nobody waits any more, and a second answer, are dropped and counted
-// (Drops.Answers); [Call.Context] ends when nobody waits. Later panics if the call is not of r.
+// Later is called inside the handler if the answer takes time. To give the answer, call the
+// function that Later returns once, on any goroutine. Later panics if the call is not of r.
+//
+// If the handler then returns a nil error, its result is ignored. If it returns an error,
+// that error is the answer, as without Later.
+//
+// An answer for which nobody waits any more is dropped and counted (Drops.Answers). So is a
+// second answer. [Call.Context] ends when nobody waits.
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {
 		panic(fmt.Sprintf("rpc: Later of %v for a call that does not ask it", r))
 	}
 	if q.kept == nil {
-		q.keep()
+		q.postpone()
 	}
-	kept := q.kept
+	later := q.kept
 	return func(result R, err error) {
-		if kept.say() {
-			kept.actor.world.hand(func() { r.replyTo(kept, result, err) })
+		if later.claimAnswer() {
+			later.actor.world.hand(func() { r.replyTo(later, result, err) })
 		}
 	}
 }
 
-// Go runs fn on its own goroutine, so that fn may wait, for a disk for example, and answers
-// with what fn returns, as Later does. The ctx of fn is [Call.Context], which ends when
-// nobody waits for the answer any more. The handler must copy a Raw argument that fn uses.
+// Go runs fn on a goroutine of its own and answers with what fn returns, as Later does. fn
+// may therefore wait, for example for a disk. Its ctx is [Call.Context], which ends when
+// nobody waits for the answer any more. If fn uses a Raw argument, the handler must copy it.
 //
-// At most Config.MaxRequests such functions of one asker may run, including those
-// whose questions were canceled. Until one returns, further questions of the asker are
-// refused as exceeding that limit. Those that still run count when the asker connects
-// again: an asker is recognised by its identity or, without one, by its address, where
-// all that have no identity count as one. [World.WaitHandlers] waits for all of them.
+// At most Config.MaxRequests such functions of one asker may run, including
+// those whose questions were canceled. While that many run, further questions of
+// the asker are refused as exceeding the limit.
+//
+// Functions that still run count when the asker connects again. An asker is recognised by its
+// identity or, without one, by its address. All askers without an identity at one address
+// count as one. [World.WaitHandlers] waits for all functions.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
-	reply, ctx := r.Later(call), call.Context()
+	reply := r.Later(call)
+	ctx := call.Context()
 	call.Actor.world.background.start(call.question.kept, func() {
 		var result R
 		err := errNoReturn
@@ -211,18 +239,18 @@ func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) 
 	})
 }
 
-// errNoReturn answers a question whose handler has panicked.
+// errNoReturn answers a question whose handler panicked.
 var errNoReturn = errors.New("the handler did not return")
 
-// replyTo answers a question that was kept, on the world's goroutine, if the asker still waits.
-func (r *Request[A, R]) replyTo(kept *question, result R, err error) {
-	if kept.actor.world.resume(kept) {
-		r.reply(kept, result, err)
+// replyTo answers a postponed question, on the world's goroutine, if the asker still waits.
+func (r *Request[A, R]) replyTo(later *question, result R, err error) {
+	if later.actor.world.resume(later) {
+		r.reply(later, result, err)
 	}
 }
 
 // reply answers a question, on the world's goroutine. If result cannot be
-// encoded, reply answers with that error, and logs it.
+// encoded, reply logs the error and answers with it.
 func (r *Request[A, R]) reply(q *question, result R, err error) {
 	if err != nil {
 		verdict := ask.Refused
@@ -242,7 +270,8 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	}
 	e := codec.NewEncoder()
 	defer e.Release()
-	if q.conn != nil || m.codec.Refuses() { // encode even for this world, if the codec may refuse the answer
+	// Encode even for this world if the codec might refuse the answer.
+	if q.conn != nil || m.codec.Refuses() {
 		e.Buf = ask.AppendAnswer(m.appendID(e.Buf), q.number, ask.Answered)
 		if err := m.encode(e, p); err != nil {
 			q.fail(err)

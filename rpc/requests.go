@@ -14,17 +14,17 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// role is the part that a method has in a request.
+// role is a method's part in a request.
 type role uint8
 
 const (
-	isCall role = iota // no part: it is an RPC
+	isCall role = iota // none: the method is an RPC
 	isQuestion
 	isAnswer
 )
 
-// requests are the open requests of a connection, or of a world that asks
-// itself. They are used only by the world's goroutine.
+// requests are the open requests of a connection, or of a world that asks itself. They are
+// used only by the world's goroutine.
 type requests struct {
 	asked     ask.Table[*inquiry]  // questions that this side has asked
 	questions ask.Table[*question] // questions that this side will answer later
@@ -37,7 +37,7 @@ func newRequests(limit int) (r requests) {
 	return r
 }
 
-// inquiry is a question that this side asks.
+// An inquiry is a question that this side asks.
 type inquiry struct {
 	actor  *Actor
 	method *method       // of the question
@@ -48,11 +48,12 @@ type inquiry struct {
 	waits  bool          // a goroutine in Ask waits; otherwise a function of the game is called
 }
 
-// receiver gets the answer to a question of this side. It is a *hearer without its type parameter.
+// receiver gets the answer to a question from this side. It is a
+// *hearer without its type parameter.
 type receiver interface {
 	read(c *Conn, payload []byte) error // decodes a result from the peer
-	take(result any)                    // stores a result of this world
-	hear(err error)                     // ends the request: with the result that was read or taken, or with err
+	take(result any)                    // stores a result from this world
+	hear(err error)                     // ends the request with the stored result, or with err
 }
 
 // failed returns err as the RequestError of an inquiry.
@@ -64,7 +65,7 @@ func (q *inquiry) failed(err error) error {
 	return &RequestError{Request: name, Text: strings.TrimPrefix(unprefixed{err}.Error(), name+": "), cause: err}
 }
 
-// in returns the table in which the inquiry is.
+// in returns the table that the inquiry is in.
 func (q *inquiry) in() *ask.Table[*inquiry] { return &q.actor.world.requestsOf(q.conn).asked }
 
 // requestsOf returns the requests of a connection, or those of the world itself.
@@ -75,10 +76,11 @@ func (w *World) requestsOf(c *Conn) *requests {
 	return &c.requests
 }
 
-// place routes a question whose argument is at p, and carries out its plan. The
-// inquiry ends at until; zero = it has no time limit.
+// place routes a question whose argument is at p, and carries out its plan. The inquiry ends
+// at until. A zero until means no limit.
 func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error {
-	a, m := q.actor, q.method
+	a := q.actor
+	m := q.method
 	plan, err := w.route(a, m)
 	switch {
 	case err != nil:
@@ -90,10 +92,12 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 		return err
 	}
 	q.conn = plan.conn
-	table, ok := q.in(), false
-	if q.number, ok = table.Add(q, until); !ok {
+	table := q.in()
+	number, ok := table.Add(q, until)
+	if !ok {
 		return errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w", m, table.Len(), ErrBacklogFull)
 	}
+	q.number = number
 	err = plan.carry(a, m, q.number, p, keep)
 	if err != nil {
 		table.Take(q.number)
@@ -125,8 +129,8 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	return w.run(c, a, m, number, argument)
 }
 
-// takeAnswer handles the peer's answer to a question of this side. An answer
-// that is late, arrives twice, or is for no question, is dropped and counted.
+// takeAnswer handles the peer's answer to a question from this side. An answer that is late,
+// arrives twice or matches no question is dropped and counted.
 func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	answer, err := ask.ReadAnswer(payload)
 	if err != nil {
@@ -139,7 +143,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	}
 	if answer.Verdict == ask.Answered {
 		if err = q.to.read(c, answer.Result); err != nil && (c.server || !invalid(err)) {
-			return w.violationOf(c, m, err) // closes the connection, with which the question ends
+			return w.violationOf(c, m, err) // closes the connection, and the question ends with it
 		}
 	} else {
 		err = q.verdict(answer)
@@ -156,7 +160,7 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	return nil
 }
 
-// giveUp ends an inquiry for which the asker no longer waits, and tells the other end.
+// giveUp ends an inquiry whose asker no longer waits, and tells the other end.
 func (w *World) giveUp(q *inquiry) {
 	if q.number == 0 {
 		return // it was not asked
@@ -186,8 +190,8 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireOwn is called in Dispatch. It ends the inquiries of the world to itself
-// whose time is over, and in a closed world all of them.
+// expireOwn is called in Dispatch. It ends the world's inquiries to itself whose time is
+// over. In a closed world it ends all of them.
 func (w *World) expireOwn() {
 	w.expire(&w.requests)
 	if w.requests.asked.Len() > 0 {
@@ -209,31 +213,34 @@ func (w *World) expire(r *requests) {
 	}
 }
 
-// timeUp returns the error of an inquiry that was not answered in time. A limit
-// of 0 stands for Config.RequestTime.
+// timeUp returns the error of an inquiry that was not answered in
+// time. A limit of 0 means Config.RequestTime.
 func (w *World) timeUp(limit time.Duration) error {
 	if limit > 0 {
 		return fmt.Errorf("no answer came within %v: %w", limit, context.DeadlineExceeded)
 	}
-	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w", w.config.RequestTime, context.DeadlineExceeded)
+	return fmt.Errorf("no answer came within %v, see Config.RequestTime: %w",
+		w.config.RequestTime, context.DeadlineExceeded)
 }
 
 // end ends an inquiry without an answer.
 func (q *inquiry) end(cause error) { q.tell(q.failed(cause)) }
 
-// tell reports the end of the inquiry to the asker: to a goroutine in Ask, or to the function
-// of Then, which runs as a task because another function of the game may be running now.
+// tell reports the end of the inquiry to the asker, which is a goroutine in
+// Ask or a function passed to Then. That function runs as a task, because
+// another function of the game may be running.
 func (q *inquiry) tell(err error) {
 	w := q.actor.world
 	if q.waits {
 		q.to.hear(err)
 		return
 	}
-	w.game.Later(q.conn, tasks.Doing{What: "the function for the answer of ", Of: q.method}, func() { q.to.hear(err) })
+	doing := tasks.Doing{What: "the function for the answer of ", Of: q.method}
+	w.game.Later(q.conn, doing, func() { q.to.hear(err) })
 	w.drive.Signal()
 }
 
-// end ends all requests of an actor, or, if a is nil, of all actors.
+// end ends all requests of an actor. If a is nil, it ends the requests of all actors.
 func (r *requests) end(a *Actor, cause error) {
 	ours := func(q *inquiry) bool { return a == nil || q.actor == a }
 	for q, ok := r.asked.TakeIf(ours); ok; q, ok = r.asked.TakeIf(ours) {
@@ -245,13 +252,13 @@ func (r *requests) end(a *Actor, cause error) {
 	}
 }
 
-// holds reports whether a request of an actor is open.
+// holds reports whether the actor has an open request.
 func (r *requests) holds(a *Actor) bool {
 	return r.asked.Any(func(q *inquiry) bool { return q.actor == a }) ||
 		r.questions.Any(func(q *question) bool { return q.actor == a })
 }
 
-// endOf ends the requests of an actor that ends, or whose channel closes.
+// endOf ends the requests of an actor that ends or whose channel closes.
 func (r *requests) endOf(a *Actor, reason CloseReason) {
 	switch {
 	case r.asked.Len()+r.questions.Len() == 0:
@@ -267,17 +274,23 @@ func (q *inquiry) verdict(a ask.Answer) error {
 	e := &RequestError{Request: q.method.String(), Code: a.Code, Text: a.Text}
 	switch a.Verdict {
 	case ask.Refused:
-		e.Refused, e.cause = true, q.method.class.errorOf(a.Code)
+		e.Refused = true
+		e.cause = q.method.class.errorOf(a.Code)
 	case ask.Unbound:
-		e.Text, e.cause = "nothing answers it on the other side", ErrUnbound
+		e.Text = "nothing answers it on the other side"
+		e.cause = ErrUnbound
 	case ask.NotOwner:
-		e.Text, e.cause = "this side did not own the actor when it arrived", ErrNotOwner
+		e.Text = "this side did not own the actor when it arrived"
+		e.cause = ErrNotOwner
 	case ask.RateLimited:
-		e.Text, e.RateLimited = fmt.Sprintf("it was asked more often than RateLimit(%v) allows", q.method.rateLimit), true
+		e.Text = fmt.Sprintf("it was asked more often than RateLimit(%v) allows", q.method.rateLimit)
+		e.RateLimited = true
 	case ask.Blocked:
-		e.Text, e.RateLimited = "it was asked more often than the other side's Config.DoS lets run for now", true
+		e.Text = "it was asked more often than the other side's Config.DoS lets run for now"
+		e.RateLimited = true
 	case ask.TooMany:
-		e.Text, e.cause = "the other side has as many open as its Config.MaxRequests allows", ErrBacklogFull
+		e.Text = "the other side has as many open as its Config.MaxRequests allows"
+		e.cause = ErrBacklogFull
 	}
 	return e
 }

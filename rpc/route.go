@@ -14,15 +14,15 @@ import (
 	"github.com/quivernet/quiver/internal/statnet"
 )
 
-// plan is where a call runs. If both remote and local are false, it runs
-// nowhere, which is not an error. UE: callspace.
+// A plan says where a call runs. If both remote and local are false, the call runs nowhere,
+// which is not an error. UE: callspace.
 type plan struct {
 	remote bool  // it is sent
 	local  bool  // it runs in this world, in the next Dispatch
-	conn   *Conn // to which it is sent; nil of a Multicast
+	conn   *Conn // the connection it is sent to; nil for a Multicast
 }
 
-// route decides where a call of m on a runs (UE: AActor::GetFunctionCallspace):
+// route determines where a call of m on a runs (UE: AActor::GetFunctionCallspace):
 //
 //	method     called on   actor owned by       runs on
 //	Server     server      any or none          server
@@ -34,8 +34,9 @@ type plan struct {
 //	Multicast  server      any or none          server, and clients for which a is open
 //	Multicast  client      any                  that client, not sent
 //
-// If the owner's connection is closing or has ended, and OnDisconnect has not run, a Client
-// RPC is not an error on the server, which cannot know yet: the call is counted in Drops.Gone.
+// A Client RPC is not an error on the server if the owner's connection is
+// closing or has ended but OnDisconnect has not run. The server cannot know
+// yet, so the call is counted in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	w.mustBeInside("", m)
 	if m.class.root() != a.class {
@@ -73,25 +74,28 @@ func (a *Actor) deadError(m *method) error {
 	return errorf("rpc: %v: %v is destroyed or its channel closed: %w", m, a, ErrClosed)
 }
 
-// closedFor returns the error of a call of m for a connection that is closed.
+// closedFor returns the error of a call of m for a closed connection.
 func (c *Conn) closedFor(m *method) error {
 	return errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
 
-// routeServer is route on a server. An empty plan is not an error: the actor of a Multicast is open
-// for no client, or the connection of a Client RPC's owner is ending, which Drops.Gone counts.
+// routeServer is route on a server. It returns an empty plan if the actor of a Multicast is
+// open for no client, or if the connection of a Client RPC's owner is ending. Neither is an
+// error. Drops.Gone counts the second case.
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
 		w.greeting.show(a)
 		w.relevance.showNew(a)
-		return plan{remote: len(a.openings) > 0 || a.dormancy.on && len(a.dormancy.detachedAt) > 0, local: a.handles(m)}, nil
+		detached := a.dormancy.on && len(a.dormancy.detachedAt) > 0
+		return plan{remote: len(a.openings) > 0 || detached, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)
 	case a.torn:
 		return plan{}, errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
 	case a.conn.mayJoin():
-		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it", m, a.conn)
+		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it",
+			m, a.conn)
 	case !a.conn.usable():
 		a.conn.countGone()
 		return plan{}, nil
@@ -99,8 +103,8 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// localPlan returns the plan of a call that runs in this world, or an error if
-// it has no handler here.
+// localPlan returns the plan of a call that runs in this world. It
+// returns an error if m has no handler here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
 		return plan{}, errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
@@ -108,19 +112,23 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 	return plan{local: true}, nil
 }
 
-// handles reports whether m has a handler here. The object may not exist yet: a
-// constructor may call, and its calls run after it.
+// handles reports whether m has a handler here. The object need not exist yet: calls that a
+// constructor makes run after it.
 func (a *Actor) handles(m *method) bool { return a.part(m.class).binding.handles(m) }
 
-// carry carries out the plan of a call of m on a. The argument is at arg; number is
-// that of a question, or 0. For the peer, carry encodes and sends the argument at
-// once. For this world, it queues the value that keep returns until the next Dispatch.
+// carry carries out the plan of a call of m on a. arg points to the
+// argument. number is the number of a question, or 0.
+//
+// For the peer, carry encodes and sends the argument at once. For this world, it queues the
+// value that keep returns until the next Dispatch.
 func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any) error {
 	w := a.world
 	e := codec.NewEncoder()
 	defer e.Release()
-	if p.remote || m.codec.Refuses() { // encode even for this world, if the codec may refuse the argument
-		if e.Buf = m.appendID(e.Buf); number > 0 {
+	// Encode even for this world if the codec might refuse the argument.
+	if p.remote || m.codec.Refuses() {
+		e.Buf = m.appendID(e.Buf)
+		if number > 0 {
 			e.Buf = ask.AppendQuestion(e.Buf, number)
 		}
 		if err := m.encode(e, arg); err != nil {
@@ -128,7 +136,8 @@ func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any
 		}
 	}
 	if p.local {
-		if err := w.local.add(localCall{actor: a, method: m, arg: keep(), question: number}, w.config.MaxLocalCalls); err != nil {
+		call := localCall{actor: a, method: m, arg: keep(), question: number}
+		if err := w.local.add(call, w.config.MaxLocalCalls); err != nil {
 			return err
 		}
 	}
@@ -138,23 +147,11 @@ func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any
 	return nil
 }
 
-// transmit sends an encoded call. After an error, a Multicast continues with
-// the other clients, and transmit returns the first error.
+// transmit sends an encoded call. If a Multicast fails for one client, transmit continues
+// with the others and returns the first error.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
-		o := a.openingOn(p.conn)
-		if o == nil {
-			if err := a.open(p.conn); err != nil && !p.conn.usable() {
-				p.conn.countGone()
-				return nil
-			} else if err != nil {
-				return err
-			}
-			o = a.openingOn(p.conn)
-		} else if a.dormancy.on { // it has yet to fall asleep there
-			a.dormantAtFlush()
-		}
-		return a.send(o, m, payload)
+		return a.sendTo(p.conn, m, payload)
 	}
 	if a.throttles(m) {
 		return nil
@@ -164,7 +161,8 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	}
 	var first error
 	for i := range a.openings {
-		switch o := a.openings[i]; {
+		o := a.openings[i]
+		switch {
 		case !o.hears(m):
 		case !o.conn.usable():
 			o.conn.countGone()
@@ -175,13 +173,35 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	return first
 }
 
-// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate since
-// the last update of its actor. If so, it counts a drop for each client. The
-// call still runs on the server. UE: net.MaxRPCPerNetUpdate.
+// sendTo sends an encoded call to one connection. It opens the actor there if necessary.
+func (a *Actor) sendTo(c *Conn, m *method, payload []byte) error {
+	o := a.openingOn(c)
+	if o == nil {
+		err := a.open(c)
+		if err != nil && !c.usable() {
+			c.countGone()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		o = a.openingOn(c)
+	} else if a.dormancy.on { // it has yet to fall asleep there
+		a.dormantAtFlush()
+	}
+	return a.send(o, m, payload)
+}
+
+// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate since the last
+// update of its actor. If so, throttles counts a drop for each client. The call still runs on
+// the server. UE: net.MaxRPCPerNetUpdate.
 func (a *Actor) throttles(m *method) bool {
 	w := a.world
-	most := w.config.MaxRPCPerNetUpdate
-	if most == 0 || m.delivery <= ReliableUnordered || !a.throttle.Exceeds(m, most, w.frame.flushes, w.frame.now, a.class.updatePeriod) {
+	limit := w.config.MaxRPCPerNetUpdate
+	if limit == 0 || m.delivery <= ReliableUnordered {
+		return false
+	}
+	if !a.throttle.Exceeds(m, limit, w.frame.flushes, w.frame.now, a.class.updatePeriod) {
 		return false
 	}
 	for _, o := range a.openings {
@@ -192,9 +212,11 @@ func (a *Actor) throttles(m *method) bool {
 	return true
 }
 
-// saturated reports whether an unreliable call would have to wait: calls of earlier
-// ticks still wait, or the bytes that were sent or wait have used up the rate. It
-// returns false with QueueUnreliable. The caller holds the link's lock. UE: !IsNetReady.
+// saturated reports whether an unreliable call would have to wait. That is so
+// if calls of earlier ticks still wait, or if the bytes that were sent or
+// wait have used up the rate. UE: !IsNetReady.
+//
+// With QueueUnreliable it returns false. The caller holds the link's lock.
 func (c *Conn) saturated(now time.Time) bool {
 	if c.world.config.QueueUnreliable {
 		return false
@@ -203,8 +225,8 @@ func (c *Conn) saturated(now time.Time) bool {
 	return standing || c.allowance.Behind(now, queued) > 0
 }
 
-// countGone counts a call to a client whose connection is closing or has ended.
-// It does not log the call, because it is nobody's mistake.
+// countGone counts a call to a client whose connection is closing or has ended. It does not
+// log the call, because nobody made a mistake.
 func (c *Conn) countGone() { c.drops.Add(drops.Gone, 1) }
 
 // send sends a call on one channel. If the connection is saturated, it drops an
@@ -234,7 +256,8 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	if m.policy == forceSend {
 		c.machine.Flush()
 	}
-	if a.world.IsServer() && errors.Is(err, bunch.ErrClosed) { // the client has closed the channel: a violation, for which the connection will end
+	// The client has closed the channel. That is a violation, for which the connection ends.
+	if a.world.IsServer() && errors.Is(err, bunch.ErrClosed) {
 		c.trace.About("", "", 0)
 		c.link.Unlock()
 		c.countGone()
@@ -248,10 +271,11 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	}
 	c.link.Unlock()
 
-	// After unlocking, because closing and logging may take long.
+	// Unlocked, because closing and logging may take long.
 	if err != nil {
-		if cause, ok := errors.AsType[*CloseError](err); ok { // the call has closed the connection
-			c.world.log.Error("connection closed by a call", "conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+		if cause, ok := errors.AsType[*CloseError](err); ok { // the call closed the connection
+			c.world.log.Error("connection closed by a call",
+				"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 		}
 		return err
 	}
@@ -259,9 +283,9 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	return nil
 }
 
-// sendFailed returns the error of a call that the machine did not accept. If the
-// reliable buffer is full, the error names the calls in it. If the machine has
-// failed, sendFailed closes the connection. The caller holds the link's lock.
+// sendFailed returns the error of a call that the machine did not accept. If the reliable
+// buffer is full, the error names the calls in it. If the machine has failed, sendFailed
+// closes the connection. The caller holds the link's lock.
 func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
 	switch {
@@ -284,24 +308,25 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	return cause
 }
 
-// fullText returns, for an error, which calls fill a channel's reliable buffer,
-// and what to do about it. UE prints the same list on ReliableBufferOverflow.
+// fullText describes, for an error, which calls fill a channel's reliable buffer and what to
+// do about it. UE prints the same list on ReliableBufferOverflow.
 func (a *Actor) fullText(to *opening, size int) string {
 	machine := to.conn.machine
 	out, slots := machine.Reliable(to.channel)
 	advice := "call less often or unreliably, or use package stream for bulk"
 	if untaken := machine.Untaken(to.channel); untaken >= longUntaken {
-		advice = fmt.Sprintf("the other side answers, but its world has taken nothing for %v: it stands still, or nobody drives it", untaken.Round(100*time.Millisecond))
+		advice = fmt.Sprintf("the other side answers, but its world has taken nothing for %v: it stands still, or nobody drives it",
+			untaken.Round(100*time.Millisecond))
 	}
 	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; %s",
 		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"), out, slots, a.holders(to), advice)
 }
 
-// longUntaken is how long the peer's world must not have taken a message for fullText to
-// blame it: a world takes all that has arrived at each tick, and no tick should be so long.
+// longUntaken is the time without taking a message after which fullText blames the peer's world.
+// A world takes everything that has arrived at each tick, and no tick should take that long.
 const longUntaken = time.Second
 
-// holders lists the calls that wait for their acks, in the order in which each first appears.
+// holders lists the calls that wait for their acks, in the order of their first appearance.
 func (a *Actor) holders(to *opening) string {
 	var list statnet.Holders
 	total := 0
@@ -310,7 +335,8 @@ func (a *Actor) holders(to *opening) string {
 	to.conn.machine.Held(to.channel, func(head []byte, entries int) {
 		name := a.nameOf(head)
 		if opening {
-			name, opening = "open "+a.class.name, false
+			name = "open " + a.class.name
+			opening = false
 		}
 		list.Add(name, entries)
 	})

@@ -13,30 +13,36 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A State is a struct of the game's own that the server replicates to every client that has the
-// actor. A client has the newest values that it has received. Values in between may be skipped,
-// and none waits in a reliable buffer. UE: the replicated properties of a class (DOREPLIFETIME).
+// A State is a struct of the game's own that the server replicates to every client
+// that has the actor. A client has the newest values that it received. UE: the
+// replicated properties of a class (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server encodes it and compares each
-// field with its last encoding, so a change below the quantum, or from NaN to NaN, sends
-// nothing. Fields that have changed are sent to each client after calls and before bulk. If a
-// packet is lost, the newest values of its fields are sent again. The open carries all
-// fields, so a client's object has them before any call, unless the server's constructor or
-// set made a call: see [Spawn]. Otherwise calls and states are not ordered with each other.
+// The game changes the struct in place. At each Flush the server encodes the
+// struct and compares each field with its last encoding. A change below the
+// quantum, or from NaN to NaN, therefore sends nothing.
 //
-// A client may write its own copy, for instance to predict. Nobody is told, and
-// what it wrote stays until the server changes that field.
+// Changed fields are sent to each client after calls and before bulk. Values in
+// between may be skipped, and none waits in a reliable buffer. If a packet is lost,
+// the newest values of its fields are sent again.
 //
-// Each field is sent by itself, as properties are in Unreal: after a loss the struct
-// may hold fields of different Flushes, a combination that the server never had. Put
-// values that belong together, such as a position and its tick, in a nested struct,
-// which is one field. An array or a slice is one field, too: if one element changes,
-// all of it is sent. Elements that change one at a time belong in a [List].
+// The open carries all fields, so a client's object has them before any call. The exception
+// is an actor whose constructor or set made a call on the server: see [Spawn]. Otherwise
+// calls and states are not ordered relative to each other.
+//
+// A client may write to its own copy, for instance to predict. Nobody is told, and what the
+// client wrote stays until the server changes that field.
+//
+// Each field is sent by itself, as properties are in Unreal. After a loss the struct may hold
+// fields of different Flushes, a combination that the server never had. Put values that
+// belong together, such as a position and its tick, in a nested struct, which is one field.
+//
+// An array or a slice is also one field: if one element changes, all of it is sent. Elements
+// that change one at a time belong in a [List].
 //
 // Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these,
-// [Ref], and types derived from them. A field has at most 1,000 bytes encoded. If a value
-// exceeds its bound in [Spawn], Spawn fails. Later such a value is not sent: clients keep
-// the value of the field that they have, and the log says so. Tags, separated by commas:
+// [Ref], and types derived from them. A field may take at most 1,000 bytes encoded. If a
+// value exceeds its bound in [Spawn], Spawn fails. Later such a value is not sent: clients
+// keep the value of the field that they have, and the log says so. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
@@ -62,8 +68,8 @@ type declaredState struct {
 	refers bool // its items may contain a Ref
 }
 
-// String returns the names of the class and of the struct or list. For a struct
-// type without a name it returns the type itself.
+// String returns the names of the class and of the struct or list. If the struct type has no
+// name, it returns the class and the type itself.
 func (d *declaredState) String() string {
 	if d.isList() || d.plan.Type().Name() != "" {
 		return d.path()
@@ -71,8 +77,8 @@ func (d *declaredState) String() string {
 	return shape.Clip(d.path() + d.plan.Type().String())
 }
 
-// path returns String as the handshake compares it: without the type of a struct
-// that has no name, whose text may differ between two programs that agree.
+// path returns String as the handshake compares it. It omits the type of a struct that has no
+// name, because its text may differ between two programs that agree.
 func (d *declaredState) path() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
@@ -97,7 +103,8 @@ func (d *declaredState) outline(s *shape.Shape) {
 // mask returns the fields of the state, as a mask of the class's fields.
 func (d *declaredState) mask() state.Mask { return (1<<d.count - 1) << d.first }
 
-// initial returns the fields of the state that are tagged initial, as a mask of the class's fields.
+// initial returns the fields of the state that are tagged initial, as
+// a mask of the class's fields.
 func (d *declaredState) initial() (fields state.Mask) {
 	for i := range d.count {
 		if d.plan.Field(i).Condition == state.Initial {
@@ -110,10 +117,11 @@ func (d *declaredState) initial() (fields state.Mask) {
 // own converts a mask of the class's fields into one of the state's own fields.
 func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
-// NewState declares that actors of class have an S. A class may have several
-// states of different types, with at most 64 fields in total. Like methods,
-// states belong in package variables, and the handshake compares them. NewState
-// panics if S cannot be replicated, or the class has an S already.
+// NewState declares that actors of class have an S. A class may have several states of
+// different types, with at most 64 fields in total. NewState panics if S cannot be
+// replicated, or if the class has an S already.
+//
+// Like methods, states belong in package variables, and the handshake compares them.
 func NewState[S any](class *Class) *State[S] {
 	mustDeclare("NewState", class)
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
@@ -125,11 +133,12 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition switches the fields of a that are tagged if=name on or off for
-// all clients. They are off at first. It is for the server only, and must be
-// called on the world's goroutine. UE: COND_Custom, SetActiveOverride.
+// SetCondition switches the fields of a that are tagged if=name on or off for all clients.
+// They are off at first. SetCondition is for the server only, and must be called on the
+// world's goroutine. UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
-	switch d := s.declared; {
+	d := s.declared
+	switch {
 	case !a.made():
 		return fmt.Errorf("rpc: SetCondition of %s", noActor)
 	case !a.world.IsServer():
@@ -144,14 +153,14 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	return nil
 }
 
-// condition is a named condition of a state, the key of actorStates.conditions.
+// A condition is a named condition of a state. It is the key of actorStates.conditions.
 type condition struct {
 	state int // its id
 	name  string
 }
 
-// setCondition switches a condition, and makes the next Flush look at the
-// fields that each connection gets.
+// setCondition switches a condition. The next Flush then sends what
+// each connection may now have.
 func (a *Actor) setCondition(c condition, on bool) {
 	if a.states.conditions == nil {
 		a.states.conditions = make(map[condition]bool)
@@ -172,11 +181,14 @@ func (d *declaredState) knows(name string) bool {
 	return false
 }
 
-// Replicate makes b replicate s from the struct that where returns. The world calls where
-// once for each object, right after its constructor, which must not return a nil pointer. The
-// struct must stay valid as long as the actor lives. Each end calls Replicate for the states
-// that it keeps: a server does not send other states, a client skips their updates, and both
-// log a warning once. Replicate panics if s is of another class, or b replicates s already.
+// Replicate makes b replicate s from the struct that where returns. It panics if s is of
+// another class, or if b replicates s already.
+//
+// The world calls where once for each object, right after its constructor. The constructor
+// must not return a nil pointer. The struct must stay valid for as long as the actor lives.
+//
+// Each end calls Replicate for the states that its objects have. A server does not send other
+// states, a client skips their updates, and both log a warning once.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
@@ -184,12 +196,17 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	b.untyped.states[d.id] = &boundState[T, S]{declared: d, where: where}
 }
 
-// OnRep makes fn run at clients when fields of s have changed. old is the former value of s. fn
-// runs after all updates of a packet were applied, or in the next Dispatch if this one has no time
-// left (see Config.DispatchTime). It also runs after an object's constructor, if the open has other
-// values than the constructor left, and when an actor that a [Ref] in s names opens or closes here.
-// It never runs on the server. Several OnRep functions run in no defined order. OnRep panics if
-// Replicate was not called before, or s has a function already. UE: OnRep_X, REPNOTIFY_OnChanged.
+// OnRep makes fn run on clients when fields of s change. old is the previous value
+// of s. OnRep panics if Replicate was not called first, or if s has a function
+// already. UE: OnRep_X, REPNOTIFY_OnChanged.
+//
+// fn runs after all updates in a packet are applied. If this Dispatch has
+// no time left (see Config.DispatchTime), fn runs in the next one.
+// Several OnRep functions run in no defined order.
+//
+// fn also runs after an object's constructor if the open has other values than
+// the constructor left. And it runs when an actor that a [Ref] in s names opens
+// or closes here. It never runs on the server.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
 	bound := mustHave[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
 	mustHook("OnRep", s.declared, fn == nil, bound.onRep != nil)
@@ -203,8 +220,8 @@ func mustBind(b *binding, d *declaredState, by string) {
 	}
 }
 
-// mustHave returns the keeper of d in b. It panics if d is of another class, or
-// before was not called yet.
+// mustHave returns the keeper of d in b. It panics if d is of another class, or if the
+// function named before was not called yet.
 func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K {
 	mustBind(b, d, by)
 	keeper, ok := b.states[d.id].(K)
@@ -214,8 +231,8 @@ func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K 
 	return keeper
 }
 
-// boundState is what Replicate binds: it finds the struct of a declared state
-// in the objects of a binding.
+// boundState records a call of Replicate. It finds the struct of a
+// declared state in the objects of a binding.
 type boundState[T, S any] struct {
 	declared *declaredState
 	where    func(T) *S
@@ -228,33 +245,35 @@ type stateKeeper interface {
 	of(object any) replica
 }
 
-// mustKeep panics if a constructor has returned a nil pointer, in which by,
-// Replicate or ReplicateList, can find no state.
+// mustKeep panics if a constructor returned a nil pointer. by, which is Replicate or
+// ReplicateList, cannot find a state in it.
 func mustKeep(object any, by string, d *declaredState) {
 	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
-		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state", by, d, d.class.name, object))
+		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state",
+			by, d, d.class.name, object))
 	}
 }
 
 func (b *boundState[T, S]) of(object any) replica {
 	mustKeep(object, "Replicate", b.declared)
 	r := &replicaOf[T, S]{bound: b, object: object.(T)}
-	if r.live = b.where(r.object); r.live == nil {
+	r.live = b.where(r.object)
+	if r.live == nil {
 		panic(fmt.Sprintf("rpc: Replicate(%v): where returned nil", b.declared))
 	}
 	r.value = reflect.ValueOf(r.live).Elem()
 	return r
 }
 
-// actorStates holds the states of an actor, once its objects are made. It is
-// used only by the world's goroutine.
+// actorStates holds the states of an actor once its objects are made.
+// It is used only by the world's goroutine.
 type actorStates struct {
-	replicas   []replica          // by state id; nil = not kept here
+	replicas   []replica          // by state id; nil = no object here has the state
 	conditions map[condition]bool // server: set by SetCondition; missing = off
 	watched    bool               // server: they are in replicator.states
-	compared   time.Time          // server: when a Flush last compared them
-	late       time.Duration      // server: how much later than due that was; less than the period
-	newest     []uint64           // client: by field, the number of the packet that brought its value
+	compared   time.Time          // server: time when a Flush last compared them
+	late       time.Duration      // server: time by which that was late; less than the period
+	newest     []uint64           // client: by field, number of the packet that brought its value
 }
 
 // kept yields the replicas that are not nil.
@@ -266,7 +285,7 @@ func (s *actorStates) kept(yield func(replica) bool) {
 	}
 }
 
-// of returns the replica of a declared state, or nil if nothing keeps it here.
+// of returns the replica of a declared state, or nil if no object here has the state.
 func (s *actorStates) of(d *declaredState) replica {
 	if s.replicas == nil {
 		return nil
@@ -274,20 +293,26 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// due reports whether a Flush at now may compare the states of actor of, given
-// the least mean period of their class. If so, it records that the Flush does.
+// due reports whether a Flush at now may compare the states of actor of, given the minimum
+// mean period of their class. If so, it records that the Flush compares them.
 //
-// If a comparison is late because there was no Flush at the time, the next one may
-// be earlier by as much. Otherwise a class whose rate is that of the ticks would
-// miss each tick that a jittering clock makes early. After a pause the next
-// comparison is earlier by a part of the period that differs between actors, so that
-// those that were spawned or opened together are not all sent in the same tick.
+// If a comparison is late because there was no Flush at the time, the next one may be
+// earlier by the same amount. Otherwise a class whose rate is the tick rate would miss
+// each tick that a jittering clock makes early.
+//
+// After a pause, the next comparison is earlier by a part of the period
+// that differs between actors. Actors that were spawned or opened together
+// are therefore not all sent in the same tick.
 func (s *actorStates) due(now time.Time, period time.Duration, of Ref) bool {
-	switch since := now.Sub(s.compared); {
+	since := now.Sub(s.compared)
+	switch {
 	case since == 0 && !s.compared.IsZero(): // by this Flush
 		return true
-	case since < 0 || since >= 3*period: // a game's clock may go back; with an early tick, up to two periods are no pause
-		s.late = time.Duration(float64(period) * float64(uint32(of)*0x9E3779B1) / (1 << 32)) // multiples of the golden ratio
+	case since < 0 || since >= 3*period:
+		// This is the first comparison after a pause, or the game's clock went back. If a
+		// tick is early, up to two periods pass without a pause.
+		share := float64(uint32(of)*0x9E3779B1) / (1 << 32) // multiples of the golden ratio
+		s.late = time.Duration(float64(period) * share)
 	case since+s.late < period:
 		return false
 	default:
@@ -305,7 +330,7 @@ func (s *actorStates) initial() (fields state.Mask) {
 	return fields
 }
 
-// size returns the number of bytes of fields in their last encoding.
+// size returns the number of bytes that fields take in their last encoding.
 func (s *actorStates) size(fields state.Mask) (size int) {
 	for r := range s.kept {
 		size += r.size(r.declaration().own(fields))
@@ -321,16 +346,17 @@ func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	return b
 }
 
-// fitting returns the first of fields that fit into a message of most bytes
-// together, but at least one.
-func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
-	if s.size(fields) <= most {
+// fitting returns the first of fields that together fit into a
+// message of limit bytes, but at least one field.
+func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
+	if s.size(fields) <= limit {
 		return fields
 	}
 	size := 0
 	for i := 0; fields>>i != 0; i++ {
 		one := fields & (1 << i)
-		if size += s.size(one); size > most && fit != 0 {
+		size += s.size(one)
+		if size > limit && fit != 0 {
 			break
 		}
 		fit |= one
@@ -338,42 +364,48 @@ func (s *actorStates) fitting(fields state.Mask, most int) (fit state.Mask) {
 	return fit
 }
 
-// unfile is called on a client when the actor has ended. It removes the states
-// from copies.referrers.
+// unfile is called on a client when the actor ends. It removes the states from copies.referrers.
 func (s *actorStates) unfile(c *Conn) {
 	for r := range s.kept {
 		r.file(c.copies.referrers, false)
 	}
 }
 
-// replica is one state of one actor. It is used only by the world's goroutine.
+// A replica is one state of one actor. It is used only by the world's goroutine.
 type replica interface {
 	declaration() *declaredState
 
-	// changed is called on the server. It reports whether the struct may differ
-	// from its last encoding; for a struct with slices it is always true.
+	// changed is called on the server. It reports whether the struct may differ from its last
+	// encoding. For a struct with slices it is always true.
 	changed() bool
-	// differs is called on the server. It reports whether the struct differs
-	// from its last encoding. It encodes the struct and keeps nothing.
+
+	// differs is called on the server. It encodes the struct and reports whether that differs
+	// from the last encoding. It does not store the new encoding.
 	differs() bool
-	// encode is called on the server. It encodes the struct, keeps the
-	// encoding, and returns the fields that have changed.
+
+	// encode is called on the server. It encodes the struct, stores the
+	// encoding, and returns the fields that changed.
 	encode() (state.Mask, error)
-	// size returns the number of bytes of fields in their last encoding.
+
+	// size returns the number of bytes that fields take in their last encoding.
 	size(fields state.Mask) int
+
 	// appendTo appends the last encoding of fields.
 	appendTo(b []byte, fields state.Mask) []byte
 
 	// remember is called on a client before an update is read. It copies the struct for OnRep.
 	remember()
+
 	// read decodes a field into the struct.
 	read(b []byte, field int) (rest []byte, err error)
-	// repNotify calls OnRep's function, if there is one and the struct differs
-	// from what was remembered. If moved is not 0, it calls the function in any
-	// case: the struct names that actor, which has just opened or ended.
+
+	// repNotify calls OnRep's function, if there is one and the struct differs from what was
+	// remembered. If moved is not 0, it calls the function in any case: the struct names the
+	// actor moved, which has just opened or ended.
 	repNotify(w *World, moved Ref)
-	// file is called on a client. It files the replica under the actors that it
-	// names now, or, if on is false, under none.
+
+	// file is called on a client. If on is true, it files the replica under the actors that
+	// the replica names now, otherwise under none.
 	file(under refs.Index[Ref, replica], on bool)
 }
 
@@ -383,7 +415,7 @@ type replicaOf[T, S any] struct {
 	object T
 	live   *S            // the struct in the game's object
 	value  reflect.Value // *live
-	last   S             // server: the struct as encoded last; client: the struct as remembered
+	last   S             // server: the struct as last encoded; client: the struct as remembered
 	shadow state.Shadow  // server: the last encoding
 	filed  []Ref         // client: the actors under which it is filed
 	named  []Ref         // scratch
@@ -395,20 +427,23 @@ func (r *replicaOf[T, S]) changed() bool {
 	return !r.bound.declared.plan.Comparable() || !r.same()
 }
 
-// same reports whether live and last have the same memory. That takes a few ns, a
-// tenth of a comparison field by field, and most states do not change in most ticks.
-// Padding between fields may differ, too; then encode finds that nothing has changed.
+// same reports whether live and last have the same memory. This takes a few ns, a tenth of a
+// comparison field by field, and most states do not change in most ticks.
+//
+// Padding between fields may also differ. In that case encode finds that nothing changed.
 func (r *replicaOf[T, S]) same() bool {
 	size := unsafe.Sizeof(r.last)
-	return bytes.Equal(unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size), unsafe.Slice((*byte)(unsafe.Pointer(&r.last)), size))
+	live := unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size)
+	last := unsafe.Slice((*byte)(unsafe.Pointer(&r.last)), size)
+	return bytes.Equal(live, last)
 }
 
 func (r *replicaOf[T, S]) differs() bool { return r.shadow.Differs(r.bound.declared.plan, r.value) }
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	// An assignment would not copy the padding between fields, and same would
-	// find a difference at each Flush.
+	// An assignment would not copy the padding between fields, so
+	// same would find a difference at each Flush.
 	reflect.ValueOf(&r.last).Elem().Set(r.value)
 	return changed, err
 }
@@ -436,8 +471,8 @@ func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 	r.bound.onRep(r.object, old)
 }
 
-// unchanged reports on a client whether live and last have equal values. Only a
-// struct with slices needs DeepEqual, which allocates.
+// unchanged reports, on a client, whether live and last have equal values. Only a struct with
+// slices needs DeepEqual, which allocates.
 func (r *replicaOf[T, S]) unchanged() bool {
 	if r.bound.declared.plan.Comparable() {
 		return r.same() || r.value.Equal(reflect.ValueOf(&r.last).Elem())

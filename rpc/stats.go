@@ -16,89 +16,97 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// Stats is a snapshot of the counters of one connection. [Stats.String] formats
-// it as Unreal's stat net does; [World.StatNet] shows a whole world.
+// Stats is a snapshot of the counters of one connection. [Stats.String] formats it as
+// Unreal's stat net does. [World.StatNet] shows a whole world.
 //
-// Packets, bunches, bytes and their rates count what actors send, and the
-// transfers of package stream that are sent as bunches (Window, the default),
-// without the overhead of QUIC or sealed packets. Slices are counted
-// separately. The losses of slices, and everything on the wire, are in Sealed.
+// Packets, bunches, bytes and their rates count what actors send, without the
+// overhead of QUIC or sealed packets. They include the transfers of package stream
+// that are sent as bunches (Window, the default).
+//
+// Slices are counted separately. Sealed has the losses of slices, and everything on the wire.
 type Stats struct {
-	// Round trip times: the newest sample, which includes the peer's ack delay;
-	// the smoothed mean, without that delay; and the least of about the last 10
-	// s, which is never above the mean. UE: Ping.
-	RTT, SmoothedRTT, MinRTT time.Duration
-	Jitter                   time.Duration // mean deviation of the round trip time
+	// Round trip times. UE: Ping.
+	RTT         time.Duration // newest sample, which includes the peer's ack delay
+	SmoothedRTT time.Duration // mean, without that delay
+	MinRTT      time.Duration // minimum of about the last 10 s, never above the mean
+	Jitter      time.Duration // mean deviation
 
-	// Shares of packets that were lost, 0 to 1, since the start of the connection. The two
-	// ends of a direction count differently: the sender knows the fate only of packets that
-	// ask for an ack, not of packets with acks alone. The receiver counts missing numbers,
-	// and cannot distinguish a loss from the 0.2 % of numbers that the peer skips on purpose.
+	// Shares of packets that were lost since the start of the connection, 0 to 1.
+	//
+	// The two ends of a direction count differently. The sender knows only what
+	// happened to packets that ask for an ack, not to packets that carry nothing but
+	// acks. The receiver counts missing numbers, and cannot tell a loss from the 0.2 %
+	// of numbers that the peer skips on purpose.
 	LossIn, LossOut float64
-	// Rates a second, over the last second, or over a longer time if neither
-	// Flush nor Stats was called for longer; within the first second, over the
-	// time since the start. UE: In and Out Rate, Packets and Bunches.
+
+	// Rates per second, over the last second. If neither Flush nor Stats was called for
+	// longer, they cover that time. Within the first second, they cover the time since the
+	// start. UE: In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
 	SliceRateIn, SliceRateOut   float64 // bytes
-	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while
-	// calls or states of an earlier tick still waited for the path or Config.Rate.
-	// Bulk, which only uses what is left, does not count. UE: Out Saturation.
+
+	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while calls or
+	// states of an earlier tick still waited for the path or Config.Rate. Bulk uses only what
+	// is left, and does not count. UE: Out Saturation.
 	OutSaturation float64
 
-	PacketsIn, PacketsOut       uint64
-	PacketsLost, PacketsMissing uint64 // packets sent that were lost; packets not received although later ones were
-	PacketsOutOfOrder           uint64 // packets received after a later one
-	BytesIn, BytesOut           uint64
-	// Bytes of BytesOut without headers, acks and repair bunches; resends count again.
-	PayloadOut                  uint64
-	BunchesIn, BunchesOut       uint64
-	SliceBytesIn, SliceBytesOut uint64 // bytes of slices and their acks; resends count again
-	BunchesResent               uint64
-	// Repair bunches sent, which are the parity of a transfer by Window;
-	// entries restored from the peer's repair bunches.
-	RepairsOut, EntriesRestored uint64
-	SpuriousLosses              uint64 // packets of PacketsLost, and of LossOut, that arrived later
-	Probes, AcksAlone           uint64
+	PacketsIn, PacketsOut uint64
+	PacketsLost           uint64 // packets sent that were lost
+	PacketsMissing        uint64 // packets not received, although later ones were
+	PacketsOutOfOrder     uint64 // packets received after a later one
+	BytesIn, BytesOut     uint64
+	PayloadOut            uint64 // BytesOut without headers, acks and repair bunches; resends count again
+	BunchesIn, BunchesOut uint64
+	SliceBytesIn          uint64 // bytes of slices and their acks received; resends count again
+	SliceBytesOut         uint64 // bytes of slices and their acks sent; resends count again
+	BunchesResent         uint64
+	RepairsOut            uint64 // repair bunches sent: the parity of a transfer by Window
+	EntriesRestored       uint64 // entries restored from the peer's repair bunches
+	SpuriousLosses        uint64 // packets counted in PacketsLost and LossOut that arrived later
+	Probes, AcksAlone     uint64
 
-	InFlight     int // bytes that are not yet acknowledged
+	InFlight     int // bytes not yet acknowledged
 	Window       int // bytes that bulk may have in flight
-	Queued       int // bytes that wait to be sent
-	DeliveryRate int // bytes a second that the path delivers when it is busy; more than RateOut if little is sent
-	MaxDatagram  int // largest datagram, in bytes, that QUIC sends now; the size of sealed packets is in Sealed
+	Queued       int // bytes waiting to be sent
+	DeliveryRate int // bytes per second that the path delivers when busy; above RateOut if little is sent
+	MaxDatagram  int // maximum size of a datagram that QUIC sends now; for sealed packets see Sealed
 	ReceiveLimit int // bytes of received reliable messages that may wait here
 
-	// Deferred counts the Dispatches that left messages of this connection to
-	// the next one: see Config.DispatchTime.
+	// Deferred counts the Dispatches that left messages of this connection for the next
+	// Dispatch: see Config.DispatchTime.
 	Deferred uint64
 
-	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped
-	// because the server's clock was set or this one stood still (Steps), and
-	// how many answers of the server could not be true (Refused).
+	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped because the server's
+	// clock was set or this one stood still (Steps). It also counts answers of the server
+	// that could not be true (Refused).
 	ServerTime struct{ Steps, Refused uint64 }
 
 	// Sealed is the state of the sealed carrier: see [Config].Sealed.
 	Sealed SealedStats
 
-	// On a server with Config.DoS: the state of the peer's identity, and the methods that the peer
-	// has called, by name. Messages that are no calls have names in brackets: "(control)" are those
-	// without an actor, of SendMessage and ServerTime; "(closed channel)" are calls that arrived
-	// after their actor was closed for the peer; "(answer)" are answers to closes and messages of
-	// this side, which have no quota; "(other)" are messages for an actor that name none of its
-	// methods. None of them is blocked. [World.MethodStats] returns the sums over all clients.
+	// On a server with Config.DoS: the state of the peer's identity, and the methods that the
+	// peer has called, by name. [World.MethodStats] returns the sums over all clients.
+	//
+	// Messages that are not calls have names in parentheses, and are never blocked:
+	//
+	//   - "(control)" are those without an actor, of SendMessage and ServerTime.
+	//   - "(closed channel)" are calls that arrived after their actor was closed for the peer.
+	//   - "(answer)" are answers to closes and messages of this side, which have no quota.
+	//   - "(other)" are messages for an actor that name none of its methods.
 	Severity string
 	Methods  []dos.Count
 
-	// The control channel, channels of actors, and those of package stream: its
-	// control channel and its lanes.
+	// Open channels: the control channel, channels of actors, and those of package stream,
+	// which are its control channel and its lanes.
 	ChannelsOpen int
-	ActorsOpen   int            // how many of ChannelsOpen are channels of the game's actors
+	ActorsOpen   int            // number of ChannelsOpen that are channels of the game's actors
 	Channels     []ChannelStats // channels with unacknowledged reliable entries, by number
 	Drops        Drops
 }
 
-// ChannelStats describes a channel that has reliable entries without an ack.
+// ChannelStats describes a channel that has unacknowledged reliable entries.
 type ChannelStats struct {
 	Channel    uint64
 	Class      string // empty for the control channel
@@ -107,54 +115,76 @@ type ChannelStats struct {
 	Gate       string // see [Channel.Gate]
 }
 
-// Drops counts, by reason, messages from the peer and for the peer that were dropped. If a reliable
-// call was made without an error and did not run, although its connection continued, the end that
-// should have run it has counted it in NotOwner, RateLimited, Unbound, ActorClosed, Invalid or
-// Blocked. When a connection ends, Ended counts what had arrived, and Gone what the server sent too
-// late. The other counters are of unreliable messages, updates, requests and copies.
+// Drops counts dropped messages from the peer and for the peer, by reason.
+//
+// A reliable call may be made without an error and not run although its connection
+// continues. The end that should have run it counts it in NotOwner, RateLimited,
+// Unbound, ActorClosed, Invalid or Blocked. When a connection ends, Ended counts what
+// had arrived, and Gone what the server sent too late. The other counters are of
+// unreliable messages, updates, requests and copies.
 type Drops struct {
-	// Calls of the peer. On a server NotOwner, ActorClosed and UnknownRefs are no
-	// sign of a cheat: the client may have sent a call before it was informed that
-	// the actor has another owner, or has ended. ActorClosed also counts calls of
-	// [ForceQueue] methods that were made here and waited when their actor closed.
+	// Calls from the peer. On a server, NotOwner, ActorClosed and UnknownRefs are
+	// not a sign of cheating: the client may have sent a call before it learned
+	// that the actor has another owner or has ended.
+	//
+	// ActorClosed also counts calls of [ForceQueue] methods that were made here and still
+	// waited when their actor closed.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
-	// Blocked counts calls of the peer that Config.DoS blocked.
+
+	// Blocked counts calls from the peer that Config.DoS blocked.
 	Blocked uint64
-	// Ended counts messages that were dropped because their connection ended: at once
-	// if this side closed it, otherwise after a second in which they could still run.
+
+	// Ended counts messages that were dropped because their connection ended.
+	// If this side closed the connection, they are dropped at once, otherwise
+	// after a second in which they can still run.
 	Ended uint64
-	// Saturated counts unreliable calls made here that were not sent: see Config.QueueUnreliable.
+
+	// Saturated counts unreliable calls made here that were not sent:
+	// see Config.QueueUnreliable.
 	Saturated uint64
+
 	// Throttled counts unreliable Multicasts made here that exceeded Config.MaxRPCPerNetUpdate.
 	Throttled uint64
+
 	// Gone counts Client RPCs and Multicasts made here after the connection began to close
 	// and before OnDisconnect ran. The client may have caused the close by breaking a rule.
 	Gone uint64
-	// UnknownRefs counts references in the peer's arguments to actors that are
-	// not open on the connection; the handler gets 0 instead.
+
+	// UnknownRefs counts references in the peer's arguments to actors that are not open on
+	// the connection. The handler gets 0 instead.
 	UnknownRefs uint64
-	// Requests counts requests of the peer that exceeded Config.MaxRequests. Answers
-	// counts answers for which nobody waited: the peer's, if they arrived late, twice or
-	// without a request; and this side's, if the request was canceled or already answered.
+
+	// Requests counts requests from the peer that exceeded Config.MaxRequests.
+	//
+	// Answers counts answers for which nobody waited: answers from the peer that
+	// arrived late, twice or without a request, and answers of this side to
+	// requests that were canceled or already answered.
 	Requests, Answers uint64
-	// Messages counts messages of the peer's [Conn.SendMessage] that arrived
-	// while Config.OnMessage was nil.
+
+	// Messages counts messages of the peer's [Conn.SendMessage] that
+	// arrived while Config.OnMessage was nil.
 	Messages uint64
-	// State counts updates of states: on a client those that it dropped because too many
-	// waited, after which it requests everything again; on a server those that were not
-	// sent because too many waited, an outage made them stale, or their channel closed.
+
+	// State counts updates of states. On a client, it counts those that the client
+	// dropped because too many waited. The client then requests everything again. On
+	// a server, it counts those that were not sent because too many waited, an
+	// outage made them stale, or their channel closed.
 	State uint64
-	// Duplicate counts packets and bunches that arrived twice, which loses nothing: on a path
-	// that loses packets, small reliable calls, opens and closes, and the end of a transfer
-	// are sent twice. ClosedChannel counts unreliable calls and states for an actor that is
-	// closed. Unreliable counts unreliable messages, of either side, that waited too long or
-	// were too many. Late counts UnreliableSequenced messages that arrived after a newer one,
-	// BeforeOpen unreliable ones that arrived before their actor's open, and Assembly those
-	// of which a part was lost. Repairs counts repair bunches that were not needed.
+
+	// Duplicate counts packets and bunches that arrived twice, which loses nothing. On a path
+	// that loses packets, small reliable calls, opens and closes, and the end of a transfer are
+	// sent twice. ClosedChannel counts unreliable calls and states for an actor that is closed.
+	//
+	// Unreliable counts unreliable messages, of either side, that waited too long
+	// or were too many. Late counts UnreliableSequenced messages that arrived
+	// after a newer one. BeforeOpen counts unreliable messages that arrived before
+	// their actor's open. Assembly counts those of which a part was lost. Repairs
+	// counts repair bunches that were not needed.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly, Repairs uint64
-	// RingFull counts datagrams that arrived faster than this process could handle
-	// them, UnknownMachine those that were empty or of an unknown kind, and BeforeJoin
-	// those of package stream that arrived before the connection had joined.
+
+	// RingFull counts datagrams that arrived faster than this process could handle them.
+	// UnknownMachine counts datagrams that were empty or of an unknown kind. BeforeJoin
+	// counts those of package stream that arrived before the connection joined.
 	RingFull, UnknownMachine, BeforeJoin uint64
 }
 
@@ -163,34 +193,70 @@ func (c *Conn) Stats() Stats {
 	channels, actors := c.channelNames()
 	c.link.Lock()
 	now := time.Now()
-	m, l := c.machine.Stats(), c.link.Stats()
+	m := c.machine.Stats()
+	l := c.link.Stats()
 	out := make([]ChannelStats, 0, len(channels))
 	for _, ch := range channels {
-		if ch.Out, ch.Slots = c.machine.Reliable(ch.Channel); ch.Out > 0 {
-			ch.QueueTime, ch.Gate = c.machine.QueueTime(ch.Channel), c.gate(ch.Channel)
+		ch.Out, ch.Slots = c.machine.Reliable(ch.Channel)
+		if ch.Out > 0 {
+			ch.QueueTime = c.machine.QueueTime(ch.Channel)
+			ch.Gate = c.gate(ch.Channel)
 			out = append(out, ch)
 		}
 	}
 	c.link.Unlock()
 
-	s := Stats{
-		RTT: m.LatestRTT, SmoothedRTT: m.SmoothedRTT, MinRTT: m.MinRTT, Jitter: m.RTTVar,
-		PacketsIn: m.PacketsReceived, PacketsOut: m.PacketsSent, PacketsLost: m.PacketsLost, PacketsMissing: m.PacketsMissing,
-		BytesIn: m.BytesReceived, BytesOut: m.BytesSent, BunchesIn: m.BunchesReceived, BunchesOut: m.BunchesSent,
-		PacketsOutOfOrder: m.PacketsOutOfOrder, PayloadOut: m.PayloadSent,
-		BunchesResent: m.BunchesResent, RepairsOut: m.RepairsSent, EntriesRestored: m.EntriesRestored, SpuriousLosses: m.SpuriousLosses, Probes: m.ProbesSent, AcksAlone: m.AcksOnlySent,
-		InFlight: m.InFlight, Window: m.Window, Queued: m.Queued, DeliveryRate: m.DeliveryRate,
-		LossIn: share(m.PacketsMissing, m.PacketsMissing+m.PacketsReceived), LossOut: share(m.PacketsLost, m.PacketsSent),
-		SliceBytesIn: l.OtherIn, SliceBytesOut: l.OtherOut,
-		Channels: out, ChannelsOpen: len(channels), ActorsOpen: actors,
-		Drops: Drops{
-			Duplicate: m.DroppedDuplicate, ClosedChannel: m.DroppedClosedChannel, Unreliable: m.DroppedUnreliable, State: m.DroppedTracked, Late: m.DroppedLate,
-			BeforeOpen: m.DroppedBeforeOpen, Assembly: m.DroppedAssembly, Repairs: m.DroppedRepairs,
-		},
-	}
+	s := statsOf(&m, &l)
+	s.Channels = out
+	s.ChannelsOpen = len(channels)
+	s.ActorsOpen = actors
 	s.setRates(c.rates.Of(now, counters(&m, &l)))
 	c.addCounts(&s, &l)
 	return s
+}
+
+// statsOf returns the counters that the machine and the link keep.
+func statsOf(m *bunch.Stats, l *link.Stats) Stats {
+	return Stats{
+		RTT:               m.LatestRTT,
+		SmoothedRTT:       m.SmoothedRTT,
+		MinRTT:            m.MinRTT,
+		Jitter:            m.RTTVar,
+		LossIn:            share(m.PacketsMissing, m.PacketsMissing+m.PacketsReceived),
+		LossOut:           share(m.PacketsLost, m.PacketsSent),
+		PacketsIn:         m.PacketsReceived,
+		PacketsOut:        m.PacketsSent,
+		PacketsLost:       m.PacketsLost,
+		PacketsMissing:    m.PacketsMissing,
+		PacketsOutOfOrder: m.PacketsOutOfOrder,
+		BytesIn:           m.BytesReceived,
+		BytesOut:          m.BytesSent,
+		PayloadOut:        m.PayloadSent,
+		BunchesIn:         m.BunchesReceived,
+		BunchesOut:        m.BunchesSent,
+		SliceBytesIn:      l.OtherIn,
+		SliceBytesOut:     l.OtherOut,
+		BunchesResent:     m.BunchesResent,
+		RepairsOut:        m.RepairsSent,
+		EntriesRestored:   m.EntriesRestored,
+		SpuriousLosses:    m.SpuriousLosses,
+		Probes:            m.ProbesSent,
+		AcksAlone:         m.AcksOnlySent,
+		InFlight:          m.InFlight,
+		Window:            m.Window,
+		Queued:            m.Queued,
+		DeliveryRate:      m.DeliveryRate,
+		Drops: Drops{
+			State:         m.DroppedTracked,
+			Duplicate:     m.DroppedDuplicate,
+			ClosedChannel: m.DroppedClosedChannel,
+			Unreliable:    m.DroppedUnreliable,
+			Late:          m.DroppedLate,
+			BeforeOpen:    m.DroppedBeforeOpen,
+			Assembly:      m.DroppedAssembly,
+			Repairs:       m.DroppedRepairs,
+		},
+	}
 }
 
 // gate implements Channel.Gate. The caller holds the link's lock.
@@ -204,28 +270,37 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 		s.Sealed = c.sealed.carriers.stats()
 		s.Sealed.Carries = c.Sealed()
 	}
-	s.ServerTime.Steps, s.ServerTime.Refused = c.times.steps.Load(), c.times.refused.Load()
+	s.ServerTime.Steps = c.times.steps.Load()
+	s.ServerTime.Refused = c.times.refused.Load()
 	s.Severity, s.Methods = c.methodStats()
 	s.Deferred = c.deferred.Load()
 	s.ReceiveLimit = int(c.reserved.Load())
-	s.Drops.RingFull, s.Drops.UnknownMachine = l.DroppedRing, l.DroppedUnknown
+	s.Drops.RingFull = l.DroppedRing
+	s.Drops.UnknownMachine = l.DroppedUnknown
 	s.Drops.BeforeJoin = c.extended.Uninvited.Load()
 	s.Drops.count(&c.drops)
 }
 
 // count sets the counters that are kept outside the machine.
 func (d *Drops) count(of *drops.Counters) {
-	d.NotOwner, d.RateLimited, d.Unbound = of.Of(drops.NotOwner), of.Of(drops.RateLimited), of.Of(drops.Unbound)
-	d.ActorClosed, d.Invalid = of.Of(drops.Closed), of.Of(drops.Invalid)
-	d.Blocked, d.Ended = of.Of(drops.Blocked), of.Of(drops.Ended)
-	d.Saturated, d.Throttled, d.Gone = of.Of(drops.Saturated), of.Of(drops.Throttled), of.Of(drops.Gone)
+	d.NotOwner = of.Of(drops.NotOwner)
+	d.RateLimited = of.Of(drops.RateLimited)
+	d.Unbound = of.Of(drops.Unbound)
+	d.ActorClosed = of.Of(drops.Closed)
+	d.Invalid = of.Of(drops.Invalid)
+	d.Blocked = of.Of(drops.Blocked)
+	d.Ended = of.Of(drops.Ended)
+	d.Saturated = of.Of(drops.Saturated)
+	d.Throttled = of.Of(drops.Throttled)
+	d.Gone = of.Of(drops.Gone)
 	d.UnknownRefs = of.Of(drops.UnknownRef)
-	d.Requests, d.Answers = of.Of(drops.Requests), of.Of(drops.Answer)
+	d.Requests = of.Of(drops.Requests)
+	d.Answers = of.Of(drops.Answer)
 	d.Messages = of.Of(drops.Message)
 }
 
-// channelNames returns the open channels, ordered by number, and how many of
-// them belong to actors of the game.
+// channelNames returns the open channels, ordered by number. actors is the number of channels
+// that belong to actors of the game.
 func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,11 +323,19 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// counters returns the counters from which the rates are computed.
+// counters returns the counters from which the rates are calculated.
 func counters(m *bunch.Stats, l *link.Stats) statnet.Sample[uint64] {
 	return statnet.Sample[uint64]{
-		BytesIn: m.BytesReceived, BytesOut: m.BytesSent, PacketsIn: m.PacketsReceived, PacketsOut: m.PacketsSent,
-		BunchesIn: m.BunchesReceived, BunchesOut: m.BunchesSent, SlicesIn: l.OtherIn, SlicesOut: l.OtherOut, Ticks: m.Ticks, Saturated: m.TicksSaturated,
+		BytesIn:    m.BytesReceived,
+		BytesOut:   m.BytesSent,
+		PacketsIn:  m.PacketsReceived,
+		PacketsOut: m.PacketsSent,
+		BunchesIn:  m.BunchesReceived,
+		BunchesOut: m.BunchesSent,
+		SlicesIn:   l.OtherIn,
+		SlicesOut:  l.OtherOut,
+		Ticks:      m.Ticks,
+		Saturated:  m.TicksSaturated,
 	}
 }
 
@@ -266,8 +349,8 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 	}
 }
 
-// sampleRates samples the counters of all connections once a second, so that Stats has the
-// rates of the last second even if it is seldom called. It also adds the trace's samples.
+// sampleRates samples the counters of all connections once a second. Stats then has the rates
+// of the last second even if it is seldom called. sampleRates also adds the trace's samples.
 func (w *World) sampleRates() {
 	now := w.frame.beat.Real // the game's clock may stand still, or jump
 	for _, c := range w.announced {
@@ -281,19 +364,21 @@ func (w *World) sampleRates() {
 	}
 	w.sampled = now
 	for _, c := range w.announced {
-		m, l := c.counts(), c.link.Stats()
+		m := c.counts()
+		l := c.link.Stats()
 		c.rates.Of(now, counters(&m, &l))
 	}
 }
 
-// fullest is how many channels a table shows: those with the fullest reliable buffers.
+// fullest is the number of channels that a table shows: those with the fullest reliable buffers.
 const fullest = 5
 
-// String returns the counters as a table of at most 100 columns. It shows a carrier other
-// than QUIC, such as rpctest's, as QUIC with sealed off. UE: stat net, of one connection.
+// String returns the counters as a table of at most 100 columns. A carrier other than QUIC,
+// such as rpctest's, appears as QUIC with sealed off. UE: stat net, of one connection.
 func (s Stats) String() string {
 	var t statnet.Table
-	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed", statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
+	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed",
+		statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
 	t.List("Carrier", s.Sealed.carrier()...)
 	t.Row("", "in", "out")
 	t.Row("Rate", statnet.Rate(s.RateIn), statnet.Rate(s.RateOut))
@@ -315,7 +400,8 @@ func (s Stats) String() string {
 	t.Row("  restored", statnet.Count(s.EntriesRestored), "")
 	t.Row("  acks alone", "", statnet.Count(s.AcksAlone))
 	t.List("Path", statnet.Bytes(float64(s.InFlight))+" in flight of a window of "+statnet.Bytes(float64(s.Window)),
-		statnet.Bytes(float64(s.Queued))+" queued", statnet.Rate(float64(s.DeliveryRate))+" delivered", fmt.Sprintf("datagrams of %d B", s.MaxDatagram))
+		statnet.Bytes(float64(s.Queued))+" queued", statnet.Rate(float64(s.DeliveryRate))+" delivered",
+		fmt.Sprintf("datagrams of %d B", s.MaxDatagram))
 	t.List("Channels", fmt.Sprintf("%d open", s.ChannelsOpen), fmt.Sprintf("%d of actors", s.ActorsOpen),
 		fmt.Sprintf("%d with something reliable in flight", len(s.Channels)))
 	s.addChannels(&t)
@@ -326,7 +412,9 @@ func (s Stats) String() string {
 // addChannels adds the channels whose reliable buffers are fullest.
 func (s *Stats) addChannels(t *statnet.Table) {
 	channels := slices.Clone(s.Channels)
-	slices.SortStableFunc(channels, func(a, b ChannelStats) int { return cmp.Compare(b.Out*max(1, a.Slots), a.Out*max(1, b.Slots)) })
+	slices.SortStableFunc(channels, func(a, b ChannelStats) int {
+		return cmp.Compare(b.Out*max(1, a.Slots), a.Out*max(1, b.Slots))
+	})
 	for _, ch := range channels[:min(len(channels), fullest)] {
 		t.List("", ch.String())
 	}
@@ -334,7 +422,8 @@ func (s *Stats) addChannels(t *statnet.Table) {
 
 // String returns the channel's numbers as one line.
 func (ch ChannelStats) String() string {
-	text := fmt.Sprintf("%d %s: %d of %d entries, %s queued", ch.Channel, cmp.Or(ch.Class, "control"), ch.Out, ch.Slots, statnet.Ms(ch.QueueTime))
+	text := fmt.Sprintf("%d %s: %d of %d entries, %s queued",
+		ch.Channel, cmp.Or(ch.Class, "control"), ch.Out, ch.Slots, statnet.Ms(ch.QueueTime))
 	if ch.Gate != "" {
 		text += ", held by " + ch.Gate
 	}
@@ -358,22 +447,24 @@ func (d Drops) reasons() (reasons []string) {
 	return reasons
 }
 
-// saturatedShare is the OutSaturation from which on StatNet counts a connection as
-// saturated. It ignores bursts of a tick or two, as when many actors open at once.
+// saturatedShare is the OutSaturation at or above which StatNet counts a connection as
+// saturated. It ignores bursts of a tick or two, which occur when many actors open at once.
 const saturatedShare = 0.5
 
-// StatNet returns the numbers of the world and a line for each connection that has
-// joined, as a table of at most 100 columns. A connection whose OutSaturation is
-// half or more counts as saturated. [Conn.Stats] has all numbers of one connection.
-// StatNet is meant for consoles: it takes about 2 µs for each connection and 10 ns
-// for each actor. It must be called on the world's goroutine. UE: stat net.
+// StatNet returns the numbers of the world and a line for each connection that has joined, as
+// a table of at most 100 columns. A connection whose OutSaturation is half or more counts as
+// saturated. [Conn.Stats] has all numbers of one connection. UE: stat net.
+//
+// StatNet is meant for consoles. It takes about 2 µs for each connection and 10 ns for each
+// actor. It must be called on the world's goroutine.
 func (w *World) StatNet() string {
 	var t statnet.Table
 	conns := w.Conns()
 	stats := make([]Stats, len(conns))
 	saturated := 0
 	for i, c := range conns {
-		if stats[i] = c.Stats(); stats[i].OutSaturation >= saturatedShare {
+		stats[i] = c.Stats()
+		if stats[i].OutSaturation >= saturatedShare {
 			saturated++
 		}
 	}
@@ -435,28 +526,43 @@ var spans = []struct {
 	{"In loss", func(s *Stats) float64 { return s.LossIn }, statnet.Percent},
 	{"Out loss", func(s *Stats) float64 { return s.LossOut }, statnet.Percent},
 	{"Saturation", func(s *Stats) float64 { return s.OutSaturation }, statnet.Percent},
-	{"Ping", func(s *Stats) float64 { return float64(s.SmoothedRTT) }, func(v float64) string { return statnet.Ms(time.Duration(v)) }},
-	{"Channels", func(s *Stats) float64 { return float64(s.ChannelsOpen) }, func(v float64) string { return fmt.Sprintf("%.0f", v) }},
+	{
+		"Ping",
+		func(s *Stats) float64 { return float64(s.SmoothedRTT) },
+		func(v float64) string { return statnet.Ms(time.Duration(v)) },
+	},
+	{
+		"Channels",
+		func(s *Stats) float64 { return float64(s.ChannelsOpen) },
+		func(v float64) string { return fmt.Sprintf("%.0f", v) },
+	},
 }
 
-// addSpans adds the rows with the least, mean and largest value over all connections.
+// addSpans adds the rows with the minimum, mean and maximum value over all connections.
 func addSpans(t *statnet.Table, stats []Stats) {
 	if len(stats) == 0 {
 		return
 	}
 	t.Row("Per connection", "min", "avg", "max")
 	for _, row := range spans {
-		least, most, sum := row.value(&stats[0]), row.value(&stats[0]), 0.0
+		lowest := row.value(&stats[0])
+		highest := lowest
+		sum := 0.0
 		for i := range stats {
 			v := row.value(&stats[i])
-			least, most, sum = min(least, v), max(most, v), sum+v
+			lowest = min(lowest, v)
+			highest = max(highest, v)
+			sum += v
 		}
-		t.Row("  "+row.label, row.text(least), row.text(sum/float64(len(stats))), row.text(most))
+		mean := sum / float64(len(stats))
+		t.Row("  "+row.label, row.text(lowest), row.text(mean), row.text(highest))
 	}
 }
 
 // connColumns are the columns of the rows that addConns adds.
-var connColumns = []statnet.Column{{Width: 28, Left: true}, {Width: 9}, {Width: 12}, {Width: 12}, {Width: 13}, {Width: 9}, {Width: 9}, {Width: 8}}
+var connColumns = []statnet.Column{
+	{Width: 28, Left: true}, {Width: 9}, {Width: 12}, {Width: 12}, {Width: 13}, {Width: 9}, {Width: 9}, {Width: 8},
+}
 
 // addConns adds a row for each connection.
 func addConns(t *statnet.Table, conns []*Conn, stats []Stats) {
@@ -466,16 +572,23 @@ func addConns(t *statnet.Table, conns []*Conn, stats []Stats) {
 	t.Columns(connColumns, "Connection", "ping", "in", "out", "loss in/out", "satur.", "fullest", "by")
 	for i, c := range conns {
 		s := &stats[i]
-		out, slots, by := 0, 0, "QUIC"
-		for _, ch := range s.Channels {
-			if out*ch.Slots <= ch.Out*slots {
-				out, slots = ch.Out, ch.Slots
-			}
-		}
+		out, slots := fullestBuffer(s.Channels)
+		by := "QUIC"
 		if s.Sealed.Carries {
 			by = "sealed"
 		}
 		t.Columns(connColumns, c.String(), statnet.Ms(s.SmoothedRTT), statnet.Rate(s.RateIn), statnet.Rate(s.RateOut),
-			fmt.Sprintf("%.1f/%.1f %%", 100*s.LossIn, 100*s.LossOut), statnet.Percent(s.OutSaturation), fmt.Sprintf("%d/%d", out, slots), by)
+			fmt.Sprintf("%.1f/%.1f %%", 100*s.LossIn, 100*s.LossOut), statnet.Percent(s.OutSaturation),
+			fmt.Sprintf("%d/%d", out, slots), by)
 	}
+}
+
+// fullestBuffer returns the entries in use and in total of the fullest reliable buffer.
+func fullestBuffer(channels []ChannelStats) (out, slots int) {
+	for _, ch := range channels {
+		if out*ch.Slots <= ch.Out*slots {
+			out, slots = ch.Out, ch.Slots
+		}
+	}
+	return out, slots
 }

@@ -15,47 +15,56 @@ import (
 )
 
 const (
-	// turnCalls is the most messages of a connection that run before the others
-	// have their turn. They are taken together under the link's lock, so many
-	// that the lock and the turn take less than a tenth of the calls' time.
+	// turnCalls is the maximum number of messages of a connection that run before the others
+	// have their turn. They are taken together under the link's lock. There are enough of
+	// them for the lock and the turn to take less than a tenth of the calls' time.
 	turnCalls = 32
-	// turnParts is the least number of turns into which the share of a prompt
-	// connection is divided. If a turn were as long as the share, clients that begin
-	// to flood would make all others wait in the Dispatch in which they begin.
+
+	// turnParts is the minimum number of turns into which the share of a prompt connection is
+	// divided. If a turn were as long as the share, clients that begin to flood would make
+	// all others wait in the Dispatch in which they begin.
 	turnParts = 8
-	// If less than quickTime has passed between two readings of the clock, the next reading is
-	// quickCalls messages later, because a reading takes a third of the time of a small call.
+
+	// Reading the clock takes a third of the time of a small call. If less than quickTime
+	// passed between two readings, the next reading is quickCalls messages later.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
-	// aloneShares times Config.DispatchTime is the share of a connection if no
-	// other has messages: 8 ms by default, a quarter of a tick at 30 Hz, so that
-	// a client does not wait for many ticks if the server sends it very much.
+
+	// aloneShares times Config.DispatchTime is the share of a connection if no other has
+	// messages. This is 8 ms by default, a quarter of a tick at 30 Hz. With less, a client
+	// would wait for many ticks if the server sends it very much.
 	aloneShares = 4
-	// worldShares times Config.DispatchTime is the time of all connections
-	// together: 24 ms by default. That leaves 9 ms of a tick at 30 Hz to a call
-	// that begins just before the end, to hooks, posts and the game itself.
+
+	// worldShares times Config.DispatchTime is the time of all connections together. This is
+	// 24 ms by default. It leaves 9 ms of a tick at 30 Hz to a call that begins just before
+	// the end, to hooks, posts and the game itself.
 	worldShares = 12
-	// endedTime is how long messages may wait for a turn after their connection
-	// has ended. An honest client leaves few, and a flooding client must not
-	// keep its place and memory for minutes.
+
+	// endedTime is how long messages may wait for a turn after their connection ended. An honest
+	// client leaves few, and a flooding client must not keep its place and memory for minutes.
 	endedTime = time.Second
 )
 
-// turns shares the time of a Dispatch among the connections that have messages. First,
-// round by round, the prompt connections have turns: those whose messages all ran in
-// the last Dispatch. Then the late ones do: first the one that has waited longest, so
-// that none waits forever, then those with the fewest messages, which are least to
-// blame. Messages that may not run in this Dispatch stay in the machine, where flow
-// control makes the peer wait. turns is used only by the world's goroutine.
+// turns shares the time of a Dispatch among the connections that have
+// messages. It is used only by the world's goroutine.
+//
+// First, round by round, the prompt connections have turns: those whose messages all ran
+// in the last Dispatch. Then the late ones have turns. The one that has waited longest
+// is first, so none waits forever. The others follow, those with the fewest messages
+// first, because they are the least to blame.
+//
+// Messages that may not run in this Dispatch stay in the machine.
+// There, flow control makes the peer wait.
 type turns struct {
-	// Connections whose messages all ran in the last Dispatch; nil in place of
-	// one that has had its turns.
+	// Connections whose messages all ran in the last Dispatch. A connection
+	// that has had its turns is replaced by nil.
 	prompt []*Conn
+
 	late   []*Conn // connections with messages that did not run in the last Dispatch; nil as in prompt
-	served []*Conn // connections that have used their share of this Dispatch, and have more messages
+	served []*Conn // connections that used up their share of this Dispatch and have more messages
 	number uint64  // of this Dispatch
 
-	began   time.Time     // when this Dispatch began
+	began   time.Time     // start of this Dispatch
 	elapsed time.Duration // time since began, at the last reading of the clock
 	share   time.Duration // time for one connection in a Dispatch; 0 = no limit
 	total   time.Duration // time for all connections in a Dispatch; 0 = no limit
@@ -66,45 +75,50 @@ type turns struct {
 
 // turn is a connection's part of a Dispatch. It is used only by the world's goroutine.
 type turn struct {
-	// Taken from the machine, and not run yet; at most turnCalls, during the
-	// turn in the memory of turns.messages.
-	taken   []bunch.Message
+	// Messages that were taken from the machine and have not run, at most turnCalls. During
+	// the turn they are in the memory of turns.messages.
+	taken []bunch.Message
+
 	waiting int           // number of messages that may run in this Dispatch, including those in taken
 	used    time.Duration // time that the connection has used of this Dispatch
 	longest time.Duration // longest time between two readings of the clock in this Dispatch
 	slowest tasks.Doing   // what ran in that time
 	late    bool          // not all messages ran in the last Dispatch
 	last    uint64        // number of the Dispatch in which the connection last had a turn
-	ended   time.Time     // when the world learned that the connection has ended; zero = it has not
+	ended   time.Time     // time when the world learned of the connection's end; zero = it has not ended
 }
 
 // hasMessages reports whether there are more messages that may run in this Dispatch.
 func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
-// takeTurns runs the messages that have arrived, as far as time allows. Messages
-// that arrive in the meantime wait for the next Dispatch. If cork is true, it looks
-// at all connections and corks them; otherwise it looks only at the active ones.
+// takeTurns runs the messages that have arrived, as far as time allows. Messages that arrive
+// in the meantime wait for the next Dispatch. If cork is true, takeTurns looks at all
+// connections and corks them. Otherwise it looks only at the active ones.
 func (w *World) takeTurns(cork bool) {
 	t := &w.turns
-	t.settle() // a panic may have ended the last Dispatch before this
+	t.settle() // needed if a panic ended the last Dispatch early
 	conns := w.frame.active
 	if cork {
 		conns = w.announced
 	}
 	for _, c := range conns {
-		if !c.turn.late && w.look(c) {
+		if !c.turn.late && w.countMessages(c) {
 			t.prompt = append(t.prompt, c)
 		}
 	}
 	for _, c := range t.late {
-		w.look(c)
+		w.countMessages(c)
 	}
-	w.tellAcked() // after look, so OnOpenAcked of an actor runs before the calls that arrived with the ack, or after it
+	// tellAcked follows countMessages, so OnOpenAcked of an actor runs before the calls that
+	// arrived with the ack or after it.
+	w.tellAcked()
 	t.begin(w.config.DispatchTime)
 	promptEnd := t.total
 	if len(t.late) > 0 {
 		t.order()
-		promptEnd -= t.total / 4 // otherwise prompt connections that use up every Dispatch would keep the late ones waiting forever
+		// Otherwise prompt connections that use up every Dispatch
+		// would keep the late ones waiting forever.
+		promptEnd -= t.total / 4
 	}
 	w.serve(&t.prompt, t.share/turnParts, promptEnd)
 	w.serve(&t.late, t.share, t.total)
@@ -114,27 +128,34 @@ func (w *World) takeTurns(cork bool) {
 	}
 }
 
-// look counts the messages that c may run in this Dispatch, and reports whether there are any.
-func (w *World) look(c *Conn) bool {
+// countMessages counts the messages that c may run in this Dispatch,
+// and reports whether there are any.
+func (w *World) countMessages(c *Conn) bool {
 	c.link.Lock()
 	w.frame.cork(c)
 	c.turn.waiting = len(c.turn.taken) + c.machine.Ready()
 	c.link.Unlock()
-	c.turn.used, c.turn.longest, c.turn.slowest = 0, 0, tasks.Doing{}
+	c.turn.used = 0
+	c.turn.longest = 0
+	c.turn.slowest = tasks.Doing{}
 	return c.hasMessages()
 }
 
-// begin sets the time limits of a Dispatch. share is Config.DispatchTime; 0 = no limits.
+// begin sets the time limits of a Dispatch. share is
+// Config.DispatchTime. A share of 0 means no limits.
 func (t *turns) begin(share time.Duration) {
 	t.number++
-	t.began, t.elapsed, t.share, t.total = time.Now(), 0, share, worldShares*share
+	t.began = time.Now()
+	t.elapsed = 0
+	t.share = share
+	t.total = worldShares * share
 	if len(t.prompt)+len(t.late) == 1 {
 		t.share *= aloneShares
 	}
 }
 
-// order sorts the late connections: first the one that has waited longest, then
-// the others by their number of messages, compared to a factor of two.
+// order sorts the late connections. The one that has waited longest is first. The others
+// follow by their number of messages, compared to a factor of two.
 func (t *turns) order() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
@@ -144,9 +165,11 @@ func (t *turns) order() {
 	t.late[0] = oldest
 }
 
-// serve gives the connections of a queue turns of at most limit each, round by round, until
-// no connection has more messages, or the Dispatch has lasted for until. A connection stays
-// in the queue during its turn, so that settle finds it if a function of the game panics.
+// serve gives the connections of a queue turns of at most limit each, round by round. It ends
+// when no connection has more messages, or when the Dispatch has lasted for until.
+//
+// A connection stays in the queue during its turn, so settle finds it
+// if a function of the game panics.
 func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
@@ -166,7 +189,7 @@ func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	}
 }
 
-// settle ends a Dispatch: all connections that have more messages are late in the next one.
+// settle ends a Dispatch. All connections that have more messages are late in the next one.
 func (t *turns) settle() {
 	t.late = append(append(t.late, t.prompt...), t.served...)
 	t.late = slices.DeleteFunc(t.late, func(c *Conn) bool { return c == nil })
@@ -175,11 +198,12 @@ func (t *turns) settle() {
 	}
 	clear(t.prompt)
 	clear(t.served)
-	t.prompt, t.served = t.prompt[:0], t.served[:0]
+	t.prompt = t.prompt[:0]
+	t.served = t.served[:0]
 }
 
-// runTurn runs messages of c until it has none, turnCalls have run, or limit
-// has passed. It does not interrupt a call.
+// runTurn runs messages of c until none are left, turnCalls have run, or
+// limit has passed. It does not interrupt a call.
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
 	defer t.pass(c, t.elapsed)
@@ -205,7 +229,7 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 			continue
 		}
 
-		// Read the clock; quick calls share one reading.
+		// Read the clock. Quick calls share one reading.
 		before := t.elapsed
 		t.elapsed = time.Since(t.began)
 		c.turn.note(w.game.Doing, t.elapsed-before)
@@ -220,8 +244,8 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.finishPacket(c)
 }
 
-// finishPacket applies the remaining states of a packet of which some have been
-// applied, because the game sees all states of a packet or none.
+// finishPacket applies the remaining states of a packet after some were applied. The game
+// must see all states of a packet or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
 		message := w.peek(c)
@@ -234,16 +258,17 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// note keeps the longest time between two readings of the clock, and what ran
-// in that time; of several quick calls, the last one.
+// note records the longest time between two readings of the clock, and what ran in that time.
+// If several quick calls ran, it records the last one.
 func (u *turn) note(doing tasks.Doing, took time.Duration) {
 	if took > u.longest {
-		u.slowest, u.longest = doing, took
+		u.slowest = doing
+		u.longest = took
 	}
 }
 
-// pass ends a turn of c that began at start, even after a panic of the game. It
-// copies the messages that did not run, because the next turn uses the same memory.
+// pass ends a turn of c that began at start, even after a panic of the game. It copies the
+// messages that did not run, because the next turn uses the same memory.
 func (t *turns) pass(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
@@ -258,7 +283,8 @@ func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
 	if next == nil {
 		return message, false
 	}
-	message, *next = *next, bunch.Message{}
+	message = *next
+	*next = bunch.Message{}
 	c.turn.taken = c.turn.taken[1:]
 	c.turn.waiting--
 	return message, true
@@ -274,8 +300,8 @@ func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	c.machine.AllReady(yield)
 }
 
-// waitingClose returns the reason of the close of a channel that waits for its
-// turn. ok is false if none waits. The caller holds the link's lock.
+// waitingClose returns the close reason of a channel whose close waits for its turn. ok is
+// false if none waits. The caller holds the link's lock.
 func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	for message := range c.pending {
 		if message.Close && message.Channel == channel {
@@ -303,14 +329,15 @@ func (w *World) peek(c *Conn) *bunch.Message {
 	return &u.taken[0]
 }
 
-// take takes messages from the machine. It raises the ReceiveLimit if that stops
-// the peer, and requests all states from the peer if the machine had to drop some.
+// take takes messages from the machine. If the ReceiveLimit stops the peer, take raises it.
+// If the machine had to drop states, take requests all states from the peer.
 func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
 	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
 	if c.machine.Missed() {
-		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil)) // it fails only if the connection has failed
+		// An error means that the connection has failed.
+		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil))
 	}
 	c.link.Unlock()
 	if limited {
@@ -319,29 +346,31 @@ func (c *Conn) take(into []bunch.Message) int {
 	return n
 }
 
-// noteLate is called when the Dispatch has ended before all messages of the
-// connection ran. It counts that, and logs it at most once a second.
+// noteLate is called when the Dispatch ended before all messages of the connection ran. It
+// counts this, and logs it at most once a second.
 func (c *Conn) noteLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
 	if !ok {
 		return
 	}
-	t, u := &c.world.turns, &c.turn
+	t := &c.world.turns
+	u := &c.turn
 	log := c.world.log.With("conn", c, "waiting", u.waiting, "used", u.used, "more", hidden)
 	if u.longest > 0 { // it had a turn
 		log = log.With("slowest", u.slowest.String(), "longest", u.longest)
 	}
 	if u.used >= t.share {
-		log.Warn("messages wait for the next Dispatch: handlers of the connection took what rpc.Config.DispatchTime allows one", "limit", t.share)
+		log.Warn("messages wait for the next Dispatch: handlers of the connection took what rpc.Config.DispatchTime allows one",
+			"limit", t.share)
 		return
 	}
 	log.Warn("messages wait for the next Dispatch: handlers of all connections took what rpc.Config.DispatchTime allows them together",
 		"limit", t.total, "all", t.elapsed)
 }
 
-// mayStillRun reports whether messages of a connection that has ended may still
-// run: for endedTime, if not all ran in the last Dispatch.
+// mayStillRun reports whether messages of an ended connection may still run. They may for
+// endedTime, if not all ran in the last Dispatch.
 func (c *Conn) mayStillRun() bool {
 	if !c.turn.late || c.closing.Load() {
 		return false
@@ -356,7 +385,8 @@ func (c *Conn) mayStillRun() bool {
 func (w *World) discard(c *Conn) {
 	t := &w.turns
 	t.late = slices.DeleteFunc(t.late, func(other *Conn) bool { return other == c })
-	dropped, names := 0, make(drops.Names)
+	dropped := 0
+	names := make(drops.Names)
 	drop := func(messages []bunch.Message) {
 		for i := range messages {
 			names[messageName(c.channels[messages[i].Channel], messages[i])]++
@@ -372,15 +402,16 @@ func (w *World) discard(c *Conn) {
 	if dropped > 0 {
 		c.drops.Add(drops.Ended, dropped)
 		level := slog.LevelWarn
-		if c.closing.Load() { // closed by this side: then there is always something in flight
+		if c.closing.Load() { // this side closed it, so there is always something in flight
 			level = slog.LevelInfo
 		}
-		w.log.Log(context.Background(), level, "messages dropped with their connection", "conn", c, "messages", dropped, "calls", names.String())
+		w.log.Log(context.Background(), level, "messages dropped with their connection",
+			"conn", c, "messages", dropped, "calls", names.String())
 	}
 }
 
-// messageName returns the name of a message, for a log: the method that it
-// calls or, in brackets, what else it is.
+// messageName returns the name of a message for a log. This is the method that the message
+// calls or, in parentheses, what else the message is.
 func messageName(a *Actor, message bunch.Message) string {
 	called := calledBy(a, message)
 	switch {

@@ -5,31 +5,34 @@ import (
 	"time"
 )
 
-// view is, on a server, the position from which a connection sees, and the
-// openings that depend on it. It is used only by the world's goroutine.
+// view is, on a server, the position from which a connection sees, and the openings that
+// depend on it. It is used only by the world's goroutine.
 type view struct {
 	// The position of the view.
 	target  *Actor // set by SetView; nil = see viewTarget
 	fixed   bool   // set by SetViewPoint: the view is at x, y, z
 	x, y, z float32
 
-	// The actor from which the connection sees without SetView.
+	// The actor from which the connection sees if SetView was not called.
 	pawn     *Actor        // the last result of Conn.pawn; nil = none
-	searched time.Duration // when that was, as relevance.elapsed + 1; 0 = never
+	searched time.Duration // relevance.elapsed + 1 at the time of that result; 0 = never
 
-	// The actors that are open for it.
+	// The actors that are open for the connection.
 	openings []*opening    // of actors about which relevancy decides, in no order
-	pause    time.Duration // the relevance.elapsed before which no actor is opened, because one could not be opened
+	pause    time.Duration // after a failed open: no actor is opened before relevance.elapsed reaches this
 }
 
-// SetView makes the connection see from the position of a. Then a, and actors of
-// classes with [At] that are near enough to it, are open for the connection. If a
-// is nil, or ends later, the connection sees as without SetView: from the first
-// actor with an At that it owns, directly or else through a chain, such as the
-// pawn of its controller. A connection that owns none sees only its own actors.
+// SetView makes the connection see from the position of a. UE: SetViewTarget, and the pawn
+// that the player controller possesses.
 //
-// SetView is for the server only, and must be called on the world's goroutine. It takes
-// effect within 0.1 s. UE: SetViewTarget, and the pawn that the player controller possesses.
+// From then on, a is open for the connection, and so are actors of classes with [At] that are
+// near enough to a. SetView takes effect within 0.1 s. It is for the server only, and must be
+// called on the world's goroutine.
+//
+// If a is nil or ends later, the connection sees as without SetView: from the
+// first actor with an At that it owns. It owns that actor directly or, failing
+// that, through a chain, such as the pawn of its controller. A connection that
+// owns no such actor sees only its own actors.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
@@ -44,24 +47,27 @@ func (c *Conn) SetView(a *Actor) error {
 	case !a.own.binding.hasAt():
 		return fmt.Errorf("rpc: SetView to %v: its class has no At", a)
 	}
-	c.shown.view.target, c.shown.view.fixed = a, false
+	c.shown.view.target = a
+	c.shown.view.fixed = false
 	return nil
 }
 
-// SetViewPoint makes the connection see from a point, as spectators do, until
-// SetView or the next SetViewPoint. It is for the server only, and must be
-// called on the world's goroutine. UE: FNetViewer::ViewLocation.
+// SetViewPoint makes the connection see from a point, as spectators do, until the next
+// SetView or SetViewPoint. It is for the server only, and must be called on the world's
+// goroutine. UE: FNetViewer::ViewLocation.
 func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
 		return onClient("SetViewPoint")
 	}
 	v := &c.shown.view
-	v.target, v.fixed, v.x, v.y, v.z = nil, true, x, y, z
+	v.target = nil
+	v.fixed = true
+	v.x, v.y, v.z = x, y, z
 	return nil
 }
 
-// View returns from where the connection sees: the actor, which is nil after SetViewPoint, and
-// its position. ok is false if the connection has no view. It is for the server only, and must
+// View returns the actor from which the connection sees and its position. After SetViewPoint the
+// actor is nil. ok is false if the connection has no view. View is for the server only, and must
 // be called on the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
 func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	x, y, z, ok = c.viewpoint()
@@ -71,8 +77,8 @@ func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	return target, x, y, z, ok
 }
 
-// viewTarget returns the actor from which the connection sees, or nil if there
-// is none. c may be nil.
+// viewTarget returns the actor from which the connection sees, or nil
+// if there is none. c may be nil.
 func (c *Conn) viewTarget() *Actor {
 	if c == nil {
 		return nil
@@ -88,19 +94,24 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the actor from which the connection sees without SetView. It searches
-// at most once a Flush: locate calls it for each actor that is RelevantAsOwner, and
-// a search each time would make the cost grow with the square of their number.
+// pawn returns the actor from which the connection sees if SetView was not called. It
+// searches at most once a Flush unless that actor ends or changes its owner.
+//
+// locate calls pawn for each actor that is RelevantAsOwner. If each call searched, the cost
+// would grow with the square of their number.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
-	if now := c.world.relevance.elapsed + 1; v.searched != now || v.pawn != nil && (v.pawn.dead || v.pawn.conn != c) {
-		v.searched, v.pawn = now, firstPawn(&c.shown.owned)
+	now := c.world.relevance.elapsed + 1
+	gone := v.pawn != nil && (v.pawn.dead || v.pawn.conn != c)
+	if v.searched != now || gone {
+		v.searched = now
+		v.pawn = firstPawn(&c.shown.owned)
 	}
 	return v.pawn
 }
 
-// firstPawn returns the first actor of the list whose class has At. If there is
-// none, it returns the first that one of them owns, and so on.
+// firstPawn returns the first actor of the list whose class has At. If there is none, it
+// searches the actors that these own, and so on.
 func firstPawn(l *actors) *Actor {
 	for a := range l.all {
 		if !a.relevancy.asOwner && a.own.binding.hasAt() {
@@ -123,7 +134,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	return c.viewTarget().position()
 }
 
-// add adds an opening, if relevancy decides about its actor.
+// add adds an opening if relevancy decides about its actor.
 func (v *view) add(o *opening) {
 	if o.actor.relevancy.rule != byHand {
 		o.at = len(v.openings)
@@ -136,18 +147,18 @@ func (v *view) remove(o *opening) {
 	if o.actor.relevancy.rule == byHand {
 		return
 	}
-	last := len(v.openings) - 1 // it takes the place of o
+	last := len(v.openings) - 1 // the last opening takes the place of o
 	v.openings[o.at] = v.openings[last]
 	v.openings[o.at].at = o.at
 	v.openings[last] = nil
 	v.openings = v.openings[:last]
-	if o.actor.relevancy.here == o { // a function of the game has closed it during a survey
+	if o.actor.relevancy.here == o { // a function of the game closed it during a survey
 		o.actor.relevancy.here = nil
 	}
 }
 
-// mark sets relevancy.here of the actors of all openings, until settle, so that
-// a survey finds the opening of an actor without a map.
+// mark sets relevancy.here in the actors of all openings, until settle. A survey can then
+// find the opening of an actor without a map.
 func (v *view) mark() {
 	for _, o := range v.openings {
 		o.actor.relevancy.here = o

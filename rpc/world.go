@@ -23,19 +23,19 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// A World is one game's end of all its connections. It plays the part of Unreal's
-// game thread: handlers, checks, hooks and constructors run on the goroutine that
-// drives it, one at a time, by [World.Tick] (or Dispatch and Flush) or [World.Run].
+// A World is one game's end of all its connections. It plays the part of Unreal's game
+// thread. Handlers, checks, hooks and constructors run one at a time, on the goroutine that
+// drives the world by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
 // Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel,
 // SetEmulation, HandshakeStats and MethodStats are safe for concurrent use. All other methods
 // must be called on the world's goroutine. A world is a server until it connects to one.
 type World struct {
 	config   Config
-	log      *slog.Logger
-	logs     *logs.Set     // by category; log is its logger for records without a category
+	log      *slog.Logger  // logs.All, for records without a category
+	logs     *logs.Set     // by category
 	trace    *trace.Writer // nil = none
-	extended extend.World  // what package stream has added
+	extended extend.World  // what package stream added
 
 	// Classes and actors. Used only by the world's goroutine, except table and actors.alive.
 	table      classTable // has its own lock
@@ -44,35 +44,35 @@ type World struct {
 	replicator replicator // server: which states to compare and send
 	relevance  relevance  // server: for which connections actors are open
 
-	// Server: actors with channels that the next Flush closes, because the
-	// actor is dormant, or parted and acknowledged.
+	// Server: actors whose channels the next Flush closes, because the actor is dormant, or
+	// because it is parted and the client has acknowledged the open.
 	toClose []*Actor
 
 	// Connections that have joined. Used only by the world's goroutine, except parts of dos.
-	announced    []*Conn      // admitted, and not expelled
-	joining      []*Conn      // joined, and wait to be admitted
-	ending       []*Conn      // ended, and wait to be expelled
-	loggingIn    []*handshake // wait until the connections of their identity in ending have been expelled
-	greeting     greeting     // of the connection that was admitted last, until its tasks have run
+	announced    []*Conn      // admitted, and not yet expelled
+	joining      []*Conn      // joined, and waiting to be admitted
+	ending       []*Conn      // ended, and waiting to be expelled
+	loggingIn    []*handshake // waiting until the connections of their identity in ending are expelled
+	greeting     greeting     // of the last admitted connection, until its tasks have run
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch  // has its own lock for the fields that Stats reads
 	overflows    int       // connections closed because a reliable buffer was full
-	sampled      time.Time // when sampleRates last ran
+	sampled      time.Time // time when sampleRates last ran
 
-	// What runs in a step. Used only by the world's goroutine.
-	crowd      stateCrowd          // counts of the states' paces on all connections: see crowdAt
+	// Parts of a step. Used only by the world's goroutine.
+	crowd      stateCrowd          // summary of the state paces of all connections: see crowdAt
 	frame      frame               // the current step, from one Flush to the next
 	game       tasks.Runner[*Conn] // runs functions of the game, one at a time, and catches their panics
 	local      localCalls          // calls that run in this world
-	turns      turns               // which connection's messages run now, and for how long
+	turns      turns               // determines which connection's messages run now, and for how long
 	requests   requests            // requests that this world makes to itself
 	background background          // handlers of Request.Go
 	handling   handling            // the call that is being handled
 	failWarn   logs.Gates[*method] // for answers that could not be sent
 
 	// Safe for concurrent use.
-	drive    *driver.Driver       // which goroutine drives the world, and what wakes it
+	drive    *driver.Driver       // knows which goroutine drives the world, and wakes it
 	callers  driver.Callers[Conn] // connections that have work for the next Dispatch
 	lobby    lobby                // all connections, from their first packet to their end, and posts
 	dropped  atomic.Uint64        // see World.Dropped
@@ -97,14 +97,20 @@ func NewWorld(config Config) (*World, error) {
 	w := &World{
 		config:   config,
 		bindings: make(map[*Class]*binding),
-		actors:   actorTable{placed: make(map[string]*Actor), namesakes: make(map[string][]*Actor), byRef: make(map[Ref]*Actor)},
+		actors: actorTable{
+			placed:    make(map[string]*Actor),
+			namesakes: make(map[string][]*Actor),
+			byRef:     make(map[Ref]*Actor),
+		},
 		drive:    driver.New(),
 		requests: newRequests(config.MaxRequests),
 		failWarn: make(logs.Gates[*method]),
 		rate:     budget.NewMeter(config.WorldRate),
 	}
 	w.lobby.open(config)
-	w.extended.Wake, w.extended.Driven, w.extended.Closed = w.drive.Signal, w.drive.DrivenBy, w.lobby.shut
+	w.extended.Wake = w.drive.Signal
+	w.extended.Driven = w.drive.DrivenBy
+	w.extended.Closed = w.lobby.shut
 	if config.Emulation != nil {
 		out, in, err := badnet.Links(*config.Emulation)
 		if err != nil {
@@ -139,11 +145,15 @@ func (w *World) openLogs() {
 	}
 	w.logs = logs.New(w.config.Logger, level)
 	w.log = w.logs.All
-	w.trace = trace.NewWriter(w.config.Trace, func() string { return "quiver " + w.role() }, func(err error) { w.log.Error("the trace has ended", "error", err) })
+	w.trace = trace.NewWriter(
+		w.config.Trace,
+		func() string { return "quiver " + w.role() },
+		func(err error) { w.log.Error("the trace has ended", "error", err) },
+	)
 }
 
-// bind adds a binding. It panics if the class is bound already, or has the name
-// of another class: both are mistakes in the program.
+// bind adds a binding. It panics if the class is bound already or has the name of another
+// class. Both are mistakes in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -154,31 +164,40 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze fixes the set of classes and extensions. It is called before the first
-// connection or listener is made.
+// freeze fixes the set of classes and extensions. It is called before
+// the first connection or listener is made.
 func (w *World) freeze() {
 	w.extended.Close()
 	w.table.freeze()
 }
 
-// IsServer reports whether this world has authority, that is, has not connected to a server.
+// IsServer reports whether this world has authority. It has unless it connected to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
-// SetLogLevel changes the log level. Without categories it sets the level of all records
-// that have no category, or whose category has no level of its own; with categories, the
-// level of those categories only. It returns an error if a category does not exist.
+// SetLogLevel changes the log level. Without categories, it sets the level of all
+// records that have no category, or whose category has no level of its own. With
+// categories, it sets the level of those categories only. It returns an error if a
+// category does not exist. UE: Log LogRep Verbose.
 //
-// Records at Debug have a category, which a slog.Handler also receives by WithAttrs as the
-// attribute category: handshake, channel (actors open and close), partial (messages that need
-// more than one bunch), reliable (calls, and entries in flight), rep (updates of states),
-// relevancy and dormancy. Records below the level are not formatted. UE: Log LogRep Verbose.
+// Records at Debug have a category, which a slog.Handler also
+// receives by WithAttrs as the attribute category:
+//
+//   - handshake
+//   - channel: actors open and close
+//   - partial: messages that need more than one bunch
+//   - reliable: calls, and entries in flight
+//   - rep: updates of states
+//   - relevancy
+//   - dormancy
+//
+// Records below the level are not formatted.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
 }
 
-// SetEmulation changes [Config].Emulation for all packets from now on. It is
-// safe for concurrent use. It returns an error if the world was made without
-// Config.Emulation, because its sockets cannot emulate then.
+// SetEmulation changes [Config].Emulation for all packets from now on. It is safe for
+// concurrent use. It returns an error if the world was made without Config.Emulation, because
+// the world's sockets cannot emulate a network then.
 func (w *World) SetEmulation(e emulation.Settings) error {
 	out, in, err := badnet.Links(e)
 	if err != nil {
@@ -191,10 +210,12 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
-// Now returns the time that was passed to the running Dispatch, Flush or Tick, or
-// else to the last one; it is the zero time before the first. In [World.Run] that
-// is the system's time. Now is the game's clock for OnConnect, OnDisconnect, Login,
-// posts and constructors; handlers have [Call].Now. UE: UWorld::GetTimeSeconds.
+// Now returns the time that was passed to the present Dispatch, Flush or Tick, or else
+// to the last one. Before the first it is the zero time. In [World.Run] it is the
+// system's time. UE: UWorld::GetTimeSeconds.
+//
+// Now is the game's clock for OnConnect, OnDisconnect, Login, posts
+// and constructors. Handlers have [Call].Now.
 func (w *World) Now() time.Time { return w.frame.now }
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets are sent.
@@ -203,48 +224,56 @@ func (w *World) OnTick(fn func(now time.Time)) {
 	w.frame.onTick = append(w.frame.onTick, fn)
 }
 
-// OnConnect adds a hook that runs when a connection has joined, before Config.OnConnect.
+// OnConnect adds a hook that runs when a connection joins, before Config.OnConnect.
 func (w *World) OnConnect(fn func(*Conn)) {
 	mustRun("OnConnect", fn == nil)
 	w.onConnect = append(w.onConnect, fn)
 }
 
-// OnDisconnect adds a hook that runs when a connection that had joined has
-// ended, before Config.OnDisconnect.
+// OnDisconnect adds a hook that runs when a connection that had
+// joined ends, before Config.OnDisconnect.
 func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	mustRun("OnDisconnect", fn == nil)
 	w.onDisconnect = append(w.onDisconnect, fn)
 }
 
-// mustRun panics if the caller passed no function to a method of World. The
-// tick that would call the function could not tell who passed it.
+// mustRun panics if the caller passed no function to a method of World. The tick that would
+// call the function could not tell who passed it.
 func mustRun(by string, none bool) {
 	if none {
 		panic(fmt.Sprintf("rpc: World.%s: no function", by))
 	}
 }
 
-// Conns returns the connections that have joined and are not closed, oldest
-// first. OnConnect may not have run yet for some of them.
+// Conns returns the connections that have joined and are not closed, oldest first. OnConnect
+// may not have run for some of them yet.
 func (w *World) Conns() []*Conn {
-	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool { return !c.joined.Load() || c.closing.Load() })
+	conns := slices.DeleteFunc(w.lobby.all(), func(c *Conn) bool {
+		return !c.joined.Load() || c.closing.Load()
+	})
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
 }
 
-// Close closes all connections with code and reason, and returns when their carriers have
-// ended. Like [Conn.Close], it delivers what was sent reliably. Use HostClosedConnection
-// for an orderly shutdown. From the call on the world accepts no connection and no post,
-// and Run returns ErrClosed. OnDisconnect runs in the next Dispatch.
+// Close closes all connections with code and reason, and returns when their carriers
+// have ended. Like [Conn.Close], it delivers what was sent reliably. Use
+// HostClosedConnection for an orderly shutdown.
+//
+// From the call on, the world accepts no connection and no post, and Run returns ErrClosed.
+// OnDisconnect runs in the next Dispatch.
 //
 // If ctx ends first, Close returns an error, and the connections continue to close in the
-// background; wait for them with another Close, or with [Conn.Wait]. Close does not close
-// listeners. Call [Listener.Close] after it, which waits for clients to which the close must be
-// repeated. Close also ends the trace of [Config].Trace, and returns an error of its writer.
+// background. Wait for them with another Close or with [Conn.Wait].
+//
+// Close does not close listeners. Call [Listener.Close] after it, which waits for clients
+// that need to receive the close again.
+//
+// Close also ends the trace of [Config].Trace, and returns an error of its writer.
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
-	for _, c := range w.lobby.all() { // even if ctx has ended; a connection that is still being attached closes itself
+	// Close them even if ctx has ended. A connection that is still being attached closes itself.
+	for _, c := range w.lobby.all() {
 		c.Close(code, reason)
 	}
 	err := w.waitClosed(ctx)
@@ -254,17 +283,18 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	return err
 }
 
-// WaitHandlers waits until no function of [Request.Go] runs and all their answers have been sent,
-// or until ctx ends, and returns the cause of ctx then. The world must be driven meanwhile.
+// WaitHandlers waits until no function of [Request.Go] runs and all
+// their answers have been sent. If ctx ends first, it returns the cause
+// of ctx. The world must be driven while it waits.
 //
-// To shut down, a server makes its handlers refuse new requests, calls
-// WaitHandlers for those that run, and closes the world. Call WaitHandlers again
-// after Close to wait for functions whose askers are gone; their ctx has ended.
+// To shut down, a server makes its handlers refuse new requests, calls WaitHandlers for those
+// that run, and closes the world. Call WaitHandlers again after Close to wait for functions
+// whose askers are gone. Their ctx has ended.
 func (w *World) WaitHandlers(ctx context.Context) error { return w.background.wait(ctx) }
 
-// catch must be deferred around functions of the game that run on other
-// goroutines, as [tasks.Runner.Catch] is on the world's. It passes a panic to
-// Config.OnPanic. Without OnPanic it does not recover.
+// catch passes a panic to Config.OnPanic. Without OnPanic it does not recover. It must be
+// deferred around functions of the game that run on other goroutines. On the world's
+// goroutine, [tasks.Runner.Catch] does the same.
 func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	if w.config.OnPanic == nil {
 		return
@@ -274,8 +304,8 @@ func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	}
 }
 
-// waitClosed waits until the carriers of all connections have ended. It returns
-// an error if ctx ends first.
+// waitClosed waits until the carriers of all connections have ended.
+// It returns an error if ctx ends first.
 func (w *World) waitClosed(ctx context.Context) error {
 	attached := make(chan struct{})
 	go func() {
@@ -283,18 +313,20 @@ func (w *World) waitClosed(ctx context.Context) error {
 		close(attached)
 	}()
 	if err := waitFor(ctx, attached); err != nil {
-		return errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w", err)
+		return errorf("rpc: closing the world: connections, or carriers that are being attached, are still closing: %w",
+			err)
 	}
 	conns := w.lobby.all()
 	for i, c := range conns {
 		if err := waitFor(ctx, c.Done()); err != nil {
-			return errorf("rpc: closing the world: %d of %d connections are still closing: %w", len(conns)-i, len(conns), err)
+			return errorf("rpc: closing the world: %d of %d connections are still closing: %w",
+				len(conns)-i, len(conns), err)
 		}
 	}
 	return nil
 }
 
-// waitFor waits until done is closed. It returns the cause of ctx if that ends first.
+// waitFor waits until done is closed. If ctx ends first, it returns the cause of ctx.
 func waitFor(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -304,13 +336,14 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Spawn is [Spawn] for callers that do not need the object, or have bound no constructor.
+// Spawn is like the function [Spawn], for callers that do not need
+// the object or have bound no constructor.
 func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
 }
 
-// spawn implements both Spawns. If set is not nil, spawn calls it with the object
-// that the constructor returned, before the actor opens for any connection.
+// spawn implements both Spawns. If set is not nil, spawn calls it with the object that the
+// constructor returned, before the actor opens for any connection.
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
 	w.mustBeInside("Spawn", nil)
 	owner, conn := chainEndsOf(to)
@@ -330,7 +363,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, err
 	}
 
-	// The actor is alive from here on: its constructor may call, open, tear off and destroy it.
+	// The actor is alive from here on. Its constructor may call, open, tear off and destroy it.
 	w.actors.number(a)
 	a.listAt(owner, conn)
 	w.actors.add(a)
@@ -345,7 +378,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch) // its states must fit
 	}
 	if err == nil && a.conn != nil && !a.conn.mayJoin() {
-		err = a.show(a.conn) // does nothing if the constructor has opened it
+		err = a.show(a.conn) // does nothing if the constructor opened it
 	}
 	if err != nil {
 		_ = w.Destroy(a)
@@ -359,9 +392,9 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	return a, nil
 }
 
-// construct makes the objects of an actor that was spawned here. It returns an
-// error if a state of them cannot be encoded. If a constructor panics,
-// construct destroys the actor, because Spawn does not return it.
+// construct makes the objects of an actor that was spawned here. It returns an error if one
+// of their states cannot be encoded. If a constructor panics, construct destroys the actor,
+// because Spawn does not return it.
 func (w *World) construct(a *Actor, set func(object any)) error {
 	constructed := false
 	defer func() {
@@ -371,7 +404,8 @@ func (w *World) construct(a *Actor, set func(object any)) error {
 	}()
 	a.makeObjects()
 	if set != nil {
-		w.game.During(tasks.Doing{What: "the function given to Spawn for ", Of: a.class}, func() { set(a.own.object) })
+		doing := tasks.Doing{What: "the function given to Spawn for ", Of: a.class}
+		w.game.During(doing, func() { set(a.own.object) })
 	}
 	a.makeReplicas()
 	err := a.encodeFirst()
@@ -382,7 +416,7 @@ func (w *World) construct(a *Actor, set func(object any)) error {
 	return err
 }
 
-// tellAcked calls OnOpenAcked for the openings that clients have acknowledged.
+// tellAcked calls OnOpenAcked for the opens that clients have acknowledged.
 func (w *World) tellAcked() {
 	for _, c := range w.frame.attended(w.announced) {
 		if len(c.shown.unacked) == 0 {
@@ -398,8 +432,9 @@ func (w *World) tellAcked() {
 	w.game.RunTasks()
 }
 
-// mustBeInside panics if Config.CheckGoroutine is set and the caller is not on the world's
-// goroutine. what names the method for the message, and of, which may be nil, what it is called on.
+// mustBeInside panics if Config.CheckGoroutine is set and the caller is not
+// on the world's goroutine. what names the method for the message. of, which
+// may be nil, is what the method is called on.
 func (w *World) mustBeInside(what string, of fmt.Stringer) {
 	if w.config.CheckGoroutine {
 		w.checkGoroutine(tasks.Doing{What: what, Of: of})
@@ -409,7 +444,8 @@ func (w *World) mustBeInside(what string, of fmt.Stringer) {
 // checkGoroutine is the slow part of mustBeInside, which is inlined.
 func (w *World) checkGoroutine(doing tasks.Doing) {
 	if w.drive.Elsewhere() {
-		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there", doing))
+		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there",
+			doing))
 	}
 }
 
@@ -422,9 +458,9 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// Destroy ends an actor, and its copies at all clients. From now on calls on it
-// return ErrClosed; calls that were sent before are still delivered. A client
-// can destroy only copies that are torn off, and placed ones without a channel.
+// Destroy ends an actor and its copies on all clients. From now on calls on it return
+// ErrClosed. Calls that were sent before are still delivered. A client can destroy only
+// copies that are torn off, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.made():
@@ -443,7 +479,7 @@ func (w *World) Destroy(a *Actor) error {
 		return nil
 	}
 
-	// End it at the clients, including those that join later.
+	// End it on the clients, including those that join later.
 	if !a.torn {
 		a.raze()
 	}
@@ -452,7 +488,7 @@ func (w *World) Destroy(a *Actor) error {
 		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
 	}
 
-	// End it here. The actors that it owned belong to the server from now on.
+	// End it here. From now on, the server owns the actors that it owned.
 	w.relevance.leave(a)
 	heirs := a.orphan()
 	a.unlist()
@@ -464,13 +500,14 @@ func (w *World) Destroy(a *Actor) error {
 	return nil
 }
 
-// Actors yields the game's actors that are alive here, in the order of their
-// [Ref]: on a server those that it spawned, on a client its copies. It leaves out
-// the actors of package stream. Actors may be added and may end during the
-// iteration: those that were added after it began, and those that have ended, are
-// not yielded. Actors must be called on the world's goroutine. UE: TActorIterator.
+// Actors yields the game's actors that are alive here, in the order of their [Ref]. On a
+// server these are the actors that it spawned, on a client its copies. The actors of package
+// stream are left out. Actors must be called on the world's goroutine. UE: TActorIterator.
+//
+// Actors may be added and may end during the iteration. Actors that are added after the
+// iteration begins are not yielded. Nor are those that have ended.
 func (w *World) Actors() iter.Seq[*Actor] {
-	inOrder := w.actors.all.all // on a server: numbers are given in the order of Spawn
+	inOrder := w.actors.all.all // a server numbers its actors in the order of Spawn
 	if !w.IsServer() {
 		inOrder = func(yield func(*Actor) bool) {
 			byRef := func(a, b *Actor) int { return cmp.Compare(a.ref, b.ref) }
