@@ -1,5 +1,5 @@
-// Package cert makes a server's certificate without an authority, stores it,
-// and lets clients pin it.
+// Package cert makes a server's certificate without an authority,
+// stores it, and lets clients pin it.
 package cert
 
 import (
@@ -26,13 +26,14 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// certificateFile holds both the certificate and its key, so that neither can
-// exist without the other.
+// certificateFile contains both the certificate and its key, so
+// neither can exist without the other.
 const certificateFile = "certificate.pem"
 
-// Development makes a self-signed certificate for localhost and hosts (names or
-// addresses). It is valid for ten years from yesterday, because clocks may
-// differ. Clients trust it by its [Fingerprint] with [Pinned].
+// Development makes a self-signed certificate for localhost and hosts (names or addresses).
+// Clients trust it by its [Fingerprint] with [Pinned].
+//
+// It is valid for ten years from yesterday, because the clocks of the two ends may differ.
 func Development(hosts ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -71,9 +72,11 @@ func Development(hosts ...string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Load returns the certificate that is stored in the folder dir. The first time it makes
-// a [Development] certificate there, readable by its owner only. If the file is damaged,
-// Load returns an error and leaves it as it is, because clients may have pinned it.
+// Load returns the certificate that is stored in the folder dir. The first time, it makes a
+// [Development] certificate there, readable only by its owner.
+//
+// If the file is damaged, Load returns an error. It leaves the file as it is, because clients
+// may have pinned the certificate.
 func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	path := filepath.Join(dir, certificateFile)
 	cert, err := readCertificate(path)
@@ -87,7 +90,7 @@ func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	if err := writeCertificate(path, fresh); err != nil {
 		return tls.Certificate{}, fmt.Errorf("cert: keeping the certificate in %s: %w", dir, err)
 	}
-	return readCertificate(path) // another process may have been first
+	return readCertificate(path) // another process may have been faster
 }
 
 // readCertificate reads the certificate and its key from a file.
@@ -98,13 +101,14 @@ func readCertificate(path string) (tls.Certificate, error) {
 	}
 	cert, err := tls.X509KeyPair(data, data)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("cert: %s holds no certificate with its key (move it away to make a new one): %w", path, err)
+		return tls.Certificate{}, fmt.Errorf("cert: %s holds no certificate with its key (move it away to make a new one): %w",
+			path, err)
 	}
 	return cert, nil
 }
 
-// writeCertificate creates the file at path with its whole content. It keeps a
-// file that exists already, except in a file system without links.
+// writeCertificate creates the file at path with its complete content. If the file exists, it
+// stays as it is, except on a file system without links.
 func writeCertificate(path string, cert tls.Certificate) error {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -127,16 +131,16 @@ func writeCertificate(path string, cert tls.Certificate) error {
 	return os.Rename(made, path) // a file system without links
 }
 
-// syncFolders makes the system store the names in a folder, and the folder's
-// own name, on disk if it can. Clients pin the certificate at once, and if a
-// power failure lost it, another would replace it.
+// syncFolders makes the system store the names in a folder, and the folder's own
+// name, on disk if it can. Clients pin the certificate at once. If a power failure
+// lost it, another certificate would replace it.
 func syncFolders(folder string) {
 	for _, path := range []string{folder, filepath.Dir(folder)} {
 		_ = files.SyncFolder(path) // the process may not be allowed to read it
 	}
 }
 
-// Fingerprint returns the SHA-256 of a certificate in hex, which clients pin.
+// Fingerprint returns the SHA-256 of a certificate in hex. Clients pin this value.
 func Fingerprint(cert tls.Certificate) string {
 	if len(cert.Certificate) == 0 {
 		return ""
@@ -149,22 +153,29 @@ func fingerprintOf(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ErrPinned is the error of a [Pinned] client's dial to a server with another
-// certificate: it is another server, or its certificate is new.
+// ErrPinned means that a [Pinned] client dialed a server with another certificate. Either it
+// is another server, or its certificate is new.
 var ErrPinned = errors.New("cert: the server's certificate is not the pinned one")
 
 // Pinned returns the config of a client that trusts the certificate with this [Fingerprint]
-// (case and colons do not matter) and no other, whatever its names and dates. Dialing another
-// server fails with [ErrPinned]. Pinned returns an error if fingerprint is not valid.
+// and no other, whatever its names and dates. Dialing another server fails with [ErrPinned].
+//
+// Case and colons in fingerprint do not matter. Pinned returns an
+// error if fingerprint is not valid.
 func Pinned(fingerprint string) (*tls.Config, error) {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
 		return nil, fmt.Errorf("cert: the fingerprint %q is not the %d hex digits of a SHA-256", fingerprint, 2*sha256.Size)
 	}
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS13,
-		InsecureSkipVerify: true, // ignores names and dates; VerifyConnection decides, and the handshake proves the key
-		VerifyConnection:   func(state tls.ConnectionState) error { return verifyPin(want, state.PeerCertificates) },
+		MinVersion: tls.VersionTLS13,
+
+		// This ignores names and dates. VerifyConnection decides instead, and the handshake
+		// proves that the server has the key.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return verifyPin(want, state.PeerCertificates)
+		},
 	}, nil
 }
 

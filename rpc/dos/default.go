@@ -3,8 +3,10 @@ package dos
 import "time"
 
 // Default returns a profile for a game whose clients call up to 60 times a second, with small
-// arguments and handlers of up to about 0.2 ms. Measure before you change it for another game:
-// Stats has the numbers of each method, and a profile whose quotas are all 0 only counts.
+// arguments and handlers of up to about 0.2 ms.
+//
+// Measure before you change it for another game. Stats has the numbers of each method, and a
+// profile whose quotas are all 0 only counts.
 //
 //	state            a frame                period                      a method runs           cools off  next after
 //	Hitch            60, 64 KiB, 5 ms                                   freely                  2 s
@@ -14,38 +16,45 @@ import "time"
 //	ExpensiveDoS                            4,000, 4 MiB, 400 ms in 4 s 150, 64 KiB, 25 ms/s    30 s       3 s
 //	Kick                                    8,000, 8 MiB, 4 s in 4 s                            60 s
 //
-// Hitch is a second of honest calls in one frame, as after a hitch of the client or of
-// its path. Burst is four such seconds, so an outage of 2 s, and a party of busy
-// clients, stay below it. Neither blocks calls. PersistentBurst is 200 calls a second
-// for 4 s, more than three times what honest clients send; it lets each method run 2.5
-// times as often as they call it. DoS is 200 ms in 4 s: 5 % of a core, and less than the
-// 60 ms a second of a client that uses up rpc.Config.DispatchTime at each tick of 30 Hz.
+// Hitch is a second of honest calls in one frame, as after a hitch of the client or
+// its path. Burst is four such seconds. An outage of 2 s or a party of busy clients
+// stays below it. Neither state blocks calls.
 //
-// No state lets a method run less often than an honest client calls it, even together with calls
-// that waited for a second after a slow handler, or for 1.4 s on a path that was dark. So one
-// handler that takes 0.2 s or 0.9 s, for a disk or on a busy machine, costs the client whose
-// call it was nothing. Another one before the state has cooled off blocks the calls of its
-// method for the rest of the second. Longer ones may block calls that waited in that time, as a
-// longer outage then may, but a handler must take 4 s for the client to be kicked for it alone.
+// PersistentBurst is 200 calls a second for 4 s, more than three times what honest clients
+// send. It lets each method run 2.5 times as often as they call it. DoS is 200 ms of handlers
+// in 4 s, which is 5 % of a core. A client that uses up rpc.Config.DispatchTime at each tick
+// of 30 Hz takes more than that: 60 ms a second.
 //
-// A client that goes on while its calls are blocked is kicked 2 + 3 s after DoS
-// began; one that does so with many methods, so that none is blocked, up to a second
-// later. From 200 to 500 calls a second DoS begins after 8 s. If the client rests
-// between bursts, only seconds with a burst count. A client with more than 2,000
-// calls or 2 MiB a second, which no client sends by mistake, is kicked at once.
+// No state lets a method run less often than an honest client calls it. This holds even
+// together with calls that waited for a second after a slow handler, or for 1.4 s on a path
+// that was dark. A single handler that takes 0.2 s or 0.9 s, for a disk or on a busy machine,
+// therefore costs the client that called it nothing.
+//
+// A second one before the state has cooled off blocks the calls of its method for the rest of
+// the second. Longer handlers may block calls that waited in that time, and so may a longer
+// outage after them. But a handler must take 4 s for the client to be kicked for it alone.
+//
+// A client that goes on while its calls are blocked is kicked 2 + 3 s after DoS began. If it
+// uses so many methods that none is blocked, it is kicked up to a second later. From 200 to
+// 500 calls a second, DoS begins after 8 s. If the client rests between bursts, only seconds
+// with a burst count. A client with more than 2,000 calls or 2 MiB a second, which no client
+// sends by mistake, is kicked at once.
 //
 // A game with 200 calls a second or more, such as those of package input at 240 ticks a
-// second, needs higher quotas: twice Frame.Calls and Period.Calls are enough. Messages that
-// answer the server count towards no quota, nor do those by which a client receives the
-// server's transfers. The header of each transfer that a client begins counts as a call.
+// second, needs higher quotas. Twice Frame.Calls and Period.Calls are enough.
 //
-// A client that stays just below the quotas costs the server at most 200 calls, 256 KiB
-// and 30 ms of handlers a second and identity, for an unlimited time. It may send the
-// calls and bytes of up to 40 s at once, if it then rests for as long. Handler time is
-// not summed over bursts, because a busy machine slows down the handlers of honest
-// clients as well: a client that rests for five seconds after each burst may have each
-// method run once, or for 30 ms, in each of them, up to 4 s of handlers in 4 s. In the
-// 5 s after a join, at most once in 65 s, handler time does not count at all.
+// Messages that answer the server count towards no quota, nor do those by
+// which a client receives the server's transfers. The header of each
+// transfer that a client begins counts as a call.
+//
+// A client that stays just below the quotas costs the server at most 200 calls, 256 KiB and
+// 30 ms of handlers per second and identity, for an unlimited time. It may send the calls and
+// bytes of up to 40 s at once if it then rests for as long.
+//
+// Handler time is not summed over bursts, because a busy machine slows down the handlers of
+// honest clients as well. A client that rests for five seconds after each burst may have each
+// method run once, or for 30 ms, in each burst, up to 4 s of handlers in 4 s. In the 5 s
+// after a join, at most once in 65 s, handler time does not count at all.
 func Default() *Profile {
 	const kib, mib = 1 << 10, 1 << 20
 	const second, ms = time.Second, time.Millisecond
@@ -53,21 +62,58 @@ func Default() *Profile {
 		States: []State{
 			{Name: "Normal"},
 			{Name: "Hitch", Frame: Load{60, 64 * kib, 5 * ms}, Cooloff: 2 * second},
-			{Name: "Burst", Frame: Load{240, 256 * kib, 20 * ms}, Period: Load{240, 256 * kib, 40 * ms}, Window: second, Cooloff: 4 * second},
-			{Name: "PersistentBurst", Period: Load{800, mib, 120 * ms}, Window: 4 * second,
-				Repeat: Load{150, 256 * kib, 30 * ms}, RepeatWindow: second, Cooloff: 8 * second, AutoEscalate: 8 * second, Log: true},
-			{Name: "DoS", Period: Load{2000, 2 * mib, 200 * ms}, Window: 4 * second,
-				Repeat: Load{150, 128 * kib, 25 * ms}, RepeatWindow: second, Cooloff: 15 * second, AutoEscalate: 2 * second, Log: true},
-			{Name: "ExpensiveDoS", Period: Load{4000, 4 * mib, 400 * ms}, Window: 4 * second,
-				Repeat: Load{150, 64 * kib, 25 * ms}, RepeatWindow: second, Cooloff: 30 * second, AutoEscalate: 3 * second, Log: true},
-			{Name: "Kick", Period: Load{8000, 8 * mib, 4 * second}, Window: 4 * second, Cooloff: 60 * second, Log: true, Kick: true},
+			{
+				Name:    "Burst",
+				Frame:   Load{240, 256 * kib, 20 * ms},
+				Period:  Load{240, 256 * kib, 40 * ms},
+				Window:  second,
+				Cooloff: 4 * second,
+			},
+			{
+				Name:         "PersistentBurst",
+				Period:       Load{800, mib, 120 * ms},
+				Window:       4 * second,
+				Repeat:       Load{150, 256 * kib, 30 * ms},
+				RepeatWindow: second,
+				Cooloff:      8 * second,
+				AutoEscalate: 8 * second,
+				Log:          true,
+			},
+			{
+				Name:         "DoS",
+				Period:       Load{2000, 2 * mib, 200 * ms},
+				Window:       4 * second,
+				Repeat:       Load{150, 128 * kib, 25 * ms},
+				RepeatWindow: second,
+				Cooloff:      15 * second,
+				AutoEscalate: 2 * second,
+				Log:          true,
+			},
+			{
+				Name:         "ExpensiveDoS",
+				Period:       Load{4000, 4 * mib, 400 * ms},
+				Window:       4 * second,
+				Repeat:       Load{150, 64 * kib, 25 * ms},
+				RepeatWindow: second,
+				Cooloff:      30 * second,
+				AutoEscalate: 3 * second,
+				Log:          true,
+			},
+			{
+				Name:    "Kick",
+				Period:  Load{8000, 8 * mib, 4 * second},
+				Window:  4 * second,
+				Cooloff: 60 * second,
+				Log:     true,
+				Kick:    true,
+			},
 		},
 		HitchTime:     500 * ms,   // frames of a server that ticks 10 times a second or more are much shorter
 		HitchSuspend:  second,     // calls that waited have run by then, even under DispatchTime
-		JoinTolerance: 5 * second, // in which a client loads, and requests what it spawns
+		JoinTolerance: 5 * second, // a client loads, and requests what it spawns
 
-		// stream limits its own transfers by credit, MaxMemory and MaxTransfers,
-		// and to block one of its messages would break a transfer.
+		// stream limits its own transfers by credit, MaxMemory and MaxTransfers. Blocking one
+		// of its messages would break a transfer.
 		Exempt:    []string{"quiver.stream.lane"},
 		Unblocked: []string{"quiver.stream"},
 

@@ -7,29 +7,31 @@ import (
 	"time"
 )
 
-// A Detector watches the clients of one world. Only one goroutine may use it
-// and its peers. It reads no clock: the time is an argument of Frame.
+// A Detector watches the clients of one world. Only one goroutine may use it and its peers.
+// It reads no clock: the time is an argument of Frame.
 type Detector struct {
 	profile Profile
-	// The lowest state with an AutoEscalate and a Period, see
-	// State.AutoEscalate; if there is none, 0, which has no quotas.
+
+	// The lowest state with an AutoEscalate and a Period: see State.AutoEscalate. If there is
+	// none, it is 0, a state without quotas.
 	sustained int
-	share     Load // a second's part of that state's quotas
 
-	epoch time.Time // when second 0 begins; zero = there was no frame yet
+	share Load // a second's part of the quotas of state sustained
 
-	now    time.Time     // when this frame began
+	epoch time.Time // beginning of second 0; zero = there was no frame yet
+
+	now    time.Time     // beginning of this frame
 	second int64         // the second in which this frame began
 	frame  uint64        // number of the frame
 	spent  time.Duration // time of handlers in this frame
 	rested bool          // the world had nothing to do until this frame
 
 	suspended bool      // calls do not count towards the quotas of a frame
-	until     time.Time // when the last suspension ends
-	hitchFrom time.Time // when the next suspension may begin
+	until     time.Time // end of the last suspension
+	hitchFrom time.Time // earliest beginning of the next suspension
 
 	identities map[string]*Peer
-	left       []departure // peers without a connection, in the order in which they left
+	left       []departure // peers without a connection, in the order of their departure
 }
 
 // departure is a peer without a connection, and the time when its last connection ended.
@@ -45,17 +47,20 @@ func New(profile *Profile) (*Detector, error) {
 	}
 	d := &Detector{profile: *profile, identities: make(map[string]*Peer)}
 	d.profile.States = slices.Clone(profile.States)
-	d.sustained = max(0, slices.IndexFunc(d.profile.States, func(s State) bool { return s.AutoEscalate > 0 && s.Period != Load{} }))
+	d.sustained = max(0, slices.IndexFunc(d.profile.States, func(s State) bool {
+		return s.AutoEscalate > 0 && s.Period != Load{}
+	}))
 	d.share = *d.profile.States[d.sustained].share()
 	return d, nil
 }
 
-// Frame begins a frame. A time before the last one counts as the last one.
+// Frame begins a frame. A time before the last frame counts as the time of the last frame.
 func (d *Detector) Frame(now time.Time) {
 	if d.epoch.IsZero() {
-		d.epoch, d.now = now, now
+		d.epoch = now
+		d.now = now
 	}
-	d.look(now)
+	d.advance(now)
 	d.rested = false
 	d.frame++
 }
@@ -64,18 +69,20 @@ func (d *Detector) Frame(now time.Time) {
 // next Frame then does not count as a hitch.
 func (d *Detector) Idle(now time.Time) {
 	if !d.epoch.IsZero() {
-		d.look(now)
+		d.advance(now)
 		d.rested = true
 	}
 }
 
-// look updates the time, and suspends the quotas of frames if the server has hitched until now.
-func (d *Detector) look(now time.Time) {
+// advance updates the time. If the server has hitched until now,
+// advance suspends the quotas of frames.
+func (d *Detector) advance(now time.Time) {
 	if now.Before(d.now) {
 		now = d.now
 	}
 	gap := now.Sub(d.now) - d.spent
-	d.now, d.spent = now, 0
+	d.now = now
+	d.spent = 0
 	d.second = int64(now.Sub(d.epoch) / time.Second)
 	if d.profile.HitchTime > 0 && gap >= d.profile.HitchTime && !d.rested && !now.Before(d.hitchFrom) {
 		d.until = now.Add(d.profile.HitchSuspend)
@@ -84,8 +91,8 @@ func (d *Detector) look(now time.Time) {
 	d.suspended = now.Before(d.until)
 }
 
-// Join returns the peer of a new connection. All connections of an identity
-// share a peer, unless the identity is empty.
+// Join returns the peer of a new connection. All connections of an identity share a peer. A
+// connection whose identity is empty has its own.
 func (d *Detector) Join(identity string) *Peer {
 	d.forget()
 	p := d.identities[identity]
@@ -104,9 +111,10 @@ func (d *Detector) Join(identity string) *Peer {
 	return p
 }
 
-// Leave is called when a connection for which Join returned p has ended.
+// Leave is called when a connection for which Join returned p ends.
 func (d *Detector) Leave(p *Peer) {
-	if p.conns--; p.conns > 0 || p.identity == "" {
+	p.conns--
+	if p.conns > 0 || p.identity == "" {
 		return
 	}
 	p.shorten()
@@ -114,18 +122,23 @@ func (d *Detector) Leave(p *Peer) {
 	d.forget()
 }
 
-// forget removes the peers that left too long ago, and, if there are still too
-// many, those that left first.
+// forget removes the peers that left too long ago. If there are still
+// too many, it removes those that left first.
 func (d *Detector) forget() {
 	n := 0
-	for n < len(d.left) && (d.now.Sub(d.left[n].at) >= d.profile.Remember || len(d.left)-n > d.profile.Identities) {
+	for n < len(d.left) {
+		tooOld := d.now.Sub(d.left[n].at) >= d.profile.Remember
+		tooMany := len(d.left)-n > d.profile.Identities
+		if !tooOld && !tooMany {
+			break
+		}
 		delete(d.identities, d.left[n].peer.identity)
 		n++
 	}
 	d.left = slices.Delete(d.left, 0, n)
 }
 
-// names reports whether a list of methods and classes names a method.
+// names reports whether a list of methods and classes contains a method or its class.
 func names(list []string, method string) bool {
 	class := method
 	if dot := strings.LastIndexByte(method, '.'); dot >= 0 {

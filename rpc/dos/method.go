@@ -14,23 +14,24 @@ type Method struct {
 	recent Load  // load since the second from
 	from   int64 // at most blameTime ago
 
-	// Counted since the peer's state number visit began:
+	// Counted since the peer's state number visit began.
 	inState Load   // load of all calls
 	blocked int    // number of blocked calls
 	visit   uint64 // see Peer.visit
 
 	ran   Load      // load of the calls that ran in the RepeatWindow
-	until time.Time // when that RepeatWindow ends; zero = none has begun
+	until time.Time // end of that RepeatWindow; zero = none has begun
 	state int       // the state whose RepeatWindow it is
 }
 
-// blameTime is the number of seconds over which methods are compared to find
-// the one to blame: as long as the longest window.
+// blameTime is the number of seconds over which methods are compared to find the one to
+// blame. It is as long as the longest window.
 const blameTime = maxWindow
 
-// Method returns the peer's record of a method, "Class.Method", and makes it at
-// the first call. Names must be those that the program declares, so that a client
-// cannot increase their number. Keep the record, because Method searches for it.
+// Method returns the peer's record of a method, "Class.Method". The first call makes the
+// record. Keep the record, because Method searches for it.
+//
+// Names must be those that the program declares. Otherwise a client could increase their number.
 func (p *Peer) Method(name string) *Method {
 	for _, m := range p.methods {
 		if m.name == name {
@@ -46,11 +47,14 @@ func (p *Peer) Method(name string) *Method {
 // add counts load in the peer's current second and state.
 func (m *Method) add(second int64, visit uint64, load Load) {
 	if m.visit != visit {
-		m.inState, m.blocked, m.visit = Load{}, 0, visit
+		m.inState = Load{}
+		m.blocked = 0
+		m.visit = visit
 	}
 	m.inState.add(load)
 	if second-m.from >= blameTime {
-		m.recent, m.from = Load{}, second
+		m.recent = Load{}
+		m.from = second
 	}
 	m.recent.add(load)
 }
@@ -61,8 +65,11 @@ func (p *Peer) blocks(m *Method, bytes int) bool {
 	if s.Repeat == (Load{}) {
 		return false
 	}
-	if now := p.detector.now; m.state != p.state || !now.Before(m.until) {
-		m.ran, m.state, m.until = Load{}, p.state, now.Add(s.RepeatWindow)
+	now := p.detector.now
+	if m.state != p.state || !now.Before(m.until) {
+		m.ran = Load{}
+		m.state = p.state
+		m.until = now.Add(s.RepeatWindow)
 	}
 	if s.Repeat.reached(m.ran) != "" {
 		return true
@@ -81,8 +88,8 @@ func (p *Peer) most(kind string) (top *Method) {
 	return top
 }
 
-// recently returns, for a reason, the name of a method that most has returned,
-// and its load until a second.
+// recently returns, for a reason, the name of a method that most
+// returned, and its load until the given second.
 func (m *Method) recently(kind string, second int64) string {
 	if m == nil {
 		return ""
@@ -90,15 +97,18 @@ func (m *Method) recently(kind string, second int64) string {
 	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.of(kind), second-m.from+1)
 }
 
-// blamed returns the method of which the state has blocked the most calls or, if it has blocked
-// none, that with the greatest load of the kind that was reached last, both counted since the state
-// began or, without any load since, in the state before. It returns nil if no load was counted.
+// blamed returns the method to blame for the peer's state, or nil if no load was counted.
+//
+// This is the method of which the state blocked the most calls. If it blocked none, it is the
+// method with the greatest load of the kind that was reached last. Both are counted since the
+// state began. If there was no load since then, the counts of the state before are used.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
-		if m.exempt || top != nil && m.visit < top.visit {
-			continue
-		}
-		if top == nil || m.visit > top.visit || m.blocked > top.blocked || m.blocked == top.blocked && m.inState.more(p.kind, top.inState) {
+		switch {
+		case m.exempt, top != nil && m.visit < top.visit:
+		case top == nil, m.visit > top.visit, m.blocked > top.blocked:
+			top = m
+		case m.blocked == top.blocked && m.inState.more(p.kind, top.inState):
 			top = m
 		}
 	}
@@ -117,20 +127,22 @@ func (p *Peer) mostInState() string {
 	return fmt.Sprintf(" with %s: %s", top.name, top.inState.of(p.kind))
 }
 
-// shorten is called when the peer has left. It drops all methods but the one that blamed returns.
+// shorten is called when the peer has left. It drops all methods
+// except the one that blamed returns.
 func (p *Peer) shorten() {
 	top := p.blamed()
-	if p.methods = nil; top != nil {
+	p.methods = nil
+	if top != nil {
 		p.methods = []*Method{top}
 	}
 }
 
-// A Count counts the calls of one method, and their cost.
+// A Count counts the calls of one method and their cost.
 type Count struct {
 	Method  string        // "Class.Method"
 	Calls   uint64        // calls that arrived, including blocked ones
-	Blocked uint64        // calls of Calls that [State].Repeat blocked
-	Bytes   uint64        // of the arguments of all Calls
+	Blocked uint64        // calls, included in Calls, that [State].Repeat blocked
+	Bytes   uint64        // of the arguments of all calls
 	Time    time.Duration // of handlers, including decoding and checks
 }
 

@@ -7,22 +7,27 @@ import (
 	"time"
 )
 
-// A Peer is one client: one connection, or all connections of one identity. It
-// is used by the goroutine of its detector only.
+// A Peer is one client: one connection, or all connections of one identity. It is used only
+// by the goroutine of its detector.
 type Peer struct {
 	detector *Detector
 	identity string
-	conns    int // open connections of the client; see Detector
+	conns    int // number of open connections of the client
 
 	// The state, an index into Profile.States.
 	state int
-	// By state: the last second in which one of its quotas was reached, or its
-	// limits blocked a call.
+
+	// By state: the last second in which the load reached one of its
+	// quotas, or in which its limits blocked a call.
 	earned [maxStates]int64
-	visit  uint64 // how many states the peer was in before this one
-	kind   string // kind of the quota that was reached last
-	// The quota that led into the state, or into the one from which it escalated; see reach.cause.
+
+	visit uint64 // number of states that the peer was in before this one
+	kind  string // kind of the quota that was reached last
+
+	// The quota that led into the state, or into the state from which
+	// the peer escalated. See reach.cause.
 	cause string
+
 	// The time of handlers does not count before this second, because the peer has just joined.
 	tolerated int64
 
@@ -32,7 +37,7 @@ type Peer struct {
 	second  int64             // the current second
 	history [maxWindow]record // of the last seconds, by second modulo maxWindow
 
-	// The smallest load with which a higher state is entered: in the current
+	// The smallest load that enters a higher state: in the current
 	// frame, and in the current second. Set by bound.
 	frameBound, secondBound Load
 
@@ -43,9 +48,9 @@ type Peer struct {
 	blocked    bool   // a call was blocked in the current second
 	busy       int64  // seconds in which the peer went on; see goOn
 
-	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate: each second
-	// that is over adds its load, and takes out its share of the Period of the sustained
-	// state. So it holds what exceeds that Period in the long run. A kick empties it.
+	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate. Each second that
+	// is over adds its load, and removes its share of the Period of the sustained state. The
+	// bucket therefore holds what exceeds that Period in the long run. A kick empties it.
 	bucket Load
 
 	methods []*Method // made by Method
@@ -55,7 +60,7 @@ type Peer struct {
 // record is the load of the peer in one second.
 type record struct {
 	Load
-	frame Load // the largest load of one frame, for each kind
+	frame Load // for each kind, the largest load of one frame
 }
 
 // A Report describes a change of a peer's state.
@@ -64,7 +69,7 @@ type Report struct {
 	Up       bool   // To is the higher state
 	Log      bool   // the higher of the two states has Log
 	Kick     bool   // the client must be disconnected
-	Reason   string // which quota was reached, by how much load, and which method caused most of it
+	Reason   string // the quota that was reached, the load, and the method that caused most of it
 }
 
 // newPeer returns a peer in the lowest state. All its states have cooled off.
@@ -80,30 +85,30 @@ func newPeer(d *Detector, identity string) *Peer {
 // State returns the name of the peer's state at its last call.
 func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 
-// Call counts a call that has arrived, and reports whether it may run.
+// Call counts a call that arrived, and reports whether it may run.
 func (p *Peer) Call(m *Method, bytes int) bool {
 	p.Count(m, bytes)
 	if m.exempt || m.unblocked || !p.blocks(m, bytes) {
 		return true
 	}
-	p.earned[p.state], p.blocked = p.second, true
+	p.earned[p.state] = p.second
+	p.blocked = true
 	m.blocked++
 	return false
 }
 
-// Count counts a call that has arrived and that no state blocks.
+// Count counts a call that arrived and that no state blocks.
 func (p *Peer) Count(m *Method, bytes int) {
 	if !m.exempt {
 		p.use(m, Load{Calls: 1, Bytes: bytes})
 	}
 }
 
-// Serve counts the time of a handler for a message that answers the server's
-// own. Such time is neither load of the client nor a hitch of the server.
+// Serve counts the time of a handler for a message that answers one of the server's own. Such
+// time is neither load of the client nor a hitch of the server.
 func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 
-// Done counts the time that the handler of a call took. It is called after the
-// handler has returned.
+// Done counts the time that the handler of a call took. It is called after the handler returns.
 func (p *Peer) Done(m *Method, took time.Duration) {
 	p.detector.spent += took
 	if m.exempt {
@@ -113,16 +118,17 @@ func (p *Peer) Done(m *Method, took time.Duration) {
 	p.use(m, Load{Time: took})
 }
 
-// Report returns the last change of the state, unless an earlier call has returned it.
+// Report returns the last change of the state, unless an earlier call returned it.
 func (p *Peer) Report() (r Report, ok bool) {
 	if p.report == nil {
 		return r, false
 	}
-	r, p.report = *p.report, nil
+	r = *p.report
+	p.report = nil
 	return r, true
 }
 
-// use counts load, and enters a higher state if one of its quotas is reached.
+// use counts load. If one of the quotas of a higher state is reached, it enters that state.
 func (p *Peer) use(m *Method, load Load) {
 	p.catchUp()
 	if p.second < p.tolerated {
@@ -140,7 +146,7 @@ func (p *Peer) use(m *Method, load Load) {
 	}
 }
 
-// catchUp ends the frame and the seconds that have passed since the last call.
+// catchUp ends the frame and the seconds that passed since the last call.
 func (p *Peer) catchUp() {
 	d := p.detector
 	if p.frame == d.frame {
@@ -150,7 +156,8 @@ func (p *Peer) catchUp() {
 	if p.frame != p.beganFrame {
 		p.fresh.frame.peak(p.inFrame)
 	}
-	p.frame, p.inFrame = d.frame, Load{}
+	p.frame = d.frame
+	p.inFrame = Load{}
 	if p.second == d.second {
 		return
 	}
@@ -168,8 +175,8 @@ func (p *Peer) catchUp() {
 	p.bound()
 }
 
-// endSecond is called when p.second is over. It records which states have not
-// begun to cool off in it, and begins the next second.
+// endSecond is called when p.second is over. It records which states have not begun to cool
+// off in that second, and begins the next one.
 func (p *Peer) endSecond() {
 	p.leak(1)
 	p.bucket.Calls += p.history[p.second%maxWindow].Calls
@@ -185,12 +192,14 @@ func (p *Peer) endSecond() {
 	p.history[p.second%maxWindow] = record{}
 }
 
-// sustained returns the state whose Period is the load that a peer may keep up.
+// sustained returns the state whose Period is the load that a peer may sustain.
 func (p *Peer) sustained() *State { return &p.detector.profile.States[p.detector.sustained] }
 
-// goOn is called when a second is over. It counts the second in busy if the peer went on
-// in it: if a call was blocked, or a quota of a frame was reached, or a second's share
-// of the sustained state's Period. If the peer did not go on, and rests, it resets busy.
+// goOn is called when a second is over. If the peer went on in that second, goOn counts the
+// second in busy. If the peer did not go on and rests, goOn resets busy.
+//
+// A peer went on if a call was blocked, if a frame reached its quota, or if the load reached
+// a second's share of the sustained state's Period.
 func (p *Peer) goOn() {
 	s := &p.detector.profile.States[p.state]
 	kind := cmp.Or(s.Frame.reached(p.fresh.frame), p.detector.share.reached(p.fresh.Load))
@@ -200,34 +209,39 @@ func (p *Peer) goOn() {
 	} else if p.rests() {
 		p.busy = 0
 	}
-	p.fresh, p.blocked = record{}, false
+	p.fresh = record{}
+	p.blocked = false
 }
 
-// rests reports whether the load of the last seconds, since the state began, is
-// below every quota of the sustained state's Period, and the bucket is, too.
+// rests reports whether the peer's load is below every quota of the sustained state's Period.
+// This applies to the load of the last seconds, since the state began, and to the bucket.
 func (p *Peer) rests() bool {
 	sustained := p.sustained()
 	window := min(sustained.Window, time.Duration(p.second-p.began)*time.Second)
 	return sustained.Period.reached(p.sum(0, window)) == "" && !p.exceeds()
 }
 
-// leak takes the shares of that many seconds out of the bucket.
+// leak removes the shares of the given number of seconds from the bucket.
 func (p *Peer) leak(seconds int64) {
-	left := func(held, share int) int { return int(max(0, int64(held)-min(seconds, math.MaxInt32)*int64(share))) }
+	left := func(held, share int) int {
+		return int(max(0, int64(held)-min(seconds, math.MaxInt32)*int64(share)))
+	}
 	p.bucket.Calls = left(p.bucket.Calls, p.detector.share.Calls)
 	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
 }
 
-// exceeds reports whether the bucket has reached a quota of the sustained state's
-// Period. So a peer does not escape by resting for a window between bursts, and calm
-// seconds are no credit for later ones. The bucket does not sum the time of handlers,
-// because a slow disk or a busy machine makes it long for honest clients, too.
+// exceeds reports whether the bucket has reached a quota of the sustained state's Period.
+// Because of the bucket, a peer does not escape by resting for a window between bursts, and
+// calm seconds earn no credit for later ones.
+//
+// The bucket does not contain the time of handlers. A slow disk or a busy machine makes that
+// time long for honest clients too.
 func (p *Peer) exceeds() bool {
 	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
 }
 
-// cool leaves the states that have cooled off. If there are none, and the peer
-// went on for AutoEscalate, cool enters the next higher state.
+// cool leaves the states that have cooled off. If there are none and the peer went on for
+// AutoEscalate, cool enters the next higher state.
 func (p *Peer) cool() {
 	states := p.detector.profile.States
 	was := p.state
@@ -246,20 +260,22 @@ func (p *Peer) cool() {
 	}
 }
 
-// escalate enters the highest state of which a quota is reached.
+// escalate enters the highest state that has a reached quota.
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
-		if h := p.hit(i); h.kind != "" {
+		h := p.hit(i)
+		if h.kind != "" {
 			top := p.most(h.kind)
-			p.kind, p.cause = h.kind, h.cause(top)
+			p.kind = h.kind
+			p.cause = h.cause(top)
 			p.enter(i, h.String()+top.recently(h.kind, p.second))
 			return
 		}
 	}
 }
 
-// enter enters a higher state. A state that kicks ends at once, so a client
-// that reconnects is in the state below it.
+// enter enters a higher state. A state that kicks ends at once, so a
+// client that reconnects is in the state below it.
 func (p *Peer) enter(state int, reason string) {
 	was := p.state
 	for i := 1; i <= state; i++ {
@@ -269,34 +285,48 @@ func (p *Peer) enter(state int, reason string) {
 	p.begin()
 	p.tell(was, reason)
 	if p.detector.profile.States[state].Kick {
-		p.state, p.inFrame, p.history, p.bucket = state-1, Load{}, [maxWindow]record{}, Load{}
+		p.state = state - 1
+		p.inFrame = Load{}
+		p.history = [maxWindow]record{}
+		p.bucket = Load{}
 	}
 	p.bound()
 }
 
-// begin resets what is counted since the state began.
+// begin resets the counts that start when a state begins.
 func (p *Peer) begin() {
 	p.visit++
-	p.began, p.beganFrame = p.second, p.frame
-	p.fresh, p.blocked, p.busy = record{}, false, 0
+	p.began = p.second
+	p.beganFrame = p.frame
+	p.fresh = record{}
+	p.blocked = false
+	p.busy = 0
 }
 
-// tell makes the report of a change. It keeps the report of a kick that Report
-// has not returned yet.
+// tell makes the report of a change. If Report has not yet returned
+// the report of a kick, that report stays.
 func (p *Peer) tell(was int, reason string) {
 	if p.report != nil && p.report.Kick {
 		return
 	}
 	states := p.detector.profile.States
-	from, to, up := &states[was], &states[p.state], p.state > was
-	p.report = &Report{From: from.Name, To: to.Name, Up: up, Log: states[max(was, p.state)].Log, Kick: up && to.Kick, Reason: reason}
+	from, to := &states[was], &states[p.state]
+	up := p.state > was
+	p.report = &Report{
+		From:   from.Name,
+		To:     to.Name,
+		Up:     up,
+		Log:    states[max(was, p.state)].Log,
+		Kick:   up && to.Kick,
+		Reason: reason,
+	}
 }
 
 // reach is a quota that was reached, and the load that reached it.
 type reach struct {
 	used, quota Load
-	kind        string        // which part of them: see Load.reached
-	state       int           // whose quota it is
+	kind        string        // which part of the load: see Load.reached
+	state       int           // the state whose quota it is
 	field       string        // Frame or Period
 	window      time.Duration // the Window of a Period
 }
@@ -305,7 +335,7 @@ func (r *reach) String() string {
 	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", r.load(), r.quota.of(r.kind), r.state, r.field, r.kind)
 }
 
-// load returns how much was used, and within which time, as text.
+// load returns the amount that was used and the time in which it was used, as text.
 func (r *reach) load() string {
 	if r.field == "Period" {
 		return fmt.Sprintf("%s within %v", r.used.of(r.kind), r.window)
@@ -313,8 +343,8 @@ func (r *reach) load() string {
 	return r.used.of(r.kind) + " in one frame"
 }
 
-// cause is a shorter String, for the reason of a later escalation: a close
-// reason has room for only 256 bytes.
+// cause is a shorter String, for the reason of a later escalation. A
+// close reason has room for only 256 bytes.
 func (r *reach) cause(top *Method) string {
 	s := fmt.Sprintf("%s (States[%d].%s.%s)", r.load(), r.state, r.field, r.kind)
 	if top != nil {
@@ -323,8 +353,9 @@ func (r *reach) cause(top *Method) string {
 	return s
 }
 
-// hit returns a quota of a state that is reached, by the largest frame of the current
-// second or by the window that ends with that second. Its kind is empty if none is reached.
+// hit returns a reached quota of a state. The load that counts is the
+// largest frame of the current second, or the window that ends with that
+// second. The kind is empty if no quota is reached.
 func (p *Peer) hit(state int) reach {
 	s := &p.detector.profile.States[state]
 	frame := p.history[p.second%maxWindow].frame
@@ -339,7 +370,8 @@ func (p *Peer) hit(state int) reach {
 	return reach{used, s.Period, s.Period.reached(used), state, "Period", s.Window}
 }
 
-// sum returns the load of a window that ends with the current second, without its last ago seconds.
+// sum returns the load of a window that ends with the current second.
+// It leaves out the last ago seconds.
 func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	for n := ago; n < int64(window/time.Second) && n <= p.second; n++ {
 		used.add(p.history[(p.second-n)%maxWindow].Load)
@@ -347,8 +379,8 @@ func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	return used
 }
 
-// bound computes frameBound and secondBound, so that use need compare the load
-// only with these and not with every quota.
+// bound computes frameBound and secondBound. use can then compare the load
+// with these two instead of with every quota.
 func (p *Peer) bound() {
 	const none = math.MaxInt
 	p.frameBound = Load{none, none, none}

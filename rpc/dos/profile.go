@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A Load is a number of calls, the bytes of their arguments, and the time of their handlers,
-// including decoding and checks. It is what was used, or a quota; in a quota 0 = no quota.
+// A Load is a number of calls, the bytes of their arguments, and the time of
+// their handlers, including decoding and checks. It is either the amount
+// used or a quota. In a quota, 0 means no quota.
 type Load struct {
 	Calls int
 	Bytes int
@@ -22,61 +23,70 @@ type State struct {
 	Period Load          // within Window. UE: EscalateQuotaRPCsPerPeriod, EscalateTimeQuotaMSPerPeriod
 	Window time.Duration // whole seconds, 1 to 16. UE: EscalateQuotaTimePeriod
 
-	// Repeat is how much of one method runs within RepeatWindow in this state.
-	// Further calls are blocked: they are dropped and counted, and the connection
-	// continues; the question of an rpc.Request is answered with an error. UE:
+	// Repeat limits the load of one method within RepeatWindow in this state. UE:
 	// RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod.
+	//
+	// Further calls are blocked: they are dropped and counted, and the connection continues.
+	// If such a call is the question of an rpc.Request, it is answered with an error.
 	Repeat       Load
 	RepeatWindow time.Duration // 1 to 16 s
 
-	// How long no quota may be reached and no call blocked before the client
-	// leaves the state; rounded up to seconds.
+	// Cooloff is the time in which no quota may be reached and no call blocked before the
+	// client leaves the state. It is rounded up to seconds.
 	Cooloff time.Duration
-	// AutoEscalate is the number of seconds in which a client goes on before it
-	// enters the next state, rounded up; 0 = never. UE: AutoEscalateTime.
+
+	// AutoEscalate is the number of seconds in which a client goes on before it enters the
+	// next state. It is rounded up, and 0 means never. UE: AutoEscalateTime.
 	//
-	// The client goes on in a second in which a call is blocked, a frame reaches a quota
-	// of Frame, or the load reaches the sustained rate: a second's share of a quota of
-	// the sustained state's Period. The sustained state is the lowest with an
+	// The client goes on in a second in which a call is blocked, a frame reaches a quota of
+	// Frame, or the load reaches the sustained rate. The sustained rate is a second's share
+	// of a quota of the sustained state's Period. The sustained state is the lowest with an
 	// AutoEscalate and a Period. The load that led into the present state does not count.
 	//
-	// The count of these seconds restarts after a second in which the client does not go on,
-	// with two exceptions: the last seconds since the present state began still reach a quota
-	// of that Period, or the client sends in bursts. For the latter, its calls and bytes fill
-	// a bucket, from which each second takes the sustained rate. As long as the bucket holds
-	// a quota of the Period, the count does not restart, and no state cools off.
+	// The count of these seconds restarts after a second in which the client does not go on.
+	// There are two exceptions. The first is that the last seconds since the present state
+	// began still reach a quota of that Period.
+	//
+	// The second is that the client sends in bursts. Its calls and bytes fill a bucket, from
+	// which each second takes the sustained rate. As long as the bucket holds a quota of the
+	// Period, the count does not restart and no state cools off.
 	AutoEscalate time.Duration
-	Log          bool // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
-	Kick         bool // close the connections when the state begins. UE: bKickPlayer
+
+	Log  bool // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
+	Kick bool // close the connections when the state begins. UE: bKickPlayer
 }
 
 // A Profile sets the load that a server allows. It must not change while a world uses it.
 type Profile struct {
-	// States are ordered from calm to severe, at most 16. Every client begins
-	// in the first, which has no quotas.
+	// States are ordered from calm to severe. There are at most 16. Every client begins in
+	// the first state, which has no quotas.
 	States []State
 
-	// A frame that begins HitchTime after the one before it, without the time of handlers,
-	// follows a hitch of the server. Calls that arrive within HitchSuspend after it may have
-	// waited during the hitch, and count towards no quota of a frame. They count towards those of
-	// periods, which a flood still reaches, because clients can make a server hitch, for example
-	// if all join at once. After a suspension no other begins for the same time. HitchTime 0 =
-	// never. UE: HitchTimeQuotaMS, HitchSuspendDetectionTimeMS, which suspend all detection.
+	// A frame follows a hitch of the server if it begins HitchTime after the previous frame,
+	// not counting the time of handlers. A HitchTime of 0 means that no frame does. UE:
+	// HitchTimeQuotaMS, HitchSuspendDetectionTimeMS, which suspend all detection.
+	//
+	// Calls that arrive within HitchSuspend after the hitch may have waited during it, and do
+	// not count towards quotas of a frame. They do count towards quotas of periods, which a
+	// flood still reaches. Otherwise clients could gain from making a server hitch, for
+	// example by all joining at once. After a suspension, no other begins for the same time.
 	HitchTime, HitchSuspend time.Duration
-	// JoinTolerance is how long after a client's join the time of its handlers does
-	// not count, because they load and spawn then. It does count if the identity
-	// has earned a state above the first, or was tolerated within Remember, so that
-	// a client gains nothing by joining repeatedly. UE: InitialConnectToleranceMS.
+
+	// JoinTolerance is the time after a client's join in which the time of its handlers does
+	// not count, because clients load and spawn then. UE: InitialConnectToleranceMS.
+	//
+	// It does count if the identity is in a state above the first, or was tolerated within
+	// Remember. A client therefore gains nothing by joining repeatedly.
 	JoinTolerance time.Duration
 
-	// Methods, as "Class.Method", or "Class" for all methods of a class. String
-	// of a method's handle returns its name.
+	// Methods, as "Class.Method", or "Class" for all methods of a class. The String method of
+	// a method's handle returns its name.
 	Unblocked []string // never blocked, but counted: methods that the game needs, such as movement. UE: RPCBlockAllowlist
 	Exempt    []string // neither blocked nor counted towards quotas: methods that have limits of their own
 
-	// Remember is how long the state of an identity is kept after its last
-	// connection has ended. Identities is how many of those are kept, about 1
-	// KB each; the one that left first is dropped first.
+	// Remember is how long the state of an identity is remembered after its last connection
+	// ended. Identities is the maximum number of such states, at about 1 KB each. The state
+	// of the identity that left first is dropped first.
 	Remember   time.Duration
 	Identities int
 }
@@ -91,7 +101,7 @@ func (p *Profile) validate() error {
 	switch {
 	case len(p.States) < 2 || len(p.States) > maxStates:
 		return fmt.Errorf("dos: Profile.States has %d states, must have 2 to %d", len(p.States), maxStates)
-	case p.States[0].Kick || p.States[0].Frame != Load{} || p.States[0].Period != Load{} || p.States[0].Repeat != Load{}:
+	case p.States[0].Kick || p.States[0].limits():
 		return errors.New("dos: Profile.States[0] has quotas, limits or Kick: it is the state of those who do nothing wrong")
 	case min(p.HitchTime, p.HitchSuspend, p.JoinTolerance, p.Remember) < 0 || p.Identities < 0:
 		return errors.New("dos: a time or number of the Profile is negative")
@@ -110,12 +120,20 @@ func (s *State) validate() error {
 		return errors.New("it has no Name")
 	case s.Frame.negative() || s.Period.negative() || s.Repeat.negative() || min(s.Cooloff, s.AutoEscalate) < 0:
 		return errors.New("a quota, limit or time is negative")
-	case s.Period != Load{} && (s.Window < time.Second || s.Window > maxWindow*time.Second || s.Window%time.Second != 0):
+	case s.Period != Load{} && (!inRange(s.Window) || s.Window%time.Second != 0):
 		return fmt.Errorf("Window is %v, must be whole seconds, 1 to %d", s.Window, maxWindow)
-	case s.Repeat != Load{} && (s.RepeatWindow < time.Second || s.RepeatWindow > maxWindow*time.Second):
+	case s.Repeat != Load{} && !inRange(s.RepeatWindow):
 		return fmt.Errorf("RepeatWindow is %v, must be 1 to %d s", s.RepeatWindow, maxWindow)
 	}
 	return nil
+}
+
+// limits reports whether the state has quotas or limits.
+func (s *State) limits() bool { return s.Frame != Load{} || s.Period != Load{} || s.Repeat != Load{} }
+
+// inRange reports whether a window has a valid length.
+func inRange(window time.Duration) bool {
+	return window >= time.Second && window <= maxWindow*time.Second
 }
 
 // share returns a second's part of the quotas of the period, rounded up.
@@ -135,10 +153,12 @@ func (l *Load) add(other Load) {
 
 // peak raises each kind of l to that of other.
 func (l *Load) peak(other Load) {
-	l.Calls, l.Bytes, l.Time = max(l.Calls, other.Calls), max(l.Bytes, other.Bytes), max(l.Time, other.Time)
+	l.Calls = max(l.Calls, other.Calls)
+	l.Bytes = max(l.Bytes, other.Bytes)
+	l.Time = max(l.Time, other.Time)
 }
 
-// reached returns the kind of the first quota of l that used has reached, or "" if there is none.
+// reached returns the kind of the first quota of l that used reaches, or "" if it reaches none.
 func (l *Load) reached(used Load) (kind string) {
 	switch {
 	case l.Calls > 0 && used.Calls >= l.Calls:

@@ -1,5 +1,5 @@
-// Package emulation describes what a bad network does to packets, in the terms
-// of UE's packet emulation.
+// Package emulation describes what a bad network does to packets, in
+// the terms of UE's packet emulation.
 package emulation
 
 import (
@@ -7,47 +7,60 @@ import (
 	"time"
 )
 
-// Settings make a good network a bad one: packets that a socket sends and receives are lost,
-// delayed, duplicated or reordered. The fields beginning with Pkt are those of UE's packet
-// emulation (FPacketSimulationSettings) and have the same meaning, except that a share is in
-// percent and may be a fraction, times are durations, and delays are not rounded to ticks. They
-// apply to outgoing packets unless the name says Incoming. The zero value changes nothing.
+// Settings make a good network a bad one. Packets that a socket sends and receives are lost,
+// delayed, duplicated or reordered. The zero value changes nothing.
 //
-// For 5 % loss and 100 ms of round trip both ends have Settings{PktLoss: 5,
-// PktLag: 50 * time.Millisecond}.
+// The fields beginning with Pkt are those of UE's packet emulation
+// (FPacketSimulationSettings). They have the same meaning, with these differences: a share is
+// in percent and may be a fraction, times are durations, and delays are not rounded to ticks.
+// They apply to outgoing packets unless the name says Incoming.
 //
-// rpc.Config.Emulation applies them to sockets, in real time; package rpctest
-// applies them in virtual time.
+// For 5 % loss and a round trip of 100 ms, both ends have
+// Settings{PktLoss: 5, PktLag: 50 * time.Millisecond}.
+//
+// rpc.Config.Emulation applies the settings to sockets, in real time.
+// Package rpctest applies them in virtual time.
 type Settings struct {
-	PktLoss                        float64 // percent of the packets that are lost
+	PktLoss                        float64 // percentage of packets that are lost
 	PktLossMinSize, PktLossMaxSize int     // sizes in bytes of the packets that PktLoss loses; 0 = any
+
 	// Half of the packets are held back until later ones have passed, for 33 ms.
 	PktOrder bool
-	// Percent of the packets that arrive twice; as in UE, none with PktOrder or PktLag.
-	PktDup                 float64
-	PktLag, PktLagVariance time.Duration // delay, and by how much it varies up and down; the order is kept
-	PktLagMin, PktLagMax   time.Duration // delay drawn between the two, if PktLag is 0; the order is kept
-	PktJitter              time.Duration // by how much every other packet is delayed more, and overtaken
 
-	PktIncomingLoss float64 // percent of the received packets that are lost
-	// Delay of received packets, drawn between the two; the order is kept.
+	// Percentage of packets that arrive twice. As in UE, none do with PktOrder or PktLag.
+	PktDup float64
+
+	PktLag, PktLagVariance time.Duration // delay, and its variation up and down; the order is kept
+	PktLagMin, PktLagMax   time.Duration // range of the delay, if PktLag is 0; the order is kept
+	PktJitter              time.Duration // extra delay of every other packet, which is overtaken
+
+	PktIncomingLoss float64 // percentage of received packets that are lost
+
+	// Range of the delay of received packets. The order is kept.
 	PktIncomingLagMin, PktIncomingLagMax time.Duration
 
 	// Fields that Unreal does not have.
 	LossBurst float64 // mean length of a run of losses; up to 1, each packet is lost independently
-	Rate      int64   // bit/s that the socket may send, to all peers together; 0 = no bottleneck
-	// IncomingRate is how much the socket may receive, as over a slow downlink, in bit/s from all
-	// peers together; 0 = no bottleneck. On a client it slows down what the server sends to that
-	// client. Each of a socket's bottlenecks has a queue, which drops packets that do not fit.
+
+	// Rate limits what the socket sends to all peers together, in bit/s. 0 = no bottleneck.
+	Rate int64
+
+	// IncomingRate limits what the socket receives from all peers together, in
+	// bit/s, as a slow downlink does. 0 = no bottleneck. On a client it slows
+	// down what the server sends to that client.
 	IncomingRate int64
-	// Bytes, including headers, that wait for either bottleneck; 0 = as many as
-	// pass in a round trip of the delays emulated there, at least 64 KiB.
+
+	// Queue is the number of bytes, including headers, that may wait for either bottleneck.
+	// Packets that do not fit are dropped. 0 means as many as pass in a round trip of the
+	// delays emulated there, but at least 64 KiB.
 	Queue int
 
-	Seed uint64 // decides the fates of packets: with the same seed the nth packet of a socket has the same fate
+	// Seed determines what happens to each packet. With the same seed, the
+	// same happens to the nth packet of a socket.
+	Seed uint64
 }
 
-// profiles are UE's profiles, PacketSimulationProfile in its ini.
+// profiles are UE's profiles: PacketSimulationProfile in its ini.
 var profiles = map[string]Settings{
 	"Off":         {},
 	"Average":     {PktLoss: 1, PktLagMin: 30 * time.Millisecond, PktLagMax: 60 * time.Millisecond},
@@ -55,9 +68,11 @@ var profiles = map[string]Settings{
 	"BufferBloat": {PktLagMin: 30 * time.Millisecond, PktLagMax: 60 * time.Millisecond, Rate: 5e6, Queue: 1 << 20},
 }
 
-// Profile returns the settings of one of UE's profiles: Off, Average (1 % loss, 30 to 60 ms each
-// way), Bad (5 %, 100 to 200 ms) or BufferBloat (5 Mbit/s, with a queue of 1.7 s). They apply to
-// what a socket sends: to affect both ways use one at both ends. UE: -PktEmulationProfile=.
+// Profile returns the settings of one of UE's profiles. UE: -PktEmulationProfile=.
+//
+// The profiles are Off, Average (1 % loss, 30 to 60 ms each way), Bad (5 %, 100 to 200 ms)
+// and BufferBloat (5 Mbit/s, with a queue of 1.7 s). They apply to what a socket sends. To
+// affect both ways, use one at both ends.
 func Profile(name string) (Settings, error) {
 	e, ok := profiles[name]
 	if !ok {
@@ -66,8 +81,8 @@ func Profile(name string) (Settings, error) {
 	return e, nil
 }
 
-// Validate returns an error if a share is no percentage, a range of delays is
-// not valid, or a value is out of range.
+// Validate returns an error if a share is not a percentage, a range of
+// delays is not valid, or a value is out of range.
 func (e Settings) Validate() error {
 	for _, share := range []struct {
 		name    string
@@ -81,8 +96,10 @@ func (e Settings) Validate() error {
 		name     string
 		min, max time.Duration
 	}{
-		{"PktLag and PktLagVariance", e.PktLagVariance, max(e.PktLag, e.PktLagVariance)}, {"PktLagMin and PktLagMax", e.PktLagMin, e.PktLagMax},
-		{"PktIncomingLagMin and PktIncomingLagMax", e.PktIncomingLagMin, e.PktIncomingLagMax}, {"PktLag and PktJitter", 0, min(e.PktLag, e.PktJitter)},
+		{"PktLag and PktLagVariance", e.PktLagVariance, max(e.PktLag, e.PktLagVariance)},
+		{"PktLagMin and PktLagMax", e.PktLagMin, e.PktLagMax},
+		{"PktIncomingLagMin and PktIncomingLagMax", e.PktIncomingLagMin, e.PktIncomingLagMax},
+		{"PktLag and PktJitter", 0, min(e.PktLag, e.PktJitter)},
 	} {
 		if lag.min < 0 || lag.max < lag.min {
 			return fmt.Errorf("emulation: Settings.%s: %v to %v is no range of delays", lag.name, lag.min, lag.max)
@@ -91,15 +108,17 @@ func (e Settings) Validate() error {
 	return e.validateSizes()
 }
 
-// validateSizes is the part of Validate for sizes, and for the fields that Unreal does not have.
+// validateSizes is the part of Validate for sizes and for the fields that Unreal does not have.
 func (e Settings) validateSizes() error {
 	switch {
 	case e.PktLossMinSize < 0 || e.PktLossMaxSize < 0 || e.PktLossMaxSize > 0 && e.PktLossMinSize > e.PktLossMaxSize:
-		return fmt.Errorf("emulation: Settings.PktLossMinSize and PktLossMaxSize: %d to %d is no range of sizes", e.PktLossMinSize, e.PktLossMaxSize)
+		return fmt.Errorf("emulation: Settings.PktLossMinSize and PktLossMaxSize: %d to %d is no range of sizes",
+			e.PktLossMinSize, e.PktLossMaxSize)
 	case !(e.LossBurst >= 0):
 		return fmt.Errorf("emulation: Settings.LossBurst is %v, no length of a run", e.LossBurst)
 	case min(e.Rate, e.IncomingRate) < 0 || e.Queue < 0:
-		return fmt.Errorf("emulation: Settings.Rate is %d bit/s, IncomingRate %d bit/s and Queue %d bytes; none can be negative", e.Rate, e.IncomingRate, e.Queue)
+		return fmt.Errorf("emulation: Settings.Rate is %d bit/s, IncomingRate %d bit/s and Queue %d bytes; none can be negative",
+			e.Rate, e.IncomingRate, e.Queue)
 	}
 	return nil
 }

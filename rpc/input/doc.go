@@ -1,10 +1,10 @@
-// Package input applies what players do in the ticks for which they did it. A
-// client predicts its own actor at a server tick that has not happened yet, tags
-// each input with that tick, and the server applies the input exactly then.
+// Package input applies what players do in the ticks for which they did it. A client predicts
+// its own actor at a server tick that has not happened yet, and tags each input with that
+// tick. The server applies the input exactly then.
 //
-// If a client made an input for the server's current tick, the input would
-// arrive half a round trip late. So a client is ahead of the server: by the
-// time of the way to the server, and by a margin for its jitter.
+// If a client made an input for the server's current tick, the input would arrive half a
+// round trip late. A client is therefore ahead of the server, by the time of the way to the
+// server and by a margin for its jitter.
 //
 //	time       ─────────────────────────────────────────────────────────────►
 //	server          100        101        102        103        104   … Take(now, 104): there
@@ -15,12 +15,14 @@
 //	predicts        104 ─────────────────────────────┘                input of 104, and 103, 102 again
 //	                 │◄──────────── the lead ──────────────────►│
 //
-// Every message repeats the inputs that the server may still lack and use, so that the next
+// Every message repeats the inputs that the server may still lack and use, so the next
 // message brings an input that was lost. The server answers with the time that was left
-// before the input's tick, as Teeworlds does, and the client adjusts its lead by that.
-// Predicted time runs at up to twice its speed if inputs arrive late, and a sixteenth slower
-// if even the slowest of the last 6 to 12 s was too early. The two clocks are never compared,
-// and the measurements do not depend on the present lead, so the lead does not oscillate.
+// before the input's tick, as Teeworlds does, and the client adjusts its lead by that time.
+//
+// If inputs arrive late, predicted time runs at up to twice its speed. If even the
+// slowest input of the last 6 to 12 s was too early, predicted time runs a sixteenth
+// slower. The two clocks are never compared. The measurements do not depend on the
+// present lead, so the lead does not oscillate.
 //
 //	var Moves = input.New[Move](PlayerClass, "Move", 60) // 60 ticks a second; both ends share it
 //
@@ -35,9 +37,9 @@
 //	// A client, each frame between Dispatch and Flush, for the player that it owns:
 //	err := p.moves.Tick(now, func(tick uint64) Move { m := keys(); p.step(m); return m })
 //
-// Only the copy at the client that owns the actor has a [Predictor]. The owner
-// is known when the constructor runs, and SetOwner may change it later. So make
-// the Predictor in the constructor, and a new one in OnOwner.
+// Only the copy on the client that owns the actor has a [Predictor]. The owner is known when
+// the constructor runs, and SetOwner may change it later. Make the Predictor in the
+// constructor, and a new one in OnOwner.
 //
 //	func (p *player) possess() { // in the constructor, and rpc.OnOwner(players, (*player).possess)
 //		p.moves = nil
@@ -46,29 +48,31 @@
 //		}
 //	}
 //
-// A [Queue] resets itself when inputs of another owner arrive. A Predictor that is
-// kept after its client has lost the actor does no harm: its Tick returns ErrNotOwner.
+// A [Queue] resets itself when inputs of another owner arrive. A Predictor whose client has
+// lost the actor does no harm: its Tick returns ErrNotOwner.
 //
-// When the server's state after tick n arrives, a client sets its actor to that
-// state, and steps again with all inputs of p.moves.After(n). When a player shoots,
-// the server rewinds the other actors to queue.Seen(), as that player saw them.
+// When the server's state after tick n arrives, a client sets its actor to that state, and
+// steps again with all inputs of p.moves.After(n). When a player shoots, the server rewinds
+// the other actors to queue.Seen(), where that player saw them.
 //
-// UE's CharacterMovement sends moves with the client's own time (ServerMove), applies them when
-// they arrive, and holds back a client that is too fast (time discrepancy). It keeps saved
+// UE's CharacterMovement sends moves with the client's own time (ServerMove), applies them
+// when they arrive, and holds back a client that is too fast (time discrepancy). It saves
 // moves and replays them, as this package does. Its moves are late or early by the jitter of
 // the path. Inputs of this package are applied in their tick, at the price of the margin.
 //
-// A hostile client gains nothing. Inputs that are more than a second from the server's tick
-// are dropped, the first copy of a tick's input counts, messages are limited to twice the tick
-// rate, and the server does not wait for a client that is slow on purpose. A hostile server
-// can make its own client predict any tick, but no more than half a second of them a frame.
+// A hostile client gains nothing. Inputs more than a second from the server's tick are
+// dropped. The first copy of a tick's input counts. Messages are limited to twice the tick
+// rate. The server does not wait for a client that is slow on purpose.
+//
+// A hostile server can make its own client predict any tick, but no
+// more than half a second of ticks in a frame.
 //
 // # Figures
 //
-// They are from rpc/rpctest, in virtual time, with one client and a frame for each tick.
-// Late is how many inputs of a thousand missed their tick once the margin had settled,
-// within a second after joining. The margin is how early inputs arrive then. Latency is
-// the time from the making of an input to the server's answer that it was applied.
+// The figures are from rpc/rpctest, in virtual time, with one client and a frame for each
+// tick. Late is the number of inputs in a thousand that missed their tick once the margin had
+// settled, within a second after joining. Margin is how early inputs arrived then. Latency is
+// the time from making an input to the server's answer that it was applied.
 //
 //	                                  30 Hz: late   margin   latency   60 Hz: late   margin   latency
 //	40 ms of round trip                       0.6    13 ms     53 ms           0.7    13 ms     53 ms
@@ -77,9 +81,9 @@
 //	40 ms, 5 % lost                           2.2    66 ms    108 ms           1.5    50 ms     91 ms
 //	40 ms, 20 % lost                          5.6   129 ms    176 ms           2.0    67 ms    112 ms
 //
-// Each figure is the mean of eight runs of two minutes. Where few of the first
-// ticks after joining were late, these are included.
+// Each figure is the mean of eight runs of two minutes. Where few of the first ticks after
+// joining were late, these are included.
 //
-// A round trip that rises from 40 to 200 ms makes the inputs of 0.4 s late.
-// When it falls again, the margin has fallen 14 s later.
+// A round trip that rises from 40 to 200 ms makes the inputs of 0.4 s late. 14 s after it
+// falls again, the margin has fallen too.
 package input

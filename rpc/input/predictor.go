@@ -9,35 +9,39 @@ import (
 )
 
 const (
-	// probeTime is after how long a client that does not know the server's tick
-	// requests it again, because the packet may have been lost.
+	// probeTime is the time after which a client that does not know the server's tick
+	// requests it again. The packet may have been lost.
 	probeTime = 100 * time.Millisecond
-	// frameTicks is how many ticks a frame predicts at most, or half a second's
-	// if that is less. Inputs for older ticks would be too late.
+
+	// frameTicks is the maximum number of ticks that a frame predicts. If half a second has
+	// fewer ticks, that is the maximum. Inputs for older ticks would be too late.
 	frameTicks = 48
-	// catchUpTime is for how long a server whose ticks are a second behind may catch up
+
+	// catchUpTime is the time in which a server whose ticks are a second behind may catch up
 	// before the lead is guessed again. In that time it has the inputs of that second.
 	catchUpTime = 500 * time.Millisecond
 )
 
-// A Predictor makes the inputs of a client's own actor. It must be used only on
-// the world's goroutine.
+// A Predictor makes the inputs of a client's own actor. It must be
+// used only on the world's goroutine.
 type Predictor[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
 	began  time.Time // time of the first Tick, from which the client's clock counts
 	lead   lead
-	begun  time.Duration // when lead last began
+	begun  time.Duration // time when lead last began
 	made   []made[I]     // by tick modulo len(made)
 	newest uint64        // the newest tick that was predicted
 	have   uint64        // the server needs no inputs up to this tick
 	taken  uint64        // the newest tick that the server has taken
 	seen   uint64        // the newest tick whose outcome is known here: by Saw, or else by answers
 	saw    bool          // the game has called Saw
-	probed time.Duration // when the last probe was sent; before the first one so long ago that one is due
-	// Since when answers show that the server is more than a second behind; 0 =
-	// the last one did not.
-	lags  time.Duration
+	probed time.Duration // time of the last probe; initially so long ago that a probe is due
+
+	// Start of the time in which answers show that the server is more than a
+	// second behind. 0 if the last answer did not.
+	lags time.Duration
+
 	send  []I // scratch
 	stats PredictorStats
 }
@@ -45,38 +49,47 @@ type Predictor[I any] struct {
 // made is the input of one tick.
 type made[I any] struct {
 	tick   uint64
-	at     time.Duration // when it was made
-	ahead  time.Duration // lead.ahead when it was made
-	waited time.Duration // how long after the beginning of its tick it was made
+	at     time.Duration // time when it was made
+	ahead  time.Duration // lead.ahead at that time
+	waited time.Duration // time from the beginning of its tick until it was made
 	input  I
 }
 
 // PredictorStats describes how a predictor's inputs reach the server.
 type PredictorStats struct {
 	Tick uint64 // the newest tick that was predicted; 0 = none yet
-	// How early inputs arrive at the server, smoothed; each answer reports the
-	// one that was least early.
-	Margin  time.Duration
-	Latency time.Duration // from the making of an input to the server's answer that it was applied, smoothed
+
+	// How early inputs arrive at the server, smoothed. Each answer reports the least early one.
+	Margin time.Duration
+
+	Latency time.Duration // time from making an input to the answer that it was applied, smoothed
 	Missed  uint64        // ticks that the server simulated without their input
-	Skipped uint64        // ticks that were never predicted, because a frame took too long or the server's ticks jumped
-	Begun   uint64        // how often the predictor had to learn the server's tick
+	Skipped uint64        // ticks never predicted: a frame took too long, or the server's ticks jumped
+	Begun   uint64        // number of times that the predictor had to learn the server's tick
 }
 
-// Predictor returns a predictor for an actor that this client owns. See the
-// package comment for when to make it.
+// Predictor returns a predictor for an actor that this client owns.
+// The package comment says when to make it.
 func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
-	return &Predictor[I]{handle: h, actor: a, lead: lead{tick: h.tick}, made: make([]made[I], 2*h.half()), probed: -probeTime}
+	return &Predictor[I]{
+		handle: h,
+		actor:  a,
+		lead:   lead{tick: h.tick},
+		made:   make([]made[I], 2*h.half()),
+		probed: -probeTime,
+	}
 }
 
-// Tick calls read for each new tick that has begun by now, in order: for none, one, or
-// several after a long frame. In read a game reads its keys, and at once simulates the
-// tick with them, which is the prediction. Then Tick sends all inputs that the server may
-// still need, in one message with the next Flush. now is the time of the running Dispatch.
-// Until the server's tick is known, which takes a round trip, read is not called.
+// Tick calls read for each new tick that has begun by now, in order. This may be no tick,
+// one, or several after a long frame. now is the time of the present Dispatch. Until the
+// server's tick is known, which takes a round trip, read is not called.
 //
-// If Tick returns an error, nothing was sent, because the connection or the
-// actor has ended, or an input is refused. The next Tick sends the inputs again.
+// In read a game reads its keys, and at once simulates the tick with them,
+// which is the prediction. Tick then sends all inputs that the server may
+// still need, in one message with the next Flush.
+//
+// If Tick returns an error, nothing was sent, because the connection or the actor has ended,
+// or an input is refused. The next Tick sends the inputs again.
 func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if p.began.IsZero() {
 		p.began = now
@@ -91,8 +104,10 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	}
 	for t := p.next(tick); t <= tick; t++ {
 		m := &p.made[t%uint64(len(p.made))]
-		*m = made[I]{tick: t, at: at, ahead: p.lead.ahead, waited: at + p.lead.ahead - time.Duration(t)*p.handle.tick}
-		p.newest, p.stats.Tick = t, t
+		waited := at + p.lead.ahead - time.Duration(t)*p.handle.tick
+		*m = made[I]{tick: t, at: at, ahead: p.lead.ahead, waited: waited}
+		p.newest = t
+		p.stats.Tick = t
 		m.input = read(t)
 	}
 	return p.flush(at)
@@ -112,7 +127,7 @@ func (p *Predictor[I]) next(tick uint64) uint64 {
 	return p.newest + 1
 }
 
-// probe requests the server's tick, at most once in probeTime.
+// probe requests the server's tick. It sends at most one request in probeTime.
 func (p *Predictor[I]) probe(at time.Duration) error {
 	if at-p.probed < probeTime {
 		return nil
@@ -121,48 +136,54 @@ func (p *Predictor[I]) probe(at time.Duration) error {
 	return p.handle.inputs.Call(p.actor, batch[I]{})
 }
 
-// flush sends the inputs that the server lacks and may still use: the newest
-// ones, at most maxBatch.
+// flush sends the inputs that the server lacks and may still use: the
+// newest ones, at most maxBatch.
 func (p *Predictor[I]) flush(at time.Duration) error {
 	first := p.newest
-	for n := 1; n < maxBatch && first-1 > p.have && p.kept(first-1) != nil && !p.lead.useless(first-1, at); n++ {
+	for n := 1; n < maxBatch && first-1 > p.have; n++ {
+		if p.inputOf(first-1) == nil || p.lead.useless(first-1, at) {
+			break
+		}
 		first--
 	}
 	p.send = p.send[:0]
 	for t := first; t <= p.newest; t++ {
-		p.send = append(p.send, p.kept(t).input)
+		p.send = append(p.send, p.inputOf(t).input)
 	}
 	return p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: p.send})
 }
 
-// kept returns the input of a tick, or nil if none was made, or it is no longer kept.
-func (p *Predictor[I]) kept(tick uint64) *made[I] {
+// inputOf returns the input of a tick, or nil if none was made or the input is no longer stored.
+func (p *Predictor[I]) inputOf(tick uint64) *made[I] {
 	if m := &p.made[tick%uint64(len(p.made))]; m.tick == tick && tick > 0 {
 		return m
 	}
 	return nil
 }
 
-// After yields the inputs of all ticks after one, oldest first. Inputs are kept
-// for two seconds. A game simulates again with them, from the server's outcome
-// of that tick. UE: the saved moves that are replayed.
+// After yields the inputs of all ticks after the given one, oldest first. A game uses them to
+// simulate again from the server's outcome of that tick. Inputs are stored for two seconds.
+// UE: the saved moves that are replayed.
 func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	return func(yield func(uint64, I) bool) {
 		oldest := p.newest - min(p.newest, uint64(len(p.made))-1)
 		for t := max(tick+1, oldest); t <= p.newest; t++ {
-			if m := p.kept(t); m != nil && !yield(t, m.input) {
+			if m := p.inputOf(t); m != nil && !yield(t, m.input) {
 				return
 			}
 		}
 	}
 }
 
-// Saw is called by the game when it has seen the outcome of a server tick, in replicated states.
-// The server learns it with the next input. A lower tick than before has no effect. If a game
-// never calls Saw, the newest tick of an answer counts, which arrives sooner than states do.
+// Saw is called by the game when it has seen the outcome of a server tick in replicated states.
+// The server learns of it with the next input. A lower tick than before has no effect.
+//
+// If a game never calls Saw, the newest tick of an answer counts.
+// Answers arrive sooner than states do.
 func (p *Predictor[I]) Saw(tick uint64) {
 	if !p.saw {
-		p.saw, p.seen = true, 0
+		p.saw = true
+		p.seen = 0
 	}
 	p.seen = max(p.seen, tick)
 }
@@ -174,17 +195,18 @@ func (p *Predictor[I]) String() string {
 	return fmt.Sprintf("%v of %v at tick %d", p.handle, p.actor, p.newest)
 }
 
-// receive handles an answer of the server.
+// receive handles an answer from the server.
 func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
 	if a.Taken <= p.handle.maxTick() && !p.began.IsZero() {
 		p.hear(call.Arrived.Sub(p.began), a, call.Conn.RTT)
 	}
 }
 
-// hear handles an answer that arrived at a time. A server that lies can change which
-// ticks its own client predicts, but cannot make it predict more than frameTicks a frame.
+// hear handles an answer that arrived at a time. A server that lies can change which ticks
+// its own client predicts. It cannot make the client predict more than frameTicks in a frame.
 func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duration) {
-	half, tick := p.handle.half(), p.lead.predicted(at)
+	half := p.handle.half()
+	tick := p.lead.predicted(at)
 	behind := tick > a.Taken+half || p.taken > a.Taken+half
 	if !behind {
 		p.lags = 0
@@ -195,21 +217,25 @@ func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duratio
 	case !p.lead.known, a.Taken > tick+doubt, behind && at-p.lags >= catchUpTime:
 		p.begin(at, a, trip())
 		return
-	case behind, a.Taken < p.taken: // or the answer arrived after a later one
+	case behind, a.Taken < p.taken: // in the second case a later answer arrived before this one
 		return
 	}
-	p.taken, p.stats.Missed = a.Taken, a.Missed
+	p.taken = a.Taken
+	p.stats.Missed = a.Missed
 	p.have = max(p.have, min(a.Have, p.newest))
 	p.learn(at, a)
 }
 
-// begin guesses the lead from the server's tick: an input that is sent now
-// arrives a round trip after that tick was taken.
+// begin guesses the lead from the server's tick. An input that is sent now arrives a round
+// trip after that tick was taken.
 func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
 	ahead := time.Duration(a.Taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
 	p.stats.Begun++
-	p.begun, p.lags, p.taken, p.have = at, 0, a.Taken, a.Taken
+	p.begun = at
+	p.lags = 0
+	p.taken = a.Taken
+	p.have = a.Taken
 	if p.seen > a.Taken || !p.saw {
 		p.seen = a.Taken
 	}
@@ -218,11 +244,12 @@ func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
 	}
 }
 
-// goBack removes the inputs that the server does not have. Inputs that it has,
-// such as those that arrived while it stood still, stay, because it accepts no
-// others for their ticks, and prediction continues after them.
+// goBack removes the inputs that the server does not have.
+//
+// Inputs that it has stay, such as those that arrived while it stood still. The server
+// accepts no others for their ticks, so prediction continues after them.
 func (p *Predictor[I]) goBack(a answer) {
-	if a.Have <= a.Taken || a.Have-a.Taken > p.handle.half() || p.kept(a.Have) == nil {
+	if a.Have <= a.Taken || a.Have-a.Taken > p.handle.half() || p.inputOf(a.Have) == nil {
 		clear(p.made)
 		p.newest = 0
 		return
@@ -232,20 +259,23 @@ func (p *Predictor[I]) goBack(a answer) {
 			p.made[i] = made[I]{}
 		}
 	}
-	p.newest, p.have = a.Have, a.Have
+	p.newest = a.Have
+	p.have = a.Have
 }
 
-// learn records the need of the input that had the least time left, and the latency
-// of the newest that was taken. It ignores the need of an input that was made before
-// the server's tick was last learned, which says nothing about what inputs need now.
+// learn records the need of the input that had the least time left, and the
+// latency of the newest input that was taken.
+//
+// It ignores the need of an input that was made before the server's tick was last learned.
+// That need says nothing about what inputs need now.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
-	if m := p.kept(a.Tick); m != nil && m.at >= p.begun {
-		most := time.Duration(p.handle.half()) * p.handle.tick // the server drops inputs outside of that
-		left := min(max(time.Duration(a.Left)*time.Microsecond, -most), most)
+	if m := p.inputOf(a.Tick); m != nil && m.at >= p.begun {
+		limit := time.Duration(p.handle.half()) * p.handle.tick // the server drops inputs beyond this
+		left := min(max(time.Duration(a.Left)*time.Microsecond, -limit), limit)
 		p.stats.Margin = smooth(p.stats.Margin, left)
 		p.lead.learn(at, p.lead.need(m.ahead, m.waited, left))
 	}
-	if m := p.kept(a.Taken); m != nil {
+	if m := p.inputOf(a.Taken); m != nil {
 		if !p.saw {
 			p.seen = max(p.seen, a.Taken)
 		}
@@ -253,7 +283,7 @@ func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	}
 }
 
-// smooth moves a mean towards a sample. The first sample is the mean.
+// smooth moves a mean towards a sample. The first sample becomes the mean.
 func smooth(mean, sample time.Duration) time.Duration {
 	if mean == 0 {
 		return sample

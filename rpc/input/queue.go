@@ -7,23 +7,24 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A Queue holds, on the server, the inputs of one actor's owner until their ticks. The
-// zero Queue is empty and ready to use. It must be used only on the world's goroutine.
+// A Queue holds, on the server, the inputs of one actor's owner until their ticks. The zero
+// Queue is empty and ready to use. It must be used only on the world's goroutine.
 type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	conn   *rpc.Conn // the owner's; inputs of another connection reset the queue
+	conn   *rpc.Conn // the owner's connection; inputs from another one reset the queue
 	slots  []slot[I] // by tick modulo len(slots)
 
-	began     bool   // a tick was taken
-	taken     uint64 // the newest tick that was taken
-	have      uint64 // the inputs of all ticks up to this one have arrived, or are too late
-	seen      uint64 // see Seen
-	last      I      // the newest input that was taken
-	came      bool   // last is the input of tick taken
-	stats     QueueStats
+	began bool   // a tick was taken
+	taken uint64 // the newest tick that was taken
+	have  uint64 // the inputs of all ticks up to this one have arrived or are too late
+	seen  uint64 // see Seen
+	last  I      // the newest input that was taken
+	came  bool   // last is the input of tick taken
+	stats QueueStats
+
 	owes      bool          // the owner waits for an answer
-	worst     time.Duration // the least time left of an input since the last answer
+	worst     time.Duration // the shortest time left of an input since the last answer
 	worstTick uint64        // the tick of that input; 0 = none
 }
 
@@ -32,38 +33,44 @@ type slot[I any] struct {
 	tick  uint64
 	came  bool      // the input has arrived
 	taken bool      // Take was called for the tick
-	at    time.Time // when the input arrived; once the tick is taken, when that was
+	at    time.Time // time when the input arrived or, once the tick was taken, when it was taken
 	input I
 }
 
 // QueueStats counts what became of the inputs of one actor's owner.
 type QueueStats struct {
 	Taken  uint64 // ticks that had their input
-	Missed uint64 // ticks that were taken without their input, since the owner's first message
+	Missed uint64 // ticks taken without their input, since the owner's first message
 	Late   uint64 // inputs that arrived after their tick was taken or left out
-	// Inputs dropped because their tick was too far from the newest taken: a
+
+	// Inputs dropped because their tick was too far from the newest one taken: more than a
 	// second or 32 ticks, whichever is longer.
-	Outside  uint64
+	Outside uint64
+
 	Repeated int           // ticks without input since the last one that had its input
 	Margin   time.Duration // how early inputs arrive before their tick, smoothed
 }
 
-// Take returns the input for a tick, which the server simulates now. ok reports
-// whether that input arrived in time. If not, Take returns the newest input
-// before it, at first the zero I: a game may repeat it, and stop after some
-// ticks; see [QueueStats].Repeated. now is the time of the running Dispatch.
+// Take returns the input for a tick, which the server simulates now. ok reports whether that
+// input arrived in time. now is the time of the present Dispatch.
 //
-// Call Take for every tick that is simulated, in order, beginning with 1 or more;
-// ticks may be left out. Taking a tick again returns the same result. Taking a
-// lower tick rewinds the queue; rewinding it by a second (at least 32 ticks) or
-// more resets it. A client learns the server's tick from Take. Before the first
-// call it predicts nothing, and [Predictor.Tick] does not call its function.
+// If the input did not arrive in time, Take returns the newest input before
+// it, and initially the zero I. A game may repeat that input, and stop
+// after some ticks: see [QueueStats].Repeated.
 //
-// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1.
-// After a late frame, simulate all ticks that are due. Leave ticks out only after
-// a stall of a second or more, because clients must undo what they predicted for
-// them. Do not just add 1 per frame: every late frame then delays all later
-// inputs, by up to a third of a second in total if two frames a second are late.
+// Call Take for every tick that is simulated, in order, beginning with 1 or more. Ticks may
+// be left out. Taking a tick again returns the same result. Taking a lower tick rewinds the
+// queue. Rewinding by a second (at least 32 ticks) or more resets it.
+//
+// A client learns the server's tick from Take. Before the first call it predicts nothing, and
+// [Predictor.Tick] does not call its function.
+//
+// Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1. After a late
+// frame, simulate all ticks that are due. Leave ticks out only after a stall of a second or
+// more, because clients must undo what they predicted for them.
+//
+// Do not just add 1 per frame. Every late frame then delays all later inputs, by up to a
+// third of a second in total if two frames a second are late.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
 	case q.began && tick == q.taken:
@@ -71,7 +78,9 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	case q.began && tick < q.taken:
 		q.goBack(tick)
 	}
-	q.began, q.taken, q.came = true, tick, false
+	q.began = true
+	q.taken = tick
+	q.came = false
 	if q.slots == nil { // no input has arrived
 		return q.last, false
 	}
@@ -89,7 +98,10 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 		q.stats.Missed++
 		q.stats.Repeated++
 	}
-	s.tick, s.came, s.taken, s.at = tick, ok, true, now
+	s.tick = tick
+	s.came = ok
+	s.taken = true
+	s.at = now
 	if q.owes {
 		q.reply()
 	}
@@ -97,9 +109,11 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 }
 
 // Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by
-// answers: the owner saw the others as they were then when it aimed. The client reports it,
-// so it may be false, but it is limited to the ticks for which inputs are kept: the last
-// second, or the last 32 if that is more. Seen returns 0 before the owner has sent a message.
+// answers. When the owner aimed, it saw the others as they were at that tick. Before the
+// owner has sent a message, Seen returns 0.
+//
+// The client reports the tick, so it may be false. It is limited to the ticks whose inputs
+// are stored: those of the last second, or the last 32 if that is more.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0
@@ -112,10 +126,12 @@ func (q *Queue[I]) Stats() QueueStats { return q.stats }
 
 func (q *Queue[I]) slot(tick uint64) *slot[I] { return &q.slots[tick%uint64(len(q.slots))] }
 
-// receive handles a message of the owner.
+// receive handles a message from the owner.
 func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 	if q.handle == nil || q.conn != call.Conn || q.actor != call.Actor {
-		q.handle, q.conn, q.actor = h, call.Conn, call.Actor
+		q.handle = h
+		q.conn = call.Conn
+		q.actor = call.Actor
 		q.restart()
 	}
 	q.owes = true
@@ -138,11 +154,15 @@ func (q *Queue[I]) restart() {
 	}
 	clear(q.slots)
 	var none I
-	q.last, q.came = none, false
-	q.have, q.seen, q.worstTick, q.stats.Repeated = 0, 0, 0, 0
+	q.last = none
+	q.came = false
+	q.have = 0
+	q.seen = 0
+	q.worstTick = 0
+	q.stats.Repeated = 0
 }
 
-// goBack prepares the queue for a tick that is lower than the newest that was taken.
+// goBack prepares the queue for a tick that is lower than the newest one taken.
 func (q *Queue[I]) goBack(tick uint64) {
 	if q.slots == nil {
 		return
@@ -155,7 +175,7 @@ func (q *Queue[I]) goBack(tick uint64) {
 	q.last = q.before(tick)
 }
 
-// before returns the newest input for a lower tick, or the zero I if none is kept.
+// before returns the newest input for a lower tick, or the zero I if none is stored.
 func (q *Queue[I]) before(tick uint64) (input I) {
 	for t := tick - 1; t > 0 && tick-t < q.handle.half(); t-- {
 		if s := q.slot(t); s.tick == t && s.came {
@@ -165,9 +185,10 @@ func (q *Queue[I]) before(tick uint64) (input I) {
 	return input
 }
 
-// put stores the input of a tick. The first copy counts, so that a client cannot change it later.
+// put stores the input of a tick. The first copy counts, so a client
+// cannot change its input later.
 func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
-	if !q.keeps(tick) {
+	if !q.accepts(tick) {
 		q.stats.Outside++
 		return
 	}
@@ -177,18 +198,19 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	case tick > q.taken:
 		*s = slot[I]{tick: tick, came: true, at: at, input: input}
 	case s.tick == tick && s.taken:
-		s.came, s.input = true, input // in case Take goes back
+		s.came = true
+		s.input = input // in case Take goes back
 		q.stats.Late++
 		q.note(tick, s.at.Sub(at))
-	default: // Take left the tick out; the slot is of an older tick
+	default: // Take left the tick out, and the slot is of an older tick
 		*s = slot[I]{tick: tick, came: true, at: at, input: input}
 		q.stats.Late++
 	}
 }
 
-// keeps reports whether the queue keeps inputs for a tick: whether it is near
-// enough to the newest tick that was taken.
-func (q *Queue[I]) keeps(tick uint64) bool {
+// accepts reports whether a tick is near enough to the newest one
+// taken for its input to be stored.
+func (q *Queue[I]) accepts(tick uint64) bool {
 	half := q.handle.half()
 	switch {
 	case !q.began:
@@ -203,19 +225,29 @@ func (q *Queue[I]) keeps(tick uint64) bool {
 func (q *Queue[I]) note(tick uint64, left time.Duration) {
 	q.stats.Margin = smooth(q.stats.Margin, left)
 	if q.worstTick == 0 || left < q.worst {
-		q.worst, q.worstTick = left, tick
+		q.worst = left
+		q.worstTick = tick
 	}
 }
 
 // reply tells the owner which inputs have arrived and how early.
 func (q *Queue[I]) reply() {
 	q.owes = false
-	for q.have = max(q.have, q.taken); q.have-q.taken < q.handle.half(); q.have++ {
-		if s := q.slot(q.have + 1); s.tick != q.have+1 || !s.came {
+	q.have = max(q.have, q.taken)
+	for q.have-q.taken < q.handle.half() {
+		next := q.slot(q.have + 1)
+		if next.tick != q.have+1 || !next.came {
 			break
 		}
+		q.have++
 	}
-	message := answer{Taken: q.taken, Have: q.have, Tick: q.worstTick, Left: micros(q.worst), Missed: q.stats.Missed}
+	message := answer{
+		Taken:  q.taken,
+		Have:   q.have,
+		Tick:   q.worstTick,
+		Left:   micros(q.worst),
+		Missed: q.stats.Missed,
+	}
 	q.worstTick = 0
 	_ = q.handle.answer.Call(q.actor, message) // the next answer repeats it
 }

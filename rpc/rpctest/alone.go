@@ -9,14 +9,15 @@ import (
 // goroutines of a connection that wake at the same virtual instant could send in either order.
 var alone struct {
 	sync.Mutex
-	networks   int // that run
+	networks   int // number of networks that run
 	processors int // GOMAXPROCS before the first network
 }
 
 func enterAlone() {
 	alone.Lock()
 	defer alone.Unlock()
-	if alone.networks++; alone.networks == 1 {
+	alone.networks++
+	if alone.networks == 1 {
 		alone.processors = runtime.GOMAXPROCS(1)
 	}
 }
@@ -24,7 +25,8 @@ func enterAlone() {
 func leaveAlone() {
 	alone.Lock()
 	defer alone.Unlock()
-	if alone.networks--; alone.networks == 0 {
+	alone.networks--
+	if alone.networks == 0 {
 		runtime.GOMAXPROCS(alone.processors)
 	}
 }

@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// maxDatagram is the largest datagram that QUIC accepts on a path that it has not probed yet.
+	// maxDatagram is the largest datagram that QUIC accepts on a path
+	// that it has not yet probed.
 	maxDatagram = 1163
-	// maxArrived is how many datagrams may wait at an end that does not read
+
+	// maxArrived is the maximum number of datagrams that wait at an end that does not read
 	// them. Further ones are lost, as in a socket.
 	maxArrived = 4096
 )
@@ -22,11 +24,11 @@ const (
 var (
 	// errClosed is the error of an end that was closed on this side.
 	errClosed = errors.New("rpctest: closed")
-	// errCrashed is the error of an end whose world has crashed.
+	// errCrashed is the error of an end whose world crashed.
 	errCrashed = errors.New("rpctest: crashed")
 )
 
-// end is one end of a path. It implements [rpc.Carrier].
+// An end is one end of a path. It implements [rpc.Carrier].
 type end struct {
 	hub   *hub
 	out   *link
@@ -35,11 +37,13 @@ type end struct {
 	ended context.Context         // done when the end has ended; its cause is the error
 	end   context.CancelCauseFunc // cancels ended
 
+	more bell.Bell // rung when something arrives
+
 	mu sync.Mutex // guards arrived
-	// At most maxArrived; a channel of that size would take 96 KiB for each
-	// end, even if it has ended.
+
+	// At most maxArrived datagrams. A channel of that size would take 96 KiB
+	// for each end, even for one that has ended.
 	arrived [][]byte
-	more    bell.Bell // something has arrived
 }
 
 func newEnd(h *hub) *end {
@@ -60,12 +64,12 @@ func (e *end) SendDatagram(p []byte) error {
 	return nil
 }
 
-// SendQueue returns how many datagrams the end accepts before SendDatagram
-// blocks, so that calls are sent without a goroutine.
+// SendQueue returns the number of datagrams that the end accepts before SendDatagram blocks.
+// As there is a queue, calls are sent without another goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
-// ReceiveDatagram implements [rpc.Carrier]. It first returns the datagrams that
-// arrived before the end ended. It is called by one goroutine.
+// ReceiveDatagram implements [rpc.Carrier]. It first returns the datagrams that arrived
+// before the end was closed. Only one goroutine calls it.
 func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	for {
 		if p, ok := e.take(); ok {
@@ -76,7 +80,7 @@ func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-e.ended.Done():
-			if p, ok := e.take(); ok { // it arrived at the same instant
+			if p, ok := e.take(); ok { // a packet arrived at the same instant
 				return p, nil
 			}
 			return nil, context.Cause(e.ended)
@@ -92,12 +96,12 @@ func (e *end) take() (packet []byte, ok bool) {
 		return nil, false
 	}
 	packet = e.arrived[0]
-	e.arrived[0] = nil // the array may stay in memory for long
+	e.arrived[0] = nil // the array may stay in memory for a long time
 	e.arrived = e.arrived[1:]
 	return packet, true
 }
 
-// deliver is called by the hub when a datagram has arrived.
+// deliver is called by the hub when a datagram arrives.
 func (e *end) deliver(packet []byte) {
 	e.mu.Lock()
 	if len(e.arrived) < maxArrived {
@@ -107,7 +111,7 @@ func (e *end) deliver(packet []byte) {
 	e.more.Ring()
 }
 
-// Path returns the window that the hub has set, for paths with a limited rate.
+// Path returns the window that the hub set, for paths with a limited rate.
 func (e *end) Path() rpc.Path {
 	return rpc.Path{MaxDatagram: maxDatagram, Cwnd: int(e.out.window.Load())}
 }
@@ -115,9 +119,9 @@ func (e *end) Path() rpc.Path {
 // RemoteAddr returns the peer's address, or nil at a client's end.
 func (e *end) RemoteAddr() net.Addr { return e.addr }
 
-// CloseWithError closes the end at once. The peer is told after all packets in
-// flight have arrived, even if the path loses packets: UE, too, flushes when it
-// disconnects. If the world has crashed, the peer is not told.
+// CloseWithError closes the end at once. The peer is told after all packets in flight
+// have arrived, even if the path loses packets. UE also flushes when it disconnects.
+// If the world crashed, the peer is not told.
 func (e *end) CloseWithError(code uint64, reason string) error {
 	if context.Cause(e.ended) == errCrashed {
 		return nil

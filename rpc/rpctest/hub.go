@@ -12,15 +12,15 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// settleTime is how long the hub waits for packets that are sent at the same instant.
-// It then sends them in the order of the clients, whichever goroutine was first.
+// settleTime is how long the hub waits for packets that are sent at the same instant. It then
+// sends them in the order of the clients, whichever goroutine was first.
 const settleTime = time.Nanosecond
 
-// hub moves the packets of all paths. A single timer drives it, so that the
+// A hub moves the packets of all paths. A single timer drives it, so the
 // order of all events follows from the seed.
 type hub struct {
 	mu    sync.Mutex // guards the fields below, and the links of all paths
-	paths []*path    // in the order of joining, without those that have ended
+	paths []*path    // in the order of joining; ended ones are removed
 	joins int        // number of paths that were made
 	timer *time.Timer
 }
@@ -32,7 +32,7 @@ func newHub() *hub {
 	return h
 }
 
-// path connects a client and the server, with one link for each direction.
+// A path connects a client and the server, with one link for each direction.
 type path struct {
 	hub       *hub
 	addr      net.Addr
@@ -40,16 +40,16 @@ type path struct {
 	up, down  *link // the link to the server and the link to the client
 }
 
-// link is one direction of a path. It is guarded by the hub's lock, except window.
+// A link is one direction of a path. The hub's lock guards it, except window.
 type link struct {
 	*netsim.Link
 	to      *end
 	waiting [][]byte      // packets that were sent at this instant
-	delay   time.Duration // the longest time that a packet takes without a queue
+	delay   time.Duration // maximum time that a packet takes without a queue
 	rate    int64         // bit/s; 0 = no bottleneck
 	window  atomic.Int64  // bytes that its end may have in flight; 0 = unknown
 
-	// Of the direction to a client: the client's downlink, after the server's uplink.
+	// Only for the direction to a client: the client's downlink, after the server's uplink.
 	last     *netsim.Link // the bottleneck of the downlink; nil = none yet
 	lastRate int64        // bit/s of last; 0 = no bottleneck
 }
@@ -64,17 +64,21 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.joins++
-	p := &path{hub: h, addr: &net.UDPAddr{IP: net.IPv4(10, byte(h.joins>>16), byte(h.joins>>8), byte(h.joins)), Port: 7777}}
-	p.near, p.far = newEnd(h), newEnd(h)
+	addr := net.IPv4(10, byte(h.joins>>16), byte(h.joins>>8), byte(h.joins))
+	p := &path{hub: h, addr: &net.UDPAddr{IP: addr, Port: 7777}}
+	p.near = newEnd(h)
+	p.far = newEnd(h)
 	p.far.addr = p.addr
 	p.up = &link{Link: netsim.NewLink(joined(out, in)), to: p.far}
 	out.Seed++
 	p.down = &link{Link: netsim.NewLink(joined(out, in)), to: p.near}
-	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
-	p.up.rate, p.down.rate = out.Rate, out.Rate
+	for _, l := range []*link{p.up, p.down} {
+		l.delay = longest(out, in)
+		l.rate = out.Rate
+	}
 	p.down.narrow(downlink(in))
-	p.near.out, p.far.out = p.up, p.down
-	p.near.peer, p.far.peer = p.far, p.near
+	p.near.out, p.near.peer = p.up, p.far
+	p.far.out, p.far.peer = p.down, p.near
 	if len(h.paths) > 0 {
 		p.down.ShareBottleneck(h.paths[0].down.Link)
 	}
@@ -83,12 +87,13 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	return p, nil
 }
 
-// queueTime is the queue at a bottleneck that a congestion control that knows the rate would allow.
+// queueTime is the queueing delay that a congestion control that
+// knows the rate would allow at a bottleneck.
 const queueTime = 20 * time.Millisecond
 
-// share sets how many bytes each end may have in flight: the bandwidth-delay product
-// of its path. For the server's ends it is that of an equal share of the server's
-// uplink, or of the client's own downlink if that is less. The caller holds the lock.
+// share sets how many bytes each end may have in flight. This is the bandwidth-delay product
+// of the end's path. The bandwidth of a server's end is an equal share of the server's
+// uplink, or the client's own downlink if that is slower. The caller holds the lock.
 func (h *hub) share() {
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
@@ -101,26 +106,27 @@ func (h *hub) share() {
 	}
 }
 
-// joined returns the Config of one link that has the effect of the links out
-// and in one after the other.
+// joined returns the Config of one link that has the effect of the
+// links out and in, one after the other.
 func joined(out, in netsim.Config) netsim.Config {
-	out.Loss, out.LossBeyond = 1-(1-out.Loss)*(1-in.Loss), in.Loss
+	out.Loss = 1 - (1-out.Loss)*(1-in.Loss)
+	out.LossBeyond = in.Loss
 	out.Delay += in.Delay
 	out.Jitter += in.Jitter
 	return out
 }
 
-// downlink returns the Config of the bottleneck for incoming packets, without
-// the other effects of in.
+// downlink returns the Config of the bottleneck for incoming packets.
+// It does not have the other effects of in.
 func downlink(in netsim.Config) netsim.Config { return netsim.Config{Rate: in.Rate, Queue: in.Queue} }
 
-// longest returns the longest time that a packet is in flight if it waits in no queue.
+// longest returns the maximum time that a packet is in flight if it waits in no queue.
 func longest(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// set changes both directions. If one is true, it changes only this client's path: the server's
-// uplink, which all clients share, stays as it is, and a Rate limits the downlink after it.
+// set changes both directions. If one is true, it changes only this client's path. The server's
+// uplink, which all clients share, then stays as it is, and a Rate limits the downlink after it.
 func (p *path) set(profile emulation.Settings, one bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
@@ -133,14 +139,16 @@ func (p *path) set(profile emulation.Settings, one bool) error {
 	if one {
 		p.down.SetBehind(joined(out, in))
 		if out.Rate > 0 && (in.Rate == 0 || out.Rate < in.Rate) {
-			in.Rate, in.Queue = out.Rate, out.Queue
+			in.Rate = out.Rate
+			in.Queue = out.Queue
 		}
 	} else {
 		p.down.SetConfig(joined(out, in))
 		p.down.rate = out.Rate
 	}
 	p.down.narrow(downlink(in))
-	p.up.delay, p.down.delay = longest(out, in), longest(out, in)
+	p.up.delay = longest(out, in)
+	p.down.delay = longest(out, in)
 	p.hub.share()
 	return nil
 }
@@ -154,7 +162,7 @@ func (p *path) dark(d time.Duration) {
 	p.down.Dark(now, now.Add(d))
 }
 
-// send puts a packet on a link. The hub moves it settleTime later.
+// send puts a packet on a link. The hub moves the packet settleTime later.
 func (h *hub) send(l *link, packet []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,8 +170,8 @@ func (h *hub) send(l *link, packet []byte) {
 	h.timer.Reset(settleTime)
 }
 
-// carry moves the packets of all links, and sets the timer for the next one. It
-// also removes paths that have ended.
+// carry moves the packets of all links, and sets the timer for the next
+// packet. It also removes paths that have ended.
 func (h *hub) carry() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,14 +185,14 @@ func (h *hub) carry() {
 		}
 	}
 	h.timer.Reset(next.Sub(now))
-	if n := len(h.paths); n > 0 {
-		if h.paths = slices.DeleteFunc(h.paths, func(p *path) bool { return p.near.over() && p.far.over() }); len(h.paths) < n {
-			h.share()
-		}
+	before := len(h.paths)
+	h.paths = slices.DeleteFunc(h.paths, func(p *path) bool { return p.near.over() && p.far.over() })
+	if len(h.paths) < before {
+		h.share()
 	}
 }
 
-// narrow sets the bottleneck of the downlink, or removes it if the Config has none.
+// narrow sets the bottleneck of the downlink. It removes the bottleneck if cfg has none.
 func (l *link) narrow(cfg netsim.Config) {
 	l.lastRate = cfg.Rate
 	switch {
@@ -195,8 +203,8 @@ func (l *link) narrow(cfg netsim.Config) {
 	}
 }
 
-// carry delivers the packets that have arrived, and returns when the next one
-// does. ok is false if no packet is in flight.
+// carry delivers the packets that have arrived, and returns the time at which the next one
+// arrives. ok is false if no packet is in flight.
 func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	for _, packet := range l.waiting {
 		l.Send(now, packet)
@@ -213,8 +221,8 @@ func (l *link) carry(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// drain passes the packets that have arrived over a link to take, and returns
-// when the next one does.
+// drain passes the packets that have arrived over a link to take, and
+// returns the time at which the next one arrives.
 func drain(l *netsim.Link, now time.Time, take func(packet []byte)) (next time.Time, ok bool) {
 	for {
 		packet, ok := l.Deliver(now)

@@ -22,14 +22,14 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// The profiles of UE's packet emulation, applied in each direction.
+// The profiles of UE's packet emulation. They apply in each direction.
 var (
 	Off     = profile("Off")
 	Average = profile("Average") // 1 % loss, 30 to 60 ms
 	Bad     = profile("Bad")     // 5 % loss, 100 to 200 ms
 )
 
-// profile returns a profile that exists.
+// profile returns a profile. It must exist.
 func profile(name string) emulation.Settings {
 	e, err := emulation.Profile(name)
 	if err != nil {
@@ -41,52 +41,59 @@ func profile(name string) emulation.Settings {
 const (
 	// defaultTickRate is the usual number of ticks a second of a game server.
 	defaultTickRate = 30
+
 	// joinTime is how long a client may take to join.
 	joinTime = 30 * time.Second
-	// mostIdle is how long a network may not tick. A test that waits for
-	// something that only a tick does would wait forever, and in real time for
-	// minutes until go test ends it, because timers keep virtual time going.
+
+	// mostIdle is how long a network may go without a tick. Without this limit, a test that
+	// waits for something that only a tick does would wait forever, because timers keep
+	// virtual time going. In real time it would wait for minutes, until go test ends it.
 	mostIdle = time.Hour
+
 	// forever is longer than any test.
 	forever = math.MaxInt64 * time.Nanosecond
 )
 
-// A Network is a server and its clients, connected by emulated paths. Its
-// methods must be called on the goroutine of the test.
+// A Network is a server and its clients, connected by emulated paths. Its methods must be
+// called on the goroutine of the test.
 type Network struct {
 	t        testing.TB
 	seed     uint64
 	profile  emulation.Settings
-	interval time.Duration // between two ticks
+	interval time.Duration // time between two ticks
 	began    time.Time
-	next     time.Time // when the next tick begins
+	next     time.Time // beginning of the next tick
 	onTick   []func(now time.Time)
 	driving  bool                     // a world is being driven, so handlers must not tick the network
-	paused   map[*rpc.World]time.Time // when each pause ends
+	paused   map[*rpc.World]time.Time // end of each pause
 	idle     *time.Timer              // calls stuck after mostIdle without a tick
 
 	server  *rpc.World
 	ended   []*rpc.World // earlier servers, which are closed
 	hub     *hub
 	clients []*client
-	worlds  []*rpc.World // of the clients; a world that joins again is here only once, and so driven once a tick
+
+	// The worlds of the clients. A world that joins again is here
+	// only once, so it is driven once a tick.
+	worlds []*rpc.World
 }
 
-// client is a client's connection and its path to the server.
+// A client is a client's connection and its path to the server.
 type client struct {
 	world *rpc.World
 	conn  *rpc.Conn // nil until it has joined
 	path  *path
 }
 
-// Run calls fn in the virtual time of a synctest bubble, and then ends all connections. In fn
-// use the t that fn is passed: the Context of a test around it does not belong to the bubble,
-// and ends the program with "close of synctest channel from outside bubble". A test that
-// leaves a goroutine behind panics at its end, because a bubble cannot end in another way.
+// Run calls fn in the virtual time of a synctest bubble, and then ends all connections.
 //
-// Run draws a new seed each time, and logs it if the test fails. The environment
-// variable QUIVER_SEED sets the seed instead. Go's test cache does not know of seeds:
-// go test runs a test that has passed again only with -count, such as -count=20.
+// In fn, use the t that fn is passed. The Context of the surrounding test does not belong to the
+// bubble, and ends the program with "close of synctest channel from outside bubble". A test that
+// leaves a goroutine behind panics at its end, because a bubble cannot end in any other way.
+//
+// Run draws a new seed each time, and logs it if the test fails. The environment variable
+// QUIVER_SEED sets the seed instead. Go's test cache does not know about seeds. go test runs
+// a test that passed again only with -count, such as -count=20.
 func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
@@ -100,7 +107,15 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Netw
 			}
 		})
 		defer tellSeed(t.Name(), seed)
-		n := &Network{t: t, seed: seed, profile: profile, began: time.Now(), next: time.Now(), hub: newHub(), paused: make(map[*rpc.World]time.Time)}
+		n := &Network{
+			t:       t,
+			seed:    seed,
+			profile: profile,
+			began:   time.Now(),
+			next:    time.Now(),
+			hub:     newHub(),
+			paused:  make(map[*rpc.World]time.Time),
+		}
 		n.SetTickRate(defaultTickRate)
 		n.idle = time.AfterFunc(mostIdle, n.stuck)
 		defer n.close()
@@ -108,14 +123,14 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Netw
 	})
 }
 
-// stuck panics, because the goroutine of the test is waiting and cannot be told.
+// stuck panics. The goroutine of the test is waiting, so there is no other way to end the test.
 func (n *Network) stuck() {
 	panic(fmt.Sprintf("rpctest: %s: no tick for %v of virtual time: does the test wait, on a channel perhaps, for what only a tick does? "+
 		"Wait with Network.Until, or on a goroutine of its own while the test advances", n.t.Name(), mostIdle))
 }
 
-// tellSeed is deferred. It prints the seed of a test that panics, because the
-// panic ends the program before the test's log is printed.
+// tellSeed is deferred. It prints the seed of a test that panics, because the panic ends the
+// program before the test's log is printed.
 func tellSeed(test string, seed uint64) {
 	if recovered := recover(); recovered != nil {
 		fmt.Fprintf(os.Stderr, "%s: repeat with QUIVER_SEED=%d\n", test, seed)
@@ -136,21 +151,23 @@ func drawSeed(t testing.TB) uint64 {
 	return seed
 }
 
-// Seed returns the seed that decides the fates of packets. A game that draws
-// random numbers should draw them from it, too.
+// Seed returns the seed that determines what happens to each packet. A game that draws
+// random numbers should also draw them from this seed.
 func (n *Network) Seed() uint64 { return n.seed }
 
-// SetTickRate sets how many times a second the worlds tick, at least once.
+// SetTickRate sets the number of ticks per second of the worlds. It is at least 1.
 func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
 
-// OnTick adds a simulation: fn is called in each tick after the Dispatch and
-// before the Flush of all worlds.
+// OnTick adds a simulation. fn is called in each tick, after the
+// Dispatch and before the Flush of all worlds.
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
-// Server makes w the server and returns it. A network has one server, which it needs before the
-// first client. After [rpc.World.Close] another one may take its place, as if the server had
-// restarted: clients join it by Client or Join, with their worlds or with new ones. The closed
-// world is still driven, so that its last functions run. Between the two servers a Join fails.
+// Server makes w the server and returns it. A network has one server,
+// and needs it before the first client.
+//
+// After [rpc.World.Close] another world may take the server's place, as if the server had
+// restarted. Clients join it by Client or Join, with their worlds or with new ones. The closed
+// world is still driven, so its last functions run. Between the two servers, a Join fails.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
@@ -160,13 +177,13 @@ func (n *Network) Server(w *rpc.World) *rpc.World {
 		n.ended = append(n.ended, n.server)
 	}
 	n.server = w
-	extend.Seed(w, n.seed+uint64(len(n.ended))) // otherwise a second server would draw the same numbers as the first
+	extend.Seed(w, n.seed+uint64(len(n.ended))) // a second server must not draw the same numbers as the first
 	return w
 }
 
-// Client connects w to the server, ticks until it has joined and the server's
-// OnConnect has run, and returns its connection. It fails the test if the
-// server refuses w, or if joining takes longer than 30 s.
+// Client connects w to the server and returns its connection. It ticks until w has
+// joined and the server's OnConnect has run. It fails the test if the server
+// refuses w, or if joining takes longer than 30 s.
 func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	n.t.Helper()
 	conn, err := n.Join(w)
@@ -176,7 +193,7 @@ func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	return conn
 }
 
-// Join is Client for a test in which the server may refuse w: it returns that error.
+// Join is like Client, for a test in which the server may refuse w. It returns that error.
 func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	n.t.Helper()
 	if n.server == nil {
@@ -225,7 +242,7 @@ func (n *Network) knows(addr net.Addr) bool {
 	return slices.ContainsFunc(n.server.Conns(), func(c *rpc.Conn) bool { return c.RemoteAddr() == addr })
 }
 
-// seedOf returns the seed of a client's path, which depends only on the
+// seedOf returns the seed of a client's path. It depends only on the
 // network's seed and the number of the client.
 func (n *Network) seedOf(client int) uint64 {
 	h := fnv.New64a()
@@ -233,14 +250,14 @@ func (n *Network) seedOf(client int) uint64 {
 	return h.Sum64()
 }
 
-// Advance ticks all worlds for d.
+// Advance ticks all worlds for the duration d.
 func (n *Network) Advance(d time.Duration) {
 	for end := time.Now().Add(d); n.next.Before(end); {
 		n.tick()
 	}
 }
 
-// Until ticks until done reports true, for at most limit, and reports whether it did.
+// Until ticks until done returns true, for at most limit. It reports whether done returned true.
 func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	for end := time.Now().Add(limit); !done(); n.tick() {
 		if !time.Now().Before(end) {
@@ -250,8 +267,8 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// UntilDone is Until for a channel that is closed when something is done: that
-// of stream.Transfer.Done, of [rpc.Conn.Done], or one that a goroutine of the
+// UntilDone is like Until for a channel that is closed when something is done. The channel
+// may be that of stream.Transfer.Done or of [rpc.Conn.Done], or one that a goroutine of the
 // test closes after a call that blocks.
 func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 	n.t.Helper()
@@ -261,9 +278,9 @@ func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 // Elapsed returns the virtual time since Run began.
 func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
 
-// tick waits for the next tick and drives all worlds once, the server first.
-// Before each world is driven, all other goroutines have become idle, so that
-// the outcome does not depend on their scheduling.
+// tick waits for the next tick and drives all worlds once, the server first. Before a
+// world is driven, it waits until all other goroutines are idle. The outcome
+// therefore does not depend on their scheduling.
 func (n *Network) tick() {
 	n.t.Helper()
 	if n.driving {
@@ -273,7 +290,8 @@ func (n *Network) tick() {
 	n.idle.Reset(mostIdle)
 	time.Sleep(time.Until(n.next))
 	synctest.Wait()
-	now, goroutine := time.Now(), driver.Goroutine()
+	now := time.Now()
+	goroutine := driver.Goroutine()
 	n.each(func(w *rpc.World) {
 		extend.DrivenBy(w, goroutine)
 		w.Dispatch(now)
@@ -306,14 +324,17 @@ func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	synctest.Wait()
 }
 
-// Pause stops driving a world for d from now, as if it were loading a level.
-// Its packets are still sent and received.
+// Pause stops driving a world for d from now, as if it were loading a
+// level. Its packets are still sent and received.
 func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
 
-// Crash ends a world as if its process had been killed. Nothing is sent from it any
-// more, not even a close, and it is not driven again, so none of its functions runs,
-// not even OnDisconnect. Calls that wait for it on goroutines of the game return
-// with an error. The other ends learn of the crash by silence, as in [Network.Dark].
+// Crash ends a world as if its process had been killed. The other ends learn of
+// the crash by silence, as in [Network.Dark].
+//
+// Nothing is sent from the world any more, not even a close. It is not driven
+// again, so none of its functions runs, not even OnDisconnect. Calls that wait for
+// it on goroutines of the game return an error.
+//
 // A new world may take its place: by Client, with the same Token, or by Server.
 func (n *Network) Crash(w *rpc.World) {
 	n.t.Helper()
@@ -340,16 +361,17 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	}
 }
 
-// EmulateOne changes the emulation of one client's path, except the server's uplink,
-// which other clients share. A Rate limits the client's uplink, and its downlink
-// after the server's uplink. An IncomingRate limits that downlink alone; if both are
-// set, the lower one does. The settings hold until the next Emulate or EmulateOne.
+// EmulateOne changes the emulation of one client's path, except the server's uplink, which
+// other clients share. The settings hold until the next Emulate or EmulateOne.
+//
+// A Rate limits the client's uplink, and also its downlink after the server's uplink. An
+// IncomingRate limits that downlink alone. If both are set, the lower one limits the downlink.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
 	n.emulate(n.find(conn), profile, true)
 }
 
-// emulate changes the emulation of a client's path; one is as in path.set.
+// emulate changes the emulation of a client's path. one means the same as in path.set.
 func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
 	n.t.Helper()
 	if err := c.path.set(profile, one); err != nil {
@@ -363,11 +385,12 @@ func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
 	n.find(conn).path.dark(d)
 }
 
-// find returns the client of a connection; conn may be that of either end.
+// find returns the client of a connection. conn may be the connection of either end.
 func (n *Network) find(conn *rpc.Conn) *client {
 	n.t.Helper()
 	if conn == nil {
-		n.t.Fatal("rpctest: a nil connection: Client and Join return those of the network, Join none when the server refused the client")
+		n.t.Fatal("rpctest: a nil connection: Client and Join return those of the network, " +
+			"Join none when the server refused the client")
 	}
 	for _, c := range n.clients {
 		if c.conn == conn || c.path.addr.String() == fmt.Sprint(conn.RemoteAddr()) {
@@ -378,8 +401,8 @@ func (n *Network) find(conn *rpc.Conn) *client {
 	return nil
 }
 
-// close ends all connections, over paths without emulation, and ticks once so
-// that the worlds learn of it.
+// close ends all connections, over paths without emulation. It then
+// ticks once, so that the worlds learn of it.
 func (n *Network) close() {
 	n.onTick = nil // the simulation has ended
 	for _, c := range n.clients {
@@ -389,7 +412,7 @@ func (n *Network) close() {
 	for _, w := range n.worlds {
 		_ = w.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
-	if n.server != nil { // the test has closed earlier servers
+	if n.server != nil { // the test closed earlier servers
 		_ = n.server.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
 	n.tick()
