@@ -381,7 +381,8 @@ func (l *lobby) post(fn func()) error {
 	case l.closed != nil:
 		return errorf("rpc: post to a closed world: %w", ErrClosed)
 	case len(l.inbox.posts) >= l.config.MaxPosts:
-		return errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w", len(l.inbox.posts), ErrBacklogFull)
+		return errorf("rpc: %d posts wait for a Dispatch, the limit is Config.MaxPosts: %w",
+			len(l.inbox.posts), ErrBacklogFull)
 	}
 	l.inbox.posts = append(l.inbox.posts, fn)
 	return nil
@@ -446,7 +447,9 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	in := &l.inbox
 	in.taken++
 	joined, ended, refused = in.joined, in.ended, in.refused
-	in.joined, in.ended, in.refused = nil, nil, nil
+	in.joined = nil
+	in.ended = nil
+	in.refused = nil
 	posts(&in.posts)
 	return joined, ended, refused
 }

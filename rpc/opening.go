@@ -240,7 +240,7 @@ const (
 	flagPlaced             // the actor's name follows its number
 )
 
-// OpenTo opens the actor for c, if it is not open there. Its present states are sent to c,
+// OpenTo opens the actor for c, if it is not open there. Its current states are sent to c,
 // and so are all calls from now on. OpenTo is for the server only.
 //
 // If c may still have an earlier copy, because CloseTo was called within the last round trip,
@@ -454,9 +454,11 @@ func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError
 	o.states = r.Left
 	switch {
 	case r.Err != nil:
-		return o, violationf(PayloadFail, "open message of %d bytes on channel %d: %v", len(message.Payload), message.Channel, r.Err)
+		return o, violationf(PayloadFail, "open message of %d bytes on channel %d: %v",
+			len(message.Payload), message.Channel, r.Err)
 	case id >= uint64(len(classes)):
-		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d", message.Channel, id, len(classes))
+		return o, violationf(PayloadFail, "open message on channel %d names class %d of %d",
+			message.Channel, id, len(classes))
 	case o.flags&^(flagOwned|flagState|flagPlaced) != 0:
 		return o, violationf(PayloadFail, "open message on channel %d has flags %#x", message.Channel, o.flags)
 	case o.flags&flagPlaced != 0 && !validName(o.name):

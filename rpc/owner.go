@@ -85,7 +85,8 @@ func (a *Actor) setOwned(owned bool) {
 func (a *Actor) ownerChanged() {
 	for p := range a.parts {
 		if !a.dead && p.binding.onOwner != nil {
-			a.world.game.During(tasks.Doing{What: "OnOwner of ", Of: p.binding.class}, func() { p.binding.onOwner(p.object) })
+			doing := tasks.Doing{What: "OnOwner of ", Of: p.binding.class}
+			a.world.game.During(doing, func() { p.binding.onOwner(p.object) })
 		}
 	}
 }
@@ -96,7 +97,7 @@ func (a *Actor) ownerChanged() {
 //
 // If this changes the connection at the end of the chain, the actor and everything it owns
 // open for the new connection, and the clients of both connections are told. An open that
-// need not wait is made in SetOwner, with the present states, including the owner's fields.
+// need not wait is made in SetOwner, with the current states, including the owner's fields.
 // [OnOwner] runs after it. Clear what the new owner must not see before you call SetOwner. In
 // Unreal, the values at the end of the tick count.
 //

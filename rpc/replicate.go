@@ -17,7 +17,7 @@ import (
 // that are open for no connection. It is used only by the world's goroutine.
 type replicator struct {
 	states []comparison
-	looked bool      // the present or last Flush compared states: see fewStates
+	looked bool      // the current or last Flush compared states: see fewStates
 	left   bool      // some actors in states are no longer open for any connection: see unwatch
 	fields []byte    // scratch: an update
 	warn   logs.Gate // limits warnings that a state cannot be sent to one a second
@@ -124,7 +124,7 @@ func (a *Actor) compareList(r keeper) {
 // Some clients may have the actor already, because its constructor made a call, which opened
 // the actor without these states. For those clients the states follow in updates.
 func (a *Actor) encodeFirst() (failed error) {
-	for r := range a.states.kept {
+	for r := range a.states.present {
 		changed, err := r.encode()
 		if changed != 0 {
 			a.mark(changed << r.declaration().first)
@@ -146,7 +146,7 @@ func (a *Actor) encodeFirst() (failed error) {
 
 // compareAll compares all states of the actor, whether or not they are due.
 func (a *Actor) compareAll() {
-	for r := range a.states.kept {
+	for r := range a.states.present {
 		if r.changed() {
 			a.compare(r)
 		}
@@ -175,7 +175,7 @@ func (w *World) watch(a *Actor) {
 		return
 	}
 	a.states.watched = true
-	for r := range a.states.kept {
+	for r := range a.states.present {
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
 		if list, ok := r.(keeper); ok {
 			list.Watch(true)
@@ -205,7 +205,7 @@ func (r *replicator) unwatch() {
 
 // fieldsFor returns the fields that are sent to c, without those tagged initial.
 func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
-	for r := range a.states.kept {
+	for r := range a.states.present {
 		d := r.declaration()
 		if d.isList() {
 			fields |= d.mask()

@@ -125,10 +125,12 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
 	put := errNotPut
 	err = w.visit(func() { put = r.put(q, arg, time.Time{}) }, wait)
-	if err = cmp.Or(err, put); err != nil {
+	err = cmp.Or(err, put)
+	if err != nil {
 		return result, q.failed(err)
 	}
-	if err = wait(done); err == nil || bell.Closed(done) { // the answer and the end of ctx may coincide
+	err = wait(done)
+	if err == nil || bell.Closed(done) { // the answer and the end of ctx may coincide
 		return answer, failure
 	}
 	w.hand(func() { w.giveUp(q) })

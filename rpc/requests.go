@@ -95,7 +95,8 @@ func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error
 	table := q.in()
 	number, ok := table.Add(q, until)
 	if !ok {
-		return errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w", m, table.Len(), ErrBacklogFull)
+		return errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w",
+			m, table.Len(), ErrBacklogFull)
 	}
 	q.number = number
 	err = plan.carry(a, m, q.number, p, keep)

@@ -319,7 +319,8 @@ func (a *Actor) fullText(to *opening, size int) string {
 			untaken.Round(100*time.Millisecond))
 	}
 	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; %s",
-		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"), out, slots, a.holders(to), advice)
+		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"),
+		out, slots, a.holders(to), advice)
 }
 
 // longUntaken is the time without taking a message after which fullText blames the peer's world.

@@ -515,8 +515,8 @@ func (w *World) tellPanic(conn *Conn, function string, recovered any) {
 // frame is one step of the game: Dispatch, the game's tick, Flush. It
 // is used only by the world's goroutine.
 type frame struct {
-	now     time.Time  // as passed to the present or last Dispatch or Flush
-	beat    clock.Beat // of the present or last Dispatch
+	now     time.Time  // as passed to the current or last Dispatch or Flush
+	beat    clock.Beat // of the current or last Dispatch
 	open    bool       // between Dispatch and Flush
 	flushes uint64     // number of Flushes that have ended
 	all     bool       // this step looks at all connections, not only at those in active
@@ -534,7 +534,7 @@ func (f *frame) begin(now clock.Beat) {
 	f.beat = now
 }
 
-// activate makes the present step look at an admitted connection.
+// activate makes the current step look at an admitted connection.
 // Between two steps, it makes the next step do so.
 func (f *frame) activate(c *Conn) {
 	if c.admitted && !c.active {

@@ -272,12 +272,12 @@ type actorStates struct {
 	conditions map[condition]bool // server: set by SetCondition; missing = off
 	watched    bool               // server: they are in replicator.states
 	compared   time.Time          // server: time when a Flush last compared them
-	late       time.Duration      // server: time by which that was late; less than the period
+	late       time.Duration      // server: delay of that comparison; less than the period
 	newest     []uint64           // client: by field, number of the packet that brought its value
 }
 
-// kept yields the replicas that are not nil.
-func (s *actorStates) kept(yield func(replica) bool) {
+// present yields the replicas that are not nil.
+func (s *actorStates) present(yield func(replica) bool) {
 	for _, r := range s.replicas {
 		if r != nil && !yield(r) {
 			return
@@ -324,7 +324,7 @@ func (s *actorStates) due(now time.Time, period time.Duration, of Ref) bool {
 
 // initial returns the fields that are tagged initial.
 func (s *actorStates) initial() (fields state.Mask) {
-	for r := range s.kept {
+	for r := range s.present {
 		fields |= r.declaration().initial()
 	}
 	return fields
@@ -332,7 +332,7 @@ func (s *actorStates) initial() (fields state.Mask) {
 
 // size returns the number of bytes that fields take in their last encoding.
 func (s *actorStates) size(fields state.Mask) (size int) {
-	for r := range s.kept {
+	for r := range s.present {
 		size += r.size(r.declaration().own(fields))
 	}
 	return size
@@ -340,7 +340,7 @@ func (s *actorStates) size(fields state.Mask) (size int) {
 
 // appendTo appends the last encoding of fields.
 func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
-	for r := range s.kept {
+	for r := range s.present {
 		b = r.appendTo(b, r.declaration().own(fields))
 	}
 	return b
@@ -366,7 +366,7 @@ func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
 
 // unfile is called on a client when the actor ends. It removes the states from copies.referrers.
 func (s *actorStates) unfile(c *Conn) {
-	for r := range s.kept {
+	for r := range s.present {
 		r.file(c.copies.referrers, false)
 	}
 }

@@ -210,7 +210,7 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
-// Now returns the time that was passed to the present Dispatch, Flush or Tick, or else
+// Now returns the time that was passed to the current Dispatch, Flush or Tick, or else
 // to the last one. Before the first it is the zero time. In [World.Run] it is the
 // system's time. UE: UWorld::GetTimeSeconds.
 //

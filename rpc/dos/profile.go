@@ -41,10 +41,10 @@ type State struct {
 	// The client goes on in a second in which a call is blocked, a frame reaches a quota of
 	// Frame, or the load reaches the sustained rate. The sustained rate is a second's share
 	// of a quota of the sustained state's Period. The sustained state is the lowest with an
-	// AutoEscalate and a Period. The load that led into the present state does not count.
+	// AutoEscalate and a Period. The load that led into the current state does not count.
 	//
 	// The count of these seconds restarts after a second in which the client does not go on.
-	// There are two exceptions. The first is that the last seconds since the present state
+	// There are two exceptions. The first is that the last seconds since the current state
 	// began still reach a quota of that Period.
 	//
 	// The second is that the client sends in bursts. Its calls and bytes fill a bucket, from

@@ -22,7 +22,7 @@
 // If inputs arrive late, predicted time runs at up to twice its speed. If even the
 // slowest input of the last 6 to 12 s was too early, predicted time runs a sixteenth
 // slower. The two clocks are never compared. The measurements do not depend on the
-// present lead, so the lead does not oscillate.
+// current lead, so the lead does not oscillate.
 //
 //	var Moves = input.New[Move](PlayerClass, "Move", 60) // 60 ticks a second; both ends share it
 //

@@ -37,7 +37,7 @@ const (
 // server, and a margin for its jitter.
 //
 // If an input was made while predicted time was ahead by a, and arrived b before its tick, its
-// need was a−b. The need does not depend on the present a, so the lead does not oscillate.
+// need was a−b. The need does not depend on the current a, so the lead does not oscillate.
 type lead struct {
 	tick   time.Duration // length of a tick
 	known  bool          // begin was called

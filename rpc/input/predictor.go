@@ -81,7 +81,7 @@ func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 }
 
 // Tick calls read for each new tick that has begun by now, in order. This may be no tick,
-// one, or several after a long frame. now is the time of the present Dispatch. Until the
+// one, or several after a long frame. now is the time of the current Dispatch. Until the
 // server's tick is known, which takes a round trip, read is not called.
 //
 // In read a game reads its keys, and at once simulates the tick with them,
@@ -113,7 +113,7 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	return p.flush(at)
 }
 
-// next returns the first tick to predict if the present one is tick.
+// next returns the first tick to predict if the current one is tick.
 func (p *Predictor[I]) next(tick uint64) uint64 {
 	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
 	behind := tick - p.newest

@@ -52,7 +52,7 @@ type QueueStats struct {
 }
 
 // Take returns the input for a tick, which the server simulates now. ok reports whether that
-// input arrived in time. now is the time of the present Dispatch.
+// input arrived in time. now is the time of the current Dispatch.
 //
 // If the input did not arrive in time, Take returns the newest input before
 // it, and initially the zero I. A game may repeat that input, and stop

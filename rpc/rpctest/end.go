@@ -65,7 +65,7 @@ func (e *end) SendDatagram(p []byte) error {
 }
 
 // SendQueue returns the number of datagrams that the end accepts before SendDatagram blocks.
-// As there is a queue, calls are sent without another goroutine.
+// Because of it, package rpc sends calls without another goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
 // ReceiveDatagram implements [rpc.Carrier]. It first returns the datagrams that arrived
