@@ -12,65 +12,84 @@ import (
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Config holds the limits and defaults of one world's streams. A field that is zero has the default
-// that its comment gives; the comment also says what a negative value means, if that is allowed.
+// Config holds the limits and defaults of one world's streams. A field that is zero has the
+// default that its comment gives. A field whose comment doesn't give a meaning to negative
+// values must not be negative.
 type Config struct {
-	// Backend sends the parts of transfers that choose none with Via. Default Window{}.
+	// Backend sends the parts of transfers that don't choose one with Via. The default is
+	// Window{}.
 	Backend Backend
 
-	// Hash is the digest algorithm of transfers that choose none with the option
-	// Hash. By default it is BLAKE3 if that is the fastest at both ends, which
-	// is known once the peer's first message has arrived, and SHA256 otherwise.
+	// Hash is the digest algorithm of transfers that don't choose one with the option Hash.
+	// The default is BLAKE3 if that is the fastest algorithm at both ends, and SHA256
+	// otherwise. An end learns the peer's fastest algorithm from the peer's first message.
 	Hash Algorithm
 
-	// Limits on what peers send here.
-	MaxBytes   int64 // encoded bytes of one transfer; a larger one is rejected, a blob at its header; default 64 MiB, negative = no limit
-	MaxPending int64 // bytes of one transfer that wait for the application; default 16 MiB, at least 64 KiB
+	// MaxBytes limits the encoded bytes of one transfer from a peer. A larger transfer is
+	// rejected, and a blob that announces its size is rejected at its header. The default is
+	// 64 MiB. A negative value means no limit.
+	MaxBytes int64
+	// MaxPending limits the bytes of one transfer from a peer that wait for the application.
+	// The default is 16 MiB and the minimum 64 KiB.
+	MaxPending int64
 
-	// MaxTransfers is how many transfers one peer may have in progress; default 4, at
-	// most 1,024, negative = none: each is rejected. More of them wait at their sender,
-	// where the heaviest begins first: see [Weight]. Even that one waits until a place
-	// is free, which is when the sender learns that a transfer was consumed: a round
-	// trip after the last byte was sent. With a higher limit, many small transfers are
-	// faster over a long path, and a heavy one need not wait for the end of a long one.
+	// MaxTransfers is the number of transfers that one peer may have in progress. The default
+	// is 4 and the maximum 1,024. A negative value means none: every transfer is rejected.
+	//
+	// Further transfers wait at their sender until a place is free. The heaviest begins first:
+	// see [Weight]. A place becomes free when the sender learns that a transfer was consumed,
+	// which is a round trip after it sent the last byte. A higher limit makes many small
+	// transfers faster over a long path, and a heavy transfer need not wait for a long one to
+	// end.
 	MaxTransfers int
 
-	// ReadTime is how long the game may take to begin to read an incoming transfer, or to
-	// set its OnBatch. After that this end rejects the transfer, because a handler may have
-	// dropped it and its sender would wait forever. Default 5 min, negative = no limit.
+	// ReadTime is the time in which the game must begin to read an incoming transfer or set
+	// its OnBatch. After that, this end rejects the transfer. Without such a limit, the sender
+	// of a transfer that its handler dropped would wait forever. The default is 5 minutes. A
+	// negative value means no limit.
 	ReadTime time.Duration
 
-	// MaxMemory limits what all peers together make this world hold, or were promised as credit, in
-	// bytes of real memory; default 256 MiB. Half of it is kept for connections that hold little:
-	// by default 2 MiB for each of the first, and a third of a MiB for each if there are more than
-	// sixty. One identity or, without one, one address, gets at most seven eighths of that half. Of
-	// the other half a connection gets at most half of what is free. A transfer that finds no
-	// memory waits. It is rejected if none of those that wait was served for 30 s. If a transfer in
-	// progress needs more, its sender waits for credit. There is always room for its next part and,
-	// unless another transfer of the same peer has stalled, for content that is sent before headers
-	// are answered. The latter may exceed MaxMemory: by a 16th of it in content, or by 64 KiB.
+	// MaxMemory limits the memory that all peers together make this world hold, including
+	// memory promised as credit. It is measured in bytes of real memory. The default is 256
+	// MiB.
 	//
-	// In addition, an eighth of it is for content that this world's own transfers
-	// have read and their peers have not acknowledged: 32 MiB by default, or 64 KiB
-	// for each transfer if that is more, shared by all. Half of this is kept for
-	// peers that have acknowledged more bytes than are now held for them. Other peers
-	// get a small part of that half, and content that waits for credit gets none.
+	// Half of it is reserved for connections that hold little. By default, each of the first
+	// sixty or so connections may hold 2 MiB of this half, and each further one a third of a
+	// MiB. The connections of one identity may together hold at most seven eighths of it. The
+	// same holds for the connections of one address that have no identity. Of the other half,
+	// a connection gets at most half of what is free.
+	//
+	// A transfer that finds no memory waits. It is rejected if no waiting transfer has been
+	// served for 30 s. If a transfer in progress needs more memory, its sender waits for
+	// credit. There is always room for its next part. Unless another transfer of the same peer
+	// has stalled, there is also room for content that is sent before headers are answered.
+	// Such content may exceed MaxMemory, by a 16th of it or by 64 KiB.
+	//
+	// In addition, an eighth of MaxMemory is for content that this world's own transfers have
+	// read and their peers have not acknowledged. That is 32 MiB by default. If 64 KiB for
+	// each transfer is more, it is that much. All transfers share it. Half of it is reserved
+	// for peers that have acknowledged more bytes than are now held for them. Other peers get
+	// a small part of that half, and content that waits for credit gets none of it.
 	MaxMemory int64
 
 	// MaxQueued limits the outgoing transfers of one peer, in progress or waiting for their
-	// turn; default 1,024. Starting one more fails with an error that wraps rpc.ErrBacklogFull.
+	// turn. The default is 1,024. Beyond it, Start fails with an error that wraps
+	// rpc.ErrBacklogFull.
 	MaxQueued int
 
-	// Store keeps content that has a key, so that its transfer can be resumed; nil = none can be.
-	// Package disk has one that uses a folder. A handler may choose another Store for its transfer
-	// with [Incoming.SetStore]. A Store's limits do not cause rejections: a transfer for which it
-	// has no room, or whose content another transfer is writing, continues without it and is
-	// counted in [Stats].Unstored. A game with quotas must reject transfers in its handlers.
+	// Store keeps content that has a key, so that its transfer can be resumed. If it is nil,
+	// no transfer can be. Package disk has a Store that uses a folder. A handler may choose
+	// another Store for its transfer with [Incoming.SetStore].
+	//
+	// A Store's limits don't cause rejections. If the Store has no room for a transfer, or
+	// another transfer is writing the same content, the transfer continues without the Store
+	// and is counted in [Stats].Unstored. A game with quotas must reject transfers in its
+	// handlers.
 	Store Store
 }
 
-// backend returns Backend or its default. The methods below do the same for the
-// fields of their names.
+// backend returns Backend or its default. The methods below do the same for the fields that
+// they are named after.
 func (c *Config) backend() Backend {
 	if c.Backend == nil {
 		return Window{}
@@ -78,8 +97,8 @@ func (c *Config) backend() Backend {
 	return c.Backend
 }
 
-// hashes returns the algorithms that our limits announce. The first is the one
-// that peers should choose if they can.
+// hashes returns the algorithms that this end announces in its limits, the preferred one
+// first.
 func (c *Config) hashes() []Algorithm {
 	all := fastest()
 	if c.Hash == all[1] {
@@ -96,7 +115,7 @@ func (c *Config) maxMemory() int64        { return cmp.Or(c.MaxMemory, 256<<20) 
 func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
 func (c *Config) early() int64            { return min(earlyBytes, c.maxPending()) }
 
-// limit returns the limit that a field sets; a negative field sets none.
+// limit returns field, or usual if field is zero, or no limit if field is negative.
 func limit[T ~int64](field, usual T) T {
 	if field < 0 {
 		return math.MaxInt64
@@ -104,57 +123,60 @@ func limit[T ~int64](field, usual T) T {
 	return cmp.Or(field, usual)
 }
 
-// firstCredit returns the credit with which a transfer starts, if free bytes of
-// the world's memory are free.
+// firstCredit returns the credit with which a transfer starts. free is the number of free
+// bytes in the world's memory.
 func (c *Config) firstCredit(free int64) int64 {
 	return min(max(firstCredit, (free-c.maxMemory()/2)/freeShare), c.maxPending())
 }
 
 const (
-	// stockShare is the part of Config.MaxMemory that outgoing content may take, 1/8: 32 MiB by
-	// default, which is the bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
+	// stockShare is the inverse of the part of Config.MaxMemory that outgoing content may
+	// take. The default of 32 MiB is the bandwidth-delay product of a hundred paths of 50
+	// Mbit/s and 50 ms.
 	stockShare = 8
-	// leastStock is how much of it a transfer may always have, so that no
-	// transfer waits for another: one part is sent while the next is read.
-	leastStock = 2 * blockBytes
+	// minStock is the part of it that a transfer may always use: one part is sent while the
+	// next is read. Without it, one transfer could wait for another.
+	minStock = 2 * blockBytes
 )
 
-// terms returns the part of Config.MaxMemory that a connection may have if it may send early
-// bytes before its headers are answered. Early is for those bytes, and the most memory that
-// chunks take beyond them. GoOn is for the chunk that content waits for. Floor is what the
-// connection gets however much others hold: GoOn, the early bytes with a proportional part
-// of what chunks take beyond them, and one transfer with the least credit.
+// terms returns the limits on a connection's use of Config.MaxMemory, if the connection may
+// send early bytes before its headers are answered.
+//
+// Early is for these bytes and for the maximum that chunks take beyond them. GoOn is for the
+// chunk that content waits for. Floor is available to the connection no matter how much others
+// hold. It is the sum of GoOn, the early bytes, a proportional part of what chunks take beyond
+// them, and one transfer with the minimum credit.
 func (c *Config) terms(early int64) budget.Terms {
 	rounding := slices.Allocated(sliceRounding)
 	floor := heldBytes(early) + rounding*early/c.early() + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 	return budget.Terms{Floor: floor, Early: heldBytes(early) + rounding, GoOn: goOnBytes}
 }
 
-// minPending is the least credit of a transfer. The largest element fits into
-// it; with less, that element could never be sent.
+// minPending is the minimum credit of a transfer. The largest element fits into it. With less
+// credit, that element could never be sent.
 const minPending = 64 << 10
 
-// incomingBytes is the memory of a transfer without its content: its records,
-// the stacks of two goroutines, and a Hasher of BLAKE3. A transfer that waits
-// for memory, or for its header, has only its records: waitingBytes.
+// incomingBytes is the memory of a transfer without its content: its records, the stacks of
+// two goroutines, and a BLAKE3 Hasher. waitingBytes is the memory of a transfer that waits for
+// memory or for its header, which has only its records.
 const (
 	incomingBytes = 20 << 10
 	waitingBytes  = 4 << 10
 )
 
-// leastMemory is the least MaxMemory: with it one transfer can begin with the
-// least credit, and continue.
-var leastMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
+// minMemory is the minimum of MaxMemory. With it, one transfer can begin with the minimum
+// credit, and continue.
+var minMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
-// validate returns an error that names the first field with an invalid value, and the valid ones.
+// validate returns an error that names the first invalid field and its valid values.
 func (c *Config) validate() error {
 	switch {
 	case c.MaxTransfers > maxIncoming:
 		return fmt.Errorf("stream: Config.MaxTransfers is %d, at most %d", c.MaxTransfers, maxIncoming)
 	case c.maxPending() < minPending:
 		return fmt.Errorf("stream: Config.MaxPending is %d bytes, at least %d: the largest element must fit", c.MaxPending, minPending)
-	case c.maxMemory() < leastMemory:
-		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, at least %d: one transfer must be able to begin", c.MaxMemory, leastMemory)
+	case c.maxMemory() < minMemory:
+		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, at least %d: one transfer must be able to begin", c.MaxMemory, minMemory)
 	case c.Hash == NoDigest:
 		return errors.New("stream: Config.Hash is NoDigest, which a transfer chooses for itself: Hash(NoDigest)")
 	case c.Hash != 0 && !c.Hash.known():

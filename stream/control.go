@@ -9,9 +9,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The classes of the streamer's actors, and their messages. For each connection
-// the server spawns one control pipe, and as many lanes as transfers ask for.
-// The connection owns these actors, and both directions use them.
+// The classes of this package's actors, and their messages. For each connection, the server
+// spawns one control pipe and as many lanes as transfers ask for. The connection owns these
+// actors, and both directions use them.
 var (
 	controlClass = declare("quiver.stream", bunch.Low)
 	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
@@ -26,12 +26,13 @@ var (
 	sendDone   = pairOf[done](controlClass, "Done")
 
 	sendPart = pairOf[rpc.Raw](laneClass, "Part")
-	// No argument; the client's last message on the lane.
+	// leaveLane is the client's last message on a lane. It has no argument.
 	leaveLane = rpc.Server[rpc.Raw](laneClass, "ServerLeave", rpc.Reliable)
 )
 
 func init() {
-	extend.Answers(controlClass, sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
+	extend.Answers(controlClass,
+		sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
 }
 
 // declare declares a class of pipes with priority p.
@@ -42,7 +43,7 @@ func declare(name string, p bunch.Priority) *rpc.Class {
 	return class
 }
 
-// A pair is one message, as an RPC in both directions.
+// A pair is one message, declared as an RPC in each direction.
 type pair[A any] struct {
 	up   *rpc.ServerRPC[A]
 	down *rpc.ClientRPC[A]
@@ -59,7 +60,8 @@ func pairOf[A any](class *rpc.Class, name string) pair[A] {
 // call sends the message to the other end of a pipe.
 func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	if a.World().IsServer() {
-		if !a.Channel(a.Conn()).Open() { // rpc would count the call as a drop and return nil
+		// On a closed channel, rpc would count the call as a drop and return nil.
+		if !a.Channel(a.Conn()).Open() {
 			return fmt.Errorf("stream: %v: %w", p.down, rpc.ErrClosed)
 		}
 		return p.down.Call(a, arg)
@@ -67,20 +69,20 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	return p.up.Call(a, arg)
 }
 
-// control exchanges messages about transfers on the control pipe, whose priority is
-// above bulk. It queues nothing: the state of the transfers decides which message is
-// due, so nothing accumulates for a slow peer. It is used on the world's goroutine only.
+// control exchanges messages about transfers on the control pipe, whose priority is above bulk.
+// It queues nothing. The state of the transfers decides which message is due, so nothing
+// accumulates for a slow peer. It is used on the world's goroutine only.
 type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil at a client until the server has opened it
-	greeted bool       // our limits were sent, and have not changed since
+	greeted bool       // our current limits were sent
 	full    bool       // the pipe's gate was closed at the last takesMore
 }
 
 // open reports whether messages can be sent.
 func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 
-// send sends the messages that are due, until the pipe takes no more.
+// send sends the messages that are due, until the pipe accepts no more.
 func (c *control) send(now time.Time) error {
 	for !c.full || c.takesMore() {
 		sent, err := c.sendOne(now)
@@ -91,26 +93,29 @@ func (c *control) send(now time.Time) error {
 	return nil
 }
 
-// takesMore reports whether the pipe takes another message, and keeps the negated
-// result in full. If it takes none, takesMore asks for a tick once it does. send
-// calls it after each message and while the pipe is full: between messages the
-// number of outstanding entries only decreases, so an idle tick need not call it.
+// takesMore reports whether the pipe accepts another message, and records the negated result in
+// full. If the pipe is full, takesMore asks for a tick when it accepts messages again.
+//
+// send calls takesMore after each message and while the pipe is full. An idle tick need not call
+// it, because between messages the number of outstanding entries only decreases.
 func (c *control) takesMore() bool {
-	gate := Gate{QueueTime: time.Hour} // no limit, because the messages are small and do not wait for bulk
+	gate := Gate{QueueTime: time.Hour} // in effect no limit: the messages are small and don't wait for bulk
 	channel := c.pipe.Channel(c.peer.conn)
-	if c.full = !gate.Open(channel); c.full {
+	c.full = !gate.Open(channel)
+	if c.full {
 		gate.watch(channel)
 	}
 	return !c.full
 }
 
-// sendOne sends the first message that is due: our limits, then one of an
-// incoming transfer, then one of an outgoing transfer.
+// sendOne sends the first message that is due, and reports whether it sent one. Our limits come
+// first, then the messages of incoming transfers, then those of outgoing transfers.
 func (c *control) sendOne(now time.Time) (sent bool, err error) {
 	if !c.greeted {
 		return true, c.greet()
 	}
-	if sent, err = c.peer.receiver.sendControl(c.pipe, now); sent || err != nil {
+	sent, err = c.peer.receiver.sendControl(c.pipe, now)
+	if sent || err != nil {
 		return sent, err
 	}
 	return c.peer.sender.sendControl(c.pipe)
@@ -120,8 +125,12 @@ func (c *control) sendOne(now time.Time) (sent bool, err error) {
 func (c *control) greet() error {
 	c.greeted = true
 	config := &c.peer.streams.config
-	m := limits{transfers: config.maxTransfers(), lanes: c.peer.lanes.asked, early: int(c.peer.receiver.mayEarly), hashes: config.hashes()}
-	return sendLimits.call(c.pipe, m)
+	return sendLimits.call(c.pipe, limits{
+		transfers: config.maxTransfers(),
+		lanes:     c.peer.lanes.asked,
+		early:     int(c.peer.receiver.mayEarly),
+		hashes:    config.hashes(),
+	})
 }
 
 // limitsChanged makes the next tick send our limits again.

@@ -41,7 +41,7 @@ type Streams struct {
 	// Used by the world's goroutine only.
 	joined   []*Peer                    // peers whose connections have joined
 	due      []*Peer                    // those of joined that the next tick includes, in order; Peer.listed marks them
-	looked   time.Time                  // when a tick last looked for overdue peers
+	checked  time.Time                  // when a tick last looked for overdue peers
 	lastTick time.Time                  // when the last tick began
 	tickEnds time.Time                  // when that tick must end; zero = it has found nothing to do so far
 	interval time.Duration              // between ticks; for growTime and the queues of routes
@@ -74,7 +74,7 @@ func Install(world *rpc.World, config Config) (*Streams, error) {
 		world:  world,
 		config: config,
 		memory: budget.NewPool(config.maxMemory()),
-		stock:  budget.NewStock(config.maxMemory()/stockShare, leastStock),
+		stock:  budget.NewStock(config.maxMemory()/stockShare, minStock),
 		topics: make(map[string]topic),
 		peers:  make(map[*rpc.Conn]*Peer),
 		clock:  time.Now,
@@ -209,10 +209,10 @@ func (s *Streams) tick(now time.Time) {
 
 const (
 	// tickShare is the part of the time between two ticks that a tick may spend on all peers
-	// together, 1/8. leastTick is the least time that it may spend. In a world that waits
+	// together, 1/8. minTick is the least time that it may spend. In a world that waits
 	// for events it is also the most, because a call that arrives meanwhile has to wait.
 	tickShare = 8
-	leastTick = time.Millisecond
+	minTick   = time.Millisecond
 )
 
 // tickPeers ticks the peers that have something to do, one after another, until
@@ -220,7 +220,7 @@ const (
 func (s *Streams) tickPeers(now time.Time) {
 	s.tickEnds = time.Time{}
 	s.callers.Take(s.list)
-	s.lookForOverdue(now)
+	s.listOverdue(now)
 	ticked := 0
 	defer func() { s.due = slices.Delete(s.due, 0, ticked) }() // also when a function of the game panics
 	for _, p := range s.due {
@@ -234,13 +234,13 @@ func (s *Streams) tickPeers(now time.Time) {
 	}
 }
 
-// lookForOverdue lists, every lookAgain, the peers that a tick must include
+// listOverdue lists, every checkInterval, the peers that a tick must include
 // although nothing has woken them.
-func (s *Streams) lookForOverdue(now time.Time) {
-	if since := now.Sub(s.looked); since >= 0 && since < lookAgain {
+func (s *Streams) listOverdue(now time.Time) {
+	if since := now.Sub(s.checked); since >= 0 && since < checkInterval {
 		return
 	}
-	s.looked = now
+	s.checked = now
 	for _, p := range s.joined {
 		if p.overdue(now) {
 			s.list(p)
@@ -260,7 +260,7 @@ func (s *Streams) list(p *Peer) {
 // ticks of a game find nothing to do and need no clock.
 func (s *Streams) begin() {
 	if s.tickEnds.IsZero() {
-		s.tickEnds = s.clock().Add(max(leastTick, s.interval/tickShare))
+		s.tickEnds = s.clock().Add(max(minTick, s.interval/tickShare))
 	}
 }
 
@@ -274,8 +274,8 @@ func (s *Streams) wake() {
 	}
 }
 
-// lookForStuck is for how long the result of takeBack is used before it is called again.
-const lookForStuck = 100 * time.Millisecond
+// stuckPause is for how long the result of takeBack is used before it is called again.
+const stuckPause = 100 * time.Millisecond
 
 // makeRoom does nothing unless the kept half of the memory is in use. Then it takes back
 // from all transfers what they have not used lately. While less is free than a connection
@@ -284,7 +284,7 @@ func (s *Streams) makeRoom(now time.Time) {
 	if s.memory.Free() >= s.config.maxMemory()/2 {
 		return
 	}
-	if now.Sub(s.sought) >= lookForStuck {
+	if now.Sub(s.sought) >= stuckPause {
 		s.takeBack(now)
 	}
 	for len(s.stuck) > 0 && s.crowded() {
@@ -304,7 +304,7 @@ func (s *Streams) evictFor(r *receiver, now time.Time) bool {
 	if party == (budget.Party{}) {
 		return false
 	}
-	if now.Sub(s.sought) >= lookForStuck {
+	if now.Sub(s.sought) >= stuckPause {
 		s.takeBack(now)
 	}
 	for i, one := range s.stuckOf[party] {

@@ -17,11 +17,11 @@ const widenPause = time.Millisecond
 const laneIdle = 10 * time.Second
 
 const (
-	// A server opens at most mostOpenings lanes for a connection in openingTime: as many
+	// A server opens at most maxOpenings lanes for a connection in openingTime: as many
 	// as there can be, and twice as often as an honest client can release them. A client
 	// that releases lanes as soon as they are open gets no more until that time is over.
-	openingTime  = laneIdle / 2
-	mostOpenings = maxLanes
+	openingTime = laneIdle / 2
+	maxOpenings = maxLanes
 )
 
 // lanes decides how many lanes a peer should have: as many as its transfers fill. A lane is an
@@ -36,8 +36,8 @@ type lanes struct {
 	stay    int
 	widened time.Time // when widen last measured the path
 
-	// At a server: at most mostOpenings lanes are opened in openingTime.
-	opened      int       // lanes opened since openedSince; or mostOpenings, if the connection had no channel left
+	// At a server: at most maxOpenings lanes are opened in openingTime.
+	opened      int       // lanes opened since openedSince; or maxOpenings, if the connection had no channel left
 	openedSince time.Time // when opened was last set to 0
 
 	// At a client: whether the lanes are idle.
@@ -142,7 +142,7 @@ func (l *lanes) begin(backend Backend) error {
 	return l.peer.window.grow(stay)
 }
 
-// open opens missing lanes, but at most mostOpenings in openingTime, and none to replace
+// open opens missing lanes, but at most maxOpenings in openingTime, and none to replace
 // lanes that the client has released but not fully acknowledged. Later ticks open the others.
 func (l *lanes) open(now time.Time) error {
 	window := l.peer.window
@@ -150,7 +150,7 @@ func (l *lanes) open(now time.Time) error {
 	if now.Sub(l.openedSince) >= openingTime {
 		l.openedSince, l.opened = now, 0
 	}
-	want := min(l.asked, before+mostOpenings-l.opened)
+	want := min(l.asked, before+maxOpenings-l.opened)
 	if len(window.parting) > 0 && want > before {
 		window.unacked() // removes those that are acknowledged
 		want = min(want, max(before, maxLanes-len(window.parting)))
@@ -158,7 +158,7 @@ func (l *lanes) open(now time.Time) error {
 	err := window.grow(want)
 	l.opened += len(window.lanes) - before
 	if len(window.lanes) < want { // the connection has no channel left: try again after openingTime, not in each tick
-		l.opened = mostOpenings
+		l.opened = maxOpenings
 	}
 	return err
 }

@@ -165,8 +165,8 @@ func TestLanesThatComeAndGo(t *testing.T) {
 			})
 			time.Sleep(20 * time.Millisecond)
 		}
-		require.LessOrEqual(n, gone, (turns+1)*mostOpenings)
-		require.GreaterOrEqual(n, gone, (turns-1)*mostOpenings)
+		require.LessOrEqual(n, gone, (turns+1)*maxOpenings)
+		require.GreaterOrEqual(n, gone, (turns-1)*maxOpenings)
 		n.do(n.client.world, func() { require.NoError(n, ask()) })
 		time.Sleep(openingTime + time.Second)
 		require.Equal(n, maxLanes, n.server.peer.Stats().Lanes)

@@ -163,18 +163,18 @@ func (a *alarm) stop() {
 	}
 }
 
-// A tick skips a peer that nothing has woken for lookAgain, or for lookAtRest if the peer had
+// A tick skips a peer that nothing has woken for checkInterval, or for restInterval if the peer had
 // nothing to do. It cannot be skipped forever, because reports of progress are due by time alone.
 const (
-	lookAgain  = 10 * time.Millisecond
-	lookAtRest = 100 * time.Millisecond
+	checkInterval = 10 * time.Millisecond
+	restInterval  = 100 * time.Millisecond
 )
 
 // overdue reports whether a tick must look at p although nothing has woken it.
 func (p *Peer) overdue(now time.Time) bool {
-	after := lookAgain
+	after := checkInterval
 	if p.rests {
-		after = lookAtRest
+		after = restInterval
 	}
 	return now.Sub(p.ticked) >= after || now.Before(p.ticked)
 }

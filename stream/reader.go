@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// mostAhead is how much content a transfer may read before the tick takes
+	// maxAhead is how much content a transfer may read before the tick takes
 	// it: 31 MB/s at 60 ticks a second.
-	mostAhead = 512 << 10
-	// leastAhead is how much it may read at first. This doubles when a tick
+	maxAhead = 512 << 10
+	// firstAhead is how much it may read at first. This doubles when a tick
 	// takes all of it, so that many transfers over slow paths hold little each.
-	leastAhead = 128 << 10
+	firstAhead = 128 << 10
 )
 
 // A source provides a transfer's content. It is used by the reader's goroutine only.
@@ -75,7 +75,7 @@ type reader struct {
 }
 
 func newReader(s source, hash Algorithm, part int, waits bool, on *budget.StockAccount, wake func(), guard func(fn func()) bool) *reader {
-	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, ahead: leastAhead, changed: bell.New()}
+	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, ahead: firstAhead, changed: bell.New()}
 	r.held = budget.NewHolding(on, r.changed.Ring)
 	return r
 }
@@ -175,10 +175,10 @@ func (r *reader) inTurn(offset int64, fn func()) {
 }
 
 // paced reports whether the goroutine can read the content at an offset only after earlier
-// content was sent. The first leastAhead bytes are not paced: if hundreds of transfers start
+// content was sent. The first firstAhead bytes are not paced: if hundreds of transfers start
 // together, all of these are read and hashed at once. Neither is content that the receiver has,
 // because it is not sent: an answer of a few bytes makes this end read and hash all of it.
-func (r *reader) paced(offset int64) bool { return offset >= leastAhead && !r.receiverHas(offset) }
+func (r *reader) paced(offset int64) bool { return offset >= firstAhead && !r.receiverHas(offset) }
 
 // receiverHas reports whether the receiver has the content at an offset, so that it is not sent.
 func (r *reader) receiverHas(offset int64) bool {
@@ -349,7 +349,7 @@ func (r *reader) growAhead(pathFull bool) {
 		return
 	}
 	if r.most >= r.ahead && !pathFull {
-		r.ahead = min(2*r.ahead, mostAhead)
+		r.ahead = min(2*r.ahead, maxAhead)
 	}
 	r.most = 0
 }

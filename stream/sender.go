@@ -11,27 +11,29 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A sender sends transfers to one peer. It begins as many as the peer accepts at
-// once, shares the connection between them, and handles the receiver's answers.
+// A sender holds the transfers to one peer. It begins as many as the peer accepts at once,
+// shares the connection between them, and handles the receiver's answers.
 type sender struct {
 	peer *Peer
 
-	// mu guards starting: Start appends to it on any goroutine, and the next
-	// tick moves all of it to queue.
+	// mu guards starting. Start appends to starting on any goroutine, and the next tick moves
+	// all of it to queue.
 	mu       sync.Mutex
 	starting []*Transfer
 
 	// Used by the world's goroutine only.
-	queue   []*Transfer // waiting for a place at the peer, in order of Start
-	passed  int         // how many transfers in a row began before the first of queue
-	sending []*Transfer // by id; each from its header until the receiver has sent done or reject
-	lastID  uint64      // the newest header's id
+	queue   []*Transfer // transfers that wait for a place at the peer, in the order of Start
+	passed  int         // number of transfers begun since queue[0] became the first of queue
+	sending []*Transfer // by id; each from its header until the receiver's done or reject
+	lastID  uint64      // id of the newest header
 	shares  shares      // the virtual time of sending
-	late    uint64      // messages that were dropped because their transfer had ended
-	bytes   uint64      // of the parts that were given to routes
+	late    uint64      // messages dropped because their transfer had ended
+	bytes   uint64      // bytes of the parts that were given to routes
 
-	// From the peer's limits; used by the world's goroutine only.
-	atOnce int   // transfers that the peer accepts at once, but at least 1; before its limits arrive, 1 at a server and 0 at a client
+	// The peer's limits. Used by the world's goroutine only.
+	// Transfers that the peer accepts at once, but at least 1. Before the limits arrive,
+	// it is 1 at a server and 0 at a client.
+	atOnce int
 	early  int64 // bytes that the peer accepts before it has answered their headers
 
 	peerFastest atomic.Uint32 // the Algorithm that is fastest at the peer; 0 until its limits arrive
@@ -39,14 +41,18 @@ type sender struct {
 
 // onLimits handles the peer's limits, on the world's goroutine.
 func (s *sender) onLimits(m limits) {
-	s.atOnce, s.early = max(1, m.transfers), int64(m.early) // a peer that accepts none must get one to reject it; otherwise all would wait forever
+	// A peer that accepts no transfers must get one in order to reject it. Otherwise all
+	// transfers would wait forever.
+	s.atOnce = max(1, m.transfers)
+	s.early = int64(m.early)
 	if len(m.hashes) > 0 {
 		s.peerFastest.Store(uint32(m.hashes[0]))
 	}
 }
 
-// hash returns the algorithm of a transfer: the chosen one, or else the fastest if
-// that is the same at both ends, or else SHA256. It is safe for concurrent use.
+// hash returns the digest algorithm of a transfer. It returns the chosen algorithm or, if none
+// was chosen, the fastest one if that is the same at both ends. Otherwise it returns SHA256.
+// hash is safe for concurrent use.
 func (s *sender) hash(chosen Algorithm) Algorithm {
 	ours := s.peer.streams.config.hashes()[0]
 	switch {
@@ -76,8 +82,8 @@ func (s *sender) start(t *Transfer) error {
 	return nil
 }
 
-// readAtOnce is how many transfers to a peer read ahead while they wait in the
-// queue: as many as a peer accepts at once by default, see Config.MaxTransfers.
+// readAtOnce is the number of transfers to a peer that read ahead while they wait in the
+// queue. It is the default of Config.MaxTransfers.
 const readAtOnce = 4
 
 // collect moves the transfers in starting to queue, and removes canceled ones from queue.
@@ -103,13 +109,13 @@ func (s *sender) idle() bool {
 	return len(s.starting)+len(s.queue)+len(s.sending) == 0
 }
 
-// end removes all transfers; they have failed.
+// end removes all transfers, which have failed.
 func (s *sender) end() {
 	s.collect()
 	s.queue, s.sending = nil, nil
 }
 
-// sendControl sends the first message that is due, and reports whether there was one.
+// sendControl sends the first message that is due. It reports whether it sent one.
 func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	for i, t := range s.sending {
 		if t.over {
@@ -117,26 +123,29 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 			s.peer.live.remove(t)
 			return true, nil
 		}
-		if sent, err = t.sendControl(pipe); sent || err != nil {
+		sent, err = t.sendControl(pipe)
+		if sent || err != nil {
 			return sent, err
 		}
 	}
 	return s.begin(pipe)
 }
 
-// mostPassed is how many heavier transfers in a row may begin before the one
-// that has waited longest.
-const mostPassed = 7
+// maxPassed is the number of heavier transfers that may begin in a row before the one that has
+// waited longest.
+const maxPassed = 7
 
-// next returns the index in queue of the transfer that begins next: the
-// heaviest, or the first of the heaviest; after mostPassed others, the first of
-// queue. It returns -1 if none may begin now. No place is reserved for heavier
-// ones, because as many transfers as the peer accepts may depend on each other.
+// next returns the index in queue of the transfer that begins next, or -1 if none may begin
+// now. It picks the heaviest transfer, and the first of those with equal weight. After
+// maxPassed others it picks the first of queue.
+//
+// No place is reserved for heavier transfers. A game may need as many transfers at once as the
+// peer accepts, if they depend on each other.
 func (s *sender) next() int {
 	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
 		return -1
 	}
-	if s.passed >= mostPassed {
+	if s.passed >= maxPassed {
 		return 0
 	}
 	heaviest := 0
@@ -152,13 +161,14 @@ func (s *sender) next() int {
 func (s *sender) dequeue(i int) *Transfer {
 	t := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
-	if s.passed++; i == 0 {
+	s.passed++
+	if i == 0 {
 		s.passed = 0
 	}
 	return t
 }
 
-// begin sends the header of the next transfer, if the peer accepts one more.
+// begin sends the header of the next transfer if the peer accepts one more.
 func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	i := s.next()
 	if i < 0 {
@@ -185,7 +195,8 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	return true, sendHeader.call(pipe, t.header)
 }
 
-// earlyLeft returns how many bytes one more transfer may send before its header is answered.
+// earlyLeft returns the number of bytes that one more transfer may send before its header is
+// answered.
 func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
@@ -194,7 +205,7 @@ func (s *sender) earlyLeft() int64 {
 	return max(left, 0)
 }
 
-// pump sends parts until no route takes more. Each is of the transfer that is
+// pump sends parts until no route accepts more. Each time, it picks the transfer that is
 // furthest behind its share.
 func (s *sender) pump() error {
 	for _, t := range s.sending {
@@ -208,8 +219,8 @@ func (s *sender) pump() error {
 			return nil
 		}
 
-		// Its gate is closed: open more lanes if the path can fill them, and
-		// continue with the other transfers.
+		// The gate is closed. Open more lanes if the path can fill them, and continue with the
+		// other transfers.
 		if !t.route.open() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
@@ -228,7 +239,8 @@ func (s *sender) pump() error {
 	}
 }
 
-// left returns how many bytes of the transfers in sending have not been given to a route yet.
+// left returns the number of bytes of the transfers in sending that were not given to a route
+// yet.
 func (s *sender) left() (bytes int64) {
 	for _, t := range s.sending {
 		bytes += t.left()
@@ -236,8 +248,8 @@ func (s *sender) left() (bytes int64) {
 	return bytes
 }
 
-// neediest returns the transfer that is furthest behind its share, of those
-// that have a part to send. It returns nil if none has.
+// neediest returns the transfer that is furthest behind its share, of those that have a part
+// to send. It returns nil if none has.
 func (s *sender) neediest() *Transfer {
 	var next *Transfer
 	for _, t := range s.sending {
@@ -264,8 +276,9 @@ func (s *sender) lastChunkGiven() bool {
 	})
 }
 
-// take calls apply with the transfer that a message of the receiver is about, unless
-// that has ended. An error of apply means that the receiver broke the protocol.
+// take calls apply with the transfer that one of the receiver's messages is about. It drops
+// the message if the transfer has ended. If apply returns an error, the receiver broke the
+// protocol.
 func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	for _, t := range s.sending {
 		if t.header.id == id && !t.over {
@@ -279,29 +292,29 @@ func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	s.late++
 }
 
-// onAccept handles the receiver's answer to a header; the methods below handle
-// its other messages. They run on the world's goroutine.
+// onAccept handles the receiver's answer to a header. The methods below handle its other
+// messages. All of them run on the world's goroutine.
 func (s *sender) onAccept(m accept) { s.take(m.id, func(t *Transfer) error { return t.onAccept(m) }) }
 func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
 func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
 func (s *sender) onReject(m stop)   { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
-// A share measures how much of its connection a transfer has used: the bytes that
-// it sent, each divided by its weight at that time. Of the transfers that can
-// send, the one that has used the least is next. So over any period each gets a
-// part of the bytes in proportion to its weight, to within one part of content.
-// This is fair queuing by virtual time, which deficit round robin approximates.
+// A share measures a transfer's use of its connection: the bytes that it sent, each divided by
+// the transfer's weight at that time. Of the transfers that can send, the one that has used
+// the least is next. Over any period, each transfer therefore gets a part of the bytes in
+// proportion to its weight, to within one part of content. This is fair queuing by virtual
+// time, which deficit round robin approximates.
 type share struct {
 	weight atomic.Int32 // set by Transfer.SetWeight, on any goroutine
 	spent  float64      // bytes divided by weight; used by the world's goroutine only
 }
 
-// shares is the virtual time of one connection's transfers: the spent of the
-// transfer that was served last.
+// shares holds the virtual time of one connection's transfers. That is the value of spent of
+// the transfer that was served last.
 type shares struct{ now float64 }
 
-// join is called for a transfer that begins, or has nothing to send. It cancels
-// the transfer's claim to time that it has not used.
+// join is called for a transfer that begins or has nothing to send. It cancels the transfer's
+// claim to time that it did not use.
 func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 
 // serve charges a transfer for bytes that it sends.

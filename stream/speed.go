@@ -9,9 +9,9 @@ const (
 	speedTime = 5 * time.Second
 	// speedStep is the least time between a mark and the second mark before it.
 	speedStep = time.Second
-	// speedLeast is how long a transfer must last before it has a speed: what
+	// minSpeedTime is how long a transfer must last before it has a speed: what
 	// arrives in the first moment would give a huge one.
-	speedLeast = time.Second / 2
+	minSpeedTime = time.Second / 2
 )
 
 // speed measures how fast the Acked of one transfer grows. The zero speed is
@@ -82,7 +82,7 @@ func (s *speed) at(now time.Time) float64 {
 		from = s.mark(last)
 	}
 	took := min(after-from.after, speedTime+speedStep)
-	if took < speedLeast {
+	if took < minSpeedTime {
 		return 0
 	}
 	return float64(s.mark(1).acked-from.acked) / took.Seconds()

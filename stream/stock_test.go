@@ -12,12 +12,12 @@ import (
 
 // stockOf is a connection's part of a stock of its own.
 func stockOf(bytes int64) *budget.StockAccount {
-	return budget.NewStock(bytes, leastStock).NewAccount()
+	return budget.NewStock(bytes, minStock).NewAccount()
 }
 
 func TestStockIsSharedAndLeavesSomeToEverybody(t *testing.T) {
 	const most = 1 << 20
-	s := budget.NewStock(most, leastStock)
+	s := budget.NewStock(most, minStock)
 	all := make([]*budget.Holding, 64)
 	for i := range all {
 		all[i] = budget.NewHolding(s.NewAccount(), func() {})
@@ -31,14 +31,14 @@ func TestStockIsSharedAndLeavesSomeToEverybody(t *testing.T) {
 	require.InDelta(t, most/2, all[0].Bytes(), blockBytes+blockCost)
 	for _, h := range all[1:] {
 		greedy(h)
-		require.GreaterOrEqual(t, h.Bytes(), int64(leastStock))
+		require.GreaterOrEqual(t, h.Bytes(), int64(minStock))
 		require.LessOrEqual(t, h.Bytes(), int64(most/2))
 	}
-	require.LessOrEqual(t, s.Used(), int64(most+len(all)*(leastStock+2*blockCost)))
+	require.LessOrEqual(t, s.Used(), int64(most+len(all)*(minStock+2*blockCost)))
 }
 
 func TestStockGetsEverythingBack(t *testing.T) {
-	s := budget.NewStock(1<<20, leastStock)
+	s := budget.NewStock(1<<20, minStock)
 	a, freed := s.NewAccount(), 0
 	h := budget.NewHolding(a, func() { freed++ })
 	b := fullBlock(partBytes)
@@ -70,8 +70,8 @@ func TestReaderReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
 		require.Zero(t, f.bytes, "it could not leave")
 		require.False(t, f.has(math.MaxInt64))
 		synctest.Wait()
-		require.LessOrEqual(t, f.bytes, leastStock)
-		require.Greater(t, f.bytes, leastStock/2)
+		require.LessOrEqual(t, f.bytes, minStock)
+		require.Greater(t, f.bytes, minStock/2)
 		require.True(t, bytes.Equal(data, drain(f, math.MaxInt64)))
 		require.Zero(t, a.Bytes())
 	})
@@ -80,7 +80,7 @@ func TestReaderReadsAheadNoFurtherThanTheStockAllows(t *testing.T) {
 // TestHalfOfTheStockIsKept for connections whose peers have acknowledged more than they hold.
 func TestHalfOfTheStockIsKept(t *testing.T) {
 	const most = 1 << 20
-	s := budget.NewStock(most, leastStock)
+	s := budget.NewStock(most, minStock)
 	take := func(h *budget.Holding, mayLeave bool) {
 		for h.Room(mayLeave) {
 			fullBlock(partBytes).chargeTo(h)
@@ -93,15 +93,15 @@ func TestHalfOfTheStockIsKept(t *testing.T) {
 		take(idle, false)
 		take(stuck, true)
 	}
-	require.Less(t, s.Used(), int64(most/2+leastStock+2*(blockBytes+blockCost)))
+	require.Less(t, s.Used(), int64(most/2+minStock+2*(blockBytes+blockCost)))
 	t.Log("# it begins with the least, and has more with each that its peer takes")
 	take(moving, true)
-	require.InDelta(t, leastStock, moving.Bytes(), blockBytes)
+	require.InDelta(t, minStock, moving.Bytes(), blockBytes)
 	for range 100 { // freed, by the end of its transfer perhaps
 		moving.Give(blockBytes + blockCost)
 		take(moving, true)
 	}
-	require.InDelta(t, leastStock, moving.Bytes(), blockBytes)
+	require.InDelta(t, minStock, moving.Bytes(), blockBytes)
 	for range 100 {
 		moving.Acked(blockBytes + blockCost)
 		moving.Give(blockBytes + blockCost)
@@ -116,7 +116,7 @@ func TestHalfOfTheStockIsKept(t *testing.T) {
 func TestSlicesCountAsAcked(t *testing.T) {
 	const most = 1 << 20
 	for _, sliced := range []bool{true, false} {
-		s := budget.NewStock(most, leastStock)
+		s := budget.NewStock(most, minStock)
 		stuck, h, peak := budget.NewHolding(s.NewAccount(), func() {}), budget.NewHolding(s.NewAccount(), func() {}), int64(0)
 		for stuck.Room(true) {
 			fullBlock(partBytes).chargeTo(stuck)

@@ -19,33 +19,34 @@ type Transfer struct {
 	opts   options
 	route  route // sends the parts
 	reader *reader
-	done   chan struct{} // closed once finished is set and the reader no longer uses the caller's items
+	done   chan struct{} // closed when finished is set and the reader has stopped using the caller's items
 
 	// mu guards this group, which any goroutine of the application may read or set.
 	mu       sync.Mutex
-	progress Progress // as of the last tick; without Rate
+	progress Progress // as of the last tick; Rate is not set
 	speed    speed    // for Rate
-	sealed   bool     // the content was in sealed packets at the last noteSealed
+	sealed   bool     // whether the content was in sealed packets at the last noteSealed
 	finished bool     // the transfer has ended at this end
 	err      error    // why it failed; nil if it is complete
 
-	// What the receiver has reported. Used by the world's goroutine only.
+	// The receiver's answers. Used by the world's goroutine only.
 	accepted bool      // the receiver has answered the header
 	have     bool      // the receiver has stored all of the content
 	granted  int64     // the limit in the receiver's newest message
-	over     bool      // the receiver has sent done or reject
+	over     bool      // the receiver's last message about the transfer, done or reject, has arrived
 	reports  time.Time // when awaitReport last expected a report
 
-	// What was sent, and what may be. Used by the world's goroutine only.
-	limit    int64 // content below it may be sent: granted or, before the answer, what may be sent with the header
+	// What was sent, and what may be sent. Used by the world's goroutine only.
+	limit    int64 // end of the content that may be sent: by credit or, before the answer, with the header
 	next     int64 // the offset at which the next part begins
 	endSent  bool  // the end message was sent
-	stopSent bool  // cancel was sent
+	stopSent bool  // the cancel message was sent
 	share    share // of the connection; its weight may be set on any goroutine
-	blocked  bool  // its route accepts no more in this tick
+	blocked  bool  // the route accepts no more parts in this tick
 }
 
-// newTransfer returns a transfer that does not read yet and is in no queue: see Peer.start.
+// newTransfer returns a transfer that is in no queue and has not begun to read: see
+// Peer.start.
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), done: make(chan struct{})}
 	t.share.weight.Store(int32(o.weight))
@@ -58,10 +59,11 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	return t
 }
 
-// guard runs fn, which calls functions of the game. It returns false if one has
-// panicked; the source names it.
+// guard runs fn, which calls functions of the game. It returns false if one of them panicked;
+// the source names that function.
 func (t *Transfer) guard(fn func()) (returned bool) {
-	return t.peer.streams.world.Guard(t.peer.conn, func() string { return t.header.function(t.reader.source.callee()) }, fn)
+	function := func() string { return t.header.function(t.reader.source.callee()) }
+	return t.peer.streams.world.Guard(t.peer.conn, function, fn)
 }
 
 // String returns the names of the transfer and of its receiver, and the progress.
@@ -69,7 +71,7 @@ func (t *Transfer) String() string {
 	return fmt.Sprintf("%s to %v: %v", t.header.title(), t.peer.conn, t.Progress())
 }
 
-// Progress returns a consistent snapshot.
+// Progress returns a consistent snapshot of the transfer's progress.
 func (t *Transfer) Progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,9 +80,9 @@ func (t *Transfer) Progress() Progress {
 	return p
 }
 
-// Sealed reports whether the content is sent in sealed packets: see
-// rpc.Config.Sealed. If it is not, the connection's [rpc.SealedStats] show why.
-// Once the transfer or its connection has ended, Sealed returns the last value.
+// Sealed reports whether the content is sent in sealed packets, which rpc.Config.Sealed turns
+// on. If it is not, the connection's [rpc.SealedStats] show why. Once the transfer or its
+// connection has ended, Sealed returns the last value.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,30 +92,30 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed records the value of Sealed, because the connection no longer
-// knows it once it has ended. The caller holds mu.
+// noteSealed records the value of Sealed while the connection still knows it. The caller holds
+// mu.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
 	}
 }
 
-// Done returns a channel that is closed when the transfer has ended: when the
-// receiving application has consumed everything and the digest is right, or when
-// the transfer has failed. After that the caller may change the items of an array.
+// Done returns a channel that is closed when the transfer ends. It ends when the receiving
+// application has consumed all content and the digest is verified, or when it fails. After
+// that, the caller may change the items of an array.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Err returns why the transfer failed. It returns nil until the transfer has
-// ended, and if the transfer is complete.
+// Err returns the reason why the transfer failed. It returns nil if the transfer has not ended
+// or is complete.
 func (t *Transfer) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
 }
 
-// Wait waits until the transfer has ended and returns Err. If ctx ends first,
-// Wait returns the cause of ctx, and the transfer continues. On the world's
-// goroutine Wait returns ErrBlocking instead of waiting.
+// Wait waits until the transfer ends and returns Err. If ctx ends first, Wait returns the
+// cause of ctx, and the transfer continues. On the world's goroutine, Wait returns ErrBlocking
+// instead of waiting.
 func (t *Transfer) Wait(ctx context.Context) error {
 	if bell.Closed(t.done) {
 		return t.Err()
@@ -129,8 +131,8 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	}
 }
 
-// send starts a transfer to peer and waits for its end. If ctx ends first, it
-// cancels the transfer. by names the caller, for errors.
+// send starts a transfer to peer and waits until it ends. If ctx ends first, send cancels the
+// transfer. Its errors name by, the calling function.
 func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, error)) error {
 	if peer.inside() {
 		return fmt.Errorf("%w: %s; Start does not wait", ErrBlocking, by)
@@ -144,26 +146,26 @@ func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, e
 	return t.Err()
 }
 
-// Cancel ends the transfer. Both ends get an error that Is ErrCanceled; the one
-// at this end also wraps cause. Cancel never waits. A Read of the source that
-// has begun may return later, and the bytes that it reads are dropped.
+// Cancel ends the transfer. At both ends it fails with an error that Is ErrCanceled; at this
+// end, the error also wraps cause. Cancel never waits. If a Read of the source is in progress,
+// it may return later, and the bytes that it reads are dropped.
 func (t *Transfer) Cancel(cause error) {
 	t.finish(canceled(cause))
 	t.peer.wake()
 }
 
-// SetWeight changes the transfer's [Weight] immediately, even if the transfer
-// has not begun. n is clamped to the range from 1 to MaxWeight.
+// SetWeight changes the transfer's [Weight] immediately, whether or not it has begun. n is
+// clamped to the range from 1 to MaxWeight.
 //
-// A game that wants the nearest content first therefore need not delay transfers.
-// It starts all of them, and sets new weights when the player has moved.
+// A game that wants the nearest content first can start all transfers at once and set new
+// weights when the player moves.
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
 	t.peer.wake() // the next tick uses the new weight, and need not wait for an event
 }
 
-// finish ends the transfer at this end. err is nil if the receiver has consumed
-// everything. Only the first call has an effect.
+// finish ends the transfer at this end. err is nil if the receiver has consumed everything.
+// Only the first call has an effect.
 func (t *Transfer) finish(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,7 +180,8 @@ func (t *Transfer) finish(err error) {
 		t.speed = speed{}
 	} else {
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
-		t.progress.Sent, t.progress.Total = t.progress.Acked, t.progress.Acked
+		t.progress.Sent = t.progress.Acked
+		t.progress.Total = t.progress.Acked
 		t.speed.end(time.Now(), t.progress.Acked)
 	}
 	t.reader.stop()
@@ -191,7 +194,7 @@ func (t *Transfer) isFinished() bool {
 	return t.finished
 }
 
-// hasPart reports whether a part was read and the credit allows it to be sent.
+// hasPart reports whether a part has been read that the credit allows to be sent.
 func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
 
 // size returns the size of the content in bytes, or -1 while it is unknown.
@@ -202,9 +205,9 @@ func (t *Transfer) size() int64 {
 	return t.header.size
 }
 
-// left returns how many bytes have not been sent yet: 0 if the receiver has
-// everything, or if the transfer has ended at this end. While the size is
-// unknown, it returns the credit with which a transfer starts.
+// left returns the number of bytes that were not sent yet. It is 0 if the receiver has all of
+// the content, or if the transfer has ended at this end. While the size is unknown, left
+// returns the credit with which a transfer starts.
 func (t *Transfer) left() int64 {
 	size := t.size()
 	switch {
@@ -216,8 +219,8 @@ func (t *Transfer) left() int64 {
 	return max(size-t.next, 0)
 }
 
-// early returns how many bytes the transfer may send before its header is answered. After
-// the answer, it returns by how many bytes the transfer has exceeded the granted credit.
+// early returns the number of bytes that the transfer may send before its header is answered.
+// After the answer, it returns the number of bytes sent in excess of the granted credit.
 func (t *Transfer) early() int64 {
 	if t.accepted {
 		return max(t.next-t.granted, 0)
@@ -228,7 +231,8 @@ func (t *Transfer) early() int64 {
 	return t.limit
 }
 
-// sendPart sends the next part on the route. route.open must just have returned true.
+// sendPart sends the next part on the route. The caller must have checked route.open just
+// before.
 func (t *Transfer) sendPart() error {
 	b := t.reader.take(t.limit, t.peer.window.waits)
 	if b == nil {
@@ -250,8 +254,9 @@ func (t *Transfer) sendPart() error {
 	return nil
 }
 
-// awaitReport makes the connection expect a report of progress, twice in each progressInterval. The
-// receiver sends at most one report in each interval, but one may be late and the next on time.
+// awaitReport makes the connection expect a progress report, twice in each progressInterval.
+// The receiver sends at most one report in each interval, but one report may be late and the
+// next one on time.
 func (t *Transfer) awaitReport(now time.Time) {
 	if t.accepted && now.Sub(t.reports) >= progressInterval/2 {
 		t.reports = now
@@ -259,14 +264,15 @@ func (t *Transfer) awaitReport(now time.Time) {
 	}
 }
 
-// begin starts to measure the speed; it is called when the header is sent.
+// begin starts the measurement of the speed. It is called when the header is sent.
 func (t *Transfer) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.speed.start(time.Now(), 0)
 }
 
-// sendControl sends the end or the cancellation of t, if one is due.
+// sendControl sends the end or cancel message of t, if one is due. It reports whether it sent
+// one.
 func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	switch {
 	case t.stopSent:
@@ -291,7 +297,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	return true, sendEnd.call(control, total)
 }
 
-// noteTotal records the size of a blob, which may have been unknown at its start.
+// noteTotal records the size of a blob, which may have been unknown when the transfer started.
 func (t *Transfer) noteTotal(total end) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,7 +306,8 @@ func (t *Transfer) noteTotal(total end) {
 	}
 }
 
-// onAccept handles the answer to the header. An error means that the receiver broke the protocol.
+// onAccept handles the answer to the header. It returns an error if the receiver broke the
+// protocol.
 func (t *Transfer) onAccept(m accept) error {
 	size, count := t.header.size, t.header.count
 	switch {
@@ -312,7 +319,9 @@ func (t *Transfer) onAccept(m accept) error {
 		return fmt.Errorf("transfer %d resumed at byte %d, element %d, beyond its end", m.id, m.offset, m.index)
 	}
 
-	t.accepted, t.have, t.granted = true, m.have, m.limit
+	t.accepted = true
+	t.have = m.have
+	t.granted = m.limit
 	t.limit = max(t.next, m.limit) // early content that was not sent before the answer was never promised
 
 	t.mu.Lock()
@@ -331,8 +340,8 @@ func (t *Transfer) onAccept(m accept) error {
 	return nil
 }
 
-// onGrant handles a message that grants credit. Credit never shrinks. An error
-// means that the receiver broke the protocol.
+// onGrant handles a grant of credit. Credit never shrinks. onGrant returns an error if the
+// receiver broke the protocol.
 func (t *Transfer) onGrant(m grant) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -352,7 +361,8 @@ func (t *Transfer) onGrant(m grant) error {
 	return nil
 }
 
-// onDone ends the transfer as complete. An error means that the receiver broke the protocol.
+// onDone ends the transfer as complete. It returns an error if the receiver broke the
+// protocol.
 func (t *Transfer) onDone() error {
 	if !t.endSent && !t.have {
 		return fmt.Errorf("transfer %d done before its end was sent", t.header.id)
@@ -362,8 +372,8 @@ func (t *Transfer) onDone() error {
 	return nil
 }
 
-// onReject ends the transfer with the receiver's reason. If the transfer has
-// ended at this end, the message confirms that.
+// onReject ends the transfer with the receiver's reason. If the transfer has already ended at
+// this end, the message only confirms the end.
 func (t *Transfer) onReject(m stop) error {
 	t.over = true
 	f := peerFailure(m, byReceiver)

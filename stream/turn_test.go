@@ -59,23 +59,23 @@ func TestHeaviestBeginsFirst(t *testing.T) {
 }
 
 // TestLightTransfersHaveTheirTurn: however many heavier ones keep coming, the
-// one that has waited longest is passed by mostPassed of them.
+// one that has waited longest is passed by maxPassed of them.
 func TestLightTransfersHaveTheirTurn(t *testing.T) {
 	inTurns(t, func(n turns) {
 		n.start("heavy", MaxWeight)
 		n.start("light", 1)
 		n.start("light", 1)
 		var order []string
-		for range 3 * (mostPassed + 1) {
+		for range 3 * (maxPassed + 1) {
 			n.start("heavy", MaxWeight)
 			order = append(order, n.end())
 		}
 		// The first had begun before the light ones came; a heavy one took the
 		// place of each that ended.
-		require.Equal(n, mostPassed+1, slices.Index(order, "light"))
-		order = order[mostPassed+2:]
-		require.Equal(n, mostPassed, slices.Index(order, "light"))
-		require.NotContains(n, order[mostPassed+1:], "light")
+		require.Equal(n, maxPassed+1, slices.Index(order, "light"))
+		order = order[maxPassed+2:]
+		require.Equal(n, maxPassed, slices.Index(order, "light"))
+		require.NotContains(n, order[maxPassed+1:], "light")
 		for range 3 {
 			n.end()
 		}

@@ -419,7 +419,7 @@ func testNoneAreTaken(t *testing.T, via Backend) {
 func TestLeastMemoryIsEnough(t *testing.T) { overBackends(t, testLeastMemoryIsEnough) }
 
 func testLeastMemoryIsEnough(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{MaxMemory: leastMemory, MaxPending: minPending}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: minMemory, MaxPending: minPending}}, func(n *network) {
 		arrived := collect(n.client.streams)
 		data := content(300_000)
 		require.NoError(n, n.mustStart(n.server.peer, data).Wait(n.ctx))
@@ -431,7 +431,7 @@ func testLeastMemoryIsEnough(t *testing.T, via Backend) {
 func TestMemoryOfTheWorldIsBounded(t *testing.T) { overBackends(t, testMemoryOfTheWorldIsBounded) }
 
 func testMemoryOfTheWorldIsBounded(t *testing.T, via Backend) {
-	inNetwork(t, setup{via: via, client: Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending}}, func(n *network) {
+	inNetwork(t, setup{via: via, client: Config{MaxMemory: minMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending}}, func(n *network) {
 		arrived := make(chan *IncomingBlob, 5)
 		save.Handle(n.client.streams, func(in *IncomingBlob) { arrived <- in })
 		var all []*Transfer

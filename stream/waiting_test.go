@@ -50,7 +50,7 @@ func TestCrowdThatUploads(t *testing.T) {
 }
 
 // forThree has memory for three transfers of a few bytes.
-var forThree = Config{MaxMemory: leastMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
+var forThree = Config{MaxMemory: minMemory + 2*heldBytes(minPending) + 64<<10, MaxPending: minPending, ReadTime: time.Hour}
 
 // waitForMemory has a world send five blobs to one that has memory for three, and nobody reads.
 func waitForMemory(t *testing.T, fn func(n *network, all []*Transfer, arrived <-chan *IncomingBlob)) {
@@ -124,10 +124,10 @@ func TestWhoWaitsIsLookedAt(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for i := range time.Duration(30) {
-			time.Sleep(lookForMemory + i*step*4/5)
+			time.Sleep(memoryPause + i*step*4/5)
 			n.do(n.client.world, func() { time.Sleep(step) })
-			time.Sleep(lookForMemory + 2*step)
-			n.do(n.client.world, func() { require.LessOrEqual(n, time.Since(n.client.peer.ticked), lookForMemory+2*step) })
+			time.Sleep(memoryPause + 2*step)
+			n.do(n.client.world, func() { require.LessOrEqual(n, time.Since(n.client.peer.ticked), memoryPause+2*step) })
 		}
 	})
 }

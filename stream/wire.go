@@ -10,43 +10,44 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Limits of the fields of a message.
+// Limits on the fields of a message.
 const (
-	maxTopicBytes  = 64        // a topic's name
-	maxNameBytes   = 255       // Name of a transfer
-	maxKeyBytes    = 128       // Key of a transfer: a SHA-512 in hex fits
-	maxSize        = 1<<62 - 1 // bytes of a blob; a header encodes one more, because 0 stands for an unknown size
-	maxReasonBytes = 256       // as of a connection's close reason
-	maxIncoming    = 1024      // transfers in progress that a peer may announce: the largest Config.MaxTransfers
+	maxTopicBytes  = 64        // the name of a topic
+	maxNameBytes   = 255       // the Name of a transfer
+	maxKeyBytes    = 128       // the Key of a transfer; a SHA-512 in hex fits
+	maxSize        = 1<<62 - 1 // bytes of a blob; a header encodes size+1, because 0 stands for an unknown size
+	maxReasonBytes = 256       // the same as for a connection's close reason
+	maxIncoming    = 1024      // transfers in progress that a peer may announce; the maximum of Config.MaxTransfers
 	maxHashes      = 16        // algorithms that a peer may announce
-	maxSumBytes    = 64        // a digest by any algorithm, known or not: a SHA-512 fits
+	maxSumBytes    = 64        // a digest by any algorithm, known or not; a SHA-512 fits
 
-	// maxLanes is how many lanes a connection may have. Halves of their buffers are 4.5 MB: about
-	// what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in flight.
+	// maxLanes is the maximum number of lanes of a connection. Half of their buffers is 4.5
+	// MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in
+	// flight.
 	maxLanes = 32
 )
 
 const (
-	// earlyBytes is how much may be sent before headers are answered, unless
-	// Config.MaxPending is less: the bandwidth-delay product of 84 Mbit/s and 100 ms.
+	// earlyBytes is the number of bytes that may be sent before headers are answered, unless
+	// Config.MaxPending is lower. It is the bandwidth-delay product of 84 Mbit/s and 100 ms.
 	earlyBytes = 1 << 20
-	// earlyKeyedBytes is how much may be sent before the header of a transfer
-	// with a key is answered. It is small, so that offering content which the
-	// receiver has stored costs less than 8 KiB in all.
+	// earlyKeyedBytes is the number of bytes that may be sent before the header of a transfer
+	// with a key is answered. It is small: offering content that the receiver has already
+	// stored costs less than 8 KiB in all.
 	earlyKeyedBytes = 4 << 10
 )
 
-// Messages of the control pipe. Parsing is strict: a length above its limit, an offset
-// above 2^62, or bytes after the last field are errors, and rpc closes the connection.
-// The sender of a transfer chooses its id; the ids of the two directions are independent.
+// Messages of the control pipe. Parsing is strict: a length above its limit, an offset above
+// 2^62, and bytes after the last field are errors. rpc then closes the connection. The sender
+// of a transfer chooses its id, and the ids of the two directions are independent.
 type (
-	// limits announces what this end accepts. It is the first message in each
-	// direction; a client sends it again to ask for lanes.
+	// limits announces what this end accepts. It is the first message in each direction. A
+	// client sends it again to ask for lanes.
 	limits struct {
-		transfers int         // incoming ones in progress
-		lanes     int         // from a client: how many it wants; from a server: how many stay open
-		early     int         // bytes that may be sent before headers are answered, for all transfers together
-		hashes    []Algorithm // that this end knows, the preferred one first
+		transfers int         // incoming transfers in progress
+		lanes     int         // from a client, the number it wants; from a server, the number that stay open
+		early     int         // bytes of all transfers that may be sent before headers are answered
+		hashes    []Algorithm // algorithms that this end knows, the preferred one first
 	}
 	// header opens a transfer. Ids begin at 1 and increase by one.
 	header struct {
@@ -61,14 +62,14 @@ type (
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
 	}
-	// accept answers a header: the sender continues at offset, where element
-	// index of an array begins.
+	// accept answers a header. The sender continues at offset, where element index of an array
+	// begins.
 	accept struct {
 		id     uint64
 		offset int64
 		index  int64
 		limit  int64 // as in grant
-		have   bool  // the receiver has stored all of the content, and none need be sent
+		have   bool  // the receiver has stored all content, so none need be sent
 	}
 	// grant is credit: the sender may send content below limit, which never decreases.
 	grant struct {
@@ -76,29 +77,30 @@ type (
 		limit int64
 		acked int64 // bytes or elements that the application has consumed
 	}
-	// end says that all content was sent, and gives its size and digest.
+	// end says that all content was sent. It gives the content's size and digest.
 	end struct {
 		id    uint64
 		size  int64 // bytes
 		count int64 // elements
 		sum   []byte
 	}
-	// stop says why a transfer ends early. The sender sends it as Cancel, which
-	// the receiver answers with Reject or Done. The receiver sends it as Reject,
-	// by itself or in answer to Cancel; that is the last message about the id.
+	// stop says why a transfer ends early. The sender sends it as Cancel, which the receiver
+	// answers with Reject or Done. The receiver sends it as Reject, on its own or in answer to
+	// Cancel. A Reject is the last message about its id.
 	stop struct {
 		id     uint64
 		code   stopCode
 		reason string
 	}
-	// done says that the content was consumed and its digest is right. It is
-	// the last message about the id.
+	// done says that the application consumed the content and that the digest is right. It is
+	// the last message about its id.
 	done struct {
 		id uint64
 	}
 )
 
-// progress returns the value that Progress counts: bytes of a blob, or elements of an array.
+// progress returns the value that Progress counts, which is bytes of a blob or elements of an
+// array.
 func (h *header) progress(bytes, elements int64) int64 {
 	if h.kind == kindArray {
 		return elements
@@ -106,11 +108,11 @@ func (h *header) progress(bytes, elements int64) int64 {
 	return bytes
 }
 
-// total returns Progress.Total as far as the header gives it.
+// total returns Progress.Total, as far as the header tells it.
 func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
-// early returns how many bytes may be sent before the header is answered. For an array with
-// a key that is none, because its first part begins at the element that the answer names.
+// early returns the number of bytes that may be sent before the header is answered. It is 0
+// for an array with a key, whose first part begins at the element that the answer names.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":
@@ -121,8 +123,8 @@ func (h *header) early() int64 {
 	return earlyKeyedBytes
 }
 
-// named returns the digest whose text is the key of a blob, or zero if there is
-// none. An array's key never names the digest of its encoding.
+// named returns the digest whose text is the key of a blob, or the zero Digest if the key is
+// no digest. The key of an array never names the digest of its encoding.
 func (h *header) named() Digest {
 	if h.kind != kindBlob {
 		return Digest{}
@@ -134,13 +136,13 @@ func (h *header) named() Digest {
 // String returns the kind and the topic.
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
-// function describes a function of the game that runs for the transfer, for
+// function describes a function of the game that runs for the transfer. The text is for
 // rpc.Config.OnPanic and the log.
 func (h *header) function(what string) string {
 	return h.title() + ": " + what
 }
 
-// title returns String, and the transfer's name if the sender gave one.
+// title returns the text of String and the transfer's name, if the sender gave one.
 func (h *header) title() string {
 	if h.name == "" {
 		return h.String()
@@ -156,8 +158,8 @@ func (h *header) units() string {
 	return "bytes"
 }
 
-// receives names the functions of the game that the receiver's writer calls,
-// for the error after one has panicked.
+// receives describes the functions of the game that the receiver's writer calls. The text is
+// for the error after one of them panicked.
 func (h *header) receives() string {
 	if h.kind == kindArray {
 		return "the Store, or an element's decoding"
@@ -195,7 +197,7 @@ func (k kind) String() string {
 // errMalformed is wrapped by the errors of messages that cannot be parsed.
 var errMalformed = errors.New("stream: malformed message")
 
-// AppendBinary implements encoding.BinaryAppender, here and for every message below.
+// AppendBinary implements encoding.BinaryAppender. So do the AppendBinary methods below.
 func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.transfers))
 	b = binary.AppendUvarint(b, uint64(m.lanes))
@@ -207,7 +209,8 @@ func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler, here and for every message below.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. So do the UnmarshalBinary methods
+// below.
 func (m *limits) UnmarshalBinary(b []byte) error {
 	p := parse(b)
 	m.transfers = int(p.Uvarint(maxIncoming))
@@ -220,8 +223,8 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	return p.end("limits")
 }
 
-// AppendBinary appends the count and shape of an array, or the size of a blob
-// plus one, so that an unknown size takes one byte.
+// AppendBinary appends the count and shape of an array. For a blob, it appends the size plus
+// one, so that an unknown size takes one byte.
 func (h header) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, h.id)
 	b = append(b, byte(h.kind))
@@ -342,7 +345,8 @@ func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
 // id reads the id of a transfer.
 func (p *parser) id() uint64 { return p.Positive(math.MaxInt64, "ids begin at 1") }
 
-// offset reads an offset, count or limit of at most 2^62, so that the sum of two does not overflow.
+// offset reads an offset, count or limit of at most 2^62. The sum of two of them does not
+// overflow.
 func (p *parser) offset() int64 { return int64(p.Uvarint(maxSize + 1)) }
 
 // text reads a length and a string of at most limit bytes.
@@ -356,7 +360,7 @@ func (p *parser) end(message string) error {
 	return nil
 }
 
-// clip cuts text to at most limit bytes, and not within a rune.
+// clip cuts text to at most limit bytes, without splitting a rune.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
