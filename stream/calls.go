@@ -14,16 +14,17 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A Caller is an RPC with an argument of type A: a *rpc.ServerRPC[A], a
-// *rpc.ClientRPC[A] or what [Wrap] makes of one.
+// A Caller is an RPC with an argument of type A: a *rpc.ServerRPC[A], a *rpc.ClientRPC[A], or
+// the result of [Wrap].
 type Caller[A any] interface {
 	Call(actor *rpc.Actor, arg A) error
 	Delivery() bunch.Delivery
 	String() string
 }
 
-// Wrap returns a Caller of []T for an RPC whose argument contains a []T among other things. Before
-// the first RPC, [Calls] calls wrap once without items, to learn how many bytes the rest takes.
+// Wrap returns a Caller of []T for an RPC whose argument contains a []T among other things.
+// wrap returns the argument for given items. Before the first RPC, [Calls] calls wrap once
+// without items, to learn how many bytes the rest of the argument takes.
 func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
 	return wrapped[T, A]{call, wrap}
 }
@@ -42,7 +43,7 @@ func (w wrapped[T, A]) String() string { return w.call.String() }
 
 func (w wrapped[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
 
-// overhead returns how many bytes the argument takes without the items.
+// overhead returns the number of bytes that the argument takes without the items.
 func (w wrapped[T, A]) overhead() (int, error) {
 	rest := w.wrap(nil)
 	c, err := codec.Of(reflect.TypeFor[A]())
@@ -55,56 +56,69 @@ func (w wrapped[T, A]) overhead() (int, error) {
 
 func (w wrapped[T, A]) multicast() bool { return isMulticast(w.call) }
 
-// CallsConfig adjusts one [Calls]. The zero value is the article's: RPCs of 32
-// KiB behind a gate at half of the reliable buffer, and no closing RPC.
+// CallsConfig adjusts one [Calls]. The zero value has the article's values: RPCs of 32 KiB, a
+// gate at half of the reliable buffer, and no closing RPC.
 type CallsConfig struct {
-	// End is the closing RPC. It is called after the last items and arrives
-	// after them; nil = there is none.
+	// End is the closing RPC. It is called after the last items and arrives after them. If it
+	// is nil, there is no closing RPC.
 	End Caller[rpc.None]
-	// Gate is tested before each RPC. Its QueueTime limits how long the actor's
+	// Gate is tested before each RPC. Its QueueTime limits the time for which the actor's
 	// other RPCs wait for queued items.
 	Gate Gate
-	// MaxBytesPerRPC limits the items of one RPC; default 32 KiB, at most 64 KiB minus headers.
+	// MaxBytesPerRPC limits the bytes of items in one RPC. The default is 32 KiB, and the
+	// maximum is 64 KiB minus headers.
 	MaxBytesPerRPC int
-	// MaxElementBytes is the size of the largest encoded item, if its type has no bound.
+	// MaxElementBytes is the size of the largest encoded item. It is needed if the item type
+	// has no bound.
 	MaxElementBytes int
 }
 
-// Calls sends items with the game's own reliable RPC, as many in each call as
-// fit. The world's ticks make the calls while the gate of the actor's channel
-// is open. They are in order with the actor's other calls.
+// Calls sends items with one of the game's own reliable RPCs, as many in each call as fit. The
+// world's ticks make the calls while the gate of the actor's channel is open. The calls are
+// ordered with the actor's other calls.
 //
 //	stream.Calls(game.ReceiveData, controller, data, stream.CallsConfig{End: game.NotifyAllDataReceived})
 //
-// Like the RPC itself, Calls must be called on the world's goroutine. The items
-// must not change until Done is closed.
+// Like the RPC itself, Calls must be called on the world's goroutine. The items must not
+// change until Done is closed.
 func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
 	if isMulticast(call) {
-		return nil, fmt.Errorf("stream: Calls of %v: a Multicast has a reliable buffer for each client; use a Client RPC", call)
+		return nil, fmt.Errorf("stream: Calls of %v: a Multicast has a reliable buffer for each client; "+
+			"use a Client RPC", call)
 	}
 	if actor == nil {
 		return nil, fmt.Errorf("stream: Calls of %v on a nil *Actor", call)
 	}
 	if call.Delivery() != rpc.Reliable {
-		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, so it fills no reliable buffer and all of it would leave at once", call)
+		return nil, fmt.Errorf("stream: Calls of %v: its delivery is not rpc.Reliable, "+
+			"so it fills no reliable buffer and all of it would leave at once", call)
 	}
 
-	// How many items fit into an RPC, and the size of the whole RPC.
-	item, err := itemCodec(reflect.TypeFor[T]())
+	c, err := newCalling(call, actor, items, config)
 	if err != nil {
 		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+	}
+	return c, nil
+}
+
+// newCalling returns a Calling that has started.
+func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
+	// Compute the number of items that fit into an RPC, and the size of the whole RPC.
+	item, err := itemCodec(reflect.TypeFor[T]())
+	if err != nil {
+		return nil, err
 	}
 	bound, err := boundOf(item, config.MaxElementBytes)
 	if err != nil {
-		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+		return nil, err
 	}
 	per, err := elementsPerRPC(config.MaxBytesPerRPC, bound.bytes)
 	if err != nil {
-		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+		return nil, err
 	}
 	bytes, err := rpcBytes(call, per*bound.bytes)
 	if err != nil {
-		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+		return nil, err
 	}
 
 	c := &Calling{name: call.String(), actor: actor, items: len(items), per: per, done: make(chan struct{})}
@@ -116,13 +130,13 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 		return call.Call(actor, part)
 	}
 	if err := c.start(config, bunch.Entries(bytes), emit); err != nil {
-		return nil, fmt.Errorf("stream: Calls of %v: %w", call, err)
+		return nil, err
 	}
 	return c, nil
 }
 
-// itemCodec returns the codec of items in an argument's slice. Items that can only be
-// encoded by themselves are allowed, too, because a [Wrap] may write them into an rpc.Raw.
+// itemCodec returns the codec of the items in an argument's slice. It also allows items that
+// can be encoded only on their own, because a [Wrap] may write them into an rpc.Raw.
 func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	c, err := codec.Inside(t)
 	if err == nil {
@@ -134,7 +148,7 @@ func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	return nil, err
 }
 
-// rpcBytes returns the size of an RPC with items bytes of items.
+// rpcBytes returns the size of an RPC that carries the given number of bytes of items.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
 	if w, ok := call.(interface{ overhead() (int, error) }); ok {
@@ -145,7 +159,8 @@ func rpcBytes(call any, items int) (int, error) {
 		bytes += added
 	}
 	if bytes > maxRPCBytes {
-		return 0, fmt.Errorf("%w: an RPC may take %d bytes, the limit is %d; lower MaxBytesPerRPC", ErrTooLarge, bytes, maxRPCBytes)
+		return 0, fmt.Errorf("%w: an RPC may take %d bytes, the limit is %d; lower MaxBytesPerRPC",
+			ErrTooLarge, bytes, maxRPCBytes)
 	}
 	return bytes, nil
 }
@@ -159,18 +174,18 @@ func isMulticast[A any](call Caller[A]) bool {
 	return ok
 }
 
-// A Calling is the progress of one [Calls]. It is safe for concurrent use.
+// A Calling is one [Calls] in progress. It is safe for concurrent use.
 type Calling struct {
 	// Set by Calls.
-	name  string // of the RPC, for errors
+	name  string // of the RPC; for errors
 	actor *rpc.Actor
 	items int // number of items
 	per   int // items in one RPC
 
 	// Used by the world's goroutine only.
-	conn    *rpc.Conn     // nil = the calls run in this world
-	channel rpc.Channel   // of actor, if conn is not nil
-	local   *localChannel // used instead of channel if the calls run in this world
+	conn    *rpc.Conn     // nil if the calls run in this world
+	channel rpc.Channel   // the actor's channel; not set if conn is nil
+	local   *localChannel // used instead of channel; nil unless the calls run in this world
 	pump    *Pump
 
 	// mu guards this group, which any goroutine of the application may read or set.
@@ -182,12 +197,12 @@ type Calling struct {
 	done     chan struct{}
 }
 
-// Done returns a channel that is closed when the closing RPC is in the reliable
-// buffer, or when Err is set. The items may not have arrived yet; only the peer
-// can report that, with an RPC in the other direction.
+// Done returns a channel that is closed when the closing RPC is in the reliable buffer, or
+// when Err is set. The items may not have arrived yet. Only the peer can report their arrival,
+// with an RPC in the other direction.
 func (c *Calling) Done() <-chan struct{} { return c.done }
 
-// Err returns why not everything was sent. It returns nil before Done is closed.
+// Err returns the reason why not all items were sent. It returns nil before Done is closed.
 func (c *Calling) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,8 +216,8 @@ func (c *Calling) Progress() Progress {
 	return Progress{Sent: int64(c.sent), Total: int64(c.items)}
 }
 
-// Cancel stops before the next RPC, at the world's next tick. The closing RPC
-// is not sent, and Err will return an ErrCanceled that wraps cause.
+// Cancel stops before the next RPC, at the world's next tick. The closing RPC is not sent. Err
+// will return an error that Is ErrCanceled and wraps cause.
 func (c *Calling) Cancel(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +236,8 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 
 	var end func() error
 	if config.End != nil {
-		end = func() error { return c.counted(func() error { return config.End.Call(c.actor, rpc.None{}) }) }
+		closing := func() error { return config.End.Call(c.actor, rpc.None{}) }
+		end = func() error { return c.counted(closing) }
 	}
 	counting := func(i int) error { return c.counted(func() error { return emit(i) }) }
 	rpcs := (c.items + c.per - 1) / c.per
@@ -234,8 +250,8 @@ func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) e
 	return nil
 }
 
-// ending returns a channel that is closed when ticks may no longer happen: with
-// the connection or, for calls that run in this world, with the world.
+// ending returns a channel that is closed when ticks may no longer happen. That is the end of
+// the connection or, for calls that run in this world, of the world.
 func (c *Calling) ending() <-chan struct{} {
 	if c.conn != nil {
 		return c.conn.Done()
@@ -266,8 +282,9 @@ func (c *Calling) connect() (Channel, error) {
 }
 
 // counted makes one call, and counts it in the local channel if that is used.
-// It returns an error for a call to a client that has gone, which rpc only
-// counts: otherwise Progress would include items that were never sent.
+//
+// For a call to a client that has gone, counted returns an error. rpc would only count the
+// call as a drop, and Progress would include items that were never sent.
 func (c *Calling) counted(call func() error) error {
 	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
 		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
@@ -291,8 +308,8 @@ func (c *Calling) tick() {
 	c.note(min(c.pump.Sent()*c.per, c.items), done, err)
 }
 
-// step makes the calls that the gate allows. If an item's own encoding panics,
-// the Calling ends, and the panic continues unless rpc.Config.OnPanic is set.
+// step makes the calls that the gate allows. If the encoding of an item panics, the Calling
+// ends. The panic continues unless rpc.Config.OnPanic is set.
 func (c *Calling) step() (done bool, err error) {
 	returned := false
 	defer func() {
@@ -306,7 +323,8 @@ func (c *Calling) step() (done bool, err error) {
 	return done, err
 }
 
-// note publishes how many items were sent, and ends the Calling if it is done or err is set.
+// note publishes the number of items sent. It ends the Calling if done is set or err is not
+// nil.
 func (c *Calling) note(sent int, done bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -329,8 +347,8 @@ func (c *Calling) isOver() bool {
 	return c.ended
 }
 
-// orphaned ends the Calling if no tick has done so after its connection or
-// world ended. It runs on a goroutine of its own.
+// orphaned ends the Calling after the end of its connection or world, if no tick has done so.
+// It runs on a goroutine of its own.
 func (c *Calling) orphaned() {
 	cause := errors.New("their world was closed")
 	if c.conn != nil {
@@ -339,8 +357,8 @@ func (c *Calling) orphaned() {
 	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
 }
 
-// usable returns an error if the Calling was canceled, or if its calls would no
-// longer go where the first one went.
+// usable returns an error if the Calling was canceled, or if further calls would not go where
+// the first one went.
 func (c *Calling) usable() error {
 	c.mu.Lock()
 	canceled := c.canceled
@@ -360,13 +378,13 @@ func (c *Calling) usable() error {
 	return nil
 }
 
-// A localChannel paces calls that run in this world and use no reliable buffer.
-// Each tick makes as many as half a buffer would hold.
+// A localChannel paces calls that run in this world and use no reliable buffer. Each tick
+// makes as many calls as half a buffer would hold.
 type localChannel struct{ out int }
 
 func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
 
-// localSlots is UE's RELIABLE_BUFFER, because there is no channel to ask.
+// localSlots is UE's RELIABLE_BUFFER. There is no channel to ask for its size.
 const localSlots = 256
 
 // checkElements returns an error if an element encodes to more than its bound.
@@ -382,20 +400,21 @@ func checkElements[T any](item *codec.Codec, part []T, first int, bound elementB
 			return fmt.Errorf("stream: element %d: %w", first+i, tooLong(err))
 		}
 		if len(b) > bound.bytes {
-			return fmt.Errorf("%w: element %d takes %d bytes, its bound is %d", ErrTooLarge, first+i, len(b), bound.bytes)
+			return fmt.Errorf("%w: element %d takes %d bytes, its bound is %d",
+				ErrTooLarge, first+i, len(b), bound.bytes)
 		}
 		scratch = b
 	}
 	return nil
 }
 
-// A callList holds the active [Calls] of one world. It is used on the world's goroutine only.
+// A callList holds the active Callings of one world. It is used on the world's goroutine only.
 type callList struct {
 	active []*Calling
 }
 
-// callsOf returns the list of a world. The first Calls creates it, on the
-// world's goroutine, so that Calls does not depend on Install.
+// callsOf returns the list of a world. The first Calls creates the list, on the world's
+// goroutine, so Calls does not depend on Install.
 func callsOf(w *rpc.World) *callList {
 	return extend.Keep(w, func() any {
 		list := &callList{}
@@ -404,16 +423,18 @@ func callsOf(w *rpc.World) *callList {
 	}).(*callList)
 }
 
-// add adds c to the next tick, and makes a world that waits for events have
-// one, because the current tick may already have run the list.
+// add adds c to the next tick. The current tick may already have run the list, so add wakes a
+// world that waits for events.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
 	extend.Wake(c.actor.World())
 }
 
-// tick calls the tick of each Calling. Callings that are added meanwhile run in the next tick.
+// tick calls the tick of each Calling. A Calling that is added meanwhile runs in the next
+// tick.
 func (l *callList) tick(time.Time) {
-	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).isOver) }() // also if one panics
+	// Deferred, so that it also happens if one of them panics.
+	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).isOver) }()
 	for _, c := range l.active {
 		c.tick()
 	}

@@ -24,17 +24,17 @@ type Peer struct {
 	stocked  *budget.StockAccount // charged for what this end has read for the peer
 	called   atomic.Bool          // the peer is in Streams.callers
 	unstored atomic.Uint64        // incoming transfers with a key that continue without the store
-	sent     atomic.Uint64        // transfers that the peer has consumed
-	received atomic.Uint64        // transfers that this end has consumed
-	failed   atomic.Uint64        // transfers that ended otherwise
+	sent     atomic.Uint64        // outgoing transfers that the peer consumed
+	received atomic.Uint64        // incoming transfers that this end consumed
+	failed   atomic.Uint64        // transfers that ended in any other way
 
 	mu    sync.Mutex // guards stats
 	stats Stats      // as of the last tick
 
-	inbox Inbox // the blobs that ToInbox delivers
+	inbox Inbox // blobs that ToInbox delivers
 
-	// What each end does with transfers. Used by the world's goroutine only,
-	// except where sender says otherwise.
+	// The state of transfers at this end. Used by the world's goroutine only, except where
+	// sender says otherwise.
 	control  control  // exchanges messages about transfers
 	sender   sender   // transfers to the peer
 	receiver receiver // transfers from the peer
@@ -42,10 +42,10 @@ type Peer struct {
 	// The routes of parts. Used by the world's goroutine only.
 	window *window     // as reliable RPCs on lanes
 	slices *sliceRoute // as slices of chunks
-	lanes  lanes       // how many lanes window should have
+	lanes  lanes       // decides how many lanes window should have
 
 	// Used by the world's goroutine only.
-	ticks  bool      // ticks include the peer: its connection has joined, and has not ended
+	ticks  bool      // ticks include the peer: its connection has joined and has not ended
 	listed bool      // the peer is in Streams.due
 	rests  bool      // the last tick found nothing to do
 	ticked time.Time // when a tick last included the peer
@@ -54,24 +54,31 @@ type Peer struct {
 // newPeer returns the peer of conn.
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p := &Peer{
-		streams: s, conn: conn, live: newLive(), account: sliceLinkOf(conn).account, stocked: s.stock.NewAccount(),
-		slices: newSliceRoute(conn),
+		streams: s,
+		conn:    conn,
+		live:    newLive(),
+		account: sliceLinkOf(conn).account,
+		stocked: s.stock.NewAccount(),
+		slices:  newSliceRoute(conn),
 	}
 	p.account.Bill(extend.PartyOf(conn))
-	p.inbox.peer, p.control.peer = p, p
-	p.sender.peer, p.sender.early = p, minPending
+	p.inbox.peer = p
+	p.control.peer = p
+	p.sender.peer = p
+	p.sender.early = minPending
 	if s.world.IsServer() {
-		p.sender.atOnce = 1 // a client gets its limits as soon as it has a pipe to begin on
+		p.sender.atOnce = 1 // a client gets the server's limits as soon as it has a pipe to begin on
 	}
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
-	p.lanes.peer, p.lanes.asked = p, 1
+	p.lanes.peer = p
+	p.lanes.asked = 1
 	extend.OnWake(conn, p.call)
 	return p
 }
 
-// connected opens, at a server, the control pipe and the first lanes of a
-// connection. At a client, bindPipes adopts them when they arrive.
+// connected opens the control pipe and the first lanes of a connection, at a server. At a
+// client, bindPipes adopts them when they arrive.
 func (p *Peer) connected() {
 	world := p.streams.world
 	if !world.IsServer() {
@@ -92,12 +99,12 @@ func (p *Peer) Conn() *rpc.Conn { return p.conn }
 // Inbox returns the peer's inbox, which holds the blobs that [ToInbox] delivers.
 func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
-// inside reports whether the caller is on the goroutine of the peer's world. It
-// returns false for a nil Peer.
+// inside reports whether the caller is on the goroutine of the peer's world. It returns false
+// if p is nil.
 func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
 
-// gone returns a channel that is closed when the connection has ended; live.err
-// can be read then. The channel of a nil Peer is never closed.
+// gone returns a channel that is closed when the connection has ended, after live.err was set.
+// If p is nil, the channel is never closed.
 func (p *Peer) gone() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -105,7 +112,7 @@ func (p *Peer) gone() <-chan struct{} {
 	return p.live.over
 }
 
-// start makes a transfer and queues it for the next tick.
+// start creates a transfer and queues it for the next tick.
 func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) {
 	if p == nil {
 		return nil, fmt.Errorf("stream: %v is started to a nil *Peer", &h)
@@ -129,21 +136,21 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	return t, nil
 }
 
-// wake makes the next tick look at p, and wakes a world that waits for events.
-// It is safe for concurrent use.
+// wake makes the next tick include p, and wakes a world that waits for events. It is safe for
+// concurrent use.
 func (p *Peer) wake() {
 	p.call()
 	p.streams.wake()
 }
 
-// call makes the next tick look at p. It is safe for concurrent use.
+// call makes the next tick include p. It is safe for concurrent use.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// An alarm makes a tick include a peer after a while, because a world that waits for
-// events would not tick by itself. set and stop must not be called concurrently.
+// An alarm makes a tick include a peer after a given time. A world that waits for events would
+// not tick by itself. set and stop must not be called concurrently.
 type alarm struct {
 	timer *time.Timer // nil until it is first set
-	runs  atomic.Bool // the timer is running; cleared on the timer's own goroutine
+	runs  atomic.Bool // the timer is running; cleared on the timer's goroutine
 }
 
 // set wakes p after d, unless the timer is already running.
@@ -163,14 +170,15 @@ func (a *alarm) stop() {
 	}
 }
 
-// A tick skips a peer that nothing has woken for checkInterval, or for restInterval if the peer had
-// nothing to do. It cannot be skipped forever, because reports of progress are due by time alone.
+// A tick skips a peer that nothing has woken, but no longer than checkInterval, or
+// restInterval if the peer had nothing to do. It can't be skipped forever, because reports of
+// progress are due by time alone.
 const (
 	checkInterval = 10 * time.Millisecond
 	restInterval  = 100 * time.Millisecond
 )
 
-// overdue reports whether a tick must look at p although nothing has woken it.
+// overdue reports whether a tick must include p although nothing has woken it.
 func (p *Peer) overdue(now time.Time) bool {
 	after := checkInterval
 	if p.rests {
@@ -179,17 +187,18 @@ func (p *Peer) overdue(now time.Time) bool {
 	return now.Sub(p.ticked) >= after || now.Before(p.ticked)
 }
 
-// tick handles what has been received from the peer, and sends what may be sent to it.
+// tick handles what was received from the peer, and sends what may be sent to it.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
 	p.must(p.lanes.tick(now))
-	if p.rests = p.quiet(); p.rests {
+	p.rests = p.quiet()
+	if p.rests {
 		return
 	}
 	p.streams.begin()
 
-	// The queues may hold what is sent in two ticks: with less, the path would
-	// idle when the next tick is late.
+	// The queues may hold what is sent in two ticks. With less, the path would idle when the
+	// next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
 	p.window.note()
@@ -199,34 +208,42 @@ func (p *Peer) tick(now time.Time) {
 	p.sender.collect()
 
 	defer p.count()
-	if !p.control.open() {
-		return
+	if p.control.open() {
+		p.must(p.send(now))
 	}
+}
+
+// send sends the messages and parts that are due and that the connection accepts.
+func (p *Peer) send(now time.Time) error {
 	err := p.control.send(now)
+
+	// Announce the bytes before pump, so that no parity is sent ahead of the parts. Announce
+	// the rest after pump, because these parts may have been the last.
 	left := p.sender.left()
-	extend.Expect(p.conn, left) // before pump, so that no parity is sent ahead of parts; again after it, if these were the last
+	extend.Expect(p.conn, left)
 	if err == nil {
 		err = p.sender.pump()
 	}
 	if left > 0 {
 		extend.Expect(p.conn, p.sender.left())
 	}
+
 	if err == nil {
 		err = p.control.send(now) // the ends of transfers whose last part was just sent
 	}
 	p.slices.end(p.sender.lastChunkGiven())
-	p.must(err)
+	return err
 }
 
-// must closes the connection on an error of this end, unless err says that the
-// connection is already closed.
+// must closes the connection after an error at this end, unless err says that the connection
+// is already closed.
 func (p *Peer) must(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.fail(err)
 	}
 }
 
-// fail closes the connection after an error at this end.
+// fail closes the connection because of an error at this end.
 func (p *Peer) fail(err error) { p.conn.Close(rpc.HostClosedConnection, err.Error()) }
 
 // violate closes the connection of a peer that broke a rule.
@@ -234,15 +251,15 @@ func (p *Peer) violate(format string, args ...any) {
 	p.conn.Close(rpc.PayloadFail, "stream: "+fmt.Sprintf(format, args...))
 }
 
-// check closes the connection if err, not nil, says that the peer broke a rule.
+// check closes the connection if err is not nil, which means that the peer broke a rule.
 func (p *Peer) check(err error) {
 	if err != nil {
 		p.violate("%v", err)
 	}
 }
 
-// route returns the route for the parts of a transfer: lanes with their
-// settings, or slices if settings is nil.
+// route returns the route for the parts of a transfer: lanes with the given settings, or
+// slices if settings is nil.
 func (p *Peer) route(settings *Window) route {
 	if settings == nil {
 		return p.slices
@@ -250,8 +267,8 @@ func (p *Peer) route(settings *Window) route {
 	return &laneRoute{window: p.window, settings: settings}
 }
 
-// end is called when the world reports the end of the connection. It fails all
-// transfers, except those that the last parts complete.
+// end is called when the world reports the end of the connection. It fails all transfers,
+// except those that are completed by the last parts received.
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
@@ -266,22 +283,25 @@ func (p *Peer) end(cause error) {
 	tellEnds(received)
 }
 
-// watch makes the transfers end some time after the connection, even if the
-// world does not end them.
+// watch makes the transfers end some time after the connection, even if the world does not end
+// them.
 func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 
-// orphaned ends the transfers if the world has not reported the end of the
-// connection. It runs on a goroutine of its own.
+// orphaned ends the transfers if the world did not report the end of the connection in time.
+// It runs on a goroutine of its own.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
 	p.stocked.Close()
 	p.streams.forget(p)
 }
 
-// Stats returns the counts of open transfers, content and lanes as of the last tick, and
-// those of ended transfers and slices as of now. They remain after the connection has ended:
-// a program that adds up all connections should call Stats in its OnDisconnect, where
-// transfers that were in progress already count as failed. Stats is safe for concurrent use.
+// Stats returns counts of the peer's transfers. Those of open transfers, content and lanes are
+// as of the last tick, and those of ended transfers and slices as of now. Stats is safe for
+// concurrent use.
+//
+// The counts remain after the connection has ended. A program that adds up all connections
+// should call Stats in its OnDisconnect. There, transfers that were in progress already count
+// as failed.
 func (p *Peer) Stats() Stats {
 	s, chunks := p.counted(), p.slices.stats()
 	s.Sent, s.Received, s.Failed = p.sent.Load(), p.received.Load(), p.failed.Load()
@@ -290,7 +310,7 @@ func (p *Peer) Stats() Stats {
 	return s
 }
 
-// counted returns the snapshot of the last tick.
+// counted returns the counts as of the last tick.
 func (p *Peer) counted() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -305,13 +325,13 @@ func (p *Peer) count() {
 	p.stats = now
 }
 
-// quiet reports whether a tick would find nothing to do, as most ticks of a game do.
+// quiet reports whether a tick would find nothing to do. That is so in most ticks of a game.
 func (p *Peer) quiet() bool {
 	return p.control.greeted && p.sender.idle() && len(p.receiver.receiving) == 0 &&
 		p.window.held == 0 && !p.slices.link.news.Load() && p.counted() == p.snapshot()
 }
 
-// snapshot returns the counts as of now, without those of ended transfers and slices.
+// snapshot returns the counts as of now, except those of ended transfers and slices.
 func (p *Peer) snapshot() Stats {
 	return Stats{
 		Sending: len(p.sender.sending), Waiting: len(p.sender.queue), Receiving: len(p.receiver.receiving),
@@ -321,7 +341,7 @@ func (p *Peer) snapshot() Stats {
 	}
 }
 
-// noteEnd counts a transfer that has ended: in done if err is nil, and else as failed.
+// noteEnd counts a transfer that has ended: in done if err is nil, and otherwise as failed.
 func (p *Peer) noteEnd(done *atomic.Uint64, err error) {
 	if err != nil {
 		done = &p.failed
@@ -339,8 +359,8 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	rpc.On(b, rpc.Handle[A](p.down), run)
 }
 
-// bindPipes makes the Peer of a connection the object of its control pipe and
-// of its lanes, so that rpc calls the Peer's handlers.
+// bindPipes makes the Peer of a connection the object of its control pipe and its lanes. rpc
+// then calls the Peer's handlers.
 func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)

@@ -11,76 +11,83 @@ import (
 )
 
 const (
-	// maxAhead is how much content a transfer may read before the tick takes
-	// it: 31 MB/s at 60 ticks a second.
+	// maxAhead is the maximum content that a transfer may read before the tick takes it. It
+	// allows 31 MB/s at 60 ticks a second.
 	maxAhead = 512 << 10
-	// firstAhead is how much it may read at first. This doubles when a tick
-	// takes all of it, so that many transfers over slow paths hold little each.
+	// firstAhead is the content that it may read ahead at first. This doubles when a tick
+	// takes all of it. Many transfers over slow paths therefore hold little each.
 	firstAhead = 128 << 10
 )
 
 // A source provides a transfer's content. It is used by the reader's goroutine only.
 type source interface {
-	// fill adds content to the empty block b. At the end it returns io.EOF, with or without
-	// content. An array's source stops before the element stopAt, unless that is negative.
+	// fill adds content to the empty block b. At the end of the source it returns io.EOF, with
+	// or without content. An array's source stops before element stopAt, unless stopAt is
+	// negative.
 	fill(b *block, stopAt int64) error
-	// callee names the function of the game that fill called last, for the
-	// error if that has panicked.
+	// callee names the function of the game that fill called last, for the error after that
+	// function panicked.
 	callee() string
-	// lent reports whether fill reads memory that the caller may change once
-	// the transfer has ended.
+	// lent reports whether fill reads memory that the caller may change once the transfer has
+	// ended.
 	lent() bool
 }
 
-// A reader reads and hashes a source on a goroutine of its own, ahead of the
-// tick that takes the blocks. Only that goroutine waits for the source.
+// A reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes
+// the blocks. Only that goroutine waits for the source.
 type reader struct {
 	// Set by newReader. Only the goroutine uses source.
 	source source
 	hash   Algorithm
 	part   int                             // payload of a full part, in bytes
-	whole  int64                           // size of the content in the header; 0 or less = unknown
-	wake   func()                          // called when there is content after a tick found none
-	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; returns false if it panicked
-	turns  *crew.Turns                     // for hashing that nothing paces; nil = it needs no turn
+	whole  int64                           // content size from the header; 0 or less if unknown
+	wake   func()                          // called when there is content, after a tick found none
+	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; returns false if one panicked
+	turns  *crew.Turns                     // for hashing that nothing paces; nil if it needs no turn
 
 	// Safe for concurrent use.
-	held    *budget.Holding // charged for the blocks that were read and not freed
+	held    *budget.Holding // charged for blocks that were read and not freed
 	changed bell.Bell       // rung when waitToRead must check again
 
-	// mu guards all fields below. This group is what the goroutine has read, for the tick.
+	// mu guards all fields below. This group is what the goroutine has read for the tick.
 	mu     sync.Mutex
 	ready  []*block // in order
-	bytes  int      // of content in ready
-	ahead  int      // most bytes that may be in ready
-	most   int      // most bytes in ready since ticks last took all of it
+	bytes  int      // bytes of content in ready
+	ahead  int      // limit of bytes
+	peak   int      // maximum of bytes since ticks last took all of ready
 	wanted bool     // a tick found nothing, so the next block wakes the world
 
 	// Set on the world's goroutine.
-	limit   int64 // content below it may be sent, as of the last tick; 0 until the header was sent
+	limit   int64 // end of the content that may be sent, as of the last tick; 0 until the header is sent
 	waits   bool  // the goroutine must not read before resume is called
-	from    int64 // content below this byte is hashed and not sent
-	fromAt  int64 // the element that begins at from, in an array
+	from    int64 // content before this byte is hashed but not sent
+	fromAt  int64 // in an array, the element that begins at from
 	stopped bool  // the goroutine must end
 
 	// State of the goroutine.
 	started bool
-	running bool   // started, and not ended
-	exited  func() // called when the goroutine ends; nil = nothing waits for that
+	running bool   // started, and has not ended
+	exited  func() // called when the goroutine ends; nil if nothing waits for its end
 
 	// How the source ended, if finished.
 	finished bool
-	total    end // set unless err is; without an id
+	total    end // set unless err is; its id is not set
 	err      error
 }
 
-func newReader(s source, hash Algorithm, part int, waits bool, on *budget.StockAccount, wake func(), guard func(fn func()) bool) *reader {
-	r := &reader{source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard, ahead: firstAhead, changed: bell.New()}
+func newReader(
+	s source, hash Algorithm, part int, waits bool, on *budget.StockAccount,
+	wake func(), guard func(fn func()) bool,
+) *reader {
+	r := &reader{
+		source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard,
+		ahead: firstAhead, changed: bell.New(),
+	}
 	r.held = budget.NewHolding(on, r.changed.Ring)
 	return r
 }
 
-// start starts the goroutine, once, unless the reader has been stopped.
+// start starts the goroutine, once, unless the reader was stopped.
 func (r *reader) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,9 +116,9 @@ func (r *reader) exit() {
 	}
 }
 
-// whenUnused calls fn once the goroutine, which must have been stopped, no
-// longer uses memory that the caller has lent. For a blob, which has lent none,
-// it calls fn at once, even while a Read is in progress.
+// whenUnused calls fn once the goroutine no longer uses memory that the caller has lent. The
+// reader must have been stopped. The source of a blob uses no such memory, so fn is called at
+// once, even while a Read is in progress.
 func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
 	waits := r.running && r.source.lent()
@@ -124,8 +131,8 @@ func (r *reader) whenUnused(fn func()) {
 	}
 }
 
-// read hashes the content and publishes it in blocks, until the source ends or
-// the reader is stopped.
+// read hashes the content and publishes it in blocks. It returns when the source ends or the
+// reader is stopped.
 func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
@@ -148,8 +155,9 @@ func (r *reader) read() {
 	}
 }
 
-// fill fills a block from the source and hashes it. An array's elements are also encoded within
-// the turn. A blob's Read is not, because it may wait and must not delay the turns of others.
+// fill fills a block from the source and hashes it. The elements of an array are encoded in
+// the same turn as they are hashed. A blob's Read is outside the turn, because it may wait and
+// would delay the turns of others.
 func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	if r.source.lent() {
 		r.inTurn(b.offset, func() {
@@ -163,8 +171,9 @@ func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
 	return err
 }
 
-// inTurn runs fn, for content at an offset. If nothing paces this goroutine, fn waits
-// for its turn, as in [writer.inReplay]. It is not run if the reader has been stopped.
+// inTurn runs fn, which handles content at the given offset. If nothing paces this goroutine,
+// fn waits for its turn, as in [writer.inReplay]. inTurn does not run fn if the reader was
+// stopped.
 func (r *reader) inTurn(offset int64, fn func()) {
 	if r.turns == nil || r.paced(offset) {
 		fn()
@@ -175,12 +184,15 @@ func (r *reader) inTurn(offset int64, fn func()) {
 }
 
 // paced reports whether the goroutine can read the content at an offset only after earlier
-// content was sent. The first firstAhead bytes are not paced: if hundreds of transfers start
-// together, all of these are read and hashed at once. Neither is content that the receiver has,
-// because it is not sent: an answer of a few bytes makes this end read and hash all of it.
+// content was sent.
+//
+// The first firstAhead bytes are not paced. If hundreds of transfers start together, all of
+// these bytes are read and hashed at once. Nor is content paced that the receiver has, because
+// it is not sent: an answer of a few bytes makes this end read and hash all of it.
 func (r *reader) paced(offset int64) bool { return offset >= firstAhead && !r.receiverHas(offset) }
 
-// receiverHas reports whether the receiver has the content at an offset, so that it is not sent.
+// receiverHas reports whether the receiver has the content at an offset, so it need not be
+// sent.
 func (r *reader) receiverHas(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,8 +205,8 @@ func (r *reader) isStopped() bool {
 	return r.stopped
 }
 
-// waitToRead waits until the goroutine may read at offset, and returns false if
-// the reader was stopped. Meanwhile the goroutine holds no block.
+// waitToRead waits until the goroutine may read at offset. It returns false if the reader was
+// stopped. The goroutine holds no block while it waits.
 func (r *reader) waitToRead(offset int64) bool {
 	for r.mustWait(offset) {
 		<-r.changed
@@ -202,16 +214,16 @@ func (r *reader) waitToRead(offset int64) bool {
 	return !r.isStopped()
 }
 
-// mustWait reports whether nothing may be read at offset now: before resume, if
-// enough was read ahead, or if the stock is short.
+// mustWait reports whether the goroutine must not read at offset now. It must not before
+// resume, if it has read enough ahead, or if the stock is short.
 func (r *reader) mustWait(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room(r.mayLeave(offset)))
 }
 
-// mayLeave reports whether the receiver's credit allows the block at offset to
-// be sent at once. The caller holds mu.
+// mayLeave reports whether the receiver's credit allows the block at offset to be sent at
+// once. The caller holds mu.
 func (r *reader) mayLeave(offset int64) bool {
 	ends := offset + int64(r.part)
 	if r.whole > 0 {
@@ -220,8 +232,8 @@ func (r *reader) mayLeave(offset int64) bool {
 	return offset < r.from || ends <= r.limit
 }
 
-// stopAt returns the element before which fill must stop, because the receiver
-// continues there, or -1 if b does not begin before it.
+// stopAt returns the element before which fill must stop because the receiver continues there.
+// It returns -1 if b does not begin before that element.
 func (r *reader) stopAt(b *block) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -231,28 +243,29 @@ func (r *reader) stopAt(b *block) int64 {
 	return -1
 }
 
-// checkAligned returns an error if the elements before the one to continue with do not
-// end at the byte that the receiver named: then it has other content under the key.
+// checkAligned returns an error if the elements before the resumed one do not end at the byte
+// that the receiver named. In that case, the receiver has other content under the key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if offset == r.from {
 		return nil
 	}
-	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored", ErrDigest, r.fromAt, offset, r.from)
+	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored",
+		ErrDigest, r.fromAt, offset, r.from)
 }
 
-// size returns how many bytes the source had. known is false until the source
-// has ended without an error.
+// size returns the number of bytes that the source had. known is false until the source has
+// ended without an error.
 func (r *reader) size() (bytes int64, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish passes b to the tick and reports whether it keeps b's memory. Small
-// blocks are copied into the last one, so that small reads do not become many
-// small parts. A block that grew for a large element stays as it is.
+// publish passes b to the tick and reports whether it keeps b's memory. It copies a small
+// block into the last one if it fits, so small reads don't become many small parts. A block
+// that grew for a large element stays as it is.
 func (r *reader) publish(b *block) (kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +274,7 @@ func (r *reader) publish(b *block) (kept bool) {
 	}
 	b.trim(r.from)
 	r.bytes += b.size()
-	r.most = max(r.most, r.bytes)
+	r.peak = max(r.peak, r.bytes)
 	defer r.wakeTick()
 	if n := len(r.ready); n > 0 && r.ready[n-1].size()+b.size() <= r.part {
 		r.ready[n-1].append(b.payload())
@@ -298,19 +311,23 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.wakeTick()
 }
 
-// checkTotal sets err if the source ended before the byte to continue at. The caller holds mu.
+// checkTotal sets err if the source ended before the byte at which the receiver continues. The
+// caller holds mu.
 func (r *reader) checkTotal() {
 	if r.finished && r.err == nil && r.total.size < r.from {
-		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d stored", ErrDigest, r.total.size, r.from)
+		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d stored",
+			ErrDigest, r.total.size, r.from)
 	}
 }
 
-// resume is called on the world's goroutine. The receiver continues at byte
-// from, where element fromAt begins.
+// resume is called on the world's goroutine with the receiver's answer. The receiver continues
+// at byte from, where element fromAt begins.
 func (r *reader) resume(from, fromAt int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waits, r.from, r.fromAt = false, from, fromAt
+	r.waits = false
+	r.from = from
+	r.fromAt = fromAt
 	r.checkTotal()
 	r.ready = trimAll(r.ready, from)
 	r.bytes = 0
@@ -320,9 +337,9 @@ func (r *reader) resume(from, fromAt int64) {
 	r.changed.Ring()
 }
 
-// take returns the next block if it ends at or below limit, and else nil. The caller
-// owns it. A blob's first block is cut at the limit, so that something is sent with
-// the header. pathFull means that most of what was sent before is still queued.
+// take returns the next block if it ends at or below limit, and otherwise nil. The caller owns
+// the block. A blob's first block is cut at the limit, so something can be sent with the
+// header. pathFull means that most of what was sent before is still queued.
 func (r *reader) take(limit int64, pathFull bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -342,20 +359,20 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	return b
 }
 
-// growAhead raises ahead, if ready was full and ticks have emptied it before the
-// goroutine could fill it again, unless the path has enough to do. The caller holds mu.
+// growAhead raises ahead if ready was full and ticks emptied it before the goroutine could
+// refill it. It does not if the path has enough to do. The caller holds mu.
 func (r *reader) growAhead(pathFull bool) {
 	if r.bytes > 0 {
 		return
 	}
-	if r.most >= r.ahead && !pathFull {
+	if r.peak >= r.ahead && !pathFull {
 		r.ahead = min(2*r.ahead, maxAhead)
 	}
-	r.most = 0
+	r.peak = 0
 }
 
-// has reports whether take would return a block. If nothing was read, the next
-// block wakes the world.
+// has reports whether take would return a block. If nothing was read, the next block wakes the
+// world.
 func (r *reader) has(limit int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -376,8 +393,8 @@ func (r *reader) hasLocked(limit int64) bool {
 	return b.end() <= limit || b.offset == 0 && b.count == 0 && limit > 0
 }
 
-// result returns the size and digest of the content once all of it was taken,
-// or the error of the source.
+// result returns the size and digest of the content once all of it was taken, or the error of
+// the source.
 func (r *reader) result() (total end, err error, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

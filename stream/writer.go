@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// A writer is the goroutine of an incoming transfer. It first delivers the stored content
-// to the application. Then it hashes, stores, decodes and delivers what arrives, in order.
+// A writer is the goroutine of an incoming transfer. It first delivers stored content to the
+// application. Then it takes the arriving content in order, and hashes, stores, decodes and
+// delivers it.
 type writer struct {
 	in      *incoming
 	decoded int64 // elements of an array that were decoded
-	// The last piece of stored content, charged; it waits for more content or
-	// for the digest to be verified; nil = none.
+	// The last piece of stored content. It waits for more content, or for the digest to be
+	// verified, and is charged meanwhile. It is nil if no piece is held.
 	held *piece
 }
 
@@ -30,8 +31,8 @@ func (w *writer) run() {
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
 
-// receive delivers the whole content. If the digest differs, it deletes what
-// was stored; otherwise that is kept, to be resumed.
+// receive delivers all of the content. If the digest differs, receive deletes what was stored.
+// Otherwise that stays and can be resumed.
 func (w *writer) receive() error {
 	to, err := w.prepare()
 	if err != nil || to == nil {
@@ -53,8 +54,8 @@ func (w *writer) receive() error {
 	return closedWith(err, to.Close())
 }
 
-// transfer delivers blocks as they arrive. The last one waits until the digest is verified,
-// so that an application which reads a known number of bytes has not read wrong content.
+// transfer delivers blocks as they arrive. The last block waits until the digest is verified,
+// so an application that reads a known number of bytes never gets all of a wrong content.
 func (w *writer) transfer(to *body) error {
 	for {
 		b, err := w.in.arrival.next()
@@ -81,7 +82,7 @@ func (w *writer) transfer(to *body) error {
 	}
 }
 
-// conclude verifies the digest and delivers the last block, unless that is nil.
+// conclude verifies the digest and delivers the last block, unless last is nil.
 func (w *writer) conclude(to *body, last *block) error {
 	tail, err := w.in.arrival.waitTail()
 	if err != nil {
@@ -111,9 +112,11 @@ func (w *writer) hold(p piece) {
 	w.in.peer.account.MustBorrow(p.cost)
 }
 
-// letGo returns the held piece, or nil if there is none, and ends its charge.
+// letGo returns the held piece and ends its charge. It returns nil if no piece is held.
 func (w *writer) letGo() (p *piece) {
-	if p, w.held = w.held, nil; p != nil {
+	p = w.held
+	w.held = nil
+	if p != nil {
 		w.in.peer.account.Repay(p.cost)
 	}
 	return p
@@ -146,7 +149,7 @@ func (w *writer) pass(b *block) error {
 	return nil
 }
 
-// passElements decodes a block and delivers its elements, in batches of limited memory.
+// passElements decodes a block and delivers its elements in batches of limited memory.
 func (w *writer) passElements(b *block) error {
 	rest, last := b.payload(), b.index+int64(b.count)
 	if b.index != w.decoded || last > w.in.header.count {
@@ -157,7 +160,8 @@ func (w *writer) passElements(b *block) error {
 		if err != nil {
 			return fmt.Errorf("element %d: %w", w.decoded+p.units, err)
 		}
-		w.decoded, rest = w.decoded+p.units, rest[p.bytes:]
+		w.decoded += p.units
+		rest = rest[p.bytes:]
 		if err := w.in.delivery.add(p); err != nil {
 			return err
 		}
@@ -168,11 +172,14 @@ func (w *writer) passElements(b *block) error {
 	return nil
 }
 
-// prepare delivers all of the content if it is stored. Otherwise it returns the
-// body for what will arrive. If both results are nil, everything was delivered.
+// prepare delivers all of the content if it is stored. Otherwise it returns the body for the
+// content that will arrive. If both results are nil, everything was delivered.
 func (w *writer) prepare() (*body, error) {
 	store, key := w.in.store, w.in.header.key
-	to := &body{hasher: newHasher(w.in.header.hash, w.in.header.named()), unstored: func() { w.in.peer.unstored.Add(1) }}
+	to := &body{
+		hasher:   newHasher(w.in.header.hash, w.in.header.named()),
+		unstored: func() { w.in.peer.unstored.Add(1) },
+	}
 	if store == nil || key == "" {
 		return to, nil
 	}
@@ -201,18 +208,19 @@ func (w *writer) prepare() (*body, error) {
 	return to, nil
 }
 
-// match returns how many elements a complete content has. The error Is
-// fs.ErrNotExist if it cannot be the content that the sender announces.
+// match returns the number of elements of a complete content. It returns an error that Is
+// fs.ErrNotExist if this cannot be the content that the sender announces.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.named(), c.Digest()
 	switch {
 	case digest.IsZero(), h.size >= 0 && c.Size() != h.size:
 		return 0, fs.ErrNotExist
-	case digest.algorithm == name.algorithm && digest != name: // at a client, it may have been stored for another server
-		return 0, fs.ErrNotExist
+	case digest.algorithm == name.algorithm && digest != name:
+		return 0, fs.ErrNotExist // at a client, it may have been stored for another server
 	}
 	whole, elements, err := w.scan(c, c.Size())
-	switch matches := whole == c.Size() && (h.kind == kindBlob || elements == h.count); {
+	matches := whole == c.Size() && (h.kind == kindBlob || elements == h.count)
+	switch {
 	case err != nil || matches:
 		return elements, err
 	case h.kind == kindArray && digest.String() == h.key:
@@ -221,27 +229,27 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	return 0, fs.ErrNotExist
 }
 
-// errNamedBlob means that an array's key is the text of the digest of a stored blob. It is unknown
-// whether the array's encoding has that digest, too, so the array does not replace the blob.
+// errNamedBlob means that an array's key is the text of the digest of a stored blob. The
+// array's encoding may or may not have that digest, so the array does not replace the blob.
 var errNamedBlob = errors.New("stream: the content that the key names is stored")
 
 const (
-	// busyPause is the time between two attempts to open a part that another transfer is writing.
+	// busyPause is the time between two attempts to open a part that another transfer is
+	// writing.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is how often openPart waits at most. If nothing was received on the
-	// other transfer's connection for stalledPauses, 1 s, that connection counts as
-	// dead, even before its idle timeout, and openPart cancels the transfer.
+	// busyPauses is the maximum number of pauses in openPart. If nothing was received on the
+	// other transfer's connection for stalledPauses, 1 s, openPart counts that connection as
+	// dead, even before its idle timeout, and cancels the transfer.
 	busyPauses    = 12
 	stalledPauses = 4
 )
 
-// openPart opens the part that the transfer will write. If a peer has lost its
-// connection and reconnects at once, the transfer of the lost connection is
-// still writing the part; openPart then takes it over.
+// openPart opens the part that the transfer will write. If a peer loses its connection and
+// reconnects at once, the transfer of the lost connection is still writing the part. openPart
+// then takes it over.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
-	var holder *incoming
-	var heard uint64
-	for pauses, stalled := 0, 0; ; pauses++ {
+	var holder partHolder
+	for pauses := 0; ; pauses++ {
 		part, err := store.Open(key.identity, key.key, w.in.header.size)
 		if err == nil {
 			w.in.peer.streams.writers.Store(key, w.in)
@@ -250,19 +258,11 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 			return part, err
 		}
 
-		// Which transfer writes it, and was anything received on its connection
-		// since the last pause?
+		// If the connection of the transfer that writes the part is dead, end that transfer.
 		writes, _ := w.in.peer.streams.writers.Load(key)
-		other, _ := writes.(*incoming) // nil = none
-		switch now, telling := other.heard(w.in.peer); {
-		case !telling:
-			stalled = 0
-		case other != holder || now != heard:
-			holder, heard, stalled = other, now, 0
-		default:
-			if stalled++; stalled == stalledPauses {
-				other.finish(canceled(errTakenOver))
-			}
+		other, _ := writes.(*incoming) // nil if there is none
+		if holder.isDead(other, w.in.peer) {
+			other.finish(canceled(errTakenOver))
 		}
 
 		select {
@@ -273,10 +273,33 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	}
 }
 
+// A partHolder watches the transfer that is writing a part, from pause to pause of openPart.
+type partHolder struct {
+	transfer *incoming // nil if there is none
+	heard    uint64    // bytes received on its connection
+	stalled  int       // pauses in a row in which nothing was received
+}
+
+// isDead is called once a pause with the transfer that is writing the part for p, or nil. It
+// reports whether nothing was received on the transfer's connection for stalledPauses.
+func (h *partHolder) isDead(transfer *incoming, p *Peer) bool {
+	heard, telling := transfer.heard(p)
+	if !telling {
+		h.stalled = 0
+		return false
+	}
+	if transfer != h.transfer || heard != h.heard {
+		*h = partHolder{transfer: transfer, heard: heard}
+		return false
+	}
+	h.stalled++
+	return h.stalled == stalledPauses
+}
+
 // errTakenOver ends a transfer whose part is continued by another connection of its peer.
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
-// resume answers the header with how much of the part is stored, and delivers that.
+// resume answers the header with the size of the stored part, and delivers that part.
 func (w *writer) resume(to *body) error {
 	if to.part == nil {
 		w.in.answer.resume(0, 0, false)
@@ -291,10 +314,12 @@ func (w *writer) resume(to *body) error {
 	return w.replay(to.part, offset, to.hasher)
 }
 
-// replayContent delivers the complete content under a key. It removes the content if that no
-// longer has its digest; nothing that the sender sends can make it do so. stored is false if
-// there is none. Content that cannot be what the sender announces counts as missing but stays,
-// so that a lying sender deletes nothing. An honest sender's content replaces it once verified.
+// replayContent delivers the complete content under a key. stored is false if there is none.
+//
+// If the content no longer has its digest, replayContent removes it. Nothing that the sender
+// sends can cause that. Content that cannot be what the sender announces counts as missing but
+// stays, so a lying sender deletes nothing. An honest sender's content replaces it once
+// verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
@@ -330,11 +355,15 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	return true, nil
 }
 
-// replay delivers and hashes the first size bytes of r, as fast as the application
-// consumes them. It holds back the last piece, which may be the end of the content.
+// replay delivers and hashes the first size bytes of r, as fast as the application consumes
+// them. It holds back the last piece, which may be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
-		if err := w.inReplay(func() error { digest.Write(raw); return nil }); err != nil {
+		hash := func() error {
+			digest.Write(raw)
+			return nil
+		}
+		if err := w.inReplay(hash); err != nil {
 			return err
 		}
 		if err := w.passHeld(); err != nil {
@@ -346,12 +375,13 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan returns how much of the first size bytes of r can be resumed: all of a
-// blob, the complete elements of an array. It stops if the transfer ends.
+// scan returns the part of the first size bytes of r that can be resumed. For a blob that is
+// all of them, for an array the complete elements. scan stops if the transfer ends.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
 	}
+
 	err = w.walk(r, size, func(p piece, _ []byte) error {
 		offset += p.bytes
 		index += p.units
@@ -360,9 +390,11 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	return offset, index, err
 }
 
-// inReplay runs fn, which reads or hashes a piece of stored content. At most half as many of
-// them run at once as there are processors: a header of a few bytes makes this end read a whole
-// content, and play must not wait for that. inReplay fails if the transfer ends before fn runs.
+// inReplay runs fn, which reads or hashes a piece of stored content. It fails if the transfer
+// ends before fn runs.
+//
+// At most half as many of these functions run at once as there are processors. A header of a
+// few bytes can make this end read a large stored content, and play must not wait for that.
 func (w *writer) inReplay(fn func() error) (err error) {
 	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
@@ -370,8 +402,8 @@ func (w *writer) inReplay(fn func() error) (err error) {
 	return err
 }
 
-// walk calls visit with the first size bytes of r, in pieces. It stops early if
-// no complete element of an array is left.
+// walk calls visit with the first size bytes of r, in pieces. It stops early when no complete
+// element of an array is left.
 func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	if w.in.header.kind == kindBlob {
 		return w.walkBlob(r, size, visit)
@@ -383,7 +415,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 		var p piece
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 
-		// Fill buf, and decode the elements that are whole in it.
+		// Fill buf, and decode the complete elements in it.
 		err := w.inReplay(func() error {
 			if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
 				return err
