@@ -15,54 +15,61 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An Array is a topic whose transfers are arrays of T. Declare it once, in a
-// package that both ends share.
+// An Array is a topic whose transfers are arrays of T. Declare it once, in a package that both
+// ends share.
 type Array[T any] struct {
 	name    string
 	codec   *codec.Codec // of T
-	element int          // the largest encoding of an element, in bytes
-	part    int          // most bytes of elements in one RPC; 0 = the backend's default
-	shape   uint64       // of T, in the header of a transfer, for the receiver to compare
+	element int          // maximum encoded size of an element, in bytes
+	part    int          // maximum bytes of elements in one RPC; 0 = the backend's default
+	shape   uint64       // of T; sent in a transfer's header for the receiver to compare
 }
 
 // An ArrayOption adjusts an array where it is declared.
 type ArrayOption func(*arrayOptions)
 
-// arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC; 0 = not given.
+// arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC. Zero means not
+// given.
 type arrayOptions struct{ element, part int }
 
-// MaxElementBytes bounds the encoded size of an element, in place of the bound
-// that follows from its type. A transfer with a larger element fails.
+// MaxElementBytes bounds the encoded size of an element, in place of the bound that follows
+// from its type. A transfer with a larger element fails.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// MaxBytesPerRPC sets how many bytes of elements one RPC carries, from 1 to 65,472: as
-// many whole elements as fit, but at least one. The default is 32 KiB less headers, or
-// 28 KiB with [Slices]. The article computes it in its loop. Small RPCs let play in
-// between them and suit a small reliable buffer; large ones cost less CPU. An RPC must
-// fit into the part of the reliable buffer that the Window's Share leaves free, by
-// default half of it; a transfer whose RPCs might not fails before it sends any.
+// MaxBytesPerRPC sets the number of bytes of elements in one RPC, from 1 to 65,472. An RPC
+// carries as many whole elements as fit, but at least one. The default is 32 KiB less headers,
+// or 28 KiB with [Slices]. The article computes this value in its loop.
+//
+// Small RPCs let play in between them and suit a small reliable buffer. Large ones cost less
+// CPU. An RPC must fit into the part of the reliable buffer that the Window's Share leaves
+// free, which is half by default. A transfer whose RPCs might not fit fails before it sends
+// any.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
-// NewArray declares an array. The name has 1 to 64 bytes. T may be any type that an argument
-// of package rpc may have, so NewArray[Item] and not NewArray[*Item]. The largest encoding
-// of an element follows from its type, in which strings, slices and maps need a bound.
-// NewArray panics if one has none, or if an element may not fit into the largest bunch.
+// NewArray declares an array. The name has 1 to 64 bytes.
+//
+// T may be any type that an argument of package rpc may have: NewArray[Item], but not
+// NewArray[*Item]. The maximum encoded size of an element follows from its type, in which
+// strings, slices and maps need a bound. NewArray panics if one of them has none, or if an
+// element may not fit into the largest bunch.
 //
 // An element is encoded like an argument of package rpc. An integer takes 1 byte up to 127, 2
-// up to 255, 3 up to 65,535, 5 up to 32 bits and 9 beyond that. A float takes 5 or 9 bytes, and
-// a struct of up to 15 fields takes 1 byte more than its fields. So a value of a []uint16 takes
-// 3 bytes if it is above 255, and packet headers add 8 %. Many numbers take fewer bytes in an
-// element that encodes itself: a type page [256]uint16 with AppendBinary and UnmarshalBinary
-// takes 514 bytes, or 2.01 a value. Such an element is bounded by its MaxEncodedSize, which
-// does not include its length of 1 to 4 bytes, or by [MaxElementBytes], which does.
+// up to 255, 3 up to 65,535, 5 up to 32 bits and 9 beyond that. A float takes 5 or 9 bytes. A
+// struct of up to 15 fields takes 1 byte more than its fields. A value above 255 in a []uint16
+// therefore takes 3 bytes, and packet headers add 8 %.
 //
-// If T has a method Validate() error, a goroutine of the transfer calls it
-// before an element is sent and after it has been received. If Validate returns
-// an error, the transfer ends with ErrCanceled at both ends.
+// Many numbers take fewer bytes in an element that encodes itself. A type page [256]uint16
+// with AppendBinary and UnmarshalBinary takes 514 bytes, or 2.01 a value. Such an element is
+// bounded by its MaxEncodedSize, which does not include its length of 1 to 4 bytes, or by
+// [MaxElementBytes], which does.
 //
-// Unlike classes, topics are not compared when two ends connect. If the
-// elements have different fields at the receiver, or if it has no handler for
-// the topic, the transfer fails with ErrRejected, and the sender is told why.
+// If T has a method Validate() error, a goroutine of the transfer calls it before an element
+// is sent and after it was received. If Validate returns an error, the transfer ends with
+// ErrCanceled at both ends.
+//
+// Unlike classes, topics are not compared when two ends connect. If the elements have
+// different fields at the receiver, or if the receiver has no handler for the topic, the
+// transfer fails with ErrRejected. The sender's error says why.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -86,7 +93,7 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	return a
 }
 
-// declare fills in the fields that follow from t and from MaxElementBytes, which is given.
+// declare sets the fields that follow from t and from given, the argument of MaxElementBytes.
 func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 	if a.codec, err = codec.Of(t); err != nil {
 		return err
@@ -96,26 +103,30 @@ func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 		_, err = elementsPerRPC(a.part, bound.bytes)
 	}
 	shape := a.codec.Shape()
-	a.element, a.shape = bound.bytes, binary.BigEndian.Uint64(shape[:])
+	a.shape = binary.BigEndian.Uint64(shape[:])
+	a.element = bound.bytes
 	return err
 }
 
-// Start sends items to peer. It returns at once; items must not change until
+// Start sends items to peer. It returns at once. The items must not change until
 // [Transfer.Done] is closed. Any number of transfers may share them.
 func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, error) {
 	h := header{kind: kindArray, topic: a.name, size: -1, count: int64(len(items)), shape: a.shape}
-	return peer.start(h, &arraySource[T]{array: a, items: items}, append(slices.Clip(opts), func(o *options) { o.part = a.part }))
+	setPart := func(o *options) { o.part = a.part }
+	return peer.start(h, &arraySource[T]{array: a, items: items}, append(slices.Clip(opts), setPart))
 }
 
-// Send calls Start and waits for the transfer to end. When ctx is done, it cancels the transfer.
+// Send calls Start and waits until the transfer ends. If ctx ends first, Send cancels the
+// transfer.
 func (a *Array[T]) Send(ctx context.Context, peer *Peer, items []T, opts ...Option) error {
 	return send(ctx, peer, "Array.Send", func() (*Transfer, error) { return a.Start(peer, items, opts...) })
 }
 
-// arraySource is the source of an array's transfer. It encodes items as blocks ask for them.
+// An arraySource is the source of an array's transfer. It encodes items as blocks ask for
+// them.
 type arraySource[T any] struct {
 	array *Array[T]
-	items []T // the caller's, who must not change them until the transfer is done
+	items []T // the caller's, which it must not change until the transfer is done
 	next  int // index of the next item to encode
 }
 
@@ -138,8 +149,8 @@ func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	return nil
 }
 
-// encode appends the next item to b. An item that is larger than an empty block
-// makes the block grow, and is the only one in it.
+// encode appends the next item to b. If the item is larger than an empty block, the block
+// grows and holds only that item.
 func (s *arraySource[T]) encode(b *block) error {
 	grown, err := s.array.append(b.buf, &s.items[s.next])
 	if err != nil {
@@ -151,7 +162,8 @@ func (s *arraySource[T]) encode(b *block) error {
 	return nil
 }
 
-// append appends the encoding of item, unless it is invalid or too large.
+// append appends the encoding of item to b. It returns an error if item is invalid or too
+// large.
 func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
 	if err := a.validate(item); err != nil {
 		return b, err
@@ -171,9 +183,9 @@ func (a *Array[T]) validate(item *T) error {
 	return nil
 }
 
-// check returns an error if an encoding of size bytes exceeds the array's
-// bound. That happens only with MaxElementBytes: any other bound is the sum of
-// the bounds of the element's fields, which the codec has checked.
+// check returns an error if size bytes exceed the array's bound on an element. This happens
+// only with MaxElementBytes. Any other bound is the sum of the bounds of the element's fields,
+// and the codec has checked those.
 func (a *Array[T]) check(size int) error {
 	if size <= a.element {
 		return nil
@@ -181,7 +193,8 @@ func (a *Array[T]) check(size int) error {
 	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.element)
 }
 
-// tooLong wraps the codec's ErrTooLong, for a field that exceeds its bound, in ErrTooLarge.
+// tooLong wraps the codec's ErrTooLong in ErrTooLarge. It means that a field exceeds its
+// bound.
 func tooLong(err error) error {
 	if errors.Is(err, codec.ErrTooLong) {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
@@ -189,8 +202,8 @@ func tooLong(err error) error {
 	return err
 }
 
-// Handle makes fn the handler for incoming transfers of the array. It is called on the
-// world's goroutine. Handle panics if fn is nil, or if the array has a handler already.
+// Handle makes fn the handler for incoming transfers of the array. fn is called on the world's
+// goroutine. Handle panics if fn is nil, or if the array already has a handler.
 func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	s.handle(a.name, topic{kind: kindArray, shape: a.shape, fields: a.fields, open: func(in *incoming) {
 		in.decode = a.decode
@@ -198,15 +211,17 @@ func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	}}, fn == nil)
 }
 
-// fields describes the fields of an element, for the error that a sender with different ones gets.
+// fields describes the fields of an element, for the error of a sender whose elements have
+// other fields.
 func (a *Array[T]) fields() string {
 	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }
 
-// decode is a decodeFunc: it decodes at most count elements of b, or any number
+// decode is the decodeFunc of the array. It decodes at most count elements of b, or any number
 // if count is negative. It stops once the batch takes batchBytes of memory.
 func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
-	batch, rest := make([]T, 0, batchCap[T](len(b), count)), b
+	batch := make([]T, 0, batchCap[T](len(b), count))
+	rest := b
 	size := int64(reflect.TypeFor[T]().Size())
 	for len(rest) > 0 && len(batch) != count && p.cost < batchBytes {
 		var item T
@@ -218,15 +233,18 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 		}
 		p.cost += size + int64(memory)
 	}
-	p.batch, p.bytes, p.units, p.fresh = batch, int64(len(b)-len(rest)), int64(len(batch)), true
+	p.batch = batch
+	p.bytes = int64(len(b) - len(rest))
+	p.units = int64(len(batch))
+	p.fresh = true
 	if err == nil && len(rest) == 0 && len(batch) < count {
 		err = fmt.Errorf("%d elements where %d were announced", len(batch), count)
 	}
 	return p, err
 }
 
-// next decodes and validates one element, and returns the memory that it takes
-// besides item itself. After an error, rest is b.
+// next decodes and validates one element. It returns the memory that the element takes in
+// addition to item itself. After an error, rest is b.
 func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) {
 	rest, memory, err = a.codec.Next(b, item)
 	if err == nil {
@@ -241,9 +259,9 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 	return rest, memory, nil
 }
 
-// batchCap returns the capacity for a batch of count elements, or of an unknown
-// number if count is negative. The sender chooses count, so the memory is
-// limited to four times the bytes received, and to batchBytes.
+// batchCap returns the capacity for a batch of count elements, or of an unknown number if
+// count is negative. The sender chooses count, so batchCap limits the memory to four times the
+// bytes received, and to batchBytes.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
 	most := min(1+4*bytes/size, 1+batchBytes/size)
@@ -253,18 +271,20 @@ func batchCap[T any](bytes, count int) int {
 	return min(count, most)
 }
 
-// An IncomingArray is the receiving end of an array's transfer. Its elements are either pushed,
-// by OnBatch, or pulled, by Batches or Collect. If they are not consumed, the sender has to wait.
+// An IncomingArray is an array at its receiver. Its elements are either pushed, by OnBatch, or
+// pulled, by Batches or Collect. The sender has to wait while elements are not consumed.
 type IncomingArray[T any] struct {
 	Incoming
 	claimed bool // set by OnBatch, Batches or Collect
 }
 
-// OnBatch makes the world's goroutine call fn with the elements, batch by batch and
-// in order. It calls fn at least once in each tick in which elements wait, and again
-// until the tick has spent the time that it has for bulk: an eighth of the time
-// between two ticks. OnBatch must be called by the handler to which the transfer was
-// given. It panics if fn is nil, or if OnBatch, Batches or Collect was called before.
+// OnBatch makes the world's goroutine call fn with the elements, batch by batch and in order.
+//
+// In each tick in which elements wait, fn is called at least once. It is called again until
+// the tick has spent its time for bulk, an eighth of the time between two ticks.
+//
+// OnBatch must be called by the transfer's handler. It panics if fn is nil, or if OnBatch,
+// Batches or Collect was called before.
 func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 	if fn == nil {
 		panic(fmt.Sprintf("stream: OnBatch of %v: no function", &a.in.header))
@@ -278,13 +298,15 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 
 var errLoopLeft = errors.New("the loop over Batches was left")
 
-// Batches yields the elements, batch by batch and in order. If the transfer fails,
-// the last pair has the error. Leaving the loop early cancels the transfer. Only
-// one goroutine may use it, and not the world's, because it blocks.
+// Batches yields the elements, batch by batch and in order. If the transfer fails, the last
+// pair holds the error. Leaving the loop early cancels the transfer. Only one goroutine may
+// use Batches, and not the world's, because it blocks.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
-		defer func() { a.Cancel(errLoopLeft) }() // if the loop is left early, even by a panic; otherwise the transfer has ended already
+		// If the loop is left early, perhaps by a panic, this cancels the transfer. Otherwise
+		// the transfer has already ended.
+		defer func() { a.Cancel(errLoopLeft) }()
 		for {
 			p, err := a.in.delivery.pull(ctx)
 			if err == io.EOF {
@@ -303,10 +325,12 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	}
 }
 
-// Collect returns all elements. If ctx is done before the transfer is complete,
-// Collect cancels the transfer. Config.MaxBytes bounds only the encoded size:
-// in memory, structs of zeros take about twenty times as much, and maps up to a
-// hundred times. For a peer that is not trusted, use Batches and count.
+// Collect returns all elements. If ctx ends before the transfer is complete, Collect cancels
+// the transfer.
+//
+// Config.MaxBytes bounds only the encoded size. In memory, structs of zeros take about twenty
+// times as much, and maps up to a hundred times. For a peer that is not trusted, use Batches
+// and count.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	var all []T
 	for batch, err := range a.Batches(ctx) {
@@ -318,7 +342,7 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	return all, nil
 }
 
-// claim marks the elements as consumed by a method, and panics if they are already.
+// claim marks the elements as consumed by a method. It panics if they already are.
 func (a *IncomingArray[T]) claim(by string) {
 	if a.claimed {
 		panic(fmt.Sprintf("stream: %s of %v: its elements are taken already", by, &a.in.header))

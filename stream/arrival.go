@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// An arrival holds the parts of an incoming transfer that the writer has not
-// taken, and the sender's end message. The world's goroutine adds to it, and
-// the writer takes from it. incoming.mu guards its fields, except early.
+// An arrival holds the parts of an incoming transfer that the writer has not taken yet, and
+// the sender's end message. The world's goroutine adds to it, and the writer takes from it.
+// incoming.mu guards its fields, except early.
 type arrival struct {
 	in *incoming
 
-	// Wakes the writer when a part or the end message has arrived, the delivery
-	// has room, or the transfer has ended.
+	// Wakes the writer when a part or the end message has arrived, when the delivery has room,
+	// or when the transfer has ended.
 	changed sync.Cond
 	parts   assembly
 	tail    *end  // the end message; nil until it arrives
-	taken   int64 // memory in bytes of blocks that the writer has taken and that are not consumed yet
+	taken   int64 // memory in bytes of blocks that the writer took and that were not consumed yet
 	usage   usage // of the credit
 
-	// Bytes that arrived before this end sent its answer; included in
-	// receiver.early; used by the world's goroutine only.
+	// Bytes that arrived before this end sent its answer. They are included in receiver.early.
+	// Used by the world's goroutine only.
 	early int64
 }
 
-// add adds a part, on the world's goroutine. An error means that the sender broke the protocol.
+// add adds a part, on the world's goroutine. It returns an error if the sender broke the
+// protocol.
 func (a *arrival) add(p part) error {
 	in := a.in
 	in.mu.Lock()
@@ -34,8 +35,9 @@ func (a *arrival) add(p part) error {
 		in.peer.receiver.late++
 		return nil
 	}
-	if most := in.peer.streams.config.maxBytes(); p.offset+int64(len(p.data)) > most {
-		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d bytes", ErrTooLarge, most))
+	maxBytes := in.peer.streams.config.maxBytes()
+	if p.offset+int64(len(p.data)) > maxBytes {
+		in.finishLocked(fmt.Errorf("%w: it goes beyond stream.Config.MaxBytes, %d bytes", ErrTooLarge, maxBytes))
 		return nil
 	}
 	if err := a.countEarly(len(p.data)); err != nil {
@@ -49,9 +51,9 @@ func (a *arrival) add(p part) error {
 	return a.checkEnd()
 }
 
-// countEarly counts n bytes of a part that arrived before this end has answered
-// the header. All transfers of the peer share the limit, which was in this
-// end's limits message. An error means that the sender broke the protocol.
+// countEarly counts n bytes of a part, if this end has not answered the header. All transfers
+// of the peer share the limit on such bytes, which this end announced in its limits message.
+// countEarly returns an error if the sender broke the protocol.
 func (a *arrival) countEarly(n int) error {
 	r := &a.in.peer.receiver
 	if a.in.answer.replied {
@@ -65,15 +67,15 @@ func (a *arrival) countEarly(n int) error {
 	return nil
 }
 
-// uncountEarly stops counting the bytes that arrived before the answer, once
-// that was sent or the transfer has ended.
+// uncountEarly stops counting the bytes that arrived before the answer. It is called when the
+// answer is sent or the transfer has ended.
 func (a *arrival) uncountEarly() {
 	a.in.peer.receiver.early -= a.early
 	a.early = 0
 }
 
-// charge adds a part and charges its memory. If the budget has no room for it,
-// the transfer is refused. The caller holds mu.
+// charge adds a part and charges its memory. If the budget has no room for the part, charge
+// refuses the transfer. The caller holds mu.
 func (a *arrival) charge(p part) error {
 	peer := a.in.peer
 	before, next := a.parts.held, a.parts.next
@@ -95,15 +97,15 @@ func (a *arrival) charge(p part) error {
 	return nil
 }
 
-// resume drops the parts below offset, because they are stored already. The caller holds mu.
+// resume drops the parts below offset, which are already stored. The caller holds mu.
 func (a *arrival) resume(offset int64) {
 	before := a.parts.held
 	a.parts.resume(offset)
 	a.in.peer.account.MustHold(a.parts.held - before)
 }
 
-// onEnd handles the end message, on the world's goroutine. An error means that
-// the sender broke the protocol.
+// onEnd handles the end message, on the world's goroutine. It returns an error if the sender
+// broke the protocol.
 func (a *arrival) onEnd(m end) error {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -114,41 +116,49 @@ func (a *arrival) onEnd(m end) error {
 	case a.tail != nil:
 		return fmt.Errorf("transfer %d ended twice", m.id)
 	case h.kind == kindBlob && h.size >= 0 && m.size != h.size, m.count != h.count:
-		return fmt.Errorf("transfer %d ended after %d bytes and %d elements, its header said %d and %d", m.id, m.size, m.count, h.size, h.count)
+		return fmt.Errorf("transfer %d ended after %d bytes and %d elements, its header said %d and %d",
+			m.id, m.size, m.count, h.size, h.count)
 	case len(m.sum) != h.hash.size():
-		return fmt.Errorf("transfer %d ended with a digest of %d bytes, one by %v has %d", m.id, len(m.sum), h.hash, h.hash.size())
+		return fmt.Errorf("transfer %d ended with a digest of %d bytes, one by %v has %d",
+			m.id, len(m.sum), h.hash, h.hash.size())
 	}
 	a.tail = &m
 	a.changed.Signal()
 	return a.checkEnd()
 }
 
-// checkEnd returns an error if a part ends beyond the size that the sender gave. If
-// stored content does, checkEnd ends the transfer: see checkStored. The caller holds mu.
+// checkEnd returns an error if a part ends beyond the size that the sender gave. If stored
+// content does, checkEnd ends the transfer: see checkStored. The caller holds mu.
 func (a *arrival) checkEnd() error {
 	a.checkStored(0)
-	size := a.size()
-	if at := a.parts.end(); !a.in.finished && size >= 0 && at > size {
-		return fmt.Errorf("transfer %d: a part ends at byte %d, the content at %d", a.in.header.id, at, size)
+	if a.in.finished {
+		return nil
+	}
+	size, last := a.size(), a.parts.end()
+	if size >= 0 && last > size {
+		return fmt.Errorf("transfer %d: a part ends at byte %d, the content at %d", a.in.header.id, last, size)
 	}
 	return nil
 }
 
-// checkStored ends the transfer if more bytes or elements are stored under its key than
-// it has. The stored ones are other content, which the writer deletes. The sender has
+// checkStored ends the transfer if more bytes or elements are stored under its key than the
+// transfer has. The stored ones are other content, which the writer deletes. The sender has
 // not broken the protocol, because it does not know what is stored. The caller holds mu.
 func (a *arrival) checkStored(elements int64) {
 	h := &a.in.header
-	switch size := a.size(); {
+	size := a.size()
+	switch {
 	case size >= 0 && a.parts.base > size:
-		a.in.finishLocked(fmt.Errorf("%w: its sender has %d bytes, %d are stored of it", ErrDigest, size, a.parts.base))
+		a.in.finishLocked(fmt.Errorf("%w: its sender has %d bytes, %d are stored of it",
+			ErrDigest, size, a.parts.base))
 	case h.kind == kindArray && elements > h.count:
-		a.in.finishLocked(fmt.Errorf("%w: its sender has %d elements, %d are stored of it", ErrDigest, h.count, elements))
+		a.in.finishLocked(fmt.Errorf("%w: its sender has %d elements, %d are stored of it",
+			ErrDigest, h.count, elements))
 	}
 }
 
-// size returns the size of the content in bytes, or -1 while it is unknown: before
-// the header and, for an array, before the end message. The caller holds mu.
+// size returns the size of the content in bytes, or -1 while it is unknown. It is unknown
+// before the header and, for an array, before the end message. The caller holds mu.
 func (a *arrival) size() int64 {
 	if a.tail != nil {
 		return a.tail.size
@@ -156,8 +166,8 @@ func (a *arrival) size() int64 {
 	return a.in.header.size
 }
 
-// next waits, on the writer's goroutine, for the next block in order, which the
-// caller then owns. It returns nil after the last one.
+// next waits, on the writer's goroutine, for the next block in order, and returns it. The
+// caller owns the block. After the last block, next returns nil.
 func (a *arrival) next() (*block, error) {
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
@@ -208,7 +218,7 @@ func (a *arrival) consumed(cost int64) {
 	a.in.peer.account.Drop(cost)
 }
 
-// free frees all memory, at the end of the transfer. The caller holds mu.
+// free frees all memory at the end of the transfer. The caller holds mu.
 func (a *arrival) free() {
 	a.in.peer.account.Drop(a.parts.held + a.taken)
 	a.taken = 0

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Blob is a topic whose transfers are bytes. Declare it once, in a package that both ends share.
+// A Blob is a topic whose transfers are bytes. Declare it once, in a package that both ends
+// share.
 type Blob struct{ name string }
 
 // NewBlob declares a blob. The name has 1 to 64 bytes.
@@ -17,40 +18,44 @@ func NewBlob(name string) *Blob {
 	return &Blob{name}
 }
 
-// mustTopic panics if name is not a valid name of a topic.
+// mustTopic panics if name is not a valid topic name.
 func mustTopic(name string) {
 	if name == "" || len(name) > maxTopicBytes {
 		panic(fmt.Sprintf("stream: topic name %q has %d bytes, not 1 to %d", name, len(name), maxTopicBytes))
 	}
 }
 
-// Start sends size bytes of r to peer, or everything until io.EOF if size is negative.
-// Bytes of r beyond size are not read; for a file that may grow, pass -1. Start
-// returns at once, and a goroutine of the transfer reads r from its current position.
-// If the transfer fails, a Read may still be in progress; what it returns is dropped.
-// So a second try, even one that resumes with a [Key], needs a reader of its own, at
-// the beginning of the content: for a file, io.NewSectionReader(file, 0, size).
+// Start sends size bytes of r to peer, or all bytes until io.EOF if size is negative. It does
+// not read bytes of r beyond size. For a file that may grow, pass -1.
+//
+// Start returns at once, and a goroutine of the transfer reads r from its current position. If
+// the transfer fails, a Read may still be in progress, and what it returns is dropped. A
+// second attempt, even one that resumes with a [Key], therefore needs a reader of its own at
+// the beginning of the content. For a file, use io.NewSectionReader(file, 0, size).
 func (b *Blob) Start(peer *Peer, r io.Reader, size int64, opts ...Option) (*Transfer, error) {
 	if r == nil {
 		return nil, fmt.Errorf("stream: blob %q: no reader", b.name)
 	}
 	if size > maxSize {
-		return nil, fmt.Errorf("%w: blob %q of %d bytes; a header can say %d", ErrTooLarge, b.name, size, int64(maxSize))
+		return nil, fmt.Errorf("%w: blob %q of %d bytes; a header can say %d",
+			ErrTooLarge, b.name, size, int64(maxSize))
 	}
 	size = max(size, -1)
 	return peer.start(header{kind: kindBlob, topic: b.name, size: size}, &blobSource{r: r, left: size}, opts)
 }
 
-// Send calls Start and waits for the transfer to end. When ctx is done, it cancels the transfer.
+// Send calls Start and waits until the transfer ends. If ctx ends first, Send cancels the
+// transfer.
 func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, opts ...Option) error {
 	return send(ctx, peer, "Blob.Send", func() (*Transfer, error) { return b.Start(peer, r, size, opts...) })
 }
 
-// Create starts a blob whose content the caller writes. Each Write waits until
-// the transfer has read its bytes, so collect small ones in a bufio.Writer. Once
-// the transfer has failed, Write returns its error. If the receiver turns out to
-// have all content, because of its [Key], Write discards the rest. Close marks
-// the end of the content; Wait returns when the receiver has consumed all of it.
+// Create starts a blob whose content the caller writes.
+//
+// Each Write waits until the transfer has read its bytes, so collect small writes in a
+// bufio.Writer. Once the transfer has failed, Write returns its error. If the receiver turns
+// out to have all content, because of its [Key], Write discards the rest. Close marks the end
+// of the content. Wait returns when the receiver has consumed all of it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
 	t, err := b.Start(peer, r, -1, opts...)
@@ -58,25 +63,27 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 		return nil, err
 	}
 	go func() {
-		<-t.Done() // from now on nothing reads the pipe: a Write must not wait
+		<-t.Done() // after this nothing reads the pipe, and a Write must not wait
 		_ = r.CloseWithError(cmp.Or(t.Err(), io.ErrClosedPipe))
 	}()
 	return &OutgoingBlob{Transfer: t, pipe: w}, nil
 }
 
-// Handle makes fn the handler for incoming transfers of the blob. It is called on the world's
-// goroutine. Until a goroutine reads the transfer, the sender sends no more than its first
-// credit; if none does within Config.ReadTime, the transfer is rejected. If the connection
-// ends before a header has arrived, fn is not called: code that waits for a transfer must also
-// watch [rpc.Conn.Done]. Handle panics if fn is nil, or if the blob has a handler already.
+// Handle makes fn the handler for incoming transfers of the blob. fn is called on the world's
+// goroutine. Handle panics if fn is nil, or if the blob already has a handler.
+//
+// The sender sends no more than its first credit until a goroutine reads the transfer. If none
+// does within Config.ReadTime, the transfer is rejected. If the connection ends before a
+// header has arrived, fn is not called. Code that waits for a transfer must therefore also
+// watch [rpc.Conn.Done].
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
 	}}, fn == nil)
 }
 
-// An OutgoingBlob is a blob whose content the caller writes: see [Blob.Create].
-// Write and Close must not be called concurrently; the methods of Transfer may be.
+// An OutgoingBlob is a blob whose content the caller writes: see [Blob.Create]. Write and
+// Close must not be called concurrently, but the methods of Transfer may be.
 type OutgoingBlob struct {
 	*Transfer
 	pipe   *io.PipeWriter
@@ -95,31 +102,36 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("stream: %s: Write after Close: %w", o.header.title(), io.ErrClosedPipe)
 	}
 	wrote, err := o.pipe.Write(p)
-	if err == io.ErrClosedPipe { // the transfer is complete: the receiver had everything under its key
+	if err == io.ErrClosedPipe { // the transfer is complete: the receiver had all content under its key
 		return len(p), nil
 	}
 	return wrote, err
 }
 
-// Close marks the end of the content. It never waits and never fails: Wait
-// returns whether the blob has arrived. To abort the blob, use Cancel.
+// Close marks the end of the content. It never waits and never fails. Wait returns whether the
+// blob has arrived. To abort the blob, use Cancel.
 func (o *OutgoingBlob) Close() error {
 	o.closed = true
 	return o.pipe.Close()
 }
 
 // An IncomingBlob is a blob at its receiver. It is an io.Reader, which must not be used
-// concurrently. Read waits for the sender, and the sender waits if nobody reads. Read returns the
-// last piece only after the digest was verified; then it returns io.EOF. When the last piece has
-// been read, the transfer is complete, and the sender is told so. If content counts only once it
-// was written elsewhere, use WriteTo, as io.Copy does: it counts a piece after writing it.
+// concurrently.
+//
+// Read waits for the sender, and the sender waits if nobody reads. Read returns the last piece
+// only after the digest was verified, and then io.EOF. When the last piece was read, the
+// transfer is complete, and the sender is told so.
+//
+// If content counts only once it was written elsewhere, use WriteTo, as io.Copy does. WriteTo
+// counts a piece after writing it.
 type IncomingBlob struct {
 	Incoming
-	held piece  // pulled from the delivery; released once rest is empty
+	held piece  // pulled from the delivery; released when rest is empty
 	rest []byte // the part of held that was not read yet
 }
 
-// Size returns the size of the blob in bytes, or -1 if the sender did not know it at the start.
+// Size returns the size of the blob in bytes, or -1 if the sender did not know it at the
+// start.
 func (b *IncomingBlob) Size() int64 { return b.in.header.size }
 
 // Read implements io.Reader.
@@ -141,11 +153,14 @@ func (b *IncomingBlob) Read(p []byte) (int, error) {
 // WriteTo implements io.WriterTo.
 func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	for {
-		if err := b.fetch(); err == io.EOF {
+		err := b.fetch()
+		if err == io.EOF {
 			return total, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return total, err
 		}
+
 		n, err := w.Write(b.rest)
 		n = min(max(n, 0), len(b.rest)) // a Writer may miscount
 		total += int64(n)
@@ -162,7 +177,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch waits for the next piece, unless some of the last one is left.
+// fetch waits for the next piece, unless part of the last one is left.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
@@ -175,7 +190,7 @@ func (b *IncomingBlob) fetch() error {
 	return nil
 }
 
-// release releases the piece, all of which was read.
+// release releases the held piece, which was read completely.
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()
@@ -185,15 +200,15 @@ func (b *IncomingBlob) release() {
 // A blobSource is the source of a blob's transfer.
 type blobSource struct {
 	r        io.Reader
-	left     int64 // bytes to read; -1 = until io.EOF
+	left     int64 // bytes left to read; -1 means until io.EOF
 	throttle throttle
 }
 
 // A throttle limits the rate at which a source is read. It is used by the reader's goroutine only.
 type throttle struct {
-	rate int // bytes a second; 0 = no limit
-	// Reports whether the receiver has the content there; such content is only
-	// hashed, at full speed.
+	rate int // bytes per second; 0 means no limit
+	// Reports whether the receiver has the content at an offset. Such content is only hashed,
+	// at full speed.
 	skips func(offset int64) bool
 	due   time.Time // when the next read may begin; zero before the first wait
 }
@@ -203,28 +218,30 @@ func (t *throttle) applies(offset int64) bool {
 	return t.rate > 0 && !t.skips(offset)
 }
 
-// limit cuts room to what may be read at once: the bytes of a twentieth of a
-// second, but at least one. So a stopped reader does not sleep for long.
+// limit cuts room to the bytes that may be read at once: those of a twentieth of a second, but
+// at least one. A stopped reader therefore never sleeps for long.
 func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
 
-// catchUp is how much time a source that was late may make up for by exceeding its rate.
+// catchUp is the maximum time that a late source may make up for by exceeding its rate.
 const catchUp = 250 * time.Millisecond
 
-// wait sleeps for the time that n bytes take at the rate, less the time by which the source
-// is late. So slow reads, and sleeps that end late on a busy machine, do not lower the rate.
+// wait sleeps for the time that n bytes take at the rate, less the time by which the source is
+// late. Slow reads, and sleeps that end late on a busy machine, therefore don't lower the
+// rate.
 func (t *throttle) wait(n int) {
 	now := time.Now()
+	earliest := now.Add(-catchUp)
 	if t.due.IsZero() {
 		t.due = now
-	} else if earliest := now.Add(-catchUp); t.due.Before(earliest) {
+	} else if t.due.Before(earliest) {
 		t.due = earliest
 	}
 	t.due = t.due.Add(time.Duration(n) * time.Second / time.Duration(t.rate))
 	time.Sleep(time.Until(t.due))
 }
 
-// maxEmptyReads is how many Reads in a row may return neither bytes nor an
-// error, as in package bufio.
+// maxEmptyReads is the maximum number of Reads in a row that return neither bytes nor an
+// error. It is the same as in package bufio.
 const maxEmptyReads = 100
 
 func (s *blobSource) callee() string { return "Read of the source" }
@@ -254,7 +271,8 @@ func (s *blobSource) fill(b *block, _ int64) error {
 		if paced {
 			s.throttle.wait(n)
 		}
-		if err = s.ended(err); n > 0 || err != nil {
+		err = s.ended(err)
+		if n > 0 || err != nil {
 			return err
 		}
 	}
@@ -267,9 +285,13 @@ func (s *blobSource) ended(err error) error {
 	case s.left == 0:
 		return io.EOF
 	case err == io.EOF && s.left > 0:
-		return fmt.Errorf("the source ended %d bytes short of the size given to Start, which reads it from where it stands: %w", s.left, io.ErrUnexpectedEOF)
+		return fmt.Errorf("the source ended %d bytes short of the size given to Start, "+
+			"which reads it from where it stands: %w", s.left, io.ErrUnexpectedEOF)
 	case err != nil && err != io.EOF:
-		return &concealed{public: "the sender could not read its source", cause: fmt.Errorf("reading the source: %w", err)}
+		return &concealed{
+			public: "the sender could not read its source",
+			cause:  fmt.Errorf("reading the source: %w", err),
+		}
 	}
 	return err
 }

@@ -11,57 +11,57 @@ import (
 )
 
 const (
-	// maxDelivered is how many pieces may wait for the application: half a MiB of
-	// full parts. Other content stays in the assembly, which joins small parts.
+	// maxDelivered is the maximum number of pieces that wait for the application: half a MiB
+	// of full parts. Other content stays in the assembly, which joins small parts.
 	maxDelivered = 16
-	// batchBytes is the memory above which no more elements are added to a batch. It
-	// is measured decoded, because one encoded byte may be a large struct of zeros.
+	// batchBytes is the memory above which no more elements are added to a batch. It is the
+	// size of decoded elements, because one encoded byte may be a large struct of zeros.
 	batchBytes = 32 << 10
-	// maxDecoded is the most memory of all batches of a transfer that wait for the application.
+	// maxDecoded limits the memory of all batches of a transfer that wait for the application.
 	maxDecoded = 2 << 20
 )
 
-// A delivery holds the pieces of an incoming transfer between its writer and
-// the application, which pulls them on a goroutine of its own or has the tick
-// push them to OnBatch. incoming.mu guards its fields, except push and ended.
+// A delivery holds the pieces of an incoming transfer between its writer and the application.
+// The application pulls them on a goroutine of its own, or has the tick push them to OnBatch.
+// incoming.mu guards the fields, except push and ended.
 type delivery struct {
 	in *incoming
 
-	ready    sync.Cond // wakes the application when there is a piece or the transfer has ended
+	ready    sync.Cond // wakes the application when there is a piece, or the transfer has ended
 	pieces   []piece   // in order; added by the writer, taken by the application
-	borrowed int64     // memory of fresh pieces that are not consumed yet
-	verified bool      // the digest is right, and pieces has all that is left
-	size     int64     // of the whole content, if verified
+	borrowed int64     // memory of fresh pieces that were not consumed yet
+	verified bool      // the digest is right, and pieces holds all content that is left
+	size     int64     // size of all content; set if verified
 	onTick   bool      // the tick takes the pieces, for OnBatch
-	read     bool      // something has begun to take pieces
+	read     bool      // the application has begun to take pieces
 
-	position int64 // bytes that the application has consumed
-	units    int64 // bytes of a blob, or elements of an array, that it has consumed, for Progress
-	speed    speed // of units, not counting what was stored
+	position int64 // bytes that the application consumed
+	units    int64 // bytes of a blob or elements of an array that it consumed, for Progress
+	speed    speed // speed of units, without content that was stored
 
 	// Set by the handler, and used by the world's goroutine only.
 	push  func(batch any) // OnBatch
 	ended func(error)     // OnEnd
 }
 
-// A piece is content for the application: a block of a blob, or a batch of an array's elements.
+// A piece is content for the application: a block of a blob, or a batch of array elements.
 type piece struct {
-	block *block // of a blob; nil for an array
-	batch any    // of an array: a []T
-	bytes int64  // of content
+	block *block // the content of a blob; nil for an array
+	batch any    // the elements of an array, a []T
+	bytes int64  // bytes of content
 	units int64  // bytes of a blob, or elements of an array
 	cost  int64  // memory in bytes, including everything that elements refer to
-	// Decoded or read from the store, and charged by add; other blocks were
+	// The piece was decoded or read from the store, and add charges it. Other blocks were
 	// charged when their parts arrived.
 	fresh bool
 }
 
-// A decodeFunc decodes elements from the beginning of b: at most count of them or, if count
-// is negative, as many as are complete. An error is about the element after the decoded ones.
+// A decodeFunc decodes elements from the beginning of b: at most count of them or, if count is
+// negative, as many as are complete. An error is about the element after the decoded ones.
 type decodeFunc func(b []byte, count int) (piece, error)
 
-// add passes a piece to the application. A fresh one first waits for room. It
-// is charged while it waits, because its memory is already in use.
+// add passes a piece to the application. A fresh piece first waits for room. It is charged
+// while it waits, because its memory is already in use.
 func (d *delivery) add(p piece) error {
 	in := d.in
 	in.mu.Lock()
@@ -85,12 +85,12 @@ func (d *delivery) add(p piece) error {
 // room reports whether one more piece may wait. The caller holds mu.
 func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
 
-// borrow charges a fresh piece if there is room; for the first piece there
-// always is. The caller holds mu.
+// borrow charges a fresh piece if there is room for it. For the first piece there always is.
+// The caller holds mu.
 func (d *delivery) borrow(cost int64) bool {
-	account, first := d.in.peer.account, len(d.pieces) == 0
+	account := d.in.peer.account
 	switch {
-	case first:
+	case len(d.pieces) == 0:
 		account.MustBorrow(cost)
 	case d.borrowed+cost > maxDecoded || !account.Borrow(cost, false):
 		return false
@@ -99,8 +99,8 @@ func (d *delivery) borrow(cost int64) bool {
 	return true
 }
 
-// release frees the memory of p, unless the end of the transfer has freed
-// everything. The caller holds mu.
+// release frees the memory of p, unless the end of the transfer has freed everything. The
+// caller holds mu.
 func (d *delivery) release(p piece) {
 	switch {
 	case d.in.finished:
@@ -112,24 +112,26 @@ func (d *delivery) release(p piece) {
 	}
 }
 
-// verify is called on the writer's goroutine when everything was delivered and the digest is right.
+// verify is called on the writer's goroutine when all content was delivered and the digest is
+// right.
 func (d *delivery) verify(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
-	d.verified, d.size = true, size
+	d.verified = true
+	d.size = size
 	d.ready.Broadcast()
 	d.complete()
 }
 
-// complete ends the transfer as complete if all of it was consumed. The caller holds mu.
+// complete ends the transfer as complete if all content was consumed. The caller holds mu.
 func (d *delivery) complete() {
 	if d.verified && d.position == d.size {
 		d.in.finishLocked(nil)
 	}
 }
 
-// pull waits for the next piece, which the caller must pass to consumed. It
-// returns io.EOF after the last one, or the error of the transfer.
+// pull waits for the next piece, which the caller must pass to consumed. It returns io.EOF
+// after the last piece, or the error of the transfer.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, ok, err := d.tryPull(); ok || err != nil {
 		return p, err
@@ -159,7 +161,7 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	}
 }
 
-// tryPull is pull without waiting.
+// tryPull is like pull but does not wait.
 func (d *delivery) tryPull() (piece, bool, error) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -184,8 +186,8 @@ func (d *delivery) pop() (piece, bool, error) {
 	return piece{}, false, nil
 }
 
-// consumed is called when the application has consumed p. It advances the
-// credit, and may complete the transfer.
+// consumed is called when the application has consumed p. It advances the credit, and may
+// complete the transfer.
 func (d *delivery) consumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -197,8 +199,9 @@ func (d *delivery) consumed(p piece) {
 	d.complete()
 }
 
-// measure records how much was consumed. Stored content is consumed at the speed of a disk, which
-// says nothing about the rest, so the speed is measured from the end of it. The caller holds mu.
+// measure records how much was consumed. Stored content is consumed at the speed of a disk,
+// which says nothing about the rest. The measurement of the speed therefore starts at the end
+// of the stored content. The caller holds mu.
 func (d *delivery) measure(now time.Time) {
 	if d.units <= d.in.answer.resumed {
 		d.speed.start(now, d.in.answer.resumed)
@@ -207,7 +210,7 @@ func (d *delivery) measure(now time.Time) {
 	d.speed.note(now, d.units)
 }
 
-// waiting returns how many units wait for the application. The caller holds mu.
+// waiting returns the number of units that wait for the application. The caller holds mu.
 func (d *delivery) waiting() (n int64) {
 	for _, p := range d.pieces {
 		n += p.units
@@ -215,8 +218,8 @@ func (d *delivery) waiting() (n int64) {
 	return n
 }
 
-// tick calls OnBatch, on the world's goroutine, until no batch is left or time
-// is up. It reports whether batches may be left.
+// tick calls OnBatch on the world's goroutine, until no batch is left or time is up. It
+// reports whether batches may be left.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
 	for d.push != nil && !left {
 		p, ok, _ := d.tryPull()
@@ -232,8 +235,8 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 	return left
 }
 
-// tellEnd calls OnEnd, once, if the transfer has ended. It is called when the
-// sender has been sent the last message, or no longer can be.
+// tellEnd calls OnEnd, once, if the transfer has ended. It is called when the last message was
+// sent to the sender, or no longer can be.
 func (d *delivery) tellEnd() {
 	if ended := d.ended; ended != nil && bell.Closed(d.in.done) {
 		d.ended = nil
@@ -241,8 +244,8 @@ func (d *delivery) tellEnd() {
 	}
 }
 
-// free frees all memory, at the end of the transfer. Complete content can still
-// be read. The caller holds mu.
+// free frees all memory at the end of the transfer. Complete content can still be read. The
+// caller holds mu.
 func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0

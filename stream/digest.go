@@ -16,25 +16,27 @@ import (
 type Algorithm uint8
 
 const (
-	// SHA256 is fast on CPUs with instructions for it.
+	// SHA256 is fast on CPUs that have instructions for it.
 	SHA256 Algorithm = 1 + iota
 	// BLAKE3 is two to ten times as fast as SHA256 on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
 
-	// NoDigest is for a transfer, with [Hash], whose application verifies the content itself:
-	// neither end hashes it. It still arrives complete and in order, because each packet is
-	// authenticated, but damage by a disk or a source is not noticed. Such content has no Key, so
-	// it cannot be resumed. The code is the highest, so that new algorithms can follow BLAKE3.
+	// NoDigest turns verification off for a transfer whose application verifies the content
+	// itself. It is chosen with [Hash], and neither end hashes the content.
+	//
+	// The content still arrives complete and in order, because each packet is authenticated.
+	// Damage by a disk or a source is not noticed. Such content has no Key, so it cannot be
+	// resumed. The code is the highest, so that new algorithms can follow BLAKE3.
 	NoDigest Algorithm = 255
 )
 
 // digestBytes is the size of a digest by any known algorithm.
 const digestBytes = 32
 
-// algorithms holds the known algorithms, and NoDigest.
+// algorithms holds the known algorithms and NoDigest.
 var algorithms = map[Algorithm]struct {
 	name  string
-	size  int // of a digest, in bytes
+	size  int // digest size in bytes
 	begin func() hashState
 }{
 	SHA256:   {"sha256", digestBytes, func() hashState { return sha256.New() }},
@@ -51,10 +53,10 @@ type hashState interface {
 // known reports whether a computes digests.
 func (a Algorithm) known() bool { return a.size() > 0 }
 
-// ofTransfers reports whether a may be the algorithm of a transfer; NoDigest may.
+// ofTransfers reports whether a may be the algorithm of a transfer. NoDigest may be.
 func (a Algorithm) ofTransfers() bool { return algorithms[a].begin != nil }
 
-// size returns the size of a digest in bytes, or 0 if a computes none.
+// size returns the digest size in bytes, or 0 if a computes no digest.
 func (a Algorithm) size() int { return algorithms[a].size }
 
 // unhashed is the hashState of NoDigest.
@@ -63,7 +65,7 @@ type unhashed struct{}
 func (unhashed) Write(p []byte) (int, error) { return len(p), nil }
 func (unhashed) Sum(b []byte) []byte         { return b }
 
-// String returns the name with which the text of a digest begins.
+// String returns the name with which the text of a digest begins, such as "sha256".
 func (a Algorithm) String() string {
 	if known, ok := algorithms[a]; ok {
 		return known.name
@@ -71,8 +73,8 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// New returns a Hasher to which nothing was written. NoDigest's returns the
-// zero Digest. New panics if a is not one of the constants.
+// New returns an empty Hasher. That of NoDigest returns the zero Digest. New panics if a is
+// not one of the constants.
 func (a Algorithm) New() *Hasher {
 	if !a.ofTransfers() {
 		panic(fmt.Sprintf("stream: %v is unknown", a))
@@ -87,7 +89,8 @@ func (a Algorithm) Of(data []byte) Digest {
 	return h.Digest()
 }
 
-// fastest returns the algorithms, starting with the one that is fastest on this machine.
+// fastest returns the algorithms that compute digests. The first is the fastest on this
+// machine.
 func fastest() []Algorithm {
 	if runtime.GOARCH == "amd64" && cpu.X86.HasAVX2 {
 		return []Algorithm{BLAKE3, SHA256}
@@ -95,8 +98,8 @@ func fastest() []Algorithm {
 	return []Algorithm{SHA256, BLAKE3}
 }
 
-// A Hasher computes the digest of what is written to it. It is created by
-// [Algorithm.New], for example BLAKE3.New(); the zero Hasher cannot be used.
+// A Hasher computes the digest of the bytes written to it. [Algorithm.New] returns one, for
+// example BLAKE3.New(). The zero Hasher cannot be used.
 type Hasher struct {
 	algorithm Algorithm
 	state     hashState
@@ -119,9 +122,9 @@ func (a Algorithm) digest(sum []byte) (d Digest) {
 	return d
 }
 
-// A Digest names content by its hash. [Algorithm.Of] returns the digest of
-// bytes, and a [Hasher] that of what is written to it. Digests that are equal
-// by == name the same content. The zero Digest names none.
+// A Digest names content by its hash. [Algorithm.Of] returns the digest of a byte slice, and
+// [Hasher.Digest] that of the bytes written to a Hasher. Digests that are equal by == name the
+// same content. The zero Digest names none.
 type Digest struct {
 	algorithm Algorithm
 	sum       [digestBytes]byte
@@ -133,8 +136,8 @@ func (d Digest) Algorithm() Algorithm { return d.algorithm }
 // IsZero reports whether d is the zero Digest.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// String returns the algorithm's name, a colon and hex digits, which can be a
-// [Key]: "blake3:af1349b9…". For the zero Digest it returns "".
+// String returns the algorithm's name, a colon and hex digits: "blake3:af1349b9…". This text
+// can be a [Key]. For the zero Digest, String returns "".
 func (d Digest) String() string {
 	if d.IsZero() {
 		return ""
@@ -142,8 +145,8 @@ func (d Digest) String() string {
 	return d.algorithm.String() + ":" + hex.EncodeToString(d.sum[:])
 }
 
-// ParseDigest parses what String returns, and nothing else: a digest has only
-// one text. It returns an error for the text of the zero Digest.
+// ParseDigest parses the text that String returns. It accepts no other form, so a digest has
+// only one text. It returns an error for the text of the zero Digest.
 func ParseDigest(text string) (Digest, error) {
 	name, digits, _ := strings.Cut(text, ":")
 	for a := SHA256; a.known(); a++ {
@@ -152,7 +155,7 @@ func ParseDigest(text string) (Digest, error) {
 		}
 		d := Digest{algorithm: a}
 		if len(digits) == hex.EncodedLen(digestBytes) {
-			_, _ = hex.Decode(d.sum[:], []byte(digits)) // after an invalid digit the text of d differs
+			_, _ = hex.Decode(d.sum[:], []byte(digits)) // after an invalid digit, the text of d differs
 		}
 		if d.String() == text {
 			return d, nil
@@ -161,20 +164,21 @@ func ParseDigest(text string) (Digest, error) {
 	return Digest{}, fmt.Errorf("stream: %q is no digest that is known here", clip(text, 80))
 }
 
-// checkKey returns an error for a key that begins like the text of a digest but is not
-// one that is known here: it is in upper case, cut short, or of another algorithm. As
-// a plain name it would not be verified, although the caller believes that it is.
+// checkKey returns an error for a key that begins like the text of a digest but is not one
+// that is known here. Such a key is in upper case, cut short, or of another algorithm. As a
+// plain name it would not be verified, although the caller believes that it is.
 func checkKey(key string) error {
 	name, _, colon := strings.Cut(key, ":")
 	if _, err := ParseDigest(key); !colon || err == nil || !namesAlgorithm(name) {
 		return nil
 	}
-	return fmt.Errorf("stream: Key(%q) is nearly the text of a digest: that is %v or %v, a colon and %d hex digits in lower case, as Digest.String makes it",
+	return fmt.Errorf("stream: Key(%q) is nearly the text of a digest: "+
+		"that is %v or %v, a colon and %d hex digits in lower case, as Digest.String makes it",
 		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
 }
 
-// namesAlgorithm reports whether name is that of a hash function, known here or
-// not: SHA-256, md5, blake2b.
+// namesAlgorithm reports whether name is that of a hash function, known here or not: SHA-256,
+// md5, blake2b.
 func namesAlgorithm(name string) bool {
 	name = strings.ToLower(strings.TrimSpace(name))
 	for _, family := range []string{"md", "sha", "blake"} {
@@ -190,7 +194,8 @@ func namesAlgorithm(name string) bool {
 // MarshalText implements encoding.TextMarshaler.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It also accepts the text of the zero Digest.
+// UnmarshalText implements encoding.TextUnmarshaler. Unlike ParseDigest, it accepts the text of
+// the zero Digest.
 func (d *Digest) UnmarshalText(text []byte) (err error) {
 	*d = Digest{}
 	if len(text) > 0 {

@@ -10,18 +10,19 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Incoming has the methods that the receiving ends of blobs and arrays share.
-// They may be called concurrently, except OnEnd and SetStore.
+// Incoming has the methods that incoming blobs and arrays share. The methods may be called
+// concurrently, except OnEnd and SetStore.
 type Incoming struct{ in *incoming }
 
 // Conn returns the connection of the sender.
 func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
 
-// Name returns the sender's name for the transfer. It is untrusted and may be
-// any string: do not use it as a path.
+// Name returns the sender's name for the transfer. It is untrusted and may be any string.
+// Don't use it as a path.
 func (i Incoming) Name() string { return i.in.header.name }
 
-// Key returns the sender's key for the content, or "" if it gave none. Like Name, it is untrusted.
+// Key returns the sender's key for the content, or "" if it gave none. It is as untrusted as
+// Name.
 func (i Incoming) Key() string { return i.in.header.key }
 
 // String returns the names of the transfer and of its sender, and the progress.
@@ -29,59 +30,62 @@ func (i Incoming) String() string {
 	return fmt.Sprintf("%s from %v: %v", i.in.header.title(), i.Conn(), i.Progress())
 }
 
-// Progress returns a consistent snapshot. Total is known from the beginning if
-// the sender knew it then.
+// Progress returns a consistent snapshot of the transfer's progress. Total is known from the
+// beginning if the sender knew it then.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 
-// Done returns a channel that is closed when the transfer ends: when all content
-// has been consumed here and has the right digest, or when the transfer fails.
+// Done returns a channel that is closed when the transfer ends. It ends when all content was
+// consumed here and its digest is verified, or when it fails.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
-// Err returns why the transfer failed. It returns nil until the transfer has
-// ended, and if the transfer is complete.
+// Err returns the reason why the transfer failed. It returns nil if the transfer has not ended
+// or is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
-// Reject refuses the transfer, or the rest of it. Both ends get an error that Is ErrRejected.
-// The sender's error has the text of reason, cut to 256 bytes. Reject never waits.
+// Reject refuses the transfer or the rest of it. At both ends, the transfer fails with an
+// error that Is ErrRejected. The sender's error has the text of reason, cut to 256 bytes.
+// Reject never waits.
 func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
 
-// Cancel ends the transfer. Both ends get an error that Is ErrCanceled. Cancel never waits.
+// Cancel ends the transfer. At both ends it fails with an error that Is ErrCanceled. Cancel
+// never waits.
 func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
-// OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of Err.
-// It must be called by the handler to which the transfer is given. A second call replaces fn.
+// OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of
+// Err. It must be called by the transfer's handler. A second call replaces fn.
 //
-// When fn runs, the message that reports the end to the sender has already been passed to the
+// When fn runs, the message that reports the end to the sender was already given to the
 // connection, and [rpc.Conn.Close] delivers it. An application that wants to leave once it has
-// the content should therefore close the connection in fn. It would be too early to close it
-// when Done is closed or Read returns, because the message is sent in the world's next tick.
+// the content should therefore close the connection in fn. When Done is closed or Read returns
+// it is too early, because the message is sent in the world's next tick.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
-// SetStore makes the transfer use store instead of Config.Store, or no store if store
-// is nil. It must be called by the handler to which the transfer is given, because
-// the transfer looks for the content in the store once the handler has returned.
+// SetStore makes the transfer use store instead of Config.Store, or no store if store is nil.
+// It must be called by the transfer's handler, because the transfer looks for the content in
+// the store when the handler returns.
 func (i Incoming) SetStore(store Store) { i.in.store = store }
 
 // incoming is a transfer at its receiver. Three goroutines work on it:
 //
-//   - The world's goroutine adds parts to arrival, and reports to the sender
-//     through answer how far it may send.
-//   - The writer, a goroutine of the transfer's own, takes the parts from arrival
-//     in order, hashes, stores and decodes them, and passes them to delivery.
+//   - The world's goroutine adds parts to arrival. Through answer, it tells the sender how
+//     far it may send.
+//   - The writer, a goroutine of the transfer, takes the parts from arrival in order. It
+//     hashes, stores and decodes them, and passes them to delivery.
 //   - The application takes them from delivery, on a goroutine of its own or in a tick.
 type incoming struct {
 	peer *Peer
 
-	// Written on the world's goroutine before start starts the writer, and only read afterwards.
+	// Written on the world's goroutine before start starts the writer, and only read after
+	// that.
 	header header
-	known  bool       // the header has arrived; before that only its id is set
-	decode decodeFunc // arrays only
-	store  Store      // nil = none; the handler may change it
+	known  bool       // the header has arrived; before that, only its id is set
+	decode decodeFunc // for arrays only
+	store  Store      // nil = none; the handler may replace it
 
 	// Used by the world's goroutine only.
-	waits   bool      // the header has arrived, but there is no memory yet to give the transfer to a handler
+	waits   bool      // the header has arrived, but there is no memory yet to open the transfer
 	came    time.Time // when the header arrived
-	records int64     // memory borrowed for the transfer's records, and for its goroutines once it runs
+	records int64     // memory borrowed for the transfer's records and, once they run, its goroutines
 
 	// mu guards this group, and the fields of arrival, delivery and answer.
 	mu       sync.Mutex
@@ -89,7 +93,7 @@ type incoming struct {
 	err      error
 	done     chan struct{} // closed when finished
 
-	unread   *time.Timer // rejects the transfer if nobody begins to read it; nil until the handler has it
+	unread   *time.Timer // rejects the transfer if nobody reads it; nil until the handler has it
 	arrival  arrival
 	delivery delivery
 	answer   answer
@@ -97,24 +101,34 @@ type incoming struct {
 
 // newIncoming returns a transfer whose header has not arrived yet.
 func newIncoming(p *Peer, id uint64) *incoming {
-	in := &incoming{peer: p, header: header{id: id, size: -1}, store: p.streams.config.Store, done: make(chan struct{})}
-	in.arrival.in, in.delivery.in, in.answer.in = in, in, in
-	in.arrival.changed.L, in.delivery.ready.L = &in.mu, &in.mu
+	in := &incoming{
+		peer:   p,
+		header: header{id: id, size: -1},
+		store:  p.streams.config.Store,
+		done:   make(chan struct{}),
+	}
+	in.arrival.in = in
+	in.delivery.in = in
+	in.answer.in = in
+	in.arrival.changed.L = &in.mu
+	in.delivery.ready.L = &in.mu
 	in.arrival.parts.limit = p.receiver.mostEarly()
 	in.arrival.usage = newUsage(time.Now(), 0)
 	return in
 }
 
-// begin is called when the header arrives. An error means that the sender broke the protocol.
+// begin is called when the header arrives. It returns an error if the sender broke the
+// protocol.
 func (in *incoming) begin(h header) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.header, in.known = h, true
+	in.header = h
+	in.known = true
 	return in.arrival.checkEnd()
 }
 
-// start gives the transfer to its handler, and starts the writer unless the
-// handler has rejected it.
+// start gives the transfer to its handler. It then starts the writer, unless the handler
+// rejected the transfer.
 func (in *incoming) start(t topic) {
 	in.guard("the handler", func() { t.open(in) })
 	in.mu.Lock()
@@ -127,20 +141,20 @@ func (in *incoming) start(t topic) {
 	}
 }
 
-// expectReader starts the timer that rejects the transfer after Config.ReadTime
-// unless it is read by then. The caller holds mu.
+// expectReader starts the timer that rejects the transfer if nobody has read it within
+// Config.ReadTime. The caller holds mu.
 func (in *incoming) expectReader() {
 	if in.delivery.onTick || in.delivery.read {
 		return
 	}
-	most := in.peer.streams.config.readTime()
-	in.unread = time.AfterFunc(most, func() {
-		in.finish(stopped(ErrRejected, fmt.Errorf("nobody has read it for %v (stream.Config.ReadTime)", most)))
+	readTime := in.peer.streams.config.readTime()
+	in.unread = time.AfterFunc(readTime, func() {
+		in.finish(stopped(ErrRejected, fmt.Errorf("nobody has read it for %v (stream.Config.ReadTime)", readTime)))
 	})
 }
 
-// readerCame is called when the application reads the transfer, and stops the
-// timer of expectReader. The caller holds mu.
+// readerCame is called when the application reads the transfer. It stops the timer of
+// expectReader. The caller holds mu.
 func (in *incoming) readerCame() {
 	if in.delivery.read {
 		return
@@ -152,7 +166,8 @@ func (in *incoming) readerCame() {
 }
 
 // guard runs fn, which calls a function of the game. If that function panics, the transfer
-// fails and guard returns false. Without rpc.Config.OnPanic, guard panics instead of returning.
+// fails and guard returns false. If rpc.Config.OnPanic is not set, guard panics instead of
+// returning.
 func (in *incoming) guard(what string, fn func()) (returned bool) {
 	defer func() {
 		if !returned {
@@ -162,8 +177,8 @@ func (in *incoming) guard(what string, fn func()) (returned bool) {
 	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.function(what) }, fn)
 }
 
-// finish ends the transfer at this end. err is nil if all content has been
-// consumed. Only the first call has an effect.
+// finish ends the transfer at this end. err is nil if all content was consumed. Only the first
+// call has an effect.
 func (in *incoming) finish(err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -191,30 +206,33 @@ func (in *incoming) finishLocked(err error) {
 	in.peer.wake()
 }
 
-// withdraw returns the memory that was promised for the transfer's credit to the account.
+// withdraw returns the memory promised for the transfer's credit to the account.
 func (in *incoming) withdraw() {
 	in.peer.account.Withdraw(in.answer.promised)
 	in.answer.promised = 0
 }
 
-// waitsForSender reports whether the transfer waits for nothing but its sender:
-// neither the store nor the application holds it up. The caller holds mu.
+// waitsForSender reports whether the transfer waits only for its sender, and not for the store
+// or the application. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
-	return !in.finished && (in.answer.replied || !in.known) && len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
+	return !in.finished && (in.answer.replied || !in.known) &&
+		len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
 }
 
-// takeBack returns the memory promised for credit that the sender has not used
-// lately to the account. If the sender uses that credit later, cover asks for a
-// new promise. takeBack reports whether the transfer is stuck, and since when
-// nothing has arrived. It is stuck if it waits for its sender, and the sender
-// has lately sent less than the memory that the transfer holds meanwhile.
+// takeBack returns memory to the account that was promised for credit, if the sender has not
+// used that credit lately. If the sender uses the credit later, cover asks for a new promise.
+//
+// takeBack also reports whether the transfer is stuck, and since when nothing has arrived. A
+// transfer is stuck if it waits for its sender, and the sender has lately sent less than the
+// memory that the transfer holds.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.waitsForSender() {
 		return since, false
 	}
-	recent, needs := in.arrival.usage.recent(now, in.arrival.parts.next), int64(0)
+	recent := in.arrival.usage.recent(now, in.arrival.parts.next)
+	needs := int64(0)
 	if recent > 0 {
 		needs = heldBytes(min(recent, in.answer.credit.ahead))
 	}
@@ -225,7 +243,7 @@ func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	return in.arrival.usage.moved, recent == 0 || recent < in.arrival.parts.held
 }
 
-// holds returns how many bytes the account charges for what the transfer holds.
+// holds returns the number of bytes that the account charges for what the transfer holds.
 func (in *incoming) holds() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -237,18 +255,20 @@ func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
 	return in.peer.conn, in.holds() > incomingBytes
 }
 
-// evict ends a transfer that is stuck, because others need its memory.
+// evict ends a stuck transfer, because others need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++
-	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, and others need its part of stream.Config.MaxMemory, %d bytes",
+	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, "+
+		"and others need its part of stream.Config.MaxMemory, %d bytes",
 		ErrRejected, idle, in.peer.streams.config.maxMemory()))
 	in.withdraw()
 }
 
-// heard returns how many bytes have been received on the transfer's connection, for
-// the writer of another transfer to decide whether this one is dead. telling is false
-// if that number shows nothing: if the connection is p's own or another party's, or
-// if the transfer may have stopped because the application takes nothing.
+// heard returns the number of bytes received on the transfer's connection. The writer of
+// another transfer uses it to decide whether this transfer is dead.
+//
+// telling is false if the number shows nothing. That is so if the connection is p's own or
+// another party's, or if the transfer may have stopped because the application takes nothing.
 func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
@@ -260,14 +280,15 @@ func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	return s.BytesIn + s.SliceBytesIn, !paused
 }
 
-// cause returns why the transfer failed, or nil if it has not.
+// cause returns the reason why the transfer failed, or nil if it has not failed.
 func (in *incoming) cause() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.err
 }
 
-// ended returns nil before the transfer has ended, and then the error of endedLocked.
+// ended returns nil until the transfer has ended. After that it returns the error of
+// endedLocked.
 func (in *incoming) ended() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -277,8 +298,8 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked returns the error with which the writer's waits end once the
-// transfer has ended: err, or io.EOF if it is complete. The caller holds mu.
+// endedLocked returns the error with which the writer stops waiting when the transfer has
+// ended: err, or io.EOF if the transfer is complete. The caller holds mu.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err
@@ -295,9 +316,14 @@ func (in *incoming) progress() Progress {
 	return p
 }
 
-// progressLocked is progress without its Rate. The caller holds mu.
+// progressLocked is progress without the Rate. The caller holds mu.
 func (in *incoming) progressLocked() Progress {
-	p := Progress{Sent: in.arrival.parts.next, Acked: in.delivery.units, Total: in.header.total(), Resumed: in.answer.resumed}
+	p := Progress{
+		Sent:    in.arrival.parts.next,
+		Acked:   in.delivery.units,
+		Total:   in.header.total(),
+		Resumed: in.answer.resumed,
+	}
 	switch {
 	case in.header.kind == kindArray:
 		p.Sent = p.Acked + in.delivery.waiting()

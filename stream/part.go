@@ -10,21 +10,22 @@ import (
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Limits of one RPC of the streamer.
+// Limits of one RPC that carries elements.
 const (
 	// defaultRPCBytes is the article's 32 KiB: half of the largest bunch.
 	defaultRPCBytes = 32 << 10
-	// maxRPCBytes is the largest bunch. UE: net.MaxConstructedPartialBunchSizeBytes.
+	// maxRPCBytes is the size of the largest bunch. UE:
+	// net.MaxConstructedPartialBunchSizeBytes.
 	maxRPCBytes = 65536
-	// rpcOverhead is the room in each RPC for the method's id, a part's header,
-	// and the headers of msgpack's arrays.
+	// rpcOverhead is the room in each RPC for the method's id, a part's header, and the
+	// headers of msgpack arrays.
 	rpcOverhead = 64
-	// maxElementBytes is the size of the largest element: it is alone in the largest RPC.
+	// maxElementBytes is the size of the largest element, which is alone in the largest RPC.
 	maxElementBytes = maxRPCBytes - rpcOverhead
 )
 
-// elementsPerRPC returns how many elements of at most elementSize bytes go into
-// one RPC of maxBytes; 0 = 32 KiB. An element larger than maxBytes is sent alone.
+// elementsPerRPC returns the number of elements of at most elementSize bytes that go into one
+// RPC of maxBytes, where 0 means 32 KiB. An element larger than maxBytes is sent alone.
 func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	if maxBytes == 0 {
 		maxBytes = defaultRPCBytes
@@ -42,14 +43,14 @@ func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	return max(1, maxBytes/elementSize), nil
 }
 
-// elementBound is the worst-case encoded size of an element.
+// elementBound is the maximum encoded size of an element.
 type elementBound struct {
 	bytes int
-	holds bool // no value exceeds it: every value of the type has the same size
+	holds bool // no value exceeds bytes, because all values of the type have the same size
 }
 
-// boundOf returns the bound of elements with codec c: given or, if that is 0,
-// the bound of their type.
+// boundOf returns the bound of elements with codec c. It is given or, if given is 0, the bound
+// of their type.
 func boundOf(c *codec.Codec, given int) (elementBound, error) {
 	size := c.Size()
 	switch {
@@ -64,8 +65,8 @@ func boundOf(c *codec.Codec, given int) (elementBound, error) {
 const (
 	// maxPartHeader is the size of four of the longest varints.
 	maxPartHeader = 4 * binary.MaxVarintLen64
-	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the
-	// article's MaxBytesPerRPC: 30 entries of a reliable buffer.
+	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the article's
+	// MaxBytesPerRPC, and takes 30 entries of a reliable buffer.
 	partBytes = defaultRPCBytes - rpcOverhead
 )
 
@@ -73,9 +74,9 @@ const (
 type part struct {
 	id     uint64
 	offset int64  // of the first byte of data in the content
-	index  int64  // of the first element, arrays only
-	count  int    // elements in data, arrays only
-	data   []byte // elements in data, arrays only
+	index  int64  // of the first element; arrays only
+	count  int    // elements in data; arrays only
+	data   []byte // bytes of a blob, or encoded elements of an array
 }
 
 func appendPartHeader(b []byte, p part) []byte {
@@ -85,11 +86,16 @@ func appendPartHeader(b []byte, p part) []byte {
 	return binary.AppendUvarint(b, uint64(p.count))
 }
 
-// parsePart parses a part. Its data aliases b and is not empty, and there are
-// at least as many bytes as elements.
+// parsePart parses a part. Its data aliases b and is not empty. It has at least as many bytes
+// as elements.
 func parsePart(b []byte) (part, error) {
 	p := parse(b)
-	v := part{id: p.id(), offset: p.offset(), index: p.offset(), count: int(p.Uvarint(uint64(len(b))))}
+	v := part{
+		id:     p.id(),
+		offset: p.offset(),
+		index:  p.offset(),
+		count:  int(p.Uvarint(uint64(len(b)))),
+	}
 	v.data = p.Left
 	if p.Err != nil || len(v.data) == 0 || v.count > len(v.data) {
 		return part{}, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
@@ -97,24 +103,24 @@ func parsePart(b []byte) (part, error) {
 	return v, nil
 }
 
-// A block is a piece of content in memory of its own. There is room for a part's
-// header before the payload, so that the message with both needs no copy.
+// A block is a piece of content in memory of its own. It has room for a part's header before
+// the payload, so a message with both needs no copy.
 type block struct {
 	offset int64           // of the first byte in the content
-	index  int64           // of the first element, arrays only
-	count  int             // elements, arrays only
+	index  int64           // of the first element; arrays only
+	count  int             // number of elements; arrays only
 	buf    []byte          // maxPartHeader bytes, then the payload
-	page   *pages.Page     // to be returned by Free; nil = none
-	holder *budget.Holding // the outgoing transfer that it was read for; nil = none
+	page   *pages.Page     // returned by Free; nil if buf is no page
+	holder *budget.Holding // the outgoing transfer that it was read for; nil if it is incoming
 	held   int64           // bytes charged to holder
-	sliced bool            // the machine of slices has it, and frees it once the peer has acknowledged all of it
+	sliced bool            // the machine of slices has it, and frees it when the peer has acknowledged all of it
 }
 
-// blockBytes is the memory of a full part: nearly a page.
+// blockBytes is the memory of a full part, nearly a page.
 const blockBytes = maxPartHeader + partBytes
 
-// newBlock returns an empty block with room for size bytes or a little more: a
-// page if size is nearly that of a full part.
+// newBlock returns an empty block with room for size bytes or slightly more. It uses a page if
+// size is nearly that of a full part.
 func newBlock(size int) *block {
 	if size <= partBytes*7/8 || size > partBytes {
 		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
@@ -122,14 +128,14 @@ func newBlock(size int) *block {
 	return fullBlock(partBytes)
 }
 
-// fullBlock returns an empty block with room for most bytes: a page unless that
-// is more than a full part.
-func fullBlock(most int) *block {
-	if most > partBytes {
-		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+most)}
+// fullBlock returns an empty block with room for size bytes. It uses a page, unless that is
+// less than size.
+func fullBlock(size int) *block {
+	if size > partBytes {
+		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
 	}
 	page := pages.Take()
-	return &block{buf: page[: maxPartHeader : maxPartHeader+most], page: page}
+	return &block{buf: page[: maxPartHeader : maxPartHeader+size], page: page}
 }
 
 func (b *block) payload() []byte { return b.buf[maxPartHeader:] }
@@ -138,23 +144,25 @@ func (b *block) end() int64      { return b.offset + int64(b.size()) }
 func (b *block) room() []byte    { return b.buf[len(b.buf):cap(b.buf)] }
 func (b *block) append(p []byte) { b.buf = append(b.buf, p...) }
 
-// blockCost is the memory of a block besides its buffer, including its places in lists.
+// blockCost is the memory of a block without its buffer. It includes the block's places in
+// lists.
 const blockCost = 128
 
 // cost returns the memory of the block.
 func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockCost }
 
-// heldBytes returns the most memory that n bytes of parts take, including the
-// allocator's rounding, the blocks themselves, and blocks that are not full.
+// heldBytes returns the maximum memory that n bytes of parts take. It includes the allocator's
+// rounding, the blocks themselves, and blocks that are not full.
 func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
 
 // chargeTo charges the block to h until it is freed.
 func (b *block) chargeTo(h *budget.Holding) {
-	b.holder, b.held = h, b.cost()
+	b.holder = h
+	b.held = b.cost()
 	h.Take(b.held)
 }
 
-// message writes the part's header in front of the payload, in place, and returns both.
+// message writes the part's header directly before the payload, in place, and returns both.
 func (b *block) message(id uint64) []byte {
 	var scratch [maxPartHeader]byte
 	head := appendPartHeader(scratch[:0], part{id: id, offset: b.offset, index: b.index, count: b.count})
@@ -163,16 +171,18 @@ func (b *block) message(id uint64) []byte {
 	return b.buf[start:]
 }
 
-// trim drops the payload below offset.
+// trim drops the payload before offset.
 func (b *block) trim(offset int64) {
-	if n := int(offset - b.offset); n > 0 {
-		kept := copy(b.payload(), b.payload()[n:])
-		b.buf = b.buf[:maxPartHeader+kept]
-		b.offset = offset
+	n := int(offset - b.offset)
+	if n <= 0 {
+		return
 	}
+	kept := copy(b.payload(), b.payload()[n:])
+	b.buf = b.buf[:maxPartHeader+kept]
+	b.offset = offset
 }
 
-// cut moves the payload below offset into a block of its own and returns that.
+// cut moves the payload before offset into a new block, and returns that block.
 func (b *block) cut(offset int64) *block {
 	front := newBlock(int(offset - b.offset))
 	front.offset = b.offset
