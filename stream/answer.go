@@ -7,26 +7,26 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An answer sends the control messages of an incoming transfer to its sender:
-// the offset to continue from, the credit, and the end. The writer gets the
-// offset from the store; the world's goroutine sends the messages.
+// An answer sends the control messages of an incoming transfer to its sender: the offset to
+// continue from, the credit, and the end. The writer gets the offset from the store, and the
+// world's goroutine sends the messages.
 type answer struct {
 	in *incoming
 
 	// Guarded by incoming.mu.
-	reply   *accept // to the header; nil until the writer knows how much is stored
-	resumed int64   // bytes or elements that were stored when the transfer began, for Progress
+	reply   *accept // answer to the header; nil until the writer knows how much is stored
+	resumed int64   // bytes or elements stored when the transfer began, for Progress
 	credit  credit
 	remind  alarm // makes a tick report what was consumed
 
 	// Used by the world's goroutine only.
 	replied  bool  // reply was sent
-	reserved int64 // the credit that the transfer begins with, in bytes of content; set by receiver.reserve
-	promised int64 // memory in bytes that the account keeps for the credit
+	reserved int64 // initial credit in bytes of content; set by receiver.reserve
+	promised int64 // memory in bytes that the account has promised for the credit
 }
 
-// resume lets the sender continue at offset, where the element with that index begins
-// in an array. have means that the store has everything. The writer calls resume once.
+// resume lets the sender continue at offset, where element index begins in an array. have
+// means that the store has all content. The writer calls resume once.
 func (a *answer) resume(offset, index int64, have bool) {
 	in := a.in
 	in.mu.Lock()
@@ -35,7 +35,8 @@ func (a *answer) resume(offset, index int64, have bool) {
 		return
 	}
 	in.arrival.resume(offset)
-	if in.arrival.checkStored(index); in.finished {
+	in.arrival.checkStored(index)
+	if in.finished {
 		return
 	}
 	a.resumed = in.header.progress(offset, index)
@@ -43,8 +44,8 @@ func (a *answer) resume(offset, index int64, have bool) {
 	in.peer.wake()
 }
 
-// send sends the message that is due, if there is one. over is true if it was
-// the last message about the transfer.
+// send sends the message that is due, if there is one. over is true if it was the last message
+// about the transfer.
 func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	in := a.in
 	if !in.known {
@@ -74,7 +75,8 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival := &a.in.arrival
 	a.replied = true
 	arrival.uncountEarly()
-	arrival.usage = newUsage(time.Now(), arrival.parts.next) // until now the sender could not continue, perhaps because the transfer waited for memory
+	// Until now the sender could not continue, perhaps because the transfer waited for memory.
+	arrival.usage = newUsage(time.Now(), arrival.parts.next)
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
 	a.reply.limit = a.credit.limit // may be less than what was in flight before: no more was promised
@@ -82,11 +84,12 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	return sendAccept.call(pipe, *a.reply)
 }
 
-// grant sends credit, or reports progress, if that is due. The caller holds mu.
+// grant sends credit or a report of progress, if one is due. The caller holds mu.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
-	if moved := a.credit.due() || a.credit.consumed != a.credit.reported; moved && !a.cover(a.credit.ahead) {
-		return false, nil // no memory: the sender must wait
+	moved := a.credit.due() || a.credit.consumed != a.credit.reported
+	if moved && !a.cover(a.credit.ahead) {
+		return false, nil // there is no memory, so the sender must wait
 	}
 	limit, due := a.credit.next(now, func() time.Duration { return s.growTime(in.peer.conn) }, a.cover)
 	if !due {
@@ -96,9 +99,9 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.units})
 }
 
-// cover makes the account promise the memory for ahead bytes of credit, as far as
-// it is not promised yet or takeBack has returned it. It reports whether all of
-// it is promised. It is called on the world's goroutine only, with or without mu.
+// cover makes the account promise the memory for ahead bytes of credit, less what it has
+// promised already. It reports whether all of that memory is promised. cover is called on the
+// world's goroutine only, with or without mu.
 func (a *answer) cover(ahead int64) bool {
 	lacks := heldBytes(ahead) - a.promised
 	if lacks <= 0 {
@@ -111,8 +114,9 @@ func (a *answer) cover(ahead int64) bool {
 	return true
 }
 
-// consumed is called when the application has consumed something. It wakes the world
-// if a grant is due, and otherwise later, to report progress. The caller holds mu.
+// consumed is called when the application has consumed something. It wakes the world if a
+// grant is due. Otherwise it wakes the world later, for a report of progress. The caller holds
+// mu.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
 		a.in.peer.wake()
@@ -120,6 +124,7 @@ func (a *answer) consumed() {
 	a.remind.set(a.in.peer, progressInterval)
 }
 
-// passed returns the offset below which content needs no credit: the application has consumed
-// it, perhaps before the header was answered, or the store had it. The caller holds mu.
+// passed returns the offset before which content needs no credit. The store had that content,
+// or the application has consumed it, perhaps before the header was answered. The caller holds
+// mu.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

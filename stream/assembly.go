@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// maxParked limits the parts that wait for an earlier one: 32 lanes of 255
-// entries, with a part in each.
+// maxParked limits the parts that wait for an earlier one. It allows 32 lanes of 255 entries,
+// with a part in each entry.
 const maxParked = maxLanes * 255
 
-// Errors of a sender that broke the protocol.
+// Errors for a sender that broke the protocol.
 var (
 	errNoCredit = errors.New("stream: part beyond the credit")
 	errOverlap  = errors.New("stream: parts overlap")
 	errParked   = errors.New("stream: too many parts out of order")
 )
 
-// An assembly puts the parts of one transfer, which arrive in any order, into the order
-// of their offsets. It copies each part once, and holds nothing at or above limit.
+// An assembly puts the parts of one transfer, which arrive in any order, into the order of
+// their offsets. It copies each part once, and accepts nothing at or above limit.
 type assembly struct {
-	base  int64 // content below it is stored since an earlier connection; add drops it
+	base  int64 // content before it was stored by an earlier connection; add drops it
 	next  int64 // offset of the first missing byte
-	limit int64 // the sender may send content below it
+	limit int64 // end of the content that the sender may send
 
 	ready  []*block // in order, and not taken yet
 	parked []*block // out of order, by offset
-	held   int64    // memory of both
+	held   int64    // memory of ready and parked
 }
 
-// add adds a copy of p, unless it is stored already.
+// add adds a copy of p, unless p is already stored.
 func (a *assembly) add(p part) error {
 	last := p.offset + int64(len(p.data))
 	if last > a.limit {
@@ -49,7 +49,7 @@ func (a *assembly) add(p part) error {
 	return a.park(p)
 }
 
-// extend adds the part at next, and the parked parts that follow it.
+// extend adds the part at next and the parked parts that follow it.
 func (a *assembly) extend(p part) error {
 	if len(a.parked) > 0 && p.offset+int64(len(p.data)) > a.parked[0].offset {
 		return fmt.Errorf("%w at byte %d", errOverlap, a.parked[0].offset)
@@ -66,8 +66,8 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue makes a part ready. It joins small parts in one block, up to the size of a
-// full part, so that those which wait for a slow consumer do not take a block each.
+// queue makes a part ready. It joins small parts in one block, up to the size of a full part.
+// Small parts that wait for a slow consumer therefore don't take a block each.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {
@@ -83,7 +83,7 @@ func (a *assembly) queue(p part) {
 	a.held += last.cost()
 }
 
-// copy copies p, which aliases a message, into a block, and counts the block's memory.
+// copy copies p, which aliases a message, into a block and counts the block's memory.
 func (a *assembly) copy(p part) *block {
 	b := newBlock(len(p.data))
 	b.offset, b.index, b.count = p.offset, p.index, p.count
@@ -92,7 +92,8 @@ func (a *assembly) copy(p part) *block {
 	return b
 }
 
-// queueParked makes a parked block ready. A small one is copied, as queue does.
+// queueParked makes a parked block ready. It passes a small block to queue, which joins it
+// with others.
 func (a *assembly) queueParked(b *block) {
 	if b.size() > partBytes/4 {
 		a.ready = append(a.ready, b)
@@ -102,12 +103,13 @@ func (a *assembly) queueParked(b *block) {
 	a.queue(part{offset: b.offset, index: b.index, count: b.count, data: b.payload()})
 }
 
-// park keeps a part that begins above next.
+// park keeps a part that begins after next.
 func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	}
-	i, found := slices.BinarySearchFunc(a.parked, p.offset, func(b *block, offset int64) int { return cmp.Compare(b.offset, offset) })
+	byOffset := func(b *block, offset int64) int { return cmp.Compare(b.offset, offset) }
+	i, found := slices.BinarySearchFunc(a.parked, p.offset, byOffset)
 	last := p.offset + int64(len(p.data))
 	switch {
 	case found, i > 0 && a.parked[i-1].end() > p.offset, i < len(a.parked) && a.parked[i].offset < last:
@@ -119,7 +121,7 @@ func (a *assembly) park(p part) error {
 	return nil
 }
 
-// end returns the highest offset at which a part ends.
+// end returns the offset at which the last part ends.
 func (a *assembly) end() int64 {
 	if n := len(a.parked); n > 0 {
 		return a.parked[n-1].end()
@@ -127,7 +129,7 @@ func (a *assembly) end() int64 {
 	return a.next
 }
 
-// resume drops everything below base, because it is stored.
+// resume drops everything before base, which is stored.
 func (a *assembly) resume(base int64) {
 	a.base = base
 	a.next = max(a.next, base)
@@ -164,7 +166,7 @@ func (a *assembly) free() {
 	a.ready, a.parked, a.held = nil, nil, 0
 }
 
-// trimAll frees the blocks below base, and trims the one that contains base.
+// trimAll frees the blocks before base, and trims the block that contains base.
 func trimAll(blocks []*block, base int64) []*block {
 	return slices.DeleteFunc(blocks, func(b *block) bool {
 		if b.end() <= base {

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-// bodyError returns the error that ends a transfer after err of its body: the
+// bodyError returns the error that ends a transfer after an error of its body. Either the
 // content was wrong, or the store failed.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
@@ -17,14 +17,14 @@ func bodyError(err error) error {
 	return storeError(err)
 }
 
-// storeError wraps an error of the store. This end sees its text, but not the
+// storeError wraps an error of the store. Its text is shown at this end but not sent to the
 // peer, because it may hold paths.
 func storeError(err error) error {
 	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
-// closedWith returns the error of a transfer that failed with err and then closed
-// or deleted its part or content: err, joined with closing if that is not nil.
+// closedWith returns the error of a transfer that failed with err and then closed or deleted
+// its part or content. It joins err and closing, the error of that, if closing is not nil.
 func closedWith(err, closing error) error {
 	if closing == nil {
 		return err
@@ -35,13 +35,13 @@ func closedWith(err, closing error) error {
 // A hasher computes the digest of content.
 type hasher struct {
 	*Hasher
-	name Digest // the digest in the content's key; zero = it has none
-	// Computes the digest to compare with name; nil if the Hasher's is of the
-	// same algorithm, or there is no name.
+	name Digest // the digest in the content's key; zero if there is none
+	// Computes the digest to compare with name. It is nil if there is no name, or if Hasher
+	// uses the same algorithm.
 	byName *Hasher
 }
 
-// newHasher returns a hasher of no bytes. It uses algorithm a, and also that of name.
+// newHasher returns an empty hasher. It uses algorithm a and that of name.
 func newHasher(a Algorithm, name Digest) hasher {
 	h := hasher{Hasher: a.New(), name: name}
 	if !name.IsZero() && name.algorithm != a {
@@ -58,8 +58,8 @@ func (h hasher) Write(p []byte) (int, error) {
 	return h.Hasher.Write(p)
 }
 
-// check returns an error unless what was written has the expected digest, and also the one
-// in its key, if any. by is a clause for the error's text that says who expects digest.
+// check returns an error unless the bytes written have the expected digest, and the digest in
+// their key, if any. by is a clause for the error's text that says who expects digest.
 func (h hasher) check(digest Digest, by string) error {
 	got := h.Digest()
 	if got != digest {
@@ -74,24 +74,26 @@ func (h hasher) check(digest Digest, by string) error {
 	return nil
 }
 
-// differs returns the error for content whose digest is got. by continues the
-// sentence about the expected one.
+// differs returns the error for content whose digest is got. by is a clause about the expected
+// digest.
 func differs(expected Digest, by string, got Digest) error {
 	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
 }
 
-// A body hashes content before the application gets it, and stores it if it has a key. An array
-// resumes at a whole element. If the stored bytes end within an element, the sender repeats that
-// element from its beginning: Write compares the bytes that are stored and stores the rest.
+// A body hashes content before the application gets it, and stores it if it has a key.
+//
+// An array resumes at a whole element. If the stored bytes end within an element, the sender
+// repeats that element from its beginning. Write compares the bytes that are already stored
+// and stores the rest.
 type body struct {
 	hasher
-	part     Part   // nil = the content is not stored, or no longer because the store became full
-	offset   int64  // of the next byte to be written, in the content
-	unstored func() // counts the transfer, which continues without the store
+	part     Part   // nil if the content is not stored, or no longer, because the store became full
+	offset   int64  // in the content, of the next byte to be written
+	unstored func() // counts the transfer as one that continues without the store
 }
 
-// Write hashes and stores p. If the store is full, the part is deleted and the
-// content is only hashed from then on.
+// Write hashes and stores p. If the store is full, Write deletes the part, and from then on
+// only hashes the content.
 func (b *body) Write(p []byte) (int, error) {
 	b.hasher.Write(p)
 	if b.part == nil {
@@ -105,8 +107,11 @@ func (b *body) Write(p []byte) (int, error) {
 	}
 	b.offset += int64(len(p))
 	n, err := b.part.Write(p[again:])
-	if errors.Is(err, ErrStoreFull) { // the size was not known when the part was opened
-		n, err = len(p), b.part.Delete() // the part can never be completed, so it should take no room
+	if errors.Is(err, ErrStoreFull) {
+		// The size was not known when the part was opened. The part can never be completed,
+		// so it should take no room.
+		n = len(p)
+		err = b.part.Delete()
 		b.part = nil
 		b.unstored()
 	}
@@ -125,8 +130,8 @@ func (b *body) compare(p []byte) error {
 	return nil
 }
 
-// Commit completes the content if it has the given digest. Otherwise the error
-// Is ErrDigest and nothing is completed.
+// Commit completes the content if it has the given digest. Otherwise it returns an error that
+// Is ErrDigest, and completes nothing.
 func (b *body) Commit(digest Digest) error {
 	if err := b.check(digest, "which its sender announced"); err != nil || b.part == nil {
 		return err
@@ -137,12 +142,12 @@ func (b *body) Commit(digest Digest) error {
 	return b.part.Commit(digest)
 }
 
-// Close keeps what was written, so that it can be resumed; after Commit it does
-// nothing. Delete deletes it.
+// Close keeps what was written, so that it can be resumed. After Commit it does nothing.
+// Delete deletes what was written.
 func (b *body) Close() error  { return b.end(Part.Close) }
 func (b *body) Delete() error { return b.end(Part.Delete) }
 
-// end calls a method that ends the part, if there is one.
+// end ends the part, if there is one, by calling how.
 func (b *body) end(how func(Part) error) error {
 	if b.part == nil {
 		return nil
@@ -150,7 +155,7 @@ func (b *body) end(how func(Part) error) error {
 	return ignoreEnded(how(b.part))
 }
 
-// ignoreEnded returns err, or nil if it says that the part has already been ended, by Commit.
+// ignoreEnded returns err, or nil if err says that Commit has already ended the part.
 func ignoreEnded(err error) error {
 	if errors.Is(err, fs.ErrClosed) {
 		return nil

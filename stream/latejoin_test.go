@@ -77,7 +77,7 @@ func TestLateJoinersShareTheStock(t *testing.T) {
 			require.Greater(l, peak, most/4, "that much was in it at a tick, so the stock has bound them")
 			require.LessOrEqual(l, peak, most+clients*(minStock+2*blockBytes))
 		})
-		require.LessOrEqual(l, stock.Used(), int64(minStock+maxAhead))
+		require.LessOrEqual(l, stock.Used(), int64(minStock+maxReadAhead))
 		l.peers[0].Conn().Close(0, "enough")
 		time.Sleep(2 * time.Second)
 		require.Zero(l, stock.Used())

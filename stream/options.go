@@ -11,72 +11,81 @@ import (
 // An Option adjusts one transfer when it is started.
 type Option func(*options)
 
-// options holds the arguments of a transfer's options: each field that of the option with its name.
+// options holds the arguments of a transfer's options. Each field is that of the option with
+// its name.
 type options struct {
 	weight int
 	key    string
 	name   string
 	via    Backend
-	lanes  int       // 0 = as via says
-	hash   Algorithm // 0 = chosen by sender.hash
+	lanes  int       // 0 means the number that via sets
+	hash   Algorithm // 0 means that sender.hash chooses it
 	rate   int
-	part   int // of an array: the most bytes of elements in one RPC; 0 = the backend's part size
+	part   int // of an array: maximum bytes of elements in one RPC; 0 = the backend's part size
 
-	window *Window // what via and lanes say, set by resolve; nil = parts are sent as slices
+	window *Window // the result of via and lanes, set by resolve; nil if parts are sent as slices
 }
 
-// MaxWeight is the largest weight of a transfer.
+// MaxWeight is the maximum weight of a transfer.
 const MaxWeight = 1000
 
-// Weight sets the transfer's share of the connection relative to its other transfers: 1,
-// the default, to MaxWeight. If transfers wait because the peer accepts no more at once
-// (its [Config].MaxTransfers), the heaviest begins first, and the oldest among equals. None
-// waits forever: once seven heavier ones have begun before the one that has waited longest,
-// that one is next. [Transfer.SetWeight] changes the weight, even of a waiting transfer.
+// Weight sets the transfer's share of the connection relative to the connection's other
+// transfers. It is from 1, the default, to MaxWeight.
+//
+// If the peer accepts no more transfers at once (its [Config].MaxTransfers), further ones
+// wait. The heaviest begins first, and the oldest among equals. No transfer waits forever:
+// once seven heavier ones have begun before the one that has waited longest, that one is next.
+// [Transfer.SetWeight] changes the weight, even of a waiting transfer.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
-// Key names the content, in at most 128 bytes. The content must never change
-// under its key; the text of its [Digest] is the best key. If the receiver has a
-// Store, a transfer that was interrupted and is started again with the same key
-// resumes where it stopped, and content that is stored already is not sent again.
+// Key names the content, in at most 128 bytes. The content must never change under its key.
+// The text of its [Digest] is the best key.
 //
-// If the key of a blob is the text of a digest, as [Digest.String] returns it, the
-// receiver gets content with that digest or an error: other content that arrives
-// fails with ErrDigest, and other content in the store fails with it too, or is
-// fetched again. The content is hashed twice if [Hash] is another algorithm.
+// If the receiver has a Store, a transfer that was interrupted and is started again with the
+// same key resumes where it stopped. Content that is already stored is not sent again.
 //
-// What the receiver has stored under a key is taken for the sender's content and not
-// compared with it. So a sender that gives its content the key of other content is
-// told that everything has arrived. With keys that are not digests this is so for
-// blobs and arrays alike. A key that is nearly the text of a digest is refused at
-// both ends: one in upper case, of another length, or by an unknown algorithm such
-// as md5. Hex digits without the name of an algorithm before them are a plain name.
+// If the key of a blob is the text of a digest, as [Digest.String] returns it, the receiver
+// gets content with that digest or an error. Other content that arrives fails with ErrDigest.
+// Other content in the store fails with ErrDigest too, or is fetched again. The content is
+// hashed twice if [Hash] is another algorithm.
+//
+// What the receiver has stored under a key is taken for the sender's content and not compared
+// with it. A sender that gives its content the key of other content is therefore told that
+// everything has arrived. With keys that are not digests, this holds for blobs and arrays
+// alike.
+//
+// A key that is nearly the text of a digest is refused at both ends. It may be in upper case,
+// of another length, or by an unknown algorithm such as md5. Hex digits without the name of an
+// algorithm before them are a plain name.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
-// Name sets a text of at most 255 bytes that the receiving application gets with
-// the transfer, such as the name of a file. The receiver must not trust it.
+// Name sets a text of at most 255 bytes that the receiving application gets with the transfer,
+// such as the name of a file. The receiver must not trust it.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // Via chooses the backend for this transfer.
 func Via(b Backend) Option { return func(o *options) { o.via = b } }
 
-// Lanes sets the most lanes that the transfer may use, 1 to 32, and takes precedence
-// over Window.Lanes. 0, the default, leaves that in force. Slices use no lanes.
+// Lanes sets the maximum number of lanes that the transfer may use, from 1 to 32. It takes
+// precedence over Window.Lanes, unless it is 0, the default. Slices use no lanes.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
-// Hash chooses the algorithm of the transfer's digest instead of Config.Hash. If the
-// game already knows a digest of the content, choose its algorithm: then the
-// receiver's [Content] has the same digest. With [NoDigest] the content is not hashed.
+// Hash chooses the algorithm of the transfer's digest, in place of Config.Hash. If the game
+// already knows a digest of the content, choose that digest's algorithm: the receiver's
+// [Content] then has the same digest. With [NoDigest] the content is not hashed.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
-// Rate limits how fast a blob's source is read, in bytes a second. Content that the receiver
-// of a resumed transfer has already does not count. The bytes of a twentieth of a second are
-// read at once; after a slow source or a busy machine, up to a quarter of a second is caught
-// up. 0, the default, is no limit. Rate limits one transfer; rpc.Config.Rate limits all that
-// a connection sends. Arrays do not support it: their Send returns an error.
+// Rate limits the rate at which a blob's source is read, in bytes per second. 0, the default,
+// means no limit. Rate limits one transfer, whereas rpc.Config.Rate limits all that a
+// connection sends. Arrays don't support Rate: their Send returns an error.
+//
+// The bytes of a twentieth of a second are read at once. After a slow source or a busy
+// machine, up to a quarter of a second is made up for. Content of a resumed transfer that the
+// receiver already has does not count.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
-// resolve returns the options of a transfer: those in opts, and the Config's for the others.
+// resolve returns the options of a transfer. Those that opts does not set have the values of
+// config.
 func resolve(config *Config, opts []Option) (options, error) {
 	o := options{weight: 1, via: config.backend(), hash: config.Hash}
 	for i, opt := range opts {
@@ -97,9 +106,11 @@ func resolve(config *Config, opts []Option) (options, error) {
 	case len(o.name) > maxNameBytes:
 		return o, fmt.Errorf("stream: Name of %d bytes, at most %d", len(o.name), maxNameBytes)
 	case isNil(o.via):
-		return o, errors.New("stream: Via(nil) names no backend: give it a Window or Slices, or leave it out for stream.Config.Backend")
+		return o, errors.New("stream: Via(nil) names no backend: " +
+			"give it a Window or Slices, or leave it out for stream.Config.Backend")
 	case o.hash == NoDigest && o.key != "":
-		return o, errors.New("stream: Key and Hash(NoDigest): what is kept under a key needs its digest; leave one of them out")
+		return o, errors.New("stream: Key and Hash(NoDigest): what is kept under a key needs its digest; " +
+			"leave one of them out")
 	case o.hash != 0 && !o.hash.ofTransfers():
 		return o, fmt.Errorf("stream: Hash(%v) is unknown", o.hash)
 	case o.rate < 0:
@@ -108,7 +119,8 @@ func resolve(config *Config, opts []Option) (options, error) {
 		return o, fmt.Errorf("stream: Lanes(%d) is not 1 to %d", o.lanes, maxLanes)
 	}
 
-	if o.window = o.via.window(); o.window == nil {
+	o.window = o.via.window()
+	if o.window == nil {
 		return o, nil
 	}
 	o.window.Lanes = cmp.Or(o.lanes, o.window.Lanes)
@@ -126,9 +138,10 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries returns an error if RPCs of an array's own MaxBytesPerRPC could
-// overflow lanes whose buffers have slots entries, or if the share of a buffer
-// is less than one entry, so that no part could ever be sent.
+// checkEntries returns an error if a transfer with these options could not use lanes whose
+// reliable buffers have slots entries. That is so if RPCs of an array's own MaxBytesPerRPC
+// could overflow the buffer. It is also so if the share of a buffer is less than one entry,
+// because no part could ever be sent.
 func (o *options) checkEntries(slots int) error {
 	if o.window == nil {
 		return nil

@@ -8,35 +8,39 @@ import (
 	"time"
 )
 
-// A Channel is a reliable channel as a pump sees it. An rpc.Channel is one; a
-// program may implement its own.
+// A Channel is a reliable channel as a pump sees it. An rpc.Channel is one, and a program may
+// implement its own.
 //
-// It may have two more methods. QueueTime() time.Duration returns how long it will take
-// to send its queued bytes. Watch(out int, queued time.Duration) asks for another tick
-// as soon as fewer than out entries are outstanding and QueueTime is at most queued.
+// A Channel may have two more methods. QueueTime() time.Duration returns the time that its
+// queued bytes take to send. Watch(out int, queued time.Duration) asks for another tick when
+// fewer than out entries are outstanding and QueueTime is at most queued.
 type Channel interface {
-	// Reliable returns how many entries of the reliable buffer are in use, and
-	// how many there are. UE: NumOutRec, RELIABLE_BUFFER.
+	// Reliable returns the number of entries of the reliable buffer that are in use, and the
+	// number of all entries. UE: NumOutRec, RELIABLE_BUFFER.
 	Reliable() (out, slots int)
 }
 
-// Defaults of a Gate's fields.
+// Defaults of the fields of a Gate.
 const (
-	defaultShare     = 0.5 // of the reliable buffer (article)
+	defaultShare     = 0.5 // the article's half of the reliable buffer
 	defaultQueueTime = 20 * time.Millisecond
 )
 
-// A Gate decides whether a channel may take one more RPC of bulk. The zero Gate
-// allows the article's half of the reliable buffer, and at most 20 ms of queue.
-// A limit of entries alone is not enough: on a slow path half a buffer is
-// seconds of queue, and everything that shares the path waits for it.
+// A Gate decides whether a channel may take one more RPC of bulk. The zero Gate allows the
+// article's half of the reliable buffer, and at most 20 ms of queue. A limit on entries alone
+// is not enough. On a slow path, half a buffer is seconds of queue, and everything that shares
+// the path waits for it.
 type Gate struct {
-	Share     float64       // of the reliable buffer, above 0 and below 1; default 1/2
-	QueueTime time.Duration // how long it may take to send the queued bytes; default 20 ms, negative = no limit
+	// Share is the part of the reliable buffer that may be in use, above 0 and below 1. The
+	// default is 1/2.
+	Share float64
+	// QueueTime is the maximum time that the queued bytes may take to send. The default is
+	// 20 ms. A negative value means no limit.
+	QueueTime time.Duration
 }
 
-// Open reports whether one more RPC may be sent now. If nothing is outstanding
-// the queue does not count, so that one RPC may always be sent.
+// Open reports whether one more RPC may be sent now. If nothing is outstanding, the queue is
+// ignored, so that one RPC may always be sent.
 func (g Gate) Open(ch Channel) bool {
 	out, slots := ch.Reliable()
 	if out >= g.limit(slots) {
@@ -45,38 +49,42 @@ func (g Gate) Open(ch Channel) bool {
 	return out == 0 || g.queueTime() < 0 || queueTime(ch) <= g.queueTime()
 }
 
-// Check returns an error unless RPCs of the given number of entries are safe behind
-// this gate. The gate is tested before an RPC, so at most limit-1+entries are ever
-// outstanding. At most slots-1 may be, because the last slot is for a close.
+// Check returns an error unless RPCs of the given number of entries are safe with this gate.
+// The gate is tested before an RPC, so at most limit-1+entries are ever outstanding. At most
+// slots-1 may be, because the last slot is for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
-	case !(g.Share >= 0 && g.Share < 1): // also if it is NaN
+	case !(g.Share >= 0 && g.Share < 1): // true for NaN
 		return fmt.Errorf("stream: share %v of the reliable buffer is not above 0 and below 1", g.Share)
 	case limit < 1:
-		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; raise Share or ReliableBuffer", g.share(), slots)
+		return fmt.Errorf("stream: share %v of a reliable buffer of %d entries is less than one entry; "+
+			"raise Share or ReliableBuffer", g.share(), slots)
 	case entries < 1:
-		return fmt.Errorf("stream: an RPC of %d entries of the reliable buffer: it takes one at least, as bunch.Entries says", entries)
+		return fmt.Errorf("stream: an RPC of %d entries of the reliable buffer: it takes one at least, "+
+			"as bunch.Entries says", entries)
 	case entries > slots-limit: // not limit-1+entries > slots-1, which may overflow
-		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, but %d are usable; "+
-			"at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
+		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, "+
+			"but %d are usable; at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
 			entries, limit, slots, uint(limit-1+entries), slots-1, slots-limit) // as an int the sum may overflow
 	}
 	return nil
 }
 
-// watch asks for a tick once the gate is open again, if the channel has Watch.
+// watch asks for a tick when the gate opens again, if the channel has Watch.
 func (g Gate) watch(ch Channel) {
-	if w, ok := ch.(interface {
+	watcher, ok := ch.(interface {
 		Watch(out int, queued time.Duration)
-	}); ok {
-		_, slots := ch.Reliable()
-		queued := g.queueTime()
-		if queued < 0 {
-			queued = math.MaxInt64
-		}
-		w.Watch(g.limit(slots), queued)
+	})
+	if !ok {
+		return
 	}
+	_, slots := ch.Reliable()
+	queued := g.queueTime()
+	if queued < 0 {
+		queued = math.MaxInt64
+	}
+	watcher.Watch(g.limit(slots), queued)
 }
 
 func (g Gate) share() float64 {
@@ -96,26 +104,27 @@ func queueTime(ch Channel) time.Duration {
 	return 0
 }
 
-// A Pump runs the article's algorithm over any reliable channel. Each tick
-// sends the next RPCs while the gate is open. After the last one, and under the
-// same gate, a closing RPC says that everything was sent.
+// A Pump runs the article's algorithm over any reliable channel. Each tick sends the next RPCs
+// while the gate is open. After the last one, a closing RPC says that everything was sent. It
+// waits for the same gate.
 //
-// A Pump must not be used concurrently. Call it on the goroutine that makes the channel's RPCs.
+// A Pump must not be used concurrently. Call it on the goroutine that makes the channel's
+// RPCs.
 type Pump struct {
 	gate Gate
 	ch   Channel
 	emit func(rpc int) error // sends an RPC
-	end  func() error        // sends the closing RPC; nil = there is none
+	end  func() error        // sends the closing RPC; nil if there is none
 
 	rpcs  int   // number of RPCs without the closing one
 	steps int   // number of RPCs with the closing one
-	next  int   // index of the next step
-	err   error // of emit or end; it has ended the pump
+	next  int   // index of the next RPC
+	err   error // error of emit or end, which ended the pump
 }
 
-// NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit, and then the
-// closing one with end, unless that is nil. entries is how many entries of the
-// reliable buffer the largest of these RPCs takes; see [Gate.Check].
+// NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit. After those it sends the
+// closing one with end, unless end is nil. entries is the number of entries of the reliable
+// buffer that the largest of these RPCs takes: see [Gate.Check].
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	switch {
 	case rpcs < 0:
@@ -137,8 +146,8 @@ func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error,
 	return p, nil
 }
 
-// Tick sends what the gate allows now. done is true once the last RPC was sent.
-// An error of emit or end ends the pump, and every later Tick returns it.
+// Tick sends what the gate allows now. done is true once the last RPC was sent. An error of
+// emit or end ends the pump, and every later Tick returns that error.
 func (p *Pump) Tick() (done bool, err error) {
 	for p.err == nil && p.next < p.steps {
 		if !p.gate.Open(p.ch) {
@@ -150,7 +159,7 @@ func (p *Pump) Tick() (done bool, err error) {
 	return p.err == nil, p.err
 }
 
-// Sent returns the number of RPCs that were sent, without the closing one.
+// Sent returns the number of RPCs sent, not counting the closing one.
 func (p *Pump) Sent() int { return min(p.next, p.rpcs) }
 
 // step sends one RPC.
@@ -169,6 +178,7 @@ func (p *Pump) step() error {
 	return nil
 }
 
-// errStuck ends a pump whose channel reports no entry after an RPC: the gate
-// would never close, and everything would be sent at once.
-var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; is it the channel that the RPCs use, and is it open?")
+// errStuck ends a pump whose channel reports no entry after an RPC. With such a channel, the
+// gate would never close, and everything would be sent at once.
+var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; " +
+	"is it the channel that the RPCs use, and is it open?")

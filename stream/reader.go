@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// maxAhead is the maximum content that a transfer may read before the tick takes it. It
+	// maxReadAhead is the maximum content that a transfer may read before the tick takes it. It
 	// allows 31 MB/s at 60 ticks a second.
-	maxAhead = 512 << 10
-	// firstAhead is the content that it may read ahead at first. This doubles when a tick
+	maxReadAhead = 512 << 10
+	// firstReadAhead is the content that it may read ahead at first. This doubles when a tick
 	// takes all of it. Many transfers over slow paths therefore hold little each.
-	firstAhead = 128 << 10
+	firstReadAhead = 128 << 10
 )
 
 // A source provides a transfer's content. It is used by the reader's goroutine only.
@@ -81,7 +81,7 @@ func newReader(
 ) *reader {
 	r := &reader{
 		source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard,
-		ahead: firstAhead, changed: bell.New(),
+		ahead: firstReadAhead, changed: bell.New(),
 	}
 	r.held = budget.NewHolding(on, r.changed.Ring)
 	return r
@@ -186,10 +186,10 @@ func (r *reader) inTurn(offset int64, fn func()) {
 // paced reports whether the goroutine can read the content at an offset only after earlier
 // content was sent.
 //
-// The first firstAhead bytes are not paced. If hundreds of transfers start together, all of
+// The first firstReadAhead bytes are not paced. If hundreds of transfers start together, all of
 // these bytes are read and hashed at once. Nor is content paced that the receiver has, because
 // it is not sent: an answer of a few bytes makes this end read and hash all of it.
-func (r *reader) paced(offset int64) bool { return offset >= firstAhead && !r.receiverHas(offset) }
+func (r *reader) paced(offset int64) bool { return offset >= firstReadAhead && !r.receiverHas(offset) }
 
 // receiverHas reports whether the receiver has the content at an offset, so it need not be
 // sent.
@@ -366,7 +366,7 @@ func (r *reader) growAhead(pathFull bool) {
 		return
 	}
 	if r.peak >= r.ahead && !pathFull {
-		r.ahead = min(2*r.ahead, maxAhead)
+		r.ahead = min(2*r.ahead, maxReadAhead)
 	}
 	r.peak = 0
 }

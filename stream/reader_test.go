@@ -55,9 +55,9 @@ func TestReaderReadsFurtherAhead(t *testing.T) {
 		for range 20 {
 			rd.take(math.MaxInt64, false).Free()
 			synctest.Wait()
-			require.Less(t, rd.bytes, firstAhead+blockBytes)
+			require.Less(t, rd.bytes, firstReadAhead+blockBytes)
 		}
-		for _, want := range []int{firstAhead, 2 * firstAhead, maxAhead, maxAhead} {
+		for _, want := range []int{firstReadAhead, 2 * firstReadAhead, maxReadAhead, maxReadAhead} {
 			require.GreaterOrEqual(t, rd.bytes, want)
 			require.Less(t, rd.bytes, want+blockBytes)
 			for b := rd.take(math.MaxInt64, false); b != nil; b = rd.take(math.MaxInt64, false) {
@@ -76,7 +76,7 @@ func TestReaderOfAFullPath(t *testing.T) {
 				b.Free()
 			}
 			synctest.Wait()
-			require.Less(t, rd.bytes, firstAhead+blockBytes)
+			require.Less(t, rd.bytes, firstReadAhead+blockBytes)
 		}
 	})
 }
@@ -84,8 +84,8 @@ func TestReaderOfAFullPath(t *testing.T) {
 func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	data := content(2 << 20)
 	reading(t, data, false, func(rd *reader, woken *int) {
-		require.GreaterOrEqual(t, rd.bytes, firstAhead)
-		require.Less(t, rd.bytes, firstAhead+blockBytes)
+		require.GreaterOrEqual(t, rd.bytes, firstReadAhead)
+		require.Less(t, rd.bytes, firstReadAhead+blockBytes)
 		_, _, ok := rd.result()
 		require.False(t, ok)
 		require.True(t, bytes.Equal(data, drain(rd, math.MaxInt64)))
@@ -107,7 +107,7 @@ func TestReaderTakesTurnsAtTheStart(t *testing.T) {
 		require.Nil(t, rd.take(math.MaxInt64, false))
 		rd.turns.End()
 		synctest.Wait()
-		require.GreaterOrEqual(t, rd.bytes, firstAhead)
+		require.GreaterOrEqual(t, rd.bytes, firstReadAhead)
 		rd.turns.Take(nil)
 		require.GreaterOrEqual(t, len(drain(rd, math.MaxInt64)), 4<<20)
 	})
@@ -134,7 +134,7 @@ func TestReaderBesideOneThatWaits(t *testing.T) {
 		rd.resume(0, 0)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.GreaterOrEqual(t, rd.bytes, firstAhead)
+		require.GreaterOrEqual(t, rd.bytes, firstReadAhead)
 	})
 }
 
@@ -173,7 +173,7 @@ func TestReaderObeysCredit(t *testing.T) {
 
 func TestReaderResumesAnywhere(t *testing.T) {
 	data := content(1 << 20)
-	for _, from := range []int64{0, 1, 100, 32704, 40_000, maxAhead, 900_000, 1 << 20} {
+	for _, from := range []int64{0, 1, 100, 32704, 40_000, maxReadAhead, 900_000, 1 << 20} {
 		reading(t, data, false, func(rd *reader, _ *int) {
 			got := drain(rd, 4096)
 			rd.resume(from, 0)

@@ -10,13 +10,13 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A sliceRoute is the [route] that sends parts as chunks. It calls the machine
-// of slices, within [extend.Drive], under the lock of the connection's link. It
-// is used on the world's goroutine only.
+// A sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices
+// within [extend.Drive], under the lock of the connection's link. It is used on the world's
+// goroutine only.
 type sliceRoute struct {
 	conn  *rpc.Conn
 	link  *sliceLink
-	queue time.Duration // how long it may take to send the queued slices; set by each tick
+	queue time.Duration // maximum time that the queued slices may take to send; set by each tick
 	ended bool          // the machine was told that no more parts follow
 
 	handed int64 // bytes of messages taken from the machine
@@ -27,11 +27,11 @@ func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 	return &sliceRoute{conn: conn, link: sliceLinkOf(conn), usage: newUsage(time.Now(), 0)}
 }
 
-// sliceLinkOf returns the machine that Install has added to each connection.
+// sliceLinkOf returns the machine that Install adds to each connection.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
-// open reports whether the machine takes one more part. Until the machine has
-// measured the path, it uses the connection's round trip time.
+// open reports whether the machine accepts one more part. Until the machine has measured the
+// path, it uses the connection's round trip time.
 func (s *sliceRoute) open() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
@@ -44,7 +44,8 @@ func (s *sliceRoute) open() (open bool) {
 	return open
 }
 
-// send passes the block to the machine, which frees it when all of its slices are acked.
+// send passes the block to the machine, which frees the block when all of its slices are
+// acked.
 func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	message := b.message(id)
 	b.sliced = true
@@ -58,7 +59,8 @@ func (s *sliceRoute) send(b *block, id uint64) (err error) {
 
 func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queue) }) }
 
-// end tells the machine whether no more parts follow; if so, the last chunk gets repair slices.
+// end tells the machine whether more parts follow. If none do, the last chunk gets repair
+// slices.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
@@ -66,10 +68,10 @@ func (s *sliceRoute) end(ended bool) {
 	}
 }
 
-// discard frees everything that the peer has sent, when its connection ends.
+// discard frees everything that the peer has sent, at the end of its connection.
 func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
 
-// yield frees what the peer will send again.
+// yield frees those received slices that the peer will send again.
 func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
 
 // received calls handle with each message that has arrived. handle must not keep the message.
@@ -94,25 +96,25 @@ func (s *sliceRoute) stats() (now slices.Stats) {
 	return now
 }
 
-// sliceProtocol is the first byte of a datagram that contains a packet of package chunk.
+// sliceProtocol is the first byte of a datagram that holds a packet of package chunk.
 const sliceProtocol = 0x02
 
 const (
-	// awaitedSlices is how many slices the largest part takes.
+	// awaitedSlices is the number of slices in the largest part.
 	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
-	// goOnBytes is the memory for the chunk that content waits for, in whole
-	// pages of 8 KiB, and for the machine's records.
+	// goOnBytes is the memory for the chunk that content waits for, in whole pages of 8 KiB,
+	// and for the machine's records.
 	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
 )
 
 // A sliceLink is the machine of slices of one connection. The connection's link drives it
-// under its lock. Others call it within [extend.Drive]; account and news need no lock.
+// under the link's lock. Others call it within [extend.Drive]. account and news need no lock.
 type sliceLink struct {
 	*slices.Machine
 	account *budget.Account
-	news    atomic.Bool // messages have arrived; spares the world's goroutine the lock if there are none
-	// The peer, once the world has reported the end of the connection, for
-	// callers of its Stats; guarded by Streams.mu.
+	news    atomic.Bool // messages have arrived; if false, the world's goroutine need not take the lock
+	// The peer, once the world has reported the end of the connection. It serves callers that
+	// still ask for its Stats. Guarded by Streams.mu.
 	ended *Peer
 }
 
@@ -120,8 +122,8 @@ func newSliceLink(account *budget.Account) *sliceLink {
 	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
 }
 
-// Wake reports, once, that there is something for the world's goroutine, and
-// sets news. The link calls it.
+// Wake reports, once, that there is something for the world's goroutine, and sets news. The
+// link calls Wake.
 func (l *sliceLink) Wake() bool {
 	if !l.Machine.Wake() {
 		return false
