@@ -134,11 +134,11 @@ func (s *arraySource[T]) callee() string { return fmt.Sprintf("the encoding of e
 func (s *arraySource[T]) lent() bool     { return true }
 
 func (s *arraySource[T]) fill(b *block, stopAt int64) error {
-	most := len(s.items)
+	until := len(s.items)
 	if stopAt >= 0 {
-		most = min(most, int(stopAt))
+		until = min(until, int(stopAt))
 	}
-	for s.next < most && (b.count == 0 || len(b.room()) >= s.array.element) {
+	for s.next < until && (b.count == 0 || len(b.room()) >= s.array.element) {
 		if err := s.encode(b); err != nil {
 			return err
 		}
@@ -227,7 +227,8 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 		var item T
 		batch = append(batch, item)
 		var memory int
-		if rest, memory, err = a.next(rest, &batch[len(batch)-1]); err != nil {
+		rest, memory, err = a.next(rest, &batch[len(batch)-1])
+		if err != nil {
 			batch = batch[:len(batch)-1]
 			break
 		}
@@ -264,11 +265,11 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 // bytes received, and to batchBytes.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
-	most := min(1+4*bytes/size, 1+batchBytes/size)
+	maxCap := min(1+4*bytes/size, 1+batchBytes/size)
 	if count < 0 {
-		return min(bytes, most)
+		return min(bytes, maxCap)
 	}
-	return min(count, most)
+	return min(count, maxCap)
 }
 
 // An IncomingArray is an array at its receiver. Its elements are either pushed, by OnBatch, or

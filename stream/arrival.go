@@ -61,8 +61,9 @@ func (a *arrival) countEarly(n int) error {
 	}
 	a.early += int64(n)
 	r.early += int64(n)
-	if most := r.mostEarly(); r.early > most {
-		return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, r.early, most)
+	limit := r.mostEarly()
+	if r.early > limit {
+		return fmt.Errorf("%w: %d bytes came before answers, the limit is %d", errNoCredit, r.early, limit)
 	}
 	return nil
 }

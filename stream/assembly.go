@@ -86,7 +86,9 @@ func (a *assembly) queue(p part) {
 // copy copies p, which aliases a message, into a block and counts the block's memory.
 func (a *assembly) copy(p part) *block {
 	b := newBlock(len(p.data))
-	b.offset, b.index, b.count = p.offset, p.index, p.count
+	b.offset = p.offset
+	b.index = p.index
+	b.count = p.count
 	b.append(p.data)
 	a.held += b.cost()
 	return b
@@ -163,7 +165,9 @@ func (a *assembly) free() {
 	for _, b := range slices.Concat(a.ready, a.parked) {
 		b.Free()
 	}
-	a.ready, a.parked, a.held = nil, nil, 0
+	a.ready = nil
+	a.parked = nil
+	a.held = 0
 }
 
 // trimAll frees the blocks before base, and trims the block that contains base.

@@ -186,7 +186,8 @@ func (b *IncomingBlob) fetch() error {
 	if err != nil {
 		return err
 	}
-	b.held, b.rest = held, held.block.payload()
+	b.held = held
+	b.rest = held.block.payload()
 	return nil
 }
 

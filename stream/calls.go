@@ -331,7 +331,8 @@ func (c *Calling) note(sent int, done bool, err error) {
 	if c.ended {
 		return
 	}
-	c.sent, c.ended = sent, done || err != nil
+	c.sent = sent
+	c.ended = done || err != nil
 	if err != nil {
 		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items were sent: %w", c.name, sent, c.items, err)
 	}

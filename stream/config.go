@@ -50,26 +50,25 @@ type Config struct {
 	ReadTime time.Duration
 
 	// MaxMemory limits the memory that all peers together make this world hold, including
-	// memory promised as credit. It is measured in bytes of real memory. The default is 256
-	// MiB.
+	// memory promised as credit. It counts bytes of real memory. The default is 256 MiB.
 	//
 	// Half of it is reserved for connections that hold little. By default, each of the first
-	// sixty or so connections may hold 2 MiB of this half, and each further one a third of a
-	// MiB. The connections of one identity may together hold at most seven eighths of it. The
-	// same holds for the connections of one address that have no identity. Of the other half,
-	// a connection gets at most half of what is free.
+	// connections may hold 2 MiB of this half. From about the sixtieth on, a connection may
+	// hold a third of a MiB. The connections of one identity may together hold at most seven
+	// eighths of this half. The same limit applies to the connections of one address that have
+	// no identity. Of the other half, a connection gets at most half of what is free.
 	//
-	// A transfer that finds no memory waits. It is rejected if no waiting transfer has been
-	// served for 30 s. If a transfer in progress needs more memory, its sender waits for
-	// credit. There is always room for its next part. Unless another transfer of the same peer
-	// has stalled, there is also room for content that is sent before headers are answered.
-	// Such content may exceed MaxMemory, by a 16th of it or by 64 KiB.
+	// A transfer that finds no memory waits. It is rejected after 30 s in which no waiting
+	// transfer was served. If a transfer in progress needs more memory, its sender waits for
+	// credit, but there is always room for the transfer's next part. There is also room for
+	// content that is sent before headers are answered, unless another transfer of the same
+	// peer has stalled. Such content may exceed MaxMemory, by a 16th of it or by 64 KiB.
 	//
 	// In addition, an eighth of MaxMemory is for content that this world's own transfers have
-	// read and their peers have not acknowledged. That is 32 MiB by default. If 64 KiB for
-	// each transfer is more, it is that much. All transfers share it. Half of it is reserved
-	// for peers that have acknowledged more bytes than are now held for them. Other peers get
-	// a small part of that half, and content that waits for credit gets none of it.
+	// read and their peers have not acknowledged. That is 32 MiB by default, or 64 KiB for
+	// each transfer if that is more. All transfers share it. Half of it is reserved for peers
+	// that have acknowledged more bytes than are now held for them. Other peers get a small
+	// part of that half, and content that waits for credit gets none of it.
 	MaxMemory int64
 
 	// MaxQueued limits the outgoing transfers of one peer, in progress or waiting for their

@@ -1,6 +1,6 @@
-// Package stream sends large arrays and files in pieces, as reliable RPCs of package rpc. Its
-// transfers never fill more than half of a reliable buffer, and they are sent only when the
-// game's own traffic leaves room.
+// Package stream sends large arrays and files in pieces over the connections of package rpc.
+// The game's own traffic is sent first, and transfers never fill more than half of a reliable
+// buffer.
 //
 //	var SaveGame = stream.NewBlob("savegame") // in a package that both ends share; NewArray[Item] for a []Item
 //
@@ -61,10 +61,12 @@
 // refilled once a tick and, under Run, when acks free entries.
 //
 // The pieces of a transfer, its parts, are sent on lanes: channels that are sent after all
-// others. If the path holds more than half a buffer, the connection opens more lanes: up to
-// 32, or the number that [Lanes] sets, if the game's actors leave it enough channels. The
-// transfers of a connection share it according to their [Weight], which also decides which of
-// them begins first. [Calls] and [Pump] apply the same algorithm to the game's own RPCs and
+// others. If the path holds more than half a buffer, the connection opens more lanes, up to 32
+// or the number that [Lanes] sets. It opens fewer if the game's actors don't leave it enough
+// channels.
+//
+// The transfers of a connection share it according to their [Weight], which also decides which
+// of them begins first. [Calls] and [Pump] apply the same algorithm to the game's own RPCs and
 // channels.
 //
 // The receiver's credit is the second limit. 1 MiB may be sent with the header. After that,
@@ -97,12 +99,14 @@
 // After two timeouts in a row, only probes are sent.
 //
 // If rpc.Config.Sealed is set at both ends, both backends use sealed packets. These are paced
-// by a controller that does not take random loss for congestion. After the last parts, a
-// number of repair slices, or of repair bunches on lanes, is sent in proportion to the loss.
-// With them, the last losses cost no round trip. They are not sent between the bursts of a
-// transfer that has a Rate or whose source pauses. If sealed packets don't get through, QUIC
-// is used instead, and nothing that was acked is sent again. [Transfer.Sealed] reports which
-// of the two is in use.
+// by a controller that does not take random loss for congestion. If sealed packets don't get
+// through, QUIC is used instead, and nothing that was acked is sent again. [Transfer.Sealed]
+// reports which of the two is in use.
+//
+// With sealed packets, the last parts are followed by repair slices, or by repair bunches on
+// lanes. Their number is in proportion to the loss, so that the last losses cost no round
+// trip. They are not sent between the bursts of a transfer that has a Rate or whose source
+// pauses.
 //
 // WIRE.md specifies the bytes of both backends.
 //

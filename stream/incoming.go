@@ -83,9 +83,9 @@ type incoming struct {
 	store  Store      // nil = none; the handler may replace it
 
 	// Used by the world's goroutine only.
-	waits   bool      // the header has arrived, but there is no memory yet to open the transfer
-	came    time.Time // when the header arrived
-	records int64     // memory borrowed for the transfer's records and, once they run, its goroutines
+	waitsForMemory bool      // the header has arrived, but there is no memory yet to open the transfer
+	headerTime     time.Time // when the header arrived
+	records        int64     // memory borrowed for the transfer's records and, once they run, its goroutines
 
 	// mu guards this group, and the fields of arrival, delivery and answer.
 	mu       sync.Mutex

@@ -40,7 +40,7 @@ type Streams struct {
 
 	// Used by the world's goroutine only.
 	joined   []*Peer                    // peers whose connections have joined
-	due      []*Peer                    // peers in joined that the next tick includes, in order; they have Peer.listed set
+	due      []*Peer                    // peers in joined, in order, that the next tick includes
 	checked  time.Time                  // when a tick last looked for overdue peers
 	lastTick time.Time                  // start of the last tick
 	tickEnds time.Time                  // when that tick must end; zero if it has found nothing to do so far

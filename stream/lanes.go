@@ -32,7 +32,7 @@ const (
 // lanes. Its client asks for more in its limits message, and releases idle ones.
 type lanes struct {
 	peer  *Peer
-	asked int // how many lanes there should be; a client sends it in its limits message
+	asked int // number of lanes that the peer should have; a client sends it in its limits message
 	// Lanes that were opened with the connection and stay open. It is 0 at a client until the
 	// server's limits message arrives.
 	stay    int
@@ -61,10 +61,11 @@ func (l *lanes) start(t *Transfer) error {
 	case w.Lanes != 0:
 		return l.ask(w.Lanes)
 	}
-	if most := lanesFilledBy(t.left()); most > 1 {
-		return l.ask(min(l.peer.window.pathLanes(), most))
+	filled := lanesFilledBy(t.left())
+	if filled <= 1 {
+		return nil
 	}
-	return nil
+	return l.ask(min(l.peer.window.pathLanes(), filled))
 }
 
 // lanesFilledBy returns the number of lanes that the left bytes of a transfer fill. More lanes
@@ -85,17 +86,20 @@ func (l *lanes) widen(t *Transfer) error {
 	case w.Lanes != 0:
 		return l.ask(w.Lanes)
 	}
-	now, window := l.peer.streams.lastTick, l.peer.window
-	most := min(len(window.lanes)+lanesFilledBy(t.left()), maxLanes)
-	if len(window.lanes) < l.asked || l.asked >= most || now.Sub(l.widened) < widenPause {
+
+	now := l.peer.streams.lastTick
+	window := l.peer.window
+	limit := min(len(window.lanes)+lanesFilledBy(t.left()), maxLanes)
+	if len(window.lanes) < l.asked || l.asked >= limit || now.Sub(l.widened) < widenPause {
 		return nil
 	}
+
 	l.widened = now
 	n := window.pathLanes()
 	if window.full(w) {
 		n = max(n, 2*l.asked)
 	}
-	return l.ask(min(n, most))
+	return l.ask(min(n, limit))
 }
 
 // ask raises the number of lanes to n if it is lower. A server opens the lanes. A client asks

@@ -127,7 +127,9 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	if h.kind != kindBlob && o.rate > 0 {
 		return nil, fmt.Errorf("stream: %v: Rate is for blobs", &h)
 	}
-	h.key, h.name, h.hash = o.key, o.name, p.sender.hash(o.hash)
+	h.key = o.key
+	h.name = o.name
+	h.hash = p.sender.hash(o.hash)
 	t := newTransfer(p, h, o, source)
 	if err := p.sender.start(t); err != nil {
 		return nil, err
@@ -303,10 +305,17 @@ func (p *Peer) orphaned(cause error) {
 // should call Stats in its OnDisconnect. There, transfers that were in progress already count
 // as failed.
 func (p *Peer) Stats() Stats {
-	s, chunks := p.counted(), p.slices.stats()
-	s.Sent, s.Received, s.Failed = p.sent.Load(), p.received.Load(), p.failed.Load()
-	s.Slices, s.SlicesSealed, s.SlicesResent = chunks.Slices, chunks.Fated, chunks.Resent
-	s.RepairSlices, s.SlicesRestored, s.SlicesRefused = chunks.Repairs, chunks.Restored, chunks.Refused+chunks.Malformed
+	s := p.counted()
+	chunks := p.slices.stats()
+	s.Sent = p.sent.Load()
+	s.Received = p.received.Load()
+	s.Failed = p.failed.Load()
+	s.Slices = chunks.Slices
+	s.SlicesSealed = chunks.Fated
+	s.SlicesResent = chunks.Resent
+	s.RepairSlices = chunks.Repairs
+	s.SlicesRestored = chunks.Restored
+	s.SlicesRefused = chunks.Refused + chunks.Malformed
 	return s
 }
 
@@ -334,10 +343,17 @@ func (p *Peer) quiet() bool {
 // snapshot returns the counts as of now, except those of ended transfers and slices.
 func (p *Peer) snapshot() Stats {
 	return Stats{
-		Sending: len(p.sender.sending), Waiting: len(p.sender.queue), Receiving: len(p.receiver.receiving),
-		BytesSent: p.sender.bytes, BytesReceived: p.receiver.bytes,
-		Lanes: len(p.window.lanes), PeakOut: p.window.peak, Slots: p.window.slots,
-		Late: p.sender.late + p.receiver.late, Evicted: p.receiver.evicted, Unstored: p.unstored.Load(),
+		Sending:       len(p.sender.sending),
+		Waiting:       len(p.sender.queue),
+		Receiving:     len(p.receiver.receiving),
+		BytesSent:     p.sender.bytes,
+		BytesReceived: p.receiver.bytes,
+		Lanes:         len(p.window.lanes),
+		PeakOut:       p.window.peak,
+		Slots:         p.window.slots,
+		Late:          p.sender.late + p.receiver.late,
+		Evicted:       p.receiver.evicted,
+		Unstored:      p.unstored.Load(),
 	}
 }
 

@@ -58,11 +58,11 @@ type reader struct {
 	wanted bool     // a tick found nothing, so the next block wakes the world
 
 	// Set on the world's goroutine.
-	limit   int64 // end of the content that may be sent, as of the last tick; 0 until the header is sent
-	waits   bool  // the goroutine must not read before resume is called
-	from    int64 // content before this byte is hashed but not sent
-	fromAt  int64 // in an array, the element that begins at from
-	stopped bool  // the goroutine must end
+	limit        int64 // end of the content that may be sent, as of the last tick; 0 until the header is sent
+	awaitsAnswer bool  // the goroutine must not read before resume is called
+	from         int64 // content before this byte is hashed but not sent
+	fromAt       int64 // in an array, the element that begins at from
+	stopped      bool  // the goroutine must end
 
 	// State of the goroutine.
 	started bool
@@ -76,11 +76,11 @@ type reader struct {
 }
 
 func newReader(
-	s source, hash Algorithm, part int, waits bool, on *budget.StockAccount,
+	s source, hash Algorithm, part int, awaitsAnswer bool, on *budget.StockAccount,
 	wake func(), guard func(fn func()) bool,
 ) *reader {
 	r := &reader{
-		source: s, hash: hash, part: part, waits: waits, wake: wake, guard: guard,
+		source: s, hash: hash, part: part, awaitsAnswer: awaitsAnswer, wake: wake, guard: guard,
 		ahead: firstReadAhead, changed: bell.New(),
 	}
 	r.held = budget.NewHolding(on, r.changed.Ring)
@@ -92,7 +92,8 @@ func (r *reader) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.started && !r.stopped {
-		r.started, r.running = true, true
+		r.started = true
+		r.running = true
 		go r.run()
 	}
 }
@@ -138,10 +139,12 @@ func (r *reader) read() {
 	var offset, index int64
 	for r.waitToRead(offset) {
 		b := fullBlock(r.part)
-		b.offset, b.index = offset, index
+		b.offset = offset
+		b.index = index
 		stopAt := r.stopAt(b)
 		err := r.fill(b, stopAt, digest)
-		offset, index = b.end(), b.index+int64(b.count)
+		offset = b.end()
+		index = b.index + int64(b.count)
 		if index == stopAt && err == nil {
 			err = r.checkAligned(offset)
 		}
@@ -219,7 +222,7 @@ func (r *reader) waitToRead(offset int64) bool {
 func (r *reader) mustWait(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopped && (r.waits || r.bytes >= r.ahead || !r.held.Room(r.mayLeave(offset)))
+	return !r.stopped && (r.awaitsAnswer || r.bytes >= r.ahead || !r.held.Room(r.mayLeave(offset)))
 }
 
 // mayLeave reports whether the receiver's credit allows the block at offset to be sent at
@@ -302,7 +305,8 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	if err != io.EOF {
 		r.err = err
 	} else {
-		r.total.size, r.total.count = size, count
+		r.total.size = size
+		r.total.count = count
 		sum := digest.Digest().sum
 		r.total.sum = sum[:r.hash.size()]
 		r.checkTotal()
@@ -325,7 +329,7 @@ func (r *reader) checkTotal() {
 func (r *reader) resume(from, fromAt int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waits = false
+	r.awaitsAnswer = false
 	r.from = from
 	r.fromAt = fromAt
 	r.checkTotal()
@@ -409,6 +413,7 @@ func (r *reader) stop() {
 	for _, b := range r.ready {
 		b.Free()
 	}
-	r.ready, r.bytes = nil, 0
+	r.ready = nil
+	r.bytes = 0
 	r.changed.Ring()
 }

@@ -119,9 +119,9 @@ func (r *receiver) onHeader(h header) {
 		return
 	}
 	if in.cause() == nil { // not refused before its header arrived
-		in.waits = true
-		in.came = time.Now()
-		r.openWaiting(in.came) // opens it after the transfers that already wait
+		in.waitsForMemory = true
+		in.headerTime = time.Now()
+		r.openWaiting(in.headerTime) // opens it after the transfers that already wait
 	}
 }
 
@@ -140,8 +140,9 @@ func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.ma
 // that are refused, and as many again may wait for the tick that sends the refusals. More than
 // that are a violation.
 func (r *receiver) expect(id uint64) *incoming {
-	if most := r.maxUnannounced(); len(r.receiving) >= 2*most {
-		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), most)
+	limit := r.maxUnannounced()
+	if len(r.receiving) >= 2*limit {
+		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), limit)
 		return nil
 	}
 	in := newIncoming(r.peer, id)
@@ -161,12 +162,12 @@ func (r *receiver) expect(id uint64) *incoming {
 func (r *receiver) open(in *incoming) {
 	t, handled := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t, handled); err != nil {
-		in.waits = false
+		in.waitsForMemory = false
 		in.finish(err)
 		return
 	}
-	in.waits = !r.reserve(in)
-	if !in.waits {
+	in.waitsForMemory = !r.reserve(in)
+	if !in.waitsForMemory {
 		in.start(t)
 	}
 }
@@ -177,17 +178,17 @@ func (r *receiver) open(in *incoming) {
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.peer.streams
 	for _, in := range r.receiving {
-		if !in.waits || in.cause() != nil {
+		if !in.waitsForMemory || in.cause() != nil {
 			continue
 		}
 		r.open(in)
-		if !in.waits {
-			if in.came.Before(now) && in.cause() == nil {
+		if !in.waitsForMemory {
+			if in.headerTime.Before(now) && in.cause() == nil {
 				s.opened = now
 			}
 			continue
 		}
-		if min(now.Sub(in.came), now.Sub(s.opened)) < idleTime {
+		if min(now.Sub(in.headerTime), now.Sub(s.opened)) < idleTime {
 			r.memoryAlarm.set(r.peer, memoryPause)
 			return
 		}
@@ -346,19 +347,10 @@ func (r *receiver) onPart(message []byte) {
 	}
 	in := r.find(p.id)
 	if in == nil {
-		if p.id <= r.lastHeader {
-			r.late++
-			return
-		}
-		if most := r.maxUnannounced(); p.id > r.lastHeader+uint64(most) {
-			r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once",
-				p.id, r.lastHeader, most)
-			return
-		}
-		in = r.expect(p.id)
-		if in == nil {
-			return
-		}
+		in = r.unannounced(p.id)
+	}
+	if in == nil {
+		return
 	}
 	if r.peer.streams.crowded() {
 		r.peer.streams.makeRoom(time.Now())
@@ -366,6 +358,22 @@ func (r *receiver) onPart(message []byte) {
 	if err := in.arrival.add(p); err != nil {
 		r.peer.violate("transfer %d: %v", p.id, err)
 	}
+}
+
+// unannounced adds the transfer of a part that arrived before the transfer's header. It returns
+// nil if the transfer has ended, or if the part breaks the protocol.
+func (r *receiver) unannounced(id uint64) *incoming {
+	if id <= r.lastHeader {
+		r.late++
+		return nil
+	}
+	limit := r.maxUnannounced()
+	if id > r.lastHeader+uint64(limit) {
+		r.peer.violate("part of transfer %d, the last header was %d and the limit is %d at once",
+			id, r.lastHeader, limit)
+		return nil
+	}
+	return r.expect(id)
 }
 
 // onEnd handles the message with the size and digest of a transfer.

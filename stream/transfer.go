@@ -52,7 +52,8 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t.share.weight.Store(int32(o.weight))
 	t.progress.Total = h.total()
 	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
-	t.reader.turns, t.reader.whole = p.streams.turns, h.size
+	t.reader.turns = p.streams.turns
+	t.reader.whole = h.size
 	if blob, is := s.(*blobSource); is {
 		blob.throttle = throttle{rate: o.rate, skips: t.reader.receiverHas}
 	}
@@ -234,7 +235,7 @@ func (t *Transfer) early() int64 {
 // sendPart sends the next part on the route. The caller must have checked route.open just
 // before.
 func (t *Transfer) sendPart() error {
-	b := t.reader.take(t.limit, t.peer.window.waits)
+	b := t.reader.take(t.limit, t.peer.window.pathFull)
 	if b == nil {
 		return nil // canceled meanwhile
 	}

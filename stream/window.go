@@ -25,8 +25,8 @@ type window struct {
 
 	stocked *budget.StockAccount // the connection's account at the world's stock; charged for held
 	// Bytes of entries on lanes that were unacked at the last note or sent since then.
-	held  int
-	waits bool // at least half of held was still queued at the last note, so the path has enough to do
+	held     int
+	pathFull bool // at least half of held was still queued at the last note, so the path has enough to do
 
 	// For Stats.
 	peak  int // maximum number of entries outstanding on a lane so far
@@ -105,9 +105,9 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 }
 
 // note is called once a tick. It reduces held and the stock's charge to the entries that are
-// still unacked, and sets waits.
+// still unacked, and sets pathFull.
 func (w *window) note() {
-	w.waits = false
+	w.pathFull = false
 	if w.held == 0 {
 		return
 	}
@@ -119,7 +119,7 @@ func (w *window) note() {
 	acked := w.held - entries*bunch.EntryBytes
 	w.hold(-acked)
 	w.stocked.Acked(int64(acked))
-	w.waits = w.held > 0 && 2*extend.Stats(w.conn).Queued >= w.held
+	w.pathFull = w.held > 0 && 2*extend.Stats(w.conn).Queued >= w.held
 }
 
 // unacked returns the number of outstanding entries on lanes that the client has released. It
