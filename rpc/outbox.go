@@ -263,6 +263,7 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 		o.listed = !o.closed && (o.lacks != 0 || !o.calls.Empty())
 		if o.listed {
 			kept = append(kept, o)
+			s.heldBack = o.lacks != 0 && used >= room
 		}
 	}
 	clear(s.dirty[len(kept):])
