@@ -6,13 +6,15 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// maxMessages is the maximum number of messages in a whole bunch. Each takes messageCost at
-// the receiver, however short it is. Without the limit, 1,100 bytes could make the receiver
-// hold 1,100 messages.
+// maxMessages is the maximum number of messages in a whole bunch, which packs complete
+// messages into one entry. An empty message takes one byte on the wire, but messageCost at
+// the receiver. Without the limit, a packet of 1,100 bytes could make the receiver hold
+// 1,100 messages.
 const maxMessages = 32
 
-// deliverWhole delivers the messages of a whole bunch. The last message carries the price
-// of the entry, which Take frees.
+// deliverWhole delivers the messages of a whole bunch. The last message carries the cost of
+// the whole entry, which Take returns to the peer's limit. An empty payload is only a
+// close, and possibly an open; it is always reliable.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
 		if s.flags&flagClose == 0 {
@@ -68,19 +70,19 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 	c.wake = true
 }
 
-// grains returns t in grains, modulo 2^32.
+// grains returns t in units of grain. It wraps after about 19 hours.
 func grains(t time.Duration) uint32 { return uint32(t / grain) }
 
-// Waited returns the time from the completion of a message to now, to the nearest 16 µs. It
-// may be called at any time after Take and on any goroutine.
+// Waited returns how long ago a message was complete, with an error of less than 16 µs. It
+// may be called on any goroutine, and for 9 hours after Take.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	since := int32(grains(now.Sub(c.start)) - m.at)
 	return time.Duration(max(0, since)) * grain
 }
 
-// deliverUnordered delivers the unordered message to which the i-th parked entry belongs,
-// provided that all of it has arrived. Earlier entries may still be missing. A message that
-// opens or closes the channel waits for its turn.
+// deliverUnordered delivers the unordered message that contains the i-th parked entry, if
+// all its entries have arrived. Earlier messages may still be missing. A message that opens
+// or closes the channel is delivered in order.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil // the message that opens the channel must be delivered first
@@ -112,16 +114,15 @@ func (c *Conn) Next() (m Message, ok bool) {
 func (c *Conn) Ready() int { return c.ready.len() }
 
 // takeBytes is the maximum number of bytes that one Take returns, unless a single message
-// has more. Taken messages count against no limit, so an owner that stops in the middle of
-// a batch must not hold many bytes.
+// has more. Messages already taken count against no limit, so this bounds what a slow owner
+// holds outside of them.
 const takeBytes = 16 << 10
 
-// Take moves complete messages to into, oldest first, and returns their number. It stops
-// before the messages exceed 16 KiB, but always returns at least one. They count as
-// consumed.
+// Take fills into with complete messages, oldest first, and returns how many there were. It
+// stops before they exceed 16 KiB, but returns one of any size. They count as consumed.
 //
-// The remaining messages stay here. Once they reach the ReceiveLimit (see [Config]), the
-// peer must stop sending.
+// The other messages stay here. Once they reach the ReceiveLimit (see [Config]), the peer
+// must stop sending.
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
@@ -141,9 +142,9 @@ func (c *Conn) Take(into []Message) int {
 // Reuse returns the memory of a message from Next or Take. Call it at most once for a
 // message, and do not use any copy of the message or its Payload afterwards.
 //
-// Only a page of 32 KiB, which holds a bulk message of 28 to 32 KiB, is actually reused.
-// Any connection may then write its own peer's data into it. Reuse uses nothing of c and
-// may be called on any goroutine, like [Conn.Waited].
+// Only pages of 32 KiB, which hold bulk messages of 28 to 32 KiB, are actually reused.
+// Another connection may at once write its own peer's data into the page. Reuse touches
+// nothing of c and may be called on any goroutine, like [Conn.Waited].
 func (c *Conn) Reuse(m *Message) {
 	if m.joined && cap(m.Payload) == pages.Size {
 		pages.Give((*pages.Page)(m.Payload[:pages.Size]))

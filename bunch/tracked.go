@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Tracked messages contain state that their owner composes at each tick. Only the newest
-// value counts, so no message is sent twice. For each message, the owner learns once
-// whether it is kept: whether the peer's machine has acknowledged it. Instead of a lost
-// message, the owner sends the current values.
+// Tracked messages carry state that their owner rebuilds at each tick. Only the newest
+// values matter, so a lost message is never sent again; the owner sends the current values
+// instead. The owner is told once for each message whether the peer has acknowledged it:
+// whether it is kept.
 //
-// The ack of a packet means that all messages in it were kept. That holds on channels whose
-// opening message was acknowledged. There the peer drops a message only if it has no memory
-// for it, and then remembers that it did ([Conn.Missed]).
+// Once the open of a channel is acknowledged, an ack for a packet means that the peer kept
+// every tracked message in it. There is one exception: a peer that runs out of memory drops
+// the message, and its owner learns that from [Conn.Missed].
 //
-// A message that is sent earlier may overtake the opening message. The peer then drops it
-// although it counts as kept, so its owner must send its content again.
+// A message that is sent before then may arrive ahead of the open. The peer drops it
+// although it acknowledges its packet, so the owner must send that state again.
 
 // A Fate is the fate of a message from [Conn.SendTracked].
 type Fate struct {
-	Record uint64 // the argument of SendTracked
-	Kept   bool   // the peer's machine has the message; if false, it may still have it
-	Back   bool   // the message was not sent: TakeBack or Unsent has taken it back
+	Record uint64 // as passed to SendTracked
+	Kept   bool   // the peer has acknowledged the message; false does not prove that it was lost
+	Back   bool   // TakeBack, or Unsent for its packet, withdrew the message before it was sent
 }
 
 // tracked holds the queued tracked messages and the fates of sent ones. The records of
 // messages in flight are in packet.records.
 type tracked struct {
 	waiting queue[trackedMessage] // messages that were never sent
-	bytes   int                   // of the bunches of waiting
+	bytes   int                   // total size of waiting, with bunch headers
 	fates   queue[Fate]           // not fetched by the owner yet
 	missed  bool                  // an arriving message was dropped for lack of room; for Missed
 }
@@ -43,8 +43,8 @@ func (t *tracked) release() {
 type trackedMessage struct {
 	channel *channel
 	record  uint64
-	payload []byte // from the connection's blocks
-	at      time.Duration
+	payload []byte        // allocated from Conn.blocks
+	at      time.Duration // when it was queued
 }
 
 // size returns the size of the message's bunch in bytes.
@@ -52,18 +52,22 @@ func (t *trackedMessage) size() int {
 	return trackedHeader(t.channel.number, len(t.payload)) + len(t.payload)
 }
 
-// SendTracked queues a message of at most EntryBytes. It copies payload. The message is
-// sent whole, at most once, and after everything except bulk.
+// SendTracked queues a message of at most EntryBytes and [Config].MaxBunch. It copies
+// payload. The message is sent in one packet, at most once, and after all other traffic
+// except bulk.
 //
-// If SendTracked returns nil, [Conn.Fates] will report record once. The message is kept if
-// its packet was acknowledged. It is lost if its packet is declared lost, whatever an ack
-// says later, or if the message was not sent. A message is not sent if it was taken back,
-// its channel was closed, it became stale in an outage, or more than 256 KiB of messages
-// were queued.
+// If SendTracked returns nil, [Conn.Fates] will report record exactly once: kept if its
+// packet is acknowledged, otherwise lost. An ack that arrives after the packet was declared
+// lost does not change that. A message is reported lost without being sent if
 //
-// The channel must be one of this side whose open was sent ([Conn.Opening]). Kept is
-// reliable only once [Conn.Opened] returns true. If SendTracked returns an error, nothing
-// has changed.
+//   - it is taken back (see [Conn.TakeBack]),
+//   - its channel is closed,
+//   - it becomes stale in an outage, or
+//   - more than 256 KiB of messages are queued.
+//
+// This side must have opened the channel, and the open must have been sent (see
+// [Conn.Opening]). Kept is reliable only once [Conn.Opened] returns true. If SendTracked
+// returns an error, the message was not queued and no fate will be reported.
 func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -94,25 +98,24 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	return nil
 }
 
-// Opened reports whether the peer keeps the tracked messages of a channel. It does if this
-// side has opened the channel and not closed it, and the peer has acknowledged all of the
-// message that opened it. The peer then drops nothing that follows.
+// Opened reports whether the peer has acknowledged the whole open of a channel that this
+// side opened and has not closed. From then on the peer does not drop tracked messages for
+// arriving before the open.
 func (c *Conn) Opened(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
 }
 
-// Opening reports whether all reliable messages on a channel of this side were sent but the
-// peer has not acknowledged its open. If no packet is lost or overtaken, the channel is
-// open at the peer when a tracked message arrives.
+// Opening reports whether all reliable messages on a channel that this side opened were
+// sent, but the peer has not acknowledged the open yet. If no packet is lost or overtaken,
+// the channel is open at the peer when a tracked message arrives.
 func (c *Conn) Opening(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.opening()
 }
 
-// TakeBack drops the tracked messages that were not sent. Fates reports them with Back. An
-// owner that calls TakeBack before it composes new messages sends no old values and does
-// not let them queue up.
+// TakeBack drops the tracked messages that were not sent. Fates reports them with Back.
+// Call it before composing new messages, so that stale ones are neither sent nor pile up.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
 		t := c.unqueue()
@@ -125,8 +128,8 @@ func (c *Conn) TakeBack() {
 // bunch headers.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// Fates moves fates of tracked messages to into, in the order in which they became known,
-// and returns their number. New fates do not cause a Wake.
+// Fates fills into with the oldest fates that it has not reported yet, and returns how many
+// there were. New fates do not cause a Wake.
 func (c *Conn) Fates(into []Fate) (n int) {
 	for ; n < len(into) && c.tracked.fates.len() > 0; n++ {
 		into[n] = c.tracked.fates.pop()
@@ -134,9 +137,9 @@ func (c *Conn) Fates(into []Fate) (n int) {
 	return n
 }
 
-// Missed reports, once, that the peer's tracked messages were dropped because too many were
-// waiting here. The peer assumes that they were kept, so the owner must ask it for all of
-// its state.
+// Missed reports whether tracked messages from the peer were dropped since the last call,
+// because too many were waiting here. The peer assumes that they were kept, so the owner
+// must ask it for all of its state.
 func (c *Conn) Missed() bool { return once(&c.tracked.missed) }
 
 // tell queues the fate of a message for Fates.

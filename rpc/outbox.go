@@ -134,8 +134,8 @@ func (w *World) crowdAt(clock time.Time) state.Crowd {
 }
 
 const (
-	// crowdPeriod is shorter than a round of a pace. Counting 1,024
-	// connections takes some microseconds.
+	// crowdPeriod is how long a summary of the connections' paces is used. It is shorter
+	// than a pacing round. Counting 1,024 connections takes a few microseconds.
 	crowdPeriod = 100 * time.Millisecond
 
 	// maxUpdates is the maximum number of updates that a Flush hands to the
@@ -148,17 +148,23 @@ const (
 	// requests everything again. After an answer with more than a thousand
 	// actors, the minimum is resyncEach for each actor.
 	//
-	// The request is one byte for the client, but an answer with 5,000 dormant actors that
-	// have lists takes 30 ms, because they all open and fall asleep again.
+	// A client can ask with a single byte, but the answer can be expensive. Opening 5,000
+	// dormant actors with lists, and making them dormant again, takes 30 ms.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
 
-	updateHeader = 6 // bytes of an update besides its fields: flags, channel, length and mask
+	// updateHeader is about how many bytes a bunch adds to an update: flags, channel and
+	// length. An estimate is enough, because it only reduces the room.
+	updateHeader = 6
+
+	// updateReserve is the room that an update leaves for its mask, which takes at most 9
+	// bytes.
+	updateReserve = 16
 )
 
 // sendState is called at each Flush. It takes back the updates that have not been sent, and
-// hands the machine the newest values that the client lacks. If the path cannot take all of
-// them, the most urgent go first.
+// hands the machine the newest values that the client lacks. If the previous Flush could not
+// send everything, the most urgent go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
 	if !s.pending() || !c.usable() {
@@ -298,7 +304,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 
 // updateEarly hands over what changed since the open was sent, before
 // the client has acknowledged the open. Without it, a new actor would
-// not move for a round trip. UE: OpenAcked.
+// not move for a round trip. Unreal likewise sends properties before OpenAcked.
 //
 // The client may drop the update. The fields therefore stay in lacks,
 // and are sent again after the acknowledgement.
@@ -347,11 +353,12 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 }
 
 // maxUpdate returns the maximum number of bytes that fields may take in one message to the
-// client. The mask, which takes at most 9 bytes, is not included.
-func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - 16 }
+// client, in addition to their mask.
+func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - updateReserve }
 
 // markAll marks everything that the client may see as lacking, because the client could not
-// keep what it acknowledged. It returns the number of actors.
+// keep what it acknowledged. It also opens dormant actors that have lists. It returns the
+// number of open and opened actors.
 func (c *Conn) markAll() (marked int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]

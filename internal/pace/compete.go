@@ -63,6 +63,9 @@ type competition struct {
 	yieldDepth   time.Duration // depth of the queue that dropped the packet
 }
 
+// rate returns the rate at which one window is sent in each round trip.
+func (k *competition) rate(trip time.Duration) float64 { return k.window / max(trip, 1).Seconds() }
+
 // gain returns the ratio of the pacing rate to one window per round trip.
 func (k *competition) gain() float64 {
 	if k.sharing.on {
@@ -127,18 +130,13 @@ func (c *Controller) cutWindow(t instant) {
 	c.competition.cut = t
 }
 
-// windowRate returns the rate at which one window is sent in each round trip.
-func (c *Controller) windowRate() float64 {
-	return c.competition.window / max(c.delay.smoothed, 1).Seconds()
-}
-
 // resign leaves Compete at the rate of the window.
 //
 // If next to no queue was seen for long, there was no competitor and the losses were
 // random. Then they justify one reduction at most, and they show the usual share of
 // random loss.
 func (c *Controller) resign(t instant) {
-	window := c.windowRate()
+	window := c.competition.rate(c.delay.smoothed)
 	rate := min(window, c.rates.value())
 	if c.competition.emptyRounds >= vacantRounds {
 		rate = max(rate, multiplicative*c.queueing.rateBefore)

@@ -391,7 +391,7 @@ func (c *Controller) regainRate(t instant) {
 	sharing := c.competition.sharing
 	rate := min(c.Estimate(), c.carried.value())
 	if c.state == Compete { // losses cut the window, and the estimate may stay higher
-		rate = min(rate, c.windowRate())
+		rate = min(rate, c.competition.rate(c.delay.smoothed))
 	}
 	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)
 	switch {

@@ -186,7 +186,7 @@ func (c *Controller) endSurge(t instant) {
 		c.delaySurge(t, 0)
 		return
 	}
-	c.rates.set(c.filling, c.windowRate())
+	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
 	c.yielding.took = minYield
 	c.yielding.end(t, c.round.number)
 	c.enter(Cruise, t)

@@ -1,16 +1,18 @@
 package pace
 
-// A State is the state of a Controller.
+// A State is the state of a Controller. Start ends in Drain, Drain in Cruise, and from
+// Cruise the controller looks for more now and then (Up, then Drain). It competes while
+// others fill the queue. From any state, silence leads to Dark and then to Stopped.
 type State uint8
 
 const (
-	Start   State = iota // looks for the rate of an unknown path
+	Start   State = iota // searches for the rate of an unknown path
 	Drain                // empties the queue
 	Cruise               // paces at the estimate
-	Up                   // looks for more rate
-	Dip                  // leaves the path half empty for a round trip, to measure its minimum delay
+	Up                   // probes for more rate: a look
+	Dip                  // leaves the path half empty for a round trip, to measure the minimum delay
 	Compete              // shares a queue that others fill
-	Yield                // leaves a part of the path to others, to see whether its losses go
+	Yield                // leaves part of the path to others, to see whether the losses stop
 	Dark                 // no ack arrives: sends one packet per PTO
 	Stopped              // no ack has arrived for 10 s: sends nothing
 )
@@ -19,8 +21,7 @@ func (s State) String() string {
 	return [...]string{"start", "drain", "cruise", "up", "dip", "compete", "yield", "dark", "stopped"}[s]
 }
 
-// step advances the state machine after a feedback. ended is true if the feedback ended a
-// round.
+// step advances the state machine after feedback. ended is true if that has ended a round.
 func (c *Controller) step(t instant, b batch, ended bool) {
 	if ended {
 		c.rounds++
@@ -52,9 +53,10 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn looks for still more rate after a look found some, or after a first flight that
-// was only a part of the hint. It does so with a start. A start would lose a third of its
-// packets over a short queue, so there goOn uses one look after another.
+// goOn continues to probe after a look has found more rate, or after a first flight that
+// was sent at only a part of the hint. It normally enters Start again. On a path with a
+// short queue, a start would lose a third of its packets, so goOn looks again at once
+// instead.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
@@ -65,10 +67,11 @@ func (c *Controller) goOn(t instant) {
 	c.start.grew(c.Estimate())
 }
 
-// enter changes the state.
+// enter switches to a state and resets what belongs to a single visit to a state.
 //
-// In Dark one packet is sent per PTO, whatever its size. The pacer counts bytes, so it
-// may be seconds ahead. After Dark nothing waits for that.
+// In Dark, one packet is sent per PTO, whatever its size. The pacer charges for these
+// packets, so its next sending time may be seconds away. After Dark and Stopped that debt is
+// cancelled.
 func (c *Controller) enter(s State, t instant) {
 	if c.state == Dark || c.state == Stopped {
 		c.pacer.next = min(c.pacer.next, t)
@@ -100,7 +103,8 @@ func (c *Controller) enter(s State, t instant) {
 	c.looks.payingBack = false
 }
 
-// countRounds updates the counts of consecutive rounds.
+// countRounds updates, at the end of a round, the counts of consecutive rounds with a
+// standing queue, without a queue, and with a queue that no drain has moved.
 func (c *Controller) countRounds() {
 	part := c.Estimate() / max(c.fastest, 1)
 	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random(), part)
@@ -111,8 +115,9 @@ func (c *Controller) countRounds() {
 }
 
 // countEmptyRounds counts, while competing, the consecutive rounds in which no packet met
-// a queue that jitter does not explain. The maximum jitter in a round is taken to be one
-// and a half times the minimum of such maxima, which spread returns.
+// a queue that jitter does not explain. spread returns the lowest of the rounds' maximum
+// delays. Jitter explains up to one and a half times that, less the part that queues
+// already exclude.
 func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
 	if c.state != Compete || c.round.maxQueue > jitter+max(c.delay.depth/4, shallowDepth/2) {

@@ -6,22 +6,24 @@ const (
 	// Assumed before the first sample. It is typical of a game's path, unlike the 333 ms of
 	// RFC 9002, section 6.2.2.
 	initialRTT     = 100 * time.Millisecond
-	minRTTLifetime = 10 * time.Second     // how long Min is valid
-	minVariance    = 2 * time.Millisecond // minimum 4*Variance in a PTO; RFC 9002 has kGranularity, 1 ms
+	minRTTLifetime = 10 * time.Second     // pause between samples after which the next one replaces Min
+	minVariance    = 2 * time.Millisecond // lower bound of 4*Variance in a PTO; kGranularity, 1 ms, in RFC 9002
 	maxPTO         = time.Second          // longest PTO to which Backoff doubles on a short path
 	maxDoublings   = 16                   // maximum doublings in Backoff, so that it does not overflow
 	// evenProbes is the number of probes that are sent one PTO apart while no round trip is
 	// known. A Hello then arrives within rpc.Config.HelloTimeout even if several
-	// consecutive ones are lost. Doubling from the start left time for three
-	// (rpctest.TestJoinsThroughBursts).
+	// consecutive ones are lost. If the PTO doubled from the start, there would be time for
+	// three (rpctest.TestJoinsThroughBursts).
 	evenProbes = 6
-	// heldTrips is the number of round trips that a sample delayed by an outage counts for
-	// at most.
+	// heldTrips limits a sample that was delayed by an outage, as a multiple of the
+	// smoothed round trip.
 	heldTrips = 4
 )
 
-// RTT measures round trips as in RFC 9002, section 5. Unlike there, the minimum expires, so
-// a path that has become longer is noticed. All fields are 0 before the first sample.
+// RTT measures round trips as in RFC 9002, section 5. Unlike in the RFC, the minimum expires
+// after a pause or a drain, so that we notice when the path gets longer. All fields are 0
+// before the first sample and before Assume. Times are on the owner's clock, since any
+// fixed instant.
 type RTT struct {
 	Latest             time.Duration
 	Adjusted           time.Duration // Latest without the peer's ack delay
@@ -38,7 +40,8 @@ type RTT struct {
 	maxHeld time.Duration // maximum that their samples count for; 0 = there was no outage
 
 	// Recent is the minimum Adjusted of the last full batch: of 8 samples, or of all
-	// samples in a round trip if there are more. It shows a standing queue but no jitter.
+	// samples in a round trip if there are more. It reveals a standing queue but filters
+	// out jitter.
 	// It is 0 before the first batch is full.
 	Recent   time.Duration
 	Rounds   int           // number of full batches so far
@@ -52,7 +55,7 @@ type RTT struct {
 // maximum.
 const recentSamples = 8
 
-// Known reports whether there was a sample.
+// Known reports whether there is an estimate, measured or assumed.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
 // Assume drops all samples and begins with the round trips of other packets on the same

@@ -3,30 +3,28 @@ package state
 import "time"
 
 const (
-	// standing is the queueing time that updates may cause. On a path with a longer round trip,
-	// the limit is that round trip: on UE's profile Bad, jitter makes the minimum of a few round
-	// trips vary by more than 50 ms, and updates that slowed down because of jitter would be
-	// seconds old.
+	// standing is how much queueing delay updates may add. If the round trip is longer, they may
+	// add that much instead. On Unreal's Bad network profile, jitter alone moves the minimum of
+	// a few round trips by more than 50 ms, and slowing down for it made updates seconds old.
 	standing = 50 * time.Millisecond
-	// long is a queueing time beyond standing. Above it, the rate is halved once more,
-	// because such a queue also grows by what is sent before its end is seen.
+	// long is a queueing delay beyond standing. Above it, the rate is halved once more, because
+	// the queue continues to grow until we see that it has drained.
 	long = 250 * time.Millisecond
-	// bulkShare limits updates that fill the path: they slow down while less than one byte of
-	// bulk is sent for every bulkShare bytes of updates. Otherwise a client whose path they
-	// fill would never receive its transfer.
+	// Bulk gets at least one byte for every bulkShare bytes of updates. Updates slow down while
+	// it gets less. Otherwise a client whose path they fill would never receive its transfer.
 	bulkShare = 7
-	// leastRate is the minimum rate in bytes per second, whatever the queue. It is twenty
-	// small updates or half a packet.
+	// leastRate is the minimum rate in bytes per second, however long the queue. That is about
+	// twenty small updates a second, or a full packet every two seconds.
 	leastRate = 600
-	// Updates do not cause a queue that keeps its length, within alike, after trials rounds
-	// at ever lower rates. Either the path has become longer or others fill the queue. A
-	// queue caused by updates is half a second shorter by then, or still grows.
+	// If the delay is still the same, within alike, after trials rounds at ever lower rates, our
+	// updates are not the cause: either the path has become longer or others fill the queue. A
+	// queue of our own would be half a second shorter by then, or still grow.
 	//
-	// A queue that others fill varies, as with a TCP upload on the return path. With an alike
-	// of 25 ms, such an upload held updates at the minimum rate while it lasted.
+	// alike must allow for other traffic. At 25 ms, a TCP upload on the return path kept updates
+	// at leastRate as long as it lasted.
 	trials, alike = 4, 100 * time.Millisecond
-	// growth limits the growth of the rate to 1/growth in each round. A round is 8 measured
-	// round trips, a third of a second at 30 Hz.
+	// After the first queue, the rate grows by 1/growth in each round. A round is 8 measured
+	// round trips, about a quarter of a second at 30 Hz.
 	growth = 10
 	// firstRate is the initial rate in bytes per second, Unreal's ConfiguredInternetSpeed. A
 	// game that needs ten times as much gets it after about two seconds.
@@ -42,15 +40,15 @@ const (
 	longTick = 250 * time.Millisecond
 )
 
-// A Pace limits the rate of updates while a queue stands on the path, because updates in the
-// queue would delay calls and become old.
+// A Pace slows updates down while packets queue on the path, because queued updates delay
+// calls and become old.
 //
-// In each round, the rate grows by 0.4 of itself until a queue stands for the first time. The
-// rate then becomes 0.7 of what was sent, and grows by a tenth per round. A rate that is not
-// used does not grow.
+// The rate grows by 40 % in each round until the first queue. It then drops to 70 % of what
+// was sent, and grows by 10 % a round until no queue was seen for calm. It does not grow while
+// less than half of it is used and nothing is held back.
 //
-// Times count from any epoch. The zero Pace is ready to use. It is not safe for concurrent
-// use.
+// Times are measured from a fixed point and must be positive. The zero Pace is ready to use.
+// It is not safe for concurrent use.
 type Pace struct {
 	rate   float64       // bytes per second; 0 before the first Room
 	saved  float64       // bytes that may be sent now
