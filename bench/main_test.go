@@ -18,6 +18,7 @@ import (
 	"github.com/quivernet/quiver/bench/pool"
 	"github.com/quivernet/quiver/bench/report"
 	"github.com/quivernet/quiver/bench/scenario"
+	"github.com/quivernet/quiver/bench/scene"
 )
 
 var testTime = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -141,6 +142,9 @@ func TestOutputsFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "earlier", string(text))
 	require.ErrorIs(t, prepare(options{html: filepath.Join(folder, "none", "out.html")}), os.ErrNotExist)
+	s, err := parseScenes([]string{"-rows", "", "-first", "4"})
+	require.NoError(t, err)
+	require.Equal(t, scene.Seeds{First: 4, Count: 3}, s.seeds)
 	_, err = parseScenes([]string{"-rows", "no such row"})
 	require.ErrorContains(t, err, "no such row")
 	require.Error(t, runScenes(t.Context(), []string{"-rows", "", "-out", filepath.Join(there, "folder")}), "a file is no folder")

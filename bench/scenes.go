@@ -19,7 +19,7 @@ import (
 // sceneOptions are the options of the command line after "scenes".
 type sceneOptions struct {
 	rows  string
-	seeds int
+	seeds scene.Seeds
 	out   string
 	plots []string
 }
@@ -27,9 +27,10 @@ type sceneOptions struct {
 func parseScenes(args []string) (o sceneOptions, err error) {
 	flags := flag.NewFlagSet("bench scenes", flag.ContinueOnError)
 	flags.StringVar(&o.rows, "rows", "*", "play the rows whose family and name contain this, '*' for all, '' for none")
-	flags.IntVar(&o.seeds, "seeds", 3, "over how many seeds the figures are medians")
+	flags.IntVar(&o.seeds.Count, "seeds", 3, "over how many seeds the figures are medians")
+	flags.Uint64Var(&o.seeds.First, "first", 1, "the first of these seeds; the others follow it")
 	flags.StringVar(&o.out, "out", "", "put the table and the pictures in that folder; the table goes to standard output without")
-	flags.Func("plot", "draw the first row whose family and name contain this, with seed 1; may be given again", func(part string) error {
+	flags.Func("plot", "draw the first row whose family and name contain this, with the first seed; may be given again", func(part string) error {
 		if len(scene.Rows(part)) == 0 {
 			return errors.New("no such row")
 		}
@@ -42,8 +43,8 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case o.seeds < 1:
-		return o, fmt.Errorf("-seeds %d, at least 1", o.seeds)
+	case o.seeds.Count < 1:
+		return o, fmt.Errorf("-seeds %d, at least 1", o.seeds.Count)
 	case len(o.plots) > 0 && o.out == "":
 		return o, errors.New("-plot needs -out")
 	case o.rows != "" && len(scene.Rows(o.rows)) == 0:
@@ -79,7 +80,7 @@ func writeScenes(o sceneOptions, s *report.Scenes) error {
 	for _, part := range o.plots {
 		row := scene.Rows(part)[0]
 		name := fileName(row.Name()) + ".svg"
-		if err := toFile(filepath.Join(o.out, name), func(w io.Writer) error { return report.DrawScene(w, row, 1) }); err != nil {
+		if err := toFile(filepath.Join(o.out, name), func(w io.Writer) error { return report.DrawScene(w, row, o.seeds.First) }); err != nil {
 			return err
 		}
 		s.Pictures = append(s.Pictures, report.File{Title: row.Name(), Name: name})

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/quivernet/quiver/bench/scene"
 )
 
 func TestStamped(t *testing.T) {
@@ -46,7 +48,7 @@ func TestDescribed(t *testing.T) {
 
 func TestRevisionUnknown(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, (&Scenes{Date: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Seeds: 1}).WriteMarkdown(&b))
+	require.NoError(t, (&Scenes{Date: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Seeds: scene.Seeds{First: 1, Count: 1}}).WriteMarkdown(&b))
 	require.Contains(t, b.String(), "2 January 2026: revision unknown, go")
 	d := &Document{Sittings: []Sitting{{Took: time.Second}}}
 	require.Contains(t, d.summary(), ": revision unknown, 1s.")

@@ -16,7 +16,7 @@ import (
 type Scenes struct {
 	Date     time.Time
 	Revision string // revision of this repository
-	Seeds    int
+	Seeds    scene.Seeds
 	Outcomes []scene.Outcome
 	Pictures []File
 }
@@ -25,7 +25,7 @@ type Scenes struct {
 type File struct{ Title, Name string }
 
 // NewScenes returns a report without outcomes.
-func NewScenes(now time.Time, seeds int) *Scenes {
+func NewScenes(now time.Time, seeds scene.Seeds) *Scenes {
 	return &Scenes{Date: now.UTC(), Revision: revision(), Seeds: seeds}
 }
 
@@ -50,7 +50,7 @@ CUBIC or BBR in our place (3 seeds), and *binds* says what stands in the way.`
 
 // WriteMarkdown writes a table of what the RFC requires, and one for each family of rows.
 func (s *Scenes) WriteMarkdown(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: %s, %s, seeds 1 to %d, %s rows meet their bounds%s.\n",
+	_, err := fmt.Fprintf(w, "# Scenes\n\n%s\n\n%s: %s, %s, %s, %s rows meet their bounds%s.\n",
 		scenesIntro, s.Date.Format("2 January 2006"), named(s.Revision), runtime.Version(), s.Seeds, s.met(nil), s.rest())
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (s *Scenes) showPictures(w io.Writer) error {
 	if len(s.Pictures) == 0 {
 		return nil
 	}
-	text := "\n## Pictures\n\nSingle runs, with seed 1.\n"
+	text := fmt.Sprintf("\n## Pictures\n\nSingle runs, with seed %d.\n", s.Seeds.First)
 	for _, f := range s.Pictures {
 		text += fmt.Sprintf("\n![%s](%s)\n", f.Title, f.Name)
 	}

@@ -33,17 +33,17 @@ func TestSections(t *testing.T) {
 func TestScenesMarkdown(t *testing.T) {
 	rows := scene.Rows("policed")
 	figures := []scenes.Figure{{Name: "time", Value: 1.2, Most: 1.5}, {Name: "dropped", Value: 0.25, Most: 0.05}}
-	s := &Scenes{Date: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Revision: "abc", Seeds: 9, Outcomes: []scene.Outcome{
+	s := &Scenes{Date: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), Revision: "abc", Seeds: scene.Seeds{First: 4, Count: 9}, Outcomes: []scene.Outcome{
 		{Row: rows[0], Figures: figures, Others: []scene.Other{{Kind: scenes.Reno, Figures: []scenes.Figure{{}, {Value: 0.3}}}}},
 		{Row: rows[1], Figures: figures[:1]},
 	}, Pictures: []File{{"a row", "a.svg"}}}
 	var b strings.Builder
 	require.NoError(t, s.WriteMarkdown(&b))
 	for _, want := range []string{
-		"2 January 2026: revision abc", "1 of 2 rows meet their bounds; 1 of the others have a proof or a peer that misses the bound as well, 0 are open",
+		"2 January 2026: revision abc", "seeds 4 to 12, 1 of 2 rows meet their bounds; 1 of the others have a proof or a peer that misses the bound as well, 0 are open",
 		"| 20 Mbit/s 50 ms, policed | 1.2 ≤ 1.5 | **0.25** ≤ 0.05 | dropped: reno 0.3 | a |\n",
 		"| 100 Mbit/s 50 ms, policed | 1.2 ≤ 1.5 |  |  |  |\n",
-		"a: " + rows[0].Binds, "![a row](a.svg)",
+		"a: " + rows[0].Binds, "with seed 4", "![a row](a.svg)",
 	} {
 		require.Contains(t, b.String(), want)
 	}

@@ -4,6 +4,7 @@ package scene
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -43,10 +44,31 @@ func Rows(part string) []scenes.Row {
 	})
 }
 
-// Play plays each row with the seeds from 1 on, two rows at a time, and returns the
-// outcomes in the order of the rows. It calls told after each row, once at a time.
+// Seeds are consecutive seeds.
+type Seeds struct {
+	First uint64
+	Count int // at least 1
+}
+
+// All returns the seeds in ascending order.
+func (s Seeds) All() (seeds []uint64) {
+	for i := range s.Count {
+		seeds = append(seeds, s.First+uint64(i))
+	}
+	return seeds
+}
+
+func (s Seeds) String() string {
+	if s.Count == 1 {
+		return fmt.Sprintf("seed %d", s.First)
+	}
+	return fmt.Sprintf("seeds %d to %d", s.First, s.First+uint64(s.Count-1))
+}
+
+// Play plays each row with the seeds, two rows at a time, and returns the outcomes
+// in the order of the rows. It calls told after each row, once at a time.
 // If ctx ends it returns the outcomes so far, and why the others are missing.
-func Play(ctx context.Context, rows []scenes.Row, seeds int, told func(Outcome)) ([]Outcome, error) {
+func Play(ctx context.Context, rows []scenes.Row, seeds Seeds, told func(Outcome)) ([]Outcome, error) {
 	all := make([]Outcome, len(rows))
 	next := make(chan int)
 	var group sync.WaitGroup
@@ -79,20 +101,13 @@ func feed(ctx context.Context, next chan<- int, n int) error {
 	return nil
 }
 
-func play(row scenes.Row, seeds int) Outcome {
-	o := Outcome{Row: row, Figures: row.Play(upTo(seeds)...)}
+func play(row scenes.Row, seeds Seeds) Outcome {
+	o := Outcome{Row: row, Figures: row.Play(seeds.All()...)}
 	if !o.Missed() || !row.Models() {
 		return o
 	}
 	for _, kind := range []scenes.Kind{scenes.Reno, scenes.Cubic, scenes.BBR} {
-		o.Others = append(o.Others, Other{kind, row.PlayAs(kind, upTo(min(seeds, otherSeeds))...)})
+		o.Others = append(o.Others, Other{kind, row.PlayAs(kind, Seeds{seeds.First, min(seeds.Count, otherSeeds)}.All()...)})
 	}
 	return o
-}
-
-func upTo(n int) (seeds []uint64) {
-	for i := range n {
-		seeds = append(seeds, uint64(i+1))
-	}
-	return seeds
 }
