@@ -46,7 +46,8 @@ const scenesIntro = `Quiver's rate control in weather and in company: transfers 
 pure machines in virtual time, so that a revision and a seed give the same figures on any machine. Each figure is the median over the
 seeds, *worst time* the greatest, its bound behind it; **bold** is outside it. Time is over ideal, RTT/2 and the bytes at the rate that random loss leaves; wire is
 bytes on the wire over payload; parts and shares are of goodput. Where a bound is missed, *others* has the same figures with New Reno,
-CUBIC or BBR in our place (3 seeds), and *binds* says what stands in the way.`
+CUBIC or BBR in our place, over the same seeds. These models draw nothing at random, so each of these flows begins up to 100 ms later, by
+the seed, and otherwise as the scene says; *binds* says what stands in the way.`
 
 // WriteMarkdown writes a table of what the RFC requires, and one for each family of rows.
 func (s *Scenes) WriteMarkdown(w io.Writer) error {

@@ -43,7 +43,7 @@ func TestScenesMarkdown(t *testing.T) {
 		"2 January 2026: revision abc", "seeds 4 to 12, 1 of 2 rows meet their bounds; 1 of the others have a proof or a peer that misses the bound as well, 0 are open",
 		"| 20 Mbit/s 50 ms, policed | 1.2 ≤ 1.5 | **0.25** ≤ 0.05 | dropped: reno 0.3 | a |\n",
 		"| 100 Mbit/s 50 ms, policed | 1.2 ≤ 1.5 |  |  |  |\n",
-		"a: " + rows[0].Binds, "with seed 4", "![a row](a.svg)",
+		"a: " + rows[0].Binds, "with seed 4", "up to 100 ms later", "![a row](a.svg)",
 	} {
 		require.Contains(t, b.String(), want)
 	}

@@ -15,10 +15,6 @@ import (
 // workers is how many rows are played at once.
 const workers = 2
 
-// otherSeeds is with how many seeds rows are played at most with flows of other
-// kinds in place of ours.
-const otherSeeds = 3
-
 // An Outcome is the result of a row, with medians over all seeds.
 type Outcome struct {
 	Row     scenes.Row
@@ -26,7 +22,8 @@ type Outcome struct {
 	Others  []Other // only if a bound is missed
 }
 
-// Other is a row that was played with flows of another kind in place of ours, and judged like ours.
+// Other is a row that was played with flows of another kind in place of ours, with the same
+// seeds, and judged like ours.
 type Other struct {
 	Kind    scenes.Kind
 	Figures []scenes.Figure
@@ -107,7 +104,7 @@ func play(row scenes.Row, seeds Seeds) Outcome {
 		return o
 	}
 	for _, kind := range []scenes.Kind{scenes.Reno, scenes.Cubic, scenes.BBR} {
-		o.Others = append(o.Others, Other{kind, row.PlayAs(kind, Seeds{seeds.First, min(seeds.Count, otherSeeds)}.All()...)})
+		o.Others = append(o.Others, Other{kind, row.PlayAs(kind, seeds.All()...)})
 	}
 	return o
 }

@@ -61,6 +61,9 @@ func atLeast(name string, value, least float64) Figure {
 func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...) }
 
 // PlayAs is Play with flows of another kind instead of ours, judged by the same bounds.
+//
+// The models draw nothing at random. On a path that draws nothing either, all seeds would
+// have the same figures, so each flow begins a little later (see [Scene.shifted]).
 func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 	var all [][]Figure
 	for _, seed := range seeds {
@@ -70,13 +73,17 @@ func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 }
 
 func (row Row) figures(k Kind, seed uint64) (figures []Figure) {
-	r := Run(row.Scene.instead(k), seed)
-	r.Scene = row.Scene
+	s := row.Scene
+	if k != Ours {
+		s = s.shifted(seed)
+	}
+	r := Run(s.instead(k), seed)
+	r.Scene = s
 	if row.Judge != nil {
 		figures = row.Judge(r)
 	}
 	if row.Compare != nil {
-		figures = append(figures, row.Compare(r, Run(row.Scene.instead(row.Beside), seed))...)
+		figures = append(figures, row.Compare(r, Run(s.instead(row.Beside), seed))...)
 	}
 	return figures
 }

@@ -167,6 +167,29 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	return s
 }
 
+// mostShift is by how much a flow begins later at most in a comparison with flows of other kinds.
+const mostShift = 100 * time.Millisecond
+
+// shifted returns the scene with a random part of mostShift added to each flow's Begin. If flows
+// begin less than that apart, it is a part of the least gap, so that they begin in the same order,
+// and no later after one another than the scene's name says.
+func (s Scene) shifted(seed uint64) Scene {
+	most := mostShift
+	for _, a := range s.Flows {
+		for _, b := range s.Flows {
+			if b.Begin > a.Begin {
+				most = min(most, b.Begin-a.Begin)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s.Flows = slices.Clone(s.Flows)
+	for i := range s.Flows {
+		s.Flows[i].Begin += time.Duration(rng.Int64N(int64(most)))
+	}
+	return s
+}
+
 // Step is the time between two samples of a scene.
 const Step = 20 * time.Millisecond
 
