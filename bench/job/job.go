@@ -3,6 +3,7 @@ package job
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -85,6 +86,10 @@ func (j Job) Limit() time.Duration { return max(minLimit, idealsLimit*j.Ideal())
 // host gave to others during a run in real time.
 const Stolen = "stolen_share"
 
+// Disturbed is the beginning of the note of a run in real time that the machine
+// disturbed, and that was no better when it was repeated.
+const Disturbed = "the machine stood still for "
+
 // A Result is the result of a job.
 type Result struct {
 	Job
@@ -96,6 +101,11 @@ type Result struct {
 
 	Cut bool   `json:",omitempty"` // not complete at the limit
 	Err string `json:",omitempty"` // why there are no values; "" = no error
+}
+
+// Disturbed reports whether the machine disturbed the run.
+func (r *Result) Disturbed() bool {
+	return slices.ContainsFunc(r.Notes, func(note string) bool { return strings.HasPrefix(note, Disturbed) })
 }
 
 // Set sets a value.

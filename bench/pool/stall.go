@@ -34,7 +34,7 @@ func (d disturbance) of(j job.Job) float64 {
 }
 
 func (d disturbance) String() string {
-	return fmt.Sprintf("the machine stood still for %v, its host took %s of it", d.stall.Round(time.Millisecond), job.Share(d.stolen))
+	return fmt.Sprintf(job.Disturbed+"%v, its host took %s of it", d.stall.Round(time.Millisecond), job.Share(d.stolen))
 }
 
 // A watch detects when the machine stands still. A host that lends its cores to

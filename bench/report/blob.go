@@ -76,7 +76,7 @@ func (c *cell) ratio() string {
 	over, _ := c.median("over_ideal")
 	wire, _ := c.median("wire_over_payload")
 	if c.cut() {
-		return ">" + ratio(over)
+		return c.mark(">" + ratio(over))
 	}
-	return fmt.Sprintf("%.2f (%.2f)", over, wire)
+	return c.mark(fmt.Sprintf("%.2f (%.2f)", over, wire))
 }

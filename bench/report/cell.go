@@ -79,6 +79,21 @@ func (c *cell) cut() bool {
 	return slices.ContainsFunc(c.runs, func(r job.Result) bool { return r.Cut })
 }
 
+// dagger marks a cell of which a run was disturbed. disturbedNote is what the mark
+// means, below a table that has one.
+const (
+	dagger        = " †"
+	disturbedNote = "†: the machine disturbed a run that is in these figures, also when it was repeated."
+)
+
+// mark returns the text of a cell, with a dagger if a run was disturbed.
+func (c *cell) mark(text string) string {
+	if slices.ContainsFunc(c.runs, func(r job.Result) bool { return r.Disturbed() }) {
+		return text + dagger
+	}
+	return text
+}
+
 // names returns the peers of the cells in the document's order.
 func (d *Document) names(cells []*cell) []string {
 	var names []string

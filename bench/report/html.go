@@ -24,13 +24,13 @@ func (d *Document) WriteHTML(w io.Writer) error {
 		return err
 	}
 	type part struct {
-		Title, Note string
-		Head        []string
-		Rows        [][]string
+		Title, Note, Below string
+		Head               []string
+		Rows               [][]string
 	}
 	var parts []part
 	for _, t := range d.tables() {
-		parts = append(parts, part{t.title, t.note, t.rows[0], t.rows[1:]})
+		parts = append(parts, part{t.title, t.note, t.below(), t.rows[0], t.rows[1:]})
 	}
 	return page.Execute(w, struct {
 		Summary  string

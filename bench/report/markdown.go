@@ -93,6 +93,9 @@ func (t table) markdown(w io.Writer) error {
 			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
 		}
 	}
+	if below := t.below(); below != "" {
+		fmt.Fprintf(&b, "\n%s\n", below)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -14,6 +14,16 @@ type table struct {
 	rows        [][]string
 }
 
+// below returns the line below the table; "" if it needs none.
+func (t table) below() string {
+	for _, row := range t.rows {
+		if slices.ContainsFunc(row, func(text string) bool { return strings.HasSuffix(text, dagger) }) {
+			return disturbedNote
+		}
+	}
+	return ""
+}
+
 // A column is a column of a table of figures.
 type column struct{ value, heading, format string }
 
@@ -88,7 +98,7 @@ func (k kind) table(cells []*cell, clock string) table {
 	}
 	t.rows = append(t.rows, head)
 	for _, x := range cells {
-		row := []string{x.Row(), x.Peer}
+		row := []string{x.Row(), x.mark(x.Peer)}
 		for _, c := range columns {
 			row = append(row, x.show(c))
 		}
