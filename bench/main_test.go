@@ -50,6 +50,32 @@ func TestPlansLeaveNobodyOut(t *testing.T) {
 	}
 }
 
+// TestRuns holds which scenarios are run as often as -runs says, each run with its own seed.
+func TestRuns(t *testing.T) {
+	runs, seeds := make(map[string]int), make(map[string]map[uint64]bool)
+	for _, j := range plan.Full(4) {
+		if j.Mode == scenario.ModeSeries || j.Scenario == "blob" && j.Clock == job.Relay {
+			continue
+		}
+		cell := j.Cell()
+		if seeds[cell] == nil {
+			seeds[cell] = make(map[uint64]bool)
+		}
+		seeds[cell][j.Seed] = true
+		runs[j.Scenario] = max(runs[j.Scenario], j.Run+1)
+		require.Len(t, seeds[cell], j.Run+1, "%s has a seed of its own", j)
+	}
+	for _, s := range scenario.Names() {
+		want := map[string]int{"emulator": 1, "start": 12}[s]
+		if want == 0 {
+			want = 4
+		}
+		if s != "kernel" || emulate.CanTunnel() {
+			require.Equal(t, want, runs[s], s)
+		}
+	}
+}
+
 // sample is a job of each kind that takes little time.
 func sample() []job.Job {
 	var jobs []job.Job

@@ -10,21 +10,23 @@ import (
 	"github.com/quivernet/quiver/bench/scenario"
 )
 
-// Full returns the jobs of every table; each cell of the tables is measured runs times.
+// Full returns the jobs of every table. Each cell of the tables is measured runs times, those of
+// start three times as often, and once what would take hours, the check of the emulator, and
+// blobs over time, of which pictures show one.
 func Full(runs int) []job.Job {
 	jobs := emulators()
 	jobs = append(jobs, inTurns(cleans(64<<20, runs))...)
 	jobs = append(jobs, inTurns(callJobs(3*time.Second, runs))...)
 	jobs = append(jobs, inTurns(crowds(5*time.Second, runs, crowdOf{200, 30}, crowdOf{500, 30}, crowdOf{1000, 10}))...)
 	jobs = append(jobs, inTurns(lateJoins(runs, rushOf{scenario.ModeDown, 200, 1 << 20}, rushOf{scenario.ModeUp, 64, 4 << 20}, rushOf{scenario.ModeUp, 200, 1 << 20}))...)
-	jobs = append(jobs, blocks(1000, 0, 0.01, 0.02, 0.05)...)
+	jobs = append(jobs, blocks(1000, runs, 0, 0.01, 0.02, 0.05)...)
 	jobs = append(jobs, series(0, 0.01)...)
 	jobs = append(jobs, starts(3*runs, 0, 0.01)...)
 	jobs = append(jobs, fairs(60*time.Second, runs, 0, 0.01)...)
 	jobs = append(jobs, kernels(60*time.Second, runs, "cubic", "bbr")...)
 	for _, clock := range []job.Clock{job.Virtual, job.Relay} {
-		jobs = append(jobs, plays(clock, 4<<20, 3000, 0, 0.01)...)
-		jobs = append(jobs, lanes(clock, time.Minute)...)
+		jobs = append(jobs, plays(clock, 4<<20, 3000, runs, 0, 0.01)...)
+		jobs = append(jobs, lanes(clock, time.Minute, runs)...)
 	}
 	return append(jobs, fullBlobs(runs)...)
 }
@@ -43,14 +45,14 @@ func Quick() []job.Job {
 	jobs = append(jobs, callJobs(200*time.Millisecond, 1)...)
 	jobs = append(jobs, crowds(time.Second, 1, crowdOf{50, 30})...)
 	jobs = append(jobs, lateJoins(1, rushOf{scenario.ModeDown, 50, 1 << 20}, rushOf{scenario.ModeUp, 16, 4 << 20})...)
-	jobs = append(jobs, blocks(100, 0.01)...)
+	jobs = append(jobs, blocks(100, 1, 0.01)...)
 	jobs = append(jobs, series(0.01)...)
 	jobs = append(jobs, starts(1, 0)...)
 	jobs = append(jobs, fairs(10*time.Second, 1, 0)...)
 	jobs = append(jobs, kernels(10*time.Second, 1, "cubic")...)
-	jobs = append(jobs, plays(job.Virtual, 4<<20, 300, 0.01)...)
-	jobs = append(jobs, plays(job.Relay, 1<<20, 60, 0.01)...)
-	jobs = append(jobs, lanes(job.Virtual, time.Minute)...)
+	jobs = append(jobs, plays(job.Virtual, 4<<20, 300, 1, 0.01)...)
+	jobs = append(jobs, plays(job.Relay, 1<<20, 60, 1, 0.01)...)
+	jobs = append(jobs, lanes(job.Virtual, time.Minute, 1)...)
 	return append(jobs, quickBlobs()...)
 }
 

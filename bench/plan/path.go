@@ -15,14 +15,14 @@ func home(loss float64) job.Job {
 }
 
 // blocks returns one-shot blocks of 2, 10, 100 and 255 fragments.
-func blocks(count int, losses ...float64) []job.Job {
+func blocks(count, runs int, losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, p := range who(job.Virtual, func(p peer.Peer) bool { return p.Throws }) {
 		for _, size := range []int{2 << 10, 10 << 10, 100 << 10, 255 << 10} {
 			for _, loss := range losses {
 				j := home(loss)
 				j.Scenario, j.Peer, j.Size, j.Count = "block", p, size, count
-				jobs = append(jobs, repeat(j, 1)...)
+				jobs = append(jobs, repeat(j, runs)...)
 			}
 		}
 	}
@@ -95,16 +95,16 @@ func talkers(clock job.Clock) []string {
 }
 
 // plays returns messages alone and beside a blob.
-func plays(clock job.Clock, size, messages int, losses ...float64) []job.Job {
+func plays(clock job.Clock, size, messages, runs int, losses ...float64) []job.Job {
 	var jobs []job.Job
 	for _, loss := range losses {
 		for _, p := range talkers(clock) {
 			j := home(loss)
 			j.Scenario, j.Clock, j.Peer, j.Size, j.Hz, j.Count = "play", clock, p, size, 30, messages
 			j.Mode = scenario.ModeAlone
-			jobs = append(jobs, repeat(j, 1)...)
+			jobs = append(jobs, repeat(j, runs)...)
 			j.Mode = scenario.ModeBeside
-			jobs = append(jobs, repeat(j, 1)...)
+			jobs = append(jobs, repeat(j, runs)...)
 		}
 	}
 	return jobs
@@ -113,12 +113,12 @@ func plays(clock job.Clock, size, messages int, losses ...float64) []job.Job {
 // laneRate is GameNetworkingSockets' 256 KB/s, in bit/s.
 const laneRate = 256 * 1024 * 8
 
-func lanes(clock job.Clock, span time.Duration) []job.Job {
+func lanes(clock job.Clock, span time.Duration, runs int) []job.Job {
 	var jobs []job.Job
 	for _, p := range talkers(clock) {
 		j := home(0.02)
 		j.Scenario, j.Clock, j.Peer, j.Rate, j.Size, j.Hz, j.Seconds = "lane", clock, p, laneRate, 512<<10, 30, span
-		jobs = append(jobs, repeat(j, 1)...)
+		jobs = append(jobs, repeat(j, runs)...)
 	}
 	return jobs
 }
