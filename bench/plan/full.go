@@ -11,8 +11,8 @@ import (
 )
 
 // Full returns the jobs of every table. Each cell of the tables is measured runs times, those of
-// start three times as often, and once what would take hours, the check of the emulator, and
-// blobs over time, of which pictures show one.
+// start three times and small blobs in virtual time five times as often. The check of the
+// emulator, blobs over time, and what would take hours are measured once.
 func Full(runs int) []job.Job {
 	jobs := emulators()
 	jobs = append(jobs, inTurns(cleans(64<<20, runs))...)

@@ -54,9 +54,9 @@ func (p *panel) title() string {
 	return fmt.Sprintf("%s over %s (%s)", job.Bytes(p.size), job.Rate(p.rate), p.clock)
 }
 
-// table returns time over ideal, and bytes on the wire over payload in brackets.
+// table returns time over ideal with its quartiles, and bytes on the wire over payload in brackets.
 func (p *panel) table() table {
-	t := table{title: p.title(), note: "Time over ideal, the median of all runs; in brackets the sender's UDP payload over the blob. '>': cut at that."}
+	t := table{title: p.title(), note: "Time over ideal, the median of all runs, and if there are five or more their quartiles in square brackets; in round ones the sender's UDP payload over the blob. '>': cut at that."}
 	t.rows = append(t.rows, append([]string{"RTT, loss"}, p.peers...))
 	for _, path := range p.paths {
 		row := []string{path}
@@ -78,5 +78,9 @@ func (c *cell) ratio() string {
 	if c.cut() {
 		return c.mark(">" + ratio(over))
 	}
-	return c.mark(fmt.Sprintf("%.2f (%.2f)", over, wire))
+	text := fmt.Sprintf("%.2f", over)
+	if low, high, ok := c.quartiles("over_ideal"); ok {
+		text += fmt.Sprintf(" [%.2f–%.2f]", low, high)
+	}
+	return c.mark(fmt.Sprintf("%s (%.2f)", text, wire))
 }

@@ -41,32 +41,45 @@ func (d *Document) cells(scenario string, clock job.Clock) []*cell {
 	return all
 }
 
-// median returns the median of a value over the runs; ok is false if no run has it.
-func (c *cell) median(name string) (v float64, ok bool) {
-	var all []float64
+// values returns a value of all runs that have it, sorted.
+func (c *cell) values(name string) (all []float64) {
 	for _, r := range c.runs {
 		if v, ok := r.Values[name]; ok {
 			all = append(all, v)
 		}
 	}
+	slices.Sort(all)
+	return all
+}
+
+// median returns the median of a value over the runs; ok is false if no run has it.
+func (c *cell) median(name string) (v float64, ok bool) {
+	all := c.values(name)
 	if len(all) == 0 {
 		return 0, false
 	}
-	slices.Sort(all)
 	if n := len(all); n%2 == 0 {
 		return (all[n/2-1] + all[n/2]) / 2, true
 	}
 	return all[len(all)/2], true
 }
 
+// leastRuns is of how many runs quartiles are shown; those of fewer are their ends.
+const leastRuns = 5
+
+// quartiles returns the quartiles of a value over the runs; ok is false if too few have it.
+func (c *cell) quartiles(name string) (low, high float64, ok bool) {
+	all := c.values(name)
+	if len(all) < leastRuns {
+		return 0, 0, false
+	}
+	last := len(all) - 1
+	return all[last/4], all[last-last/4], true
+}
+
 // spread returns how many runs there were, and how much they differ in a value.
 func (c *cell) spread(value string) string {
-	var all []float64
-	for _, r := range c.runs {
-		if v, ok := r.Values[value]; ok {
-			all = append(all, v)
-		}
-	}
+	all := c.values(value)
 	median, _ := c.median(value)
 	if len(all) < 2 || median == 0 {
 		return strconv.Itoa(len(c.runs))

@@ -51,3 +51,20 @@ func TestDisturbedCellsAreMarked(t *testing.T) {
 		require.Equal(t, 2, strings.Count(text, "†: the machine"))
 	}
 }
+
+// TestBlobsTellTheirQuartiles, if there are five runs.
+func TestBlobsTellTheirQuartiles(t *testing.T) {
+	d := &Document{Contenders: []Contender{{Name: "a"}}, Sittings: []Sitting{{}}}
+	for run, over := range []float64{2.1, 1.04, 1.06, 2.2} {
+		r := job.Result{Job: job.Job{Scenario: "blob", Peer: "a", Clock: job.Virtual, Run: run}}
+		r.Set("over_ideal", over)
+		r.Set("wire_over_payload", 1.2)
+		d.Add(r)
+	}
+	require.Equal(t, "1.58 (1.20)", d.panels()[0].table().rows[1][1])
+	d.Results[3].Run = 4
+	d.Add(job.Result{Job: job.Job{Scenario: "blob", Peer: "a", Clock: job.Virtual, Run: 3}, Values: map[string]float64{"over_ideal": 1, "wire_over_payload": 1.2}})
+	require.Equal(t, "1.06 [1.04–2.10] (1.20)", d.panels()[0].table().rows[1][1])
+	d.Results[0].Cut = true
+	require.Equal(t, ">1.06", d.panels()[0].table().rows[1][1])
+}
