@@ -80,10 +80,10 @@ func writeScenes(o sceneOptions, s *report.Scenes) error {
 	for _, part := range o.plots {
 		row := scene.Rows(part)[0]
 		name := fileName(row.Name()) + ".svg"
-		if err := toFile(filepath.Join(o.out, name), func(w io.Writer) error { return report.DrawScene(w, row, o.seeds.First) }); err != nil {
+		if err := toFile(filepath.Join(o.out, name), func(w io.Writer) error { return s.Draw(w, row) }); err != nil {
 			return err
 		}
-		s.Pictures = append(s.Pictures, report.File{Title: row.Name(), Name: name})
+		s.Pictures = append(s.Pictures, report.File{Title: row.Name() + ", " + s.Stamp(), Name: name})
 	}
 	if len(s.Outcomes) == 0 {
 		return nil

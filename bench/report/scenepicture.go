@@ -1,11 +1,9 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"image/color"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -16,7 +14,6 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/quivernet/quiver/internal/scenes"
 )
@@ -24,7 +21,7 @@ import (
 const (
 	sceneWidth, sceneHeight = 10 * vg.Inch, 8 * vg.Inch
 	sceneLegend             = 1.3 * vg.Inch
-	sceneTitle              = 0.6 * vg.Inch
+	sceneTitle              = 0.75 * vg.Inch
 )
 
 // A view is a scene that was played, as a picture shows it.
@@ -34,27 +31,12 @@ type view struct {
 	end   time.Duration
 	each  time.Duration // interval between points of goodput and queue
 	loss  time.Duration // interval between points of loss
-	seed  uint64
 	title string
+	stamp string // which revision played it, and with which seed
 }
 
-// DrawScene plays a row with a seed and writes a picture of it as SVG: the goodput of
-// each flow, the queue, and the share of each flow's packets that was lost, over time.
-func DrawScene(w io.Writer, row scenes.Row, seed uint64) error {
-	c := vgsvg.NewWith(vgsvg.UseWH(sceneWidth, sceneHeight))
-	if err := drawScene(draw.New(c), row, seed); err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if _, err := c.WriteTo(&b); err != nil {
-		return err
-	}
-	_, err := w.Write(withFonts(b.Bytes()))
-	return err
-}
-
-func drawScene(whole draw.Canvas, row scenes.Row, seed uint64) error {
-	v := newView(row, seed)
+// draw draws the title and the plots below each other.
+func (v view) draw(whole draw.Canvas) error {
 	rows, err := v.panels()
 	if err != nil {
 		return err
@@ -87,9 +69,9 @@ func (v view) panels() (rows [][]*plot.Plot, err error) {
 	return rows, nil
 }
 
-func newView(row scenes.Row, seed uint64) view {
+func newView(row scenes.Row, seed uint64, stamp string) view {
 	r := scenes.Run(row.Scene, seed)
-	v := view{Result: r, end: time.Duration(len(r.Queue)) * scenes.Step, seed: seed, title: row.Name()}
+	v := view{Result: r, end: time.Duration(len(r.Queue)) * scenes.Step, title: row.Name(), stamp: stamp}
 	v.begin = v.end
 	for _, f := range r.Scene.Flows {
 		v.begin = min(v.begin, f.Begin)
@@ -105,13 +87,15 @@ func newView(row scenes.Row, seed uint64) view {
 	return v
 }
 
-// writeTitle writes the row's name, and below it how the flows share the bottleneck.
+// writeTitle writes the row's name, below it how the flows share the bottleneck, and who says so.
 func (v view) writeTitle(c draw.Canvas) {
 	style := text.Style{Color: color.Black, Font: plot.DefaultFont, YAlign: text.YTop, Handler: plot.DefaultTextHandler}
 	style.Font.Size = vg.Points(14)
 	c.FillText(style, vg.Point{X: vg.Points(10), Y: c.Max.Y - vg.Points(4)}, v.title)
 	style.Font.Size = vg.Points(11)
 	c.FillText(style, vg.Point{X: vg.Points(10), Y: c.Max.Y - vg.Points(24)}, v.shares())
+	style.Font.Size = vg.Points(9)
+	c.FillText(style, vg.Point{X: vg.Points(10), Y: c.Max.Y - vg.Points(40)}, v.stamp)
 }
 
 // shares returns Jain's index of the flows that transfer, and the goodput of each kind over
@@ -131,7 +115,7 @@ func (v view) shares() string {
 			rates = append(rates, v.Rates(kind, from, v.end)...)
 		}
 	}
-	s := fmt.Sprintf("Of the bottleneck's rate: %s, from %.3g s on. Seed %d.", strings.Join(parts, ", "), from.Seconds(), v.seed)
+	s := fmt.Sprintf("Of the bottleneck's rate: %s, from %.3g s on.", strings.Join(parts, ", "), from.Seconds())
 	if len(rates) > 1 {
 		s = fmt.Sprintf("Jain's index %.3f. ", scenes.Jain(rates)) + s
 	}

@@ -1,12 +1,16 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/quivernet/quiver/bench/scene"
 	"github.com/quivernet/quiver/internal/scenes"
@@ -62,6 +66,26 @@ func (s *Scenes) WriteMarkdown(w io.Writer) error {
 		}
 	}
 	return s.showPictures(w)
+}
+
+// Stamp returns which revision played the pictures' scenes, and with which seed.
+func (s *Scenes) Stamp() string {
+	return fmt.Sprintf("%s, seed %d", named(s.Revision), s.Seeds.First)
+}
+
+// Draw plays a row with the first seed and writes a picture of it as SVG: the goodput of
+// each flow, the queue, and the share of each flow's packets that was lost, over time.
+func (s *Scenes) Draw(w io.Writer, row scenes.Row) error {
+	c := vgsvg.NewWith(vgsvg.UseWH(sceneWidth, sceneHeight))
+	if err := newView(row, s.Seeds.First, s.Stamp()).draw(draw.New(c)); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return err
+	}
+	_, err := w.Write(withFonts(b.Bytes()))
+	return err
 }
 
 // met returns how many of the rows for which ask returns true meet their bounds; nil = all rows.

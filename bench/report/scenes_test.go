@@ -51,8 +51,8 @@ func TestScenesMarkdown(t *testing.T) {
 
 func TestDrawScene(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, DrawScene(&b, scene.Rows("within 100 ms")[0], 1))
-	for _, want := range []string{"Jain&#39;s index", "of the bottleneck", "ours 8", "limit", "sans-serif"} {
+	require.NoError(t, (&Scenes{Revision: "abc", Seeds: scene.Seeds{First: 4, Count: 2}}).Draw(&b, scene.Rows("within 100 ms")[0]))
+	for _, want := range []string{"Jain&#39;s index", "of the bottleneck", "ours 8", "limit", "sans-serif", "revision abc, seed 4"} {
 		require.True(t, strings.Contains(strings.ToLower(b.String()), strings.ToLower(want)), want)
 	}
 	require.Less(t, b.Len(), 80<<10)
