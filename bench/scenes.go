@@ -14,6 +14,7 @@ import (
 
 	"github.com/quivernet/quiver/bench/report"
 	"github.com/quivernet/quiver/bench/scene"
+	"github.com/quivernet/quiver/internal/scenes"
 )
 
 // sceneOptions are the options of the command line after "scenes".
@@ -22,6 +23,7 @@ type sceneOptions struct {
 	seeds scene.Seeds
 	out   string
 	plots []string
+	own   *scenes.Scene // -path; nil = rows of the table
 }
 
 func parseScenes(args []string) (o sceneOptions, err error) {
@@ -30,6 +32,9 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 	flags.IntVar(&o.seeds.Count, "seeds", 3, "over how many seeds the figures are medians")
 	flags.Uint64Var(&o.seeds.First, "first", 1, "the first of these seeds; the others follow it")
 	flags.StringVar(&o.out, "out", "", "put the table and the pictures in that folder; the table goes to standard output without")
+	path := flags.String("path", "", "play a path of your own, as in '"+pathForm+"': rate, round trip, random loss each way,\nand queue in bandwidth-delay products; prints the figures of each kind of flow")
+	flows := flags.String("flows", flowsForm, "with -path: the flows, of ours, reno, cubic and bbr; all are endless and begin together")
+	span := flags.Duration("for", time.Minute, "with -path: for how long")
 	flags.Func("plot", "draw the first row whose family and name contain this, with the first seed; may be given again", func(part string) error {
 		if len(scene.Rows(part)) == 0 {
 			return errors.New("no such row")
@@ -50,7 +55,22 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 	case o.rows != "" && len(scene.Rows(o.rows)) == 0:
 		return o, fmt.Errorf("-rows %q: no row has that in its family and name, as in \"crowd: 2 together\"", o.rows)
 	}
+	if *path != "" {
+		return o, o.setOwn(flags, *path, *flows, *span)
+	}
 	return o, nil
+}
+
+// setOwn sets the scene of -path, beside which options for rows of the table mean nothing.
+func (o *sceneOptions) setOwn(flags *flag.FlagSet, path, flows string, span time.Duration) (err error) {
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "rows" || f.Name == "out" || f.Name == "plot" {
+			err = fmt.Errorf("-path and -%s", f.Name)
+		}
+	})
+	s, wrong := ownScene(path, flows, span)
+	o.own = &s
+	return errors.Join(err, wrong)
 }
 
 // runScenes plays rows of internal/scenes, and writes the results.
@@ -58,6 +78,9 @@ func runScenes(ctx context.Context, args []string) error {
 	o, err := parseScenes(args)
 	if err != nil {
 		return err
+	}
+	if o.own != nil {
+		return playOwn(ctx, os.Stdout, *o.own, o.seeds)
 	}
 	if o.out != "" { // before the rows are played, which takes minutes
 		if err := os.MkdirAll(o.out, 0o755); err != nil {

@@ -63,7 +63,7 @@ func (row Row) Play(seeds ...uint64) []Figure { return row.PlayAs(Ours, seeds...
 // PlayAs is Play with flows of another kind instead of ours, judged by the same bounds.
 //
 // The models draw nothing at random. On a path that draws nothing either, all seeds would
-// have the same figures, so each flow begins a little later (see [Scene.shifted]).
+// have the same figures, so each flow begins a little later (see [Scene.Shifted]).
 func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 	var all [][]Figure
 	for _, seed := range seeds {
@@ -75,7 +75,7 @@ func (row Row) PlayAs(k Kind, seeds ...uint64) []Figure {
 func (row Row) figures(k Kind, seed uint64) (figures []Figure) {
 	s := row.Scene
 	if k != Ours {
-		s = s.shifted(seed)
+		s = s.Shifted(seed)
 	}
 	r := Run(s.instead(k), seed)
 	r.Scene = s

@@ -17,9 +17,9 @@ func TestShiftedKeepsTheScene(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, row := range Table() {
 		before := row.Scene.Flows
-		a, b := row.Scene.shifted(seed).Flows, row.Scene.shifted(seed+1).Flows
+		a, b := row.Scene.Shifted(seed).Flows, row.Scene.Shifted(seed+1).Flows
 		require.NotEqual(t, begins(a), begins(b), row.Name())
-		require.Equal(t, begins(a), begins(row.Scene.shifted(seed).Flows), row.Name())
+		require.Equal(t, begins(a), begins(row.Scene.Shifted(seed).Flows), row.Name())
 		for i, f := range a {
 			require.GreaterOrEqual(t, f.Begin, before[i].Begin, row.Name())
 			require.Less(t, f.Begin, before[i].Begin+100*ms, row.Name())

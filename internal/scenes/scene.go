@@ -167,13 +167,13 @@ func (s Scene) With(n int, f Flow, apart time.Duration) Scene {
 	return s
 }
 
-// mostShift is by how much a flow begins later at most in a comparison with flows of other kinds.
+// mostShift is by how much a flow begins later at most, see [Scene.Shifted].
 const mostShift = 100 * time.Millisecond
 
-// shifted returns the scene with a random part of mostShift added to each flow's Begin. If flows
+// Shifted returns the scene with a random part of mostShift added to each flow's Begin. If flows
 // begin less than that apart, it is a part of the least gap, so that they begin in the same order,
 // and no later after one another than the scene's name says.
-func (s Scene) shifted(seed uint64) Scene {
+func (s Scene) Shifted(seed uint64) Scene {
 	most := mostShift
 	for _, a := range s.Flows {
 		for _, b := range s.Flows {
