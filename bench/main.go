@@ -44,7 +44,7 @@ type options struct {
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.BoolVar(&o.quick, "quick", false, "every contender and every scenario once, within 3 minutes")
+	flags.BoolVar(&o.quick, "quick", false, "every contender and every scenario once, some minutes; longer on a busy machine")
 	flags.BoolVar(&o.list, "list", false, "print the jobs and do none")
 	flags.IntVar(&o.runs, "runs", 3, "runs of each cell; three times as many of start, five times as many of 256 KiB in virtual time; 1 of emulator, of blobs over time,\nof the largest blobs through the relay, and of everything with -quick")
 	flags.StringVar(&o.from, "from", "", "measure nothing, but report what an earlier -json wrote there")

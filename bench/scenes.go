@@ -22,6 +22,7 @@ type sceneOptions struct {
 	rows  string
 	seeds scene.Seeds
 	out   string
+	json  string
 	plots []string
 	own   *scenes.Scene // -path; nil = rows of the table
 }
@@ -31,7 +32,8 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 	flags.StringVar(&o.rows, "rows", "*", "play the rows whose family and name contain this, '*' for all, '' for none")
 	flags.IntVar(&o.seeds.Count, "seeds", 3, "over how many seeds the figures are medians")
 	flags.Uint64Var(&o.seeds.First, "first", 1, "the first of these seeds; the others follow it")
-	flags.StringVar(&o.out, "out", "", "put the table and the pictures in that folder; the table goes to standard output without")
+	flags.StringVar(&o.out, "out", "", "put the table and the pictures in that folder; the table goes to standard output without, and without -json")
+	flags.StringVar(&o.json, "json", "", "write the figures there, with bounds and the value of each seed; compressed when the name ends with .gz")
 	path := flags.String("path", "", "play a path of your own, as in '"+pathForm+"': rate, round trip, random loss each way,\nand queue in bandwidth-delay products; prints the figures of each kind of flow")
 	flows := flags.String("flows", flowsForm, "with -path: the flows, of ours, reno, cubic and bbr; all are endless and begin together")
 	span := flags.Duration("for", time.Minute, "with -path: for how long")
@@ -64,7 +66,7 @@ func parseScenes(args []string) (o sceneOptions, err error) {
 // setOwn sets the scene of -path, beside which options for rows of the table mean nothing.
 func (o *sceneOptions) setOwn(flags *flag.FlagSet, path, flows string, span time.Duration) (err error) {
 	flags.Visit(func(f *flag.Flag) {
-		if f.Name == "rows" || f.Name == "out" || f.Name == "plot" {
+		if f.Name == "rows" || f.Name == "out" || f.Name == "json" || f.Name == "plot" {
 			err = fmt.Errorf("-path and -%s", f.Name)
 		}
 	})
@@ -82,6 +84,9 @@ func runScenes(ctx context.Context, args []string) error {
 	if o.own != nil {
 		return playOwn(ctx, os.Stdout, *o.own, o.seeds)
 	}
+	if err := prepare(options{json: o.json}); err != nil {
+		return err
+	}
 	if o.out != "" { // before the rows are played, which takes minutes
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
 			return err
@@ -97,7 +102,15 @@ func runScenes(ctx context.Context, args []string) error {
 }
 
 func writeScenes(o sceneOptions, s *report.Scenes) error {
+	if o.json != "" {
+		if err := toFile(o.json, s.WriteJSON); err != nil {
+			return err
+		}
+	}
 	if o.out == "" {
+		if o.json != "" {
+			return nil
+		}
 		return s.WriteMarkdown(os.Stdout)
 	}
 	for _, part := range o.plots {

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +49,47 @@ func TestScenesMarkdown(t *testing.T) {
 	} {
 		require.Contains(t, b.String(), want)
 	}
+}
+
+// TestScenesJSON: a program finds seeds, bounds, the value with each seed, and what others reach.
+func TestScenesJSON(t *testing.T) {
+	row := scene.Rows("policed")[0]
+	mine := []scenes.Figure{{Name: "time", Value: 3, Most: 1.5, Worst: true, Each: []float64{1, 3}}, {Name: "part", Value: math.Inf(1), Each: []float64{math.NaN(), 2}}}
+	theirs := []scenes.Figure{{Name: "time", Value: 2, Most: 1.5, Each: []float64{2, 2}}}
+	s := &Scenes{Revision: "abc", Seeds: scene.Seeds{First: 4, Count: 2}, Outcomes: []scene.Outcome{
+		{Row: row, Figures: mine, Others: []scene.Other{{Kind: scenes.Reno, Figures: theirs}}}, {Row: row, Figures: theirs[:0]},
+	}}
+	var b strings.Builder
+	require.NoError(t, s.WriteJSON(&b))
+	require.Equal(t, 4, strings.Count(b.String(), "\n"), "a line for each row")
+	var d struct {
+		Revision string
+		Seeds    []uint64
+		Rows     []struct {
+			Family, Scene, Binds string
+			Met                  bool
+			Figures              []struct {
+				Value, Least, Most *float64
+				Worst              bool
+				Each               []*float64
+			}
+			Others []struct{ Kind string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(b.String()), &d))
+	require.Equal(t, "abc", d.Revision)
+	require.Equal(t, []uint64{4, 5}, d.Seeds)
+	require.Len(t, d.Rows, 2)
+	first := d.Rows[0]
+	require.Equal(t, []string{row.Family, row.Scene.Name, row.Binds, "reno"}, []string{first.Family, first.Scene, first.Binds, first.Others[0].Kind})
+	require.False(t, first.Met)
+	require.True(t, d.Rows[1].Met)
+	f := first.Figures[0]
+	require.Equal(t, []float64{3, 1.5, 1, 3}, []float64{*f.Value, *f.Most, *f.Each[0], *f.Each[1]})
+	require.True(t, f.Worst)
+	require.Nil(t, f.Least, "it has no such bound")
+	require.Nil(t, first.Figures[1].Value, "infinite")
+	require.Nil(t, first.Figures[1].Each[0], "not a number")
 }
 
 func TestDrawScene(t *testing.T) {

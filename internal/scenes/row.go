@@ -31,6 +31,7 @@ type Figure struct {
 	// With several seeds, the maximum counts instead of the median. The median would hide one
 	// collapse in five.
 	Worst bool
+	Each  []float64 // the value with each seed, in their order, if Play or PlayAs returned it
 }
 
 // Held reports whether the value is within its bounds.
@@ -115,6 +116,7 @@ func medians(all [][]Figure) []Figure {
 		for _, figures := range all {
 			values = append(values, figures[i].Value)
 		}
+		middle[i].Each = values
 		middle[i].Value = Percentile(values, 0.5)
 		if middle[i].Worst {
 			middle[i].Value = slices.Max(values)
