@@ -12,9 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Config holds the limits and defaults of one world's streams. A field that is zero has the
-// default that its comment gives. A field whose comment doesn't give a meaning to negative
-// values must not be negative.
+// Config holds the limits and defaults of one world's streams. Zero fields take the defaults
+// given below. Negative values are invalid unless a field says otherwise.
 type Config struct {
 	// Backend sends the parts of transfers that don't choose one with Via. The default is
 	// Window{}.
@@ -29,34 +28,34 @@ type Config struct {
 	// rejected, and a blob that announces its size is rejected at its header. The default is
 	// 64 MiB. A negative value means no limit.
 	MaxBytes int64
-	// MaxPending limits the bytes of one transfer from a peer that wait for the application.
-	// The default is 16 MiB and the minimum 64 KiB.
+	// MaxPending limits how many received bytes of one transfer may wait until the application
+	// reads them. The default is 16 MiB and the minimum 64 KiB.
 	MaxPending int64
 
 	// MaxTransfers is the number of transfers that one peer may have in progress. The default
-	// is 4 and the maximum 1,024. A negative value means none: every transfer is rejected.
+	// is 4 and the maximum 1,024. If it is negative, every transfer is rejected.
 	//
-	// Further transfers wait at their sender until a place is free. The heaviest begins first:
-	// see [Weight]. A place becomes free when the sender learns that a transfer was consumed,
-	// which is a round trip after it sent the last byte. A higher limit makes many small
-	// transfers faster over a long path, and a heavy transfer need not wait for a long one to
-	// end.
+	// Further transfers queue at their sender, highest [Weight] first. The next one begins when
+	// the sender learns that a transfer was consumed, a round trip after that one's last byte.
+	// Raise the limit if you send many small transfers over a long path, or if an urgent
+	// transfer must not wait for a long one to end.
 	MaxTransfers int
 
-	// ReadTime is the time in which the game must begin to read an incoming transfer or set
-	// its OnBatch. After that, this end rejects the transfer. Without such a limit, the sender
-	// of a transfer that its handler dropped would wait forever. The default is 5 minutes. A
+	// ReadTime is how long the application has to start reading an incoming transfer or to set
+	// its OnBatch. After that, this end rejects the transfer. Without a limit, a handler that
+	// forgets a transfer would block the transfer's sender forever. The default is 5 minutes. A
 	// negative value means no limit.
 	ReadTime time.Duration
 
-	// MaxMemory limits the memory that all peers together make this world hold, including
-	// memory promised as credit. It counts bytes of real memory. The default is 256 MiB.
+	// MaxMemory limits the total memory that this world holds for all its peers, including
+	// memory promised as credit. It counts allocated bytes, not payload bytes. The default is
+	// 256 MiB.
 	//
-	// Half of it is reserved for connections that hold little. By default, each of the first
-	// connections may hold 2 MiB of this half. From about the sixtieth on, a connection may
-	// hold a third of a MiB. The connections of one identity may together hold at most seven
-	// eighths of this half. The same limit applies to the connections of one address that have
-	// no identity. Of the other half, a connection gets at most half of what is free.
+	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of
+	// about the first sixty connections, and then a third of a MiB for each. All connections of
+	// one identity together, or all connections of one address without an identity, get at most
+	// seven eighths of this half. Of the other half, a connection gets at most half of what is
+	// free.
 	//
 	// A transfer that finds no memory waits. It is rejected after 30 s in which no waiting
 	// transfer was served. If a transfer in progress needs more memory, its sender waits for
@@ -76,9 +75,9 @@ type Config struct {
 	// rpc.ErrBacklogFull.
 	MaxQueued int
 
-	// Store keeps content that has a key, so that its transfer can be resumed. If it is nil,
-	// no transfer can be. Package disk has a Store that uses a folder. A handler may choose
-	// another Store for its transfer with [Incoming.SetStore].
+	// Store keeps content that has a key, so that its transfer can be resumed. If Store is nil,
+	// transfers can't be resumed. Package disk provides a Store backed by a folder. A handler
+	// may choose another Store for its transfer with [Incoming.SetStore].
 	//
 	// A Store's limits don't cause rejections. If the Store has no room for a transfer, or
 	// another transfer is writing the same content, the transfer continues without the Store
@@ -87,8 +86,7 @@ type Config struct {
 	Store Store
 }
 
-// backend returns Backend or its default. The methods below do the same for the fields that
-// they are named after.
+// backend returns Backend or its default.
 func (c *Config) backend() Backend {
 	if c.Backend == nil {
 		return Window{}
@@ -106,13 +104,17 @@ func (c *Config) hashes() []Algorithm {
 	return all
 }
 
+// The following methods return the fields that they are named after, or the defaults.
+
 func (c *Config) maxBytes() int64         { return limit(c.MaxBytes, 64<<20) }
 func (c *Config) readTime() time.Duration { return limit(c.ReadTime, 5*time.Minute) }
 func (c *Config) maxTransfers() int       { return max(0, cmp.Or(c.MaxTransfers, 4)) }
 func (c *Config) maxPending() int64       { return cmp.Or(c.MaxPending, 16<<20) }
 func (c *Config) maxMemory() int64        { return cmp.Or(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
-func (c *Config) early() int64            { return min(earlyBytes, c.maxPending()) }
+
+// early returns how many bytes a sender may send before its header is answered.
+func (c *Config) early() int64 { return min(earlyBytes, c.maxPending()) }
 
 // limit returns field, or usual if field is zero, or no limit if field is negative.
 func limit[T ~int64](field, usual T) T {
@@ -122,29 +124,30 @@ func limit[T ~int64](field, usual T) T {
 	return cmp.Or(field, usual)
 }
 
-// firstCredit returns the credit with which a transfer starts. free is the number of free
-// bytes in the world's memory.
+// firstCredit returns the credit with which a transfer starts: 1/freeShare of what is free
+// beyond the half of MaxMemory that is reserved for connections that hold little, but at
+// least the constant firstCredit and at most MaxPending. free is the number of free bytes.
 func (c *Config) firstCredit(free int64) int64 {
 	return min(max(firstCredit, (free-c.maxMemory()/2)/freeShare), c.maxPending())
 }
 
 const (
-	// stockShare is the inverse of the part of Config.MaxMemory that outgoing content may
-	// take. The default of 32 MiB is the bandwidth-delay product of a hundred paths of 50
-	// Mbit/s and 50 ms.
+	// Outgoing content may take 1/stockShare of Config.MaxMemory. The default of 32 MiB is the
+	// bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
 	stockShare = 8
-	// minStock is the part of it that a transfer may always use: one part is sent while the
-	// next is read. Without it, one transfer could wait for another.
+	// minStock is the outgoing memory that every transfer may always use: for the part that is
+	// being sent, and for the next one, which is being read. Without it, one transfer could
+	// wait for another.
 	minStock = 2 * blockBytes
 )
 
-// terms returns the limits on a connection's use of Config.MaxMemory, if the connection may
-// send early bytes before its headers are answered.
+// terms returns the memory limits of a connection that may send up to early bytes before its
+// headers are answered.
 //
-// Early is for these bytes and for the maximum that chunks take beyond them. GoOn is for the
-// chunk that content waits for. Floor is available to the connection no matter how much others
-// hold. It is the sum of GoOn, the early bytes, a proportional part of what chunks take beyond
-// them, and one transfer with the minimum credit.
+// Early covers those bytes and the maximum overhead of their chunks. GoOn covers the chunk that
+// content waits for. Floor is guaranteed to the connection whatever others hold. It covers GoOn,
+// the early bytes with a proportional part of the overhead, and one transfer with the minimum
+// credit.
 func (c *Config) terms(early int64) budget.Terms {
 	rounding := slices.Allocated(sliceRounding)
 	floor := heldBytes(early) + rounding*early/c.early() + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes

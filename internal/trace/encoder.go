@@ -10,40 +10,39 @@ import (
 )
 
 const (
-	// maxPending is the maximum number of calls, and of packets, that the encoder follows at
-	// once for each connection. It is the number of packets in a connection's history and
-	// twice the number of calls in a reliable buffer. Any more have only their beginning in
-	// the trace.
+	// maxPending limits how many calls, and how many packets, the encoder follows at once for
+	// each connection. Beyond it, only the beginning of each is in the trace. A connection's
+	// history holds as many packets, and a reliable buffer half as many calls.
 	maxPending = 4096
-	// maxActors is the number of actors of a connection that the encoder keeps. If there are
-	// more, it removes those without an open slice. It declares their tracks again at their
-	// next event.
+	// maxActors limits the actors that the encoder keeps for a connection. Beyond it, those
+	// without an open slice are dropped, and declared again at their next event.
 	maxActors = 4096
-	// maxConns is the number of connections that the encoder keeps, which is a world's
-	// default maximum. If there are more, it removes those without an event since events were
-	// lost, because their end may be among the lost events. If such a connection has another
-	// event, it is declared again, without its name.
+	// maxConns limits the connections that the encoder keeps. It is a world's default maximum.
+	// Beyond it, the encoder drops connections that it has not heard from since events were
+	// last lost: their end may be among the lost events. A connection that has another event
+	// after all is declared again, without its name.
 	maxConns = 1024
 	// maxText is the maximum length of a name or text in bytes.
 	maxText = 256
 )
 
-// encoder encodes events as Perfetto's TracePackets. It has no clock, goroutine or lock.
+// encoder encodes events as Perfetto's TracePackets. It is not safe for concurrent use. All
+// times are those of the events.
 type encoder struct {
 	out    []byte
 	packet []byte // scratch: the TracePacket being built
 	event  []byte // scratch: its TrackEvent
-	intern []byte // scratch: names used for the first time
+	intern []byte // scratch: names first used in this packet
 
 	name     string
-	base     uint64            // added to the IDs of tracks and flows, so that two traces hardly share an ID
+	base     uint64            // added to the IDs of tracks and flows; random, so IDs of two traces are unlikely to collide
 	ids      uint64            // number of IDs returned by id
 	sequence uint64            // ID of the packet sequence
 	names    map[string]uint64 // numbers of interned event names
 	notes    map[string]uint64 // numbers of interned annotation names
 	conns    map[uint32]*conn
 	gaps     int    // number of times events were lost
-	at       int64  // At of the newest event
+	at       int64  // latest Event.At so far, in ns
 	lost     uint64 // number of events lost
 	world    uint64 // track of the world
 	losses   uint64 // track of the counter of lost events
@@ -106,7 +105,8 @@ func (e *encoder) gap(lost uint64) {
 	e.set(e.losses, e.at, e.lost)
 }
 
-// forgetAll ends the open slices of all connections.
+// forgetAll ends the open slices of all connections, and labels them with how: unfinished or
+// unknown. The order is that of their numbers, so that the same events give the same trace.
 func (e *encoder) forgetAll(how string) {
 	for _, id := range slices.Sorted(maps.Keys(e.conns)) {
 		e.forget(e.conns[id], how)
@@ -151,7 +151,7 @@ func (e *encoder) take(ev *Event) {
 		e.end()
 	case Handled:
 		e.handled(c, ev)
-	case Sampled:
+	case Sampled: // its fields hold the queue length, bytes in flight, rate and round trip
 		e.set(c.queue, ev.At, ev.Number)
 		e.set(c.inFlight, ev.At, ev.Channel)
 		e.set(c.rate, ev.At, ev.Sequence)
@@ -168,8 +168,9 @@ func (e *encoder) tell(ev *Event, track uint64, what string) {
 	e.end()
 }
 
-// begin begins a TrackEvent at a time in ns. end completes it. name is empty for the end of a
-// slice.
+// begin starts a TrackEvent at a time in ns, and end completes it. In between no other event
+// or descriptor can be written, because they share the scratch buffers. name is empty for the
+// end of a slice.
 func (e *encoder) begin(kind uint64, track uint64, at int64, name string) {
 	e.packet = appendUint(e.packet[:0], packetTimestamp, uint64(at))
 	e.packet = appendUint(e.packet, packetSequence, e.sequence)
