@@ -127,7 +127,7 @@ func (s *Sender) acknowledge(number uint64, set Bits) (isNew bool) {
 		set[i] &= known[i]
 	}
 	rtt := sample{never, never}
-	acked := f.ack(set, func(i int) {
+	newly := f.ack(set, func(i int) {
 		if f.slices[i].state == lost {
 			s.lostSlices--
 		}
@@ -135,10 +135,10 @@ func (s *Sender) acknowledge(number uint64, set Bits) (isNew bool) {
 		s.stats.AckedBytes += uint64(f.size(i, s.config.SliceSize))
 	})
 	s.resend.measure(rtt)
-	if f.left == 0 && acked > 0 {
+	if f.left == 0 && newly > 0 {
 		s.finish()
 	}
-	return acked > 0
+	return newly > 0
 }
 
 // finish removes finished chunks from the front of flights, and launches waiting ones.

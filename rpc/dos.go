@@ -86,7 +86,7 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	peer := c.watched.peer
 	if !answers && !mayRun(peer, u, called, message.Payload) {
 		w.block(c, a, called, message.Payload)
-		w.countMessage(c, u, message, 0, false)
+		w.countMessage(c, u, len(message.Payload), 0, false)
 		return
 	}
 	began := time.Since(w.turns.began)
@@ -97,7 +97,7 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	} else {
 		peer.Done(u.method, took)
 	}
-	w.countMessage(c, u, message, took, true)
+	w.countMessage(c, u, len(message.Payload), took, true)
 }
 
 // mayRun tells the detector of a message that is the client's load, and reports whether the
@@ -110,9 +110,9 @@ func mayRun(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
 	return true
 }
 
-// countMessage counts a message for Stats, and acts on the detector's report if there is one.
-func (w *World) countMessage(c *Conn, u *usage, message bunch.Message, took time.Duration, ran bool) {
-	w.dos.note(u, len(message.Payload), took, ran)
+// countMessage counts a message of so many bytes for Stats, and acts on the detector's report if there is one.
+func (w *World) countMessage(c *Conn, u *usage, bytes int, took time.Duration, ran bool) {
+	w.dos.note(u, bytes, took, ran)
 	if r, ok := c.watched.peer.Report(); ok {
 		w.reported(c, r)
 	}

@@ -224,15 +224,16 @@ func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 	gone := h.ctx.Err() != nil
 	tell = !late && !gone
 	passed := v.err == nil && tell
-	refused := v.err != nil && !late && h.aboutToken(v.err)
+	refused := v.err != nil && !late && aboutToken(v.err, gone)
 	v.failures = h.conn.world.lobby.heard(h.conn.visit, token, refused, passed)
 	return tell
 }
 
 // aboutToken reports whether an error of Authenticate says that the token is bad.
-// Otherwise it says that Authenticate could not decide.
-func (h *handshake) aboutToken(err error) bool {
-	canceled := h.ctx.Err() != nil && errors.Is(err, context.Canceled)
+// Otherwise it says that Authenticate could not decide. gone says that the handshake was
+// canceled.
+func aboutToken(err error, gone bool) bool {
+	canceled := gone && errors.Is(err, context.Canceled)
 	return err != errNoAnswer && passing(err) == nil && !canceled
 }
 

@@ -458,8 +458,10 @@ func (w *World) takeInbox() {
 func (w *World) endedBefore(c *Conn) []*Conn {
 	return slices.DeleteFunc(slices.Clone(w.ending), func(old *Conn) bool {
 		same := !c.server || c.identity != "" && c.identity == old.identity
-		joinedAfter := !old.admitted && !slices.Contains(w.joining, old)
-		return !same || joinedAfter
+		if !same {
+			return true
+		}
+		return !old.admitted && !slices.Contains(w.joining, old) // old has joined after c
 	})
 }
 
