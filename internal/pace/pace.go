@@ -390,7 +390,7 @@ func (c *Controller) regainRate(t instant) {
 	g := &c.regain
 	sharing := c.competition.sharing
 	rate := min(c.Estimate(), c.carried.value())
-	if c.state == Compete { // losses cut the window, and the estimate may stay higher
+	if c.state == Compete && g.spells { // a spell cuts the window, and the estimate may stay higher
 		rate = min(rate, c.competition.rate(c.delay.smoothed))
 	}
 	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)

@@ -131,22 +131,19 @@ func TestRegainRemembers(t *testing.T) {
 	require.EqualValues(t, 70, g.carried, "the path carries less now")
 }
 
-// TestSpellsMayEndTrials: on a path with spells a trial that lasts long enough has not failed.
-func TestSpellsMayEndTrials(t *testing.T) {
+// TestSpellsReturn: on a path that has spells of losses, the next trial begins sooner.
+func TestSpellsReturn(t *testing.T) {
 	for _, tt := range []struct {
-		rounds int
 		spells bool
-	}{{spellRounds - 1, false}, {spellRounds, true}} {
+		pause  int
+	}{{false, regainRounds}, {true, spellPause}} {
 		g := carrying(steadyRounds, 100)
-		g.spells, g.trial, g.clean = true, true, 0
-		for range tt.rounds {
-			g.roundOver(second, tally{acked: 80}, 0, 100, true)
-		}
+		g.spells = tt.spells
 		g.roundOver(second, flooded, 0, 50, false)
-		require.Equal(t, tt.spells, g.spells, "after %d rounds", tt.rounds)
-		g.roundOver(second, tally{acked: 80}, 0, 50, false)
-		require.False(t, g.wants(50))
-		g.roundOver(second, tally{acked: 80}, 0, 50, false)
-		require.Equal(t, tt.spells, g.wants(50))
+		for range tt.pause {
+			require.False(t, g.wants(50))
+			g.roundOver(second, tally{acked: 80}, 0, 50, false)
+		}
+		require.True(t, g.wants(50), "spells: %v", tt.spells)
 	}
 }
