@@ -45,13 +45,6 @@ var binds = []struct {
 		parts: []string{"weather: 20 Mbit/s 150 ms 5 %"},
 	},
 	{
-		why: "Open: each spell looks like a policer. The rate from before is tried again only if " +
-			"the path had carried it for eight round trips, and there are few of these between " +
-			"two spells. Until then the window grows by a packet per round trip. New Reno halves " +
-			"its window at each spell, and BBR ignores them.",
-		parts: []string{"for 100 ms of each second"},
-	},
-	{
 		why: "Open: half of the first flight arrives in time, and what arrives in time is all that " +
 			"its judgement sees: half of the rate. The look after it is shorter than the packets " +
 			"are late, so it sees half of what it adds, and the next look is nine round trips " +
