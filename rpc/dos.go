@@ -110,7 +110,8 @@ func mayRun(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
 	return true
 }
 
-// countMessage counts a message of so many bytes for Stats, and acts on the detector's report if there is one.
+// countMessage counts a message of so many bytes for Stats, and acts on the detector's
+// report if there is one.
 func (w *World) countMessage(c *Conn, u *usage, bytes int, took time.Duration, ran bool) {
 	w.dos.note(u, bytes, took, ran)
 	if r, ok := c.watched.peer.Report(); ok {
