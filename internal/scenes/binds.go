@@ -45,6 +45,13 @@ var binds = []struct {
 		parts: []string{"weather: 20 Mbit/s 150 ms 5 %"},
 	},
 	{
+		why: "Open: in one run of twelve a spell begins before the path has carried a rate for " +
+			"eight round trips. Then the window grows by a packet per round trip, and the run " +
+			"gets a fifth of the path. New Reno halves its window at each spell, and BBR ignores " +
+			"them.",
+		parts: []string{"for 100 ms of each second"},
+	},
+	{
 		why: "Open: half of the first flight arrives in time, and what arrives in time is all that " +
 			"its judgement sees: half of the rate. The look after it is shorter than the packets " +
 			"are late, so it sees half of what it adds, and the next look is nine round trips " +

@@ -121,9 +121,6 @@ func (g *gameplay) beside(ctx context.Context, callers map[caller]series, fn fun
 	return err
 }
 
-// count returns the number of calls in a series. All calls must have arrived.
-func (g *gameplay) count(of series) int { return len(g.delays[of]) }
-
 // percentile returns the p-quantile of a series in milliseconds, with p from 0
 // to 1, or 0 if there was no call. All calls must have arrived.
 func (g *gameplay) percentile(of series, p float64) float64 {

@@ -56,10 +56,9 @@ func (s *stage) report() *Report {
 	}
 	r := &Report{
 		Bytes: bytes, SentBytes: stored.Bytes, Chunks: stored.Sent, Ideal: ideal(stored.Bytes*int64(s.Clients), s.Way), DigestOK: true,
-		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)),
-		Carrier: "sealed",
-		RPCs:    s.game.count(loaded), RPCP99: s.game.percentile(loaded, 0.99),
-		RPCsUnloaded: s.game.count(unloaded), RPCP99Unloaded: s.game.percentile(unloaded, 0.99),
+		LinkBytes: link.CarriedBytes, LinkLoss: float64(link.Dropped()) / float64(max(1, link.Packets)), Carrier: "sealed",
+		RPCs: len(s.game.delays[loaded]), RPCP99: s.game.percentile(loaded, 0.99),
+		RPCsUnloaded: len(s.game.delays[unloaded]), RPCP99Unloaded: s.game.percentile(unloaded, 0.99),
 		BystanderP50: s.game.percentile(bystander, 0.5), BystanderP99: s.game.percentile(bystander, 0.99),
 	}
 	for _, p := range s.players {
@@ -96,21 +95,19 @@ func (r *Report) Write(w io.Writer, asJSON bool) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	size := func(bytes float64) string { return humanize.IBytes(uint64(bytes)) }
-	row := func(name string, saves int, seconds float64) {
-		bytes := float64(r.Bytes) * float64(saves)
+	row := func(name string, each int64, seconds float64) {
+		bytes := float64(each) * float64(len(r.Clients))
 		fmt.Fprintf(t, "%s\t%s\t%.3f s\t%s/s\n", name, size(bytes), seconds, size(bytes/seconds))
 	}
-	row("upload", len(r.Clients), r.Upload)
-	row("download", len(r.Clients), r.Download)
+	row("upload", r.Bytes, r.Upload)
+	row("download", r.Bytes, r.Download)
 	if r.LinkBytes > 0 {
-		fmt.Fprintf(t, "ideal\t%s\t%.3f s\tfor what is sent\n", size(float64(r.SentBytes)*float64(len(r.Clients))), r.Ideal)
+		row("ideal for what is sent", r.SentBytes, r.Ideal)
 		fmt.Fprintf(t, "on the link\t%s both ways, %.2f %% of the packets lost\n", size(float64(r.LinkBytes)), r.LinkLoss*100)
 	}
 	fmt.Fprintf(t, "sent\t%s by each client, compressed, in %d chunks\n", size(float64(r.SentBytes)), r.Chunks)
-	fmt.Fprintf(t, "digest\t%s\n", map[bool]string{true: "identical", false: "DIFFERENT"}[r.DigestOK])
-	fmt.Fprintf(t, "carrier\t%s, %d sealed packets\n", r.Carrier, r.SealedPackets)
-	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms during the transfers (%d calls), %.1f ms without (%d calls)\n",
-		r.RPCP99, r.RPCs, r.RPCP99Unloaded, r.RPCsUnloaded)
+	fmt.Fprintf(t, "digest\tidentical: %t\ncarrier\t%s, %d sealed packets\n", r.DigestOK, r.Carrier, r.SealedPackets)
+	fmt.Fprintf(t, "gameplay RPC, p99\t%.1f ms of %d during the transfers, %.1f ms of %d without\n", r.RPCP99, r.RPCs, r.RPCP99Unloaded, r.RPCsUnloaded)
 	if len(r.Clients) > 1 {
 		for i, c := range r.Clients {
 			fmt.Fprintf(t, "client %d\t%.3f s up, %.3f s down\n", i+1, c.Upload, c.Download)
