@@ -19,13 +19,8 @@ func TestMissedBeforeAnItemIsDue(t *testing.T) {
 		return b
 	}
 	inNet(t, 0, Config{}, func(n *network) {
+		shelves, copies := joinBound(n, bind)
 		w := n.server.World
-		shelves := bind(w)
-		client := newTestWorld(t, Config{})
-		copies := bind(client.World)
-		_, err := n.connect(client)
-		require.NoError(t, err)
-		n.tick(10)
 		a, s, err := Spawn(shelves, nil, nil)
 		require.NoError(t, err)
 		require.NoError(t, a.OpenTo(w.announced[0]))
@@ -59,12 +54,7 @@ func TestListNamesAnActorThatOpensLater(t *testing.T) {
 		return b
 	}
 	inNet(t, 0, Config{}, func(n *network) {
-		squads := bind(n.server.World)
-		client := newTestWorld(t, Config{})
-		copies := bind(client.World)
-		_, err := n.connect(client)
-		require.NoError(t, err)
-		n.tick(10)
+		squads, copies := joinBound(n, bind)
 		conn := n.server.World.announced[0]
 		first, s, err := Spawn(squads, nil, nil)
 		require.NoError(t, err)

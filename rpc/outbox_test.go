@@ -21,21 +21,16 @@ func TestHeldBackByTheLastActor(t *testing.T) {
 		return b
 	}
 	inNet(t, 0, Config{}, func(n *network) {
-		w := n.server.World
-		shelves := bind(w)
-		client := newTestWorld(t, Config{})
-		bind(client.World)
-		_, err := n.connect(client)
+		libraries, _ := joinBound(n, bind)
+		conn := n.server.announced[0]
+		a, s, err := Spawn(libraries, nil, nil)
 		require.NoError(t, err)
-		n.tick(10)
-		a, s, err := Spawn(shelves, nil, nil)
-		require.NoError(t, err)
-		require.NoError(t, a.OpenTo(w.announced[0]))
+		require.NoError(t, a.OpenTo(conn))
 		n.tick(10)
 		for key := range 2000 {
 			require.NoError(t, s.books.Set(key, [200]byte{1}))
 		}
-		out := &w.announced[0].shown.state
+		out := &conn.shown.state
 		full := 0
 		for range 30 {
 			n.tick(1)

@@ -173,6 +173,18 @@ type network struct {
 	pipes   [][2]*linktest.Carrier
 }
 
+// joinBound binds a class at the server and at a new client, which joins.
+func joinBound[A any](n *network, bind func(*World) *Binding[A]) (server, client *Binding[A]) {
+	n.t.Helper()
+	server = bind(n.server.World)
+	w := newTestWorld(n.t, Config{})
+	client = bind(w.World)
+	_, err := n.connect(w)
+	require.NoError(n.t, err)
+	n.tick(10)
+	return server, client
+}
+
 // plug makes the end of a pipe a Carrier.
 type plug struct{ *linktest.Carrier }
 

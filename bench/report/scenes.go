@@ -69,26 +69,13 @@ func (s *Scenes) WriteMarkdown(w io.Writer) error {
 	return s.showPictures(w)
 }
 
-// WriteJSON writes the outcomes for programs, with one line for each row.
+// WriteJSON writes the outcomes for programs.
 func (s *Scenes) WriteJSON(w io.Writer) error {
 	d := sceneDocument{Date: s.Date, Revision: s.Revision, Go: runtime.Version(), Seeds: s.Seeds.All()}
-	head, err := json.Marshal(d)
-	if err != nil {
-		return err
+	for _, o := range s.Outcomes {
+		d.Rows = append(d.Rows, rowOf(o))
 	}
-	lines := bytes.NewBuffer(bytes.TrimSuffix(head, []byte("null}")))
-	lines.WriteString("[")
-	for i, o := range s.Outcomes {
-		row, err := json.Marshal(rowOf(o))
-		if err != nil {
-			return err
-		}
-		lines.WriteString(strings.Repeat(",", min(i, 1)) + "\n")
-		lines.Write(row)
-	}
-	lines.WriteString("\n]}\n")
-	_, err = lines.WriteTo(w)
-	return err
+	return json.NewEncoder(w).Encode(d)
 }
 
 // Stamp returns which revision played the pictures' scenes, and with which seed.

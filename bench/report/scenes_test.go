@@ -61,7 +61,6 @@ func TestScenesJSON(t *testing.T) {
 	}}
 	var b strings.Builder
 	require.NoError(t, s.WriteJSON(&b))
-	require.Equal(t, 4, strings.Count(b.String(), "\n"), "a line for each row")
 	var d struct {
 		Revision string
 		Seeds    []uint64
