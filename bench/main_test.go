@@ -180,7 +180,7 @@ func TestOutputsFirst(t *testing.T) {
 	require.NoError(t, runScenes(t.Context(), []string{"-rows", "little to send: the address", "-seeds", "1", "-json", figures}))
 	text, err = os.ReadFile(figures)
 	require.NoError(t, err)
-	require.Contains(t, string(text), `"Seeds":[1],"Rows":[`+"\n"+`{"Family":"little to send",`)
+	require.Contains(t, string(text), `"Seeds":[1],"Rows":[{"Family":"little to send",`)
 	require.Error(t, runScenes(t.Context(), []string{"-rows", "crowd", "-json", filepath.Join(folder, "none", "out.json")}))
 	_, err = parseScenes([]string{"-rows", "no such row"})
 	require.ErrorContains(t, err, "no such row")
