@@ -50,6 +50,6 @@ func (c *Conn) asksOften() bool {
 // tracked messages that have waited for longer than darkTime become stale.
 func (c *Conn) leaveDark() {
 	if c.dark() {
-		c.saturation.stale = c.now - c.darkTime()
+		c.saturation.staleBefore = c.now - c.darkTime()
 	}
 }

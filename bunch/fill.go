@@ -49,7 +49,7 @@ func (c *Conn) freshAllowed() fresh {
 // bulkOpen reports whether bulk may be sent, because neither the owner nor the window holds
 // it back or because a probe is due.
 func (c *Conn) bulkOpen() bool {
-	return c.windowOpen() && (!c.saturation.bulkHeld || c.loss.probes > 0)
+	return c.windowOpen() && (!c.saturation.holdBulk || c.loss.probes > 0)
 }
 
 // windowOpen reports whether bulk may add a packet to those in flight.
@@ -151,7 +151,7 @@ func (c *Conn) fillFresh(lv *level) {
 		if result == done {
 			waiting = 0
 		}
-		if ch.priority == Bulk && ch.begun(c.saturation.held) {
+		if ch.priority == Bulk && ch.begun(c.saturation.holdUnreliable) {
 			continue
 		}
 		lv.fresh.pop()
@@ -175,7 +175,7 @@ const (
 // unreliable message was queued earlier and is not held back, it places that part instead.
 func (c *Conn) placeFresh(ch *channel) placed {
 	c.dropStale(ch)
-	unreliable := ch.unreliable.len() > 0 && !c.saturation.held
+	unreliable := ch.unreliable.len() > 0 && !c.saturation.holdUnreliable
 	switch {
 	case unreliable && ch.fresh >= ch.unreliable.peek().after:
 		return c.placeUnreliable(ch)

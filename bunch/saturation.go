@@ -3,76 +3,88 @@ package bunch
 import "time"
 
 const (
-	// standingTime is how long unreliable messages of earlier ticks must have been queued
-	// at every tick before the path counts as saturated. UE: two ticks of credit
-	// (QueuedBits), at 30 Hz.
-	standingTime = 66 * time.Millisecond
-	// maxStanding is the maximum number of bytes of unreliable messages queued on a
-	// saturated path. Beyond it, a new message replaces the oldest ones of its channel. At
-	// 50 kB/s these bytes take 0.6 s, whereas the 256 KiB of maxUnreliable would take 5 s.
-	maxStanding = 32 << 10
+	// saturatedAfter is how long messages must have been left over from tick to tick before
+	// the path counts as saturated. UE: two ticks of credit (QueuedBits), at 30 Hz.
+	saturatedAfter = 66 * time.Millisecond
+
+	// maxBacklog limits the bytes of unreliable messages that we queue on a saturated path.
+	// Beyond it, a new message pushes out the oldest ones of its channel. At 50 kB/s this much
+	// takes 0.6 s to drain, whereas the 256 KiB of maxUnreliable would take 5 s.
+	maxBacklog = 32 << 10
 )
 
-// saturation detects that more is queued than the path or the owner's rate can send. A tick
-// begins with Cork(true) and ends with Cork(false).
+// A saturation tells when unreliable messages are queued faster than they can be sent, either
+// because the path is too slow or because the owner holds them back to keep to its rate.
+//
+// It goes by ticks, which the owner encloses in Cork(true) and Cork(false). After each tick
+// there's time to send what the tick queued. If some of it is still there when the next tick
+// begins, we're behind, and if that goes on for saturatedAfter, we're saturated.
 type saturation struct {
-	// Set by Hold.
-	held     bool // the owner holds back unreliable and tracked messages
-	bulkHeld bool // the owner holds back bulk
+	// What the owner holds back; set by Hold.
+	holdUnreliable bool // unreliable and tracked messages
+	holdBulk       bool
 
-	// Whether unreliable messages stay queued; set by Cork(true).
-	standing bool          // at the last Cork(true), unreliable messages of earlier ticks were queued
-	since    time.Duration // when standing became true
+	// Set when a tick begins.
+	behind      bool          // unreliable messages of earlier ticks were still queued
+	behindSince time.Duration // when behind last became true
 
-	// Queued messages that are no sign of saturation.
-	young    int    // unreliable messages queued since the last tick ended, except deferred ones
-	deferred int    // unreliable messages that wait for the ack of another channel; see Conn.After
-	added    volume // bytes queued since the last tick ended, except deferred ones
+	// New and deferred messages are expected to wait, so they don't make us behind. A message
+	// is deferred while another channel's messages must be acknowledged first (see Conn.After).
+	newUnreliable int    // unreliable messages queued since the last tick ended, not deferred
+	newBytes      volume // bytes queued on channels since then, not deferred
+	deferred      int    // unreliable messages that are deferred
 
-	// Messages that are too old to be sent.
-	stale   time.Duration // older messages waited through an outage; set by leaveDark
-	chances chances       // finds unreliable messages that could have been sent long ago
+	// Messages too old to be worth sending.
+	staleBefore time.Duration // those queued earlier sat out an outage; set by leaveDark
+	chances     chances       // finds unreliable messages that were passed over for too long
 }
 
-// A volume is a number of bytes of play and a number of bytes of bulk.
+// A volume is a number of bytes of play (the game's own traffic) and of bulk (transfers, which
+// can wait).
 type volume struct{ play, bulk int }
 
-// Hold holds back unreliable and tracked messages, bulk, or both until the next call. An
-// owner calls it when its rate is used up. Acks, control messages, probes, resends and
-// reliable messages with a priority above bulk are always sent.
+// Hold makes the connection hold back unreliable and tracked messages, bulk, or both, until the
+// next call. Owners use it when they have used up their rate.
+//
+// Acks, control messages, probes and reliable messages with a priority above bulk are always
+// sent, and so are their resends. Resends of bulk are held back with the rest of the bulk,
+// except that a probe may carry some.
 func (c *Conn) Hold(unreliable, bulk bool) {
-	c.saturation.held, c.saturation.bulkHeld = unreliable, bulk
+	c.saturation.holdUnreliable = unreliable
+	c.saturation.holdBulk = bulk
 }
 
-// Waiting reports whether unreliable or tracked messages could be sent now, and whether
-// bulk could, if the owner held nothing back.
+// Waiting reports whether unreliable or tracked messages could be sent now, and whether bulk
+// could, if the owner didn't hold them back.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	fresh := c.freshAllowed()
+	unreliable = fresh.play && c.unreliables.messages+c.tracked.waiting.len() > 0
+
+	// freshAllowed is only about new messages. Lost ones may be resent in any case.
 	lv := &c.levels[bulkLevel]
-	bulk = c.windowOpen() && (lv.resend.len() > 0 || fresh.bulk && lv.fresh.len() > 0)
-	return fresh.play && c.unreliables.messages+c.tracked.waiting.len() > 0, bulk
+	hasBulk := lv.resend.len() > 0 || fresh.bulk && lv.fresh.len() > 0
+	return unreliable, hasBulk && c.windowOpen()
 }
 
-// Unreliable returns the number of bytes of unreliable messages queued, and whether these
-// messages saturate the path or the rate. They do if, for 66 ms, messages of earlier ticks
-// were still queued at every Cork(true).
+// Unreliable returns the number of bytes of unreliable messages in the queue, and whether they
+// saturate the path or the owner's rate. They do once every Cork(true) of the last 66 ms has
+// found some left over from an earlier tick.
 func (c *Conn) Unreliable() (bytes int, saturated bool) {
 	s := &c.saturation
-	return c.unreliables.bytes, s.standing && c.now-s.since >= standingTime
+	return c.unreliables.bytes, s.behind && c.now-s.behindSince >= saturatedAfter
 }
 
-// beginTick records whether unreliable messages of earlier ticks are still queued when a
-// tick begins. waiting is the number of queued unreliable messages that are not deferred.
+// beginTick is called when a tick begins. waiting is the number of unreliable messages in the
+// queue, not counting deferred ones.
 func (s *saturation) beginTick(now time.Duration, waiting int) {
-	old := waiting > s.young
-	if old && !s.standing {
-		s.since = now
+	wasBehind := s.behind
+	s.behind = waiting > s.newUnreliable
+	if s.behind && !wasBehind {
+		s.behindSince = now
 	}
-	s.standing = old
 }
 
-// countTick counts a tick that begins. It also counts it as saturated if play of an earlier
-// tick is still queued.
+// countTick updates Stats when a tick begins.
 func (c *Conn) countTick() {
 	c.stats.Ticks++
 	if play, _ := c.leftOver(); play {
@@ -80,26 +92,31 @@ func (c *Conn) countTick() {
 	}
 }
 
-// leftOver reports whether any play, and whether any bulk, queued before the last tick
-// ended is still waiting for the path or the rate.
+// leftOver reports whether any play, and whether any bulk, was queued before the last tick
+// ended and still hasn't been sent. Deferred messages don't count.
 func (c *Conn) leftOver() (play, bulk bool) {
-	waiting := c.tracked.bytes
+	playBytes := c.tracked.bytes
 	for i := range bulkLevel {
-		waiting += c.levels[i].queued - c.levels[i].deferred
+		playBytes += c.levels[i].queued - c.levels[i].deferred
 	}
-	lv := &c.levels[bulkLevel]
-	return waiting > c.saturation.added.play, lv.queued-lv.deferred > c.saturation.added.bulk
+	bulkBytes := c.levels[bulkLevel].queued - c.levels[bulkLevel].deferred
+	return playBytes > c.saturation.newBytes.play, bulkBytes > c.saturation.newBytes.bulk
 }
 
-// crowded reports whether there is no room for an unreliable message of size bytes.
-// maxUnreliable limits memory, so it is compared with the price. maxStanding limits the
-// time that the path needs, so it is compared with the bytes.
-func (c *Conn) crowded(size int) bool {
+// unreliableFull reports whether there's no room in the queue for another unreliable message of
+// size bytes.
+//
+// There are two limits. maxUnreliable is about memory, so it applies to the price, which
+// includes the overhead of each message. maxBacklog is about how long the path needs to drain
+// the queue, so only the bytes matter.
+func (c *Conn) unreliableFull(size int) bool {
 	after := c.unreliables
 	after.add(1, size)
+	if unreliablePrice(after.messages, after.bytes) > maxUnreliable {
+		return true
+	}
 	_, saturated := c.Unreliable()
-	return saturated && after.bytes > maxStanding ||
-		unreliablePrice(after.messages, after.bytes) > maxUnreliable
+	return saturated && after.bytes > maxBacklog
 }
 
 // Results of [Conn.Gate].
@@ -111,21 +128,23 @@ const (
 	gateWindow  = "window"
 )
 
-// Gate names what holds back the messages of a channel now. If several things do, it
+// Gate returns what the messages on a channel are waiting for. If that's several things, it
 // returns the first of:
 //
-//	reliable buffer  no slot is free: the next reliable Send overflows
-//	earlier channel  the peer has not acknowledged all of the channel that must precede it, see [Conn.After]
-//	flow control     the peer allows no more reliable bytes until its owner has taken some (its ReceiveLimit)
-//	rate             the owner's rate is used up, see [Conn.Hold]
-//	window           the path takes no more: its congestion window, or undecided packets, or an outage
+//	reliable buffer  no slot is free, so the next reliable Send would overflow
+//	earlier channel  the channel before this one isn't fully acknowledged (see [Conn.After])
+//	flow control     the peer allows no more reliable bytes until its owner has taken some
+//	                 (its ReceiveLimit)
+//	rate             the owner's rate is used up (see [Conn.Hold])
+//	window           the path takes no more, because the congestion window is full, too many
+//	                 packets are undecided, or there's an outage
 //
-// Gate returns "" if nothing is queued, or if the messages wait only for the end of a tick
-// ([Conn.Cork]). Tracked messages do not count.
+// Gate returns "" if nothing is queued, or if the messages only wait for the end of a tick
+// ([Conn.Cork]). It ignores tracked messages.
 //
-// If the owner holds bulk, rated is whether it does so because of its rate rather than the
-// carrier's pace.
-func (c *Conn) Gate(number uint64, rated bool) string {
+// The owner may hold back bulk because of its rate or because of the carrier's pace.
+// rateLimited says whether it's the rate.
+func (c *Conn) Gate(number uint64, rateLimited bool) string {
 	ch := c.channels.find(number)
 	switch {
 	case ch == nil || c.err != nil:
@@ -138,7 +157,7 @@ func (c *Conn) Gate(number uint64, rated bool) string {
 		return gateEarlier
 	case c.heldByFlow(ch):
 		return gateFlow
-	case c.heldByRate(ch, rated):
+	case c.heldByRate(ch, rateLimited):
 		return gateRate
 	case c.heldByWindow(ch):
 		return gateWindow
@@ -146,36 +165,41 @@ func (c *Conn) Gate(number uint64, rated bool) string {
 	return ""
 }
 
-// heldByFlow reports whether the next entry of ch waits for a higher limit of the peer.
+// heldByFlow reports whether ch can't send its next entry until the peer raises its limit.
 func (c *Conn) heldByFlow(ch *channel) bool {
 	if ch.number == 0 || ch.fresh == ch.next || ch.resend.len() > 0 {
+		// Flow control doesn't apply to control messages, and it applies to an entry only
+		// when it's first sent.
 		return false
 	}
 	e := ch.out.at(ch.fresh)
 	return !e.started && !c.flow.allows(e.cost(), ch.priority)
 }
 
-// heldByRate reports whether the owner holds back everything queued on ch. It can do so if
-// ch is bulk or has only unreliable messages queued.
-func (c *Conn) heldByRate(ch *channel, rated bool) bool {
+// heldByRate reports whether the owner's rate holds back everything queued on ch.
+func (c *Conn) heldByRate(ch *channel, rateLimited bool) bool {
 	if ch.isBulk() {
-		return c.saturation.bulkHeld && rated
+		return c.saturation.holdBulk && rateLimited
 	}
-	return c.saturation.held && ch.fresh == ch.next && ch.resend.len() == 0
+	onlyUnreliable := ch.fresh == ch.next && ch.resend.len() == 0
+	return c.saturation.holdUnreliable && onlyUnreliable
 }
 
-// heldByWindow reports whether the path holds back the messages queued on ch.
+// heldByWindow reports whether the path holds back what is queued on ch.
 //
-// The carrier asks for packets whenever it can send some. Messages queued before this tick
-// must therefore be waiting for the path. If the owner never corks (Ticks is 0), that is
-// true of all messages.
+// The carrier asks for packets as soon as it can send any, so a message from before this tick
+// must be waiting for the path.
 func (c *Conn) heldByWindow(ch *channel) bool {
-	play, bulk := c.leftOver()
 	historyFull := c.sent.spread() >= c.limits.History-1
-	switch {
-	case c.dark() || historyFull || ch.resend.len() > 0 || c.stats.Ticks == 0:
+	if c.dark() || historyFull || ch.resend.len() > 0 {
 		return true
-	case ch.isBulk():
+	}
+	if c.stats.Ticks == 0 {
+		// The owner doesn't use Cork, so no message waits for the end of a tick.
+		return true
+	}
+	play, bulk := c.leftOver()
+	if ch.isBulk() {
 		return bulk || !c.windowOpen()
 	}
 	return play

@@ -155,9 +155,9 @@ func TestUnreliableMessagesThatStandSaturate(t *testing.T) {
 	}
 	require.True(t, tick(1000, true))
 	bytes, _ := c.Unreliable()
-	require.LessOrEqual(t, bytes, maxStanding)
+	require.LessOrEqual(t, bytes, maxBacklog)
 	require.NotZero(t, c.Stats().DroppedUnreliable)
-	require.True(t, tick(maxStanding+1, true), "too large for what may wait")
+	require.True(t, tick(maxBacklog+1, true), "too large for what may wait")
 	t.Log("# until it has left")
 	tick(0, false)
 	require.False(t, tick(1000, false))

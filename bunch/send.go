@@ -164,9 +164,9 @@ func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
 	case bytes < 0 || ch.earlier != nil:
 	case ch.isBulk():
-		c.saturation.added.bulk += bytes
+		c.saturation.newBytes.bulk += bytes
 	default:
-		c.saturation.added.play += bytes
+		c.saturation.newBytes.play += bytes
 	}
 	ch.queuedBytes += bytes
 	c.level(ch).add(ch, bytes)
@@ -218,7 +218,7 @@ func (c *Conn) Cork(on bool) {
 		c.countTick()
 	}
 	if !on {
-		c.saturation.young, c.saturation.added = 0, volume{}
+		c.saturation.newUnreliable, c.saturation.newBytes = 0, volume{}
 	}
 	c.cork.flushing = on && (c.cork.flushing || !c.cork.on && c.unsent(bulkLevel))
 	c.cork.on = on

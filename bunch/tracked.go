@@ -182,13 +182,15 @@ func (c *Conn) closeTracked(ch *channel) {
 
 // trackedReady reports whether tracked messages are queued and the owner does not hold them
 // back. They are sent only if freshAllowed permits it as well.
-func (c *Conn) trackedReady() bool { return c.tracked.waiting.len() > 0 && !c.saturation.held }
+func (c *Conn) trackedReady() bool {
+	return c.tracked.waiting.len() > 0 && !c.saturation.holdUnreliable
+}
 
 // fillTracked places the oldest messages, as many as fit.
 func (c *Conn) fillTracked() {
 	for c.trackedReady() && !c.build.full() {
 		t := c.tracked.waiting.peek()
-		if t.at < c.saturation.stale {
+		if t.at < c.saturation.staleBefore {
 			c.dropTracked(c.unqueue())
 			continue
 		}

@@ -96,10 +96,10 @@ func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
 // dropped and counted.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	begun := ch.begunUnreliable()
-	for c.crowded(len(payload)) && ch.unreliable.len() > begun {
+	for c.unreliableFull(len(payload)) && ch.unreliable.len() > begun {
 		c.dropUnreliable(ch, begun)
 	}
-	if c.crowded(len(payload)) {
+	if c.unreliableFull(len(payload)) {
 		c.stats.DroppedUnreliable++
 		return
 	}
@@ -116,7 +116,7 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	if ch.earlier != nil {
 		c.saturation.deferred++
 	} else {
-		c.saturation.young++
+		c.saturation.newUnreliable++
 	}
 	ch.unreliable.push(d)
 	c.addQueued(ch, len(payload))
@@ -146,7 +146,7 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		d := ch.unreliable.peek()
-		if d.at >= c.saturation.stale && (d.at >= c.saturation.chances.old || d.part > 0) {
+		if d.at >= c.saturation.staleBefore && (d.at >= c.saturation.chances.old || d.part > 0) {
 			return
 		}
 		c.dropUnreliable(ch, 0)

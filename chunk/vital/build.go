@@ -16,7 +16,7 @@ const (
 // chunks after it, waits for a larger size. If none is passed, the connection ends with
 // ErrNotAcked. So Config.MaxPacket should be at most the smallest size that will be passed.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
-	c.tick(now)
+	c.advanceClock(now)
 	switch {
 	case c.err != nil || size < plainHeader+tokenBytes+5:
 		return buf, 0, false
@@ -24,7 +24,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		buf = c.appendClose(buf, size)
 	case c.ready():
 		buf = c.appendChunks(buf, size)
-	case c.passed(c.lastSent, c.cfg.KeepAlive):
+	case c.expired(c.lastSent, c.cfg.KeepAlive):
 		buf = c.appendControl(buf, controlKeepAlive, "")
 	default:
 		return buf, 0, false
@@ -39,7 +39,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 func (c *Conn) ready() bool {
 	return c.due > 0 || c.resendNext < c.resendEnd || c.requestDue() ||
 		!c.ackAt.IsZero() && !c.now.Before(c.ackAt) ||
-		c.queue.Len() > 0 && c.passed(c.lastSent, c.cfg.FlushAfter)
+		c.queue.Len() > 0 && c.expired(c.lastSent, c.cfg.FlushAfter)
 }
 
 // requestDue reports whether the next packet must ask for a resend.
@@ -93,8 +93,8 @@ func (c *Conn) appendChunks(buf []byte, size int) []byte {
 	if c.requestDue() {
 		h.Resend = true
 		c.needResend = false
-		c.requestAt = c.now.Add(c.interval())
-		c.repeatAt = c.now.Add(repeatAfter * c.interval())
+		c.requestAt = c.now.Add(c.requestInterval())
+		c.repeatAt = c.now.Add(repeatAfter * c.requestInterval())
 		c.stats.Asked++
 	}
 	p := &packing{
@@ -164,7 +164,7 @@ func (c *Conn) packQueue(p *packing) {
 		// The chunk does not fit by itself. A vital one waits for a larger packet.
 		c.stats.TooBig++
 		if next.flags == Vital {
-			c.markSent(c.unsent)
+			c.markSent(c.sendNext)
 			c.due = 0
 			return
 		}
@@ -174,9 +174,9 @@ func (c *Conn) packQueue(p *packing) {
 
 // addQueued adds the chunk at the head of the queue to the packet. It returns false if the
 // chunk does not fit.
-func (c *Conn) addQueued(p *packing, next *item) bool {
+func (c *Conn) addQueued(p *packing, next *queuedChunk) bool {
 	if next.flags == Vital {
-		return c.addVital(p, c.unsent, Vital)
+		return c.addVital(p, c.sendNext, Vital)
 	}
 	return p.add(Header{Sequence: -1}, c.queueData.bytes(next.span))
 }
@@ -186,7 +186,7 @@ func (c *Conn) dequeue() {
 	next := c.queue.Take()
 	c.due = max(0, c.due-1)
 	if next.flags == Vital {
-		c.unsent++
+		c.sendNext++
 	} else {
 		c.queueData.free(next.span)
 	}
@@ -195,11 +195,11 @@ func (c *Conn) dequeue() {
 // addVital adds the vital chunk with a sequence number to the packet. It returns false if
 // the chunk does not fit.
 func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
-	r := c.store.At(sequence)
-	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.storeData.bytes(r.span)) {
+	v := c.store.At(sequence)
+	if !p.add(Header{Flags: flags, Sequence: int(sequence & sequenceMask)}, c.storeData.bytes(v.span)) {
 		return false
 	}
-	r.resent = flags&Resend != 0
+	v.resent = flags&Resend != 0
 	c.markSent(sequence)
 	return true
 }

@@ -23,8 +23,8 @@ const (
 	// minRequest is the minimum time between two requests for a resend, and between two
 	// answers. It is DDNet's limit.
 	minRequest = 100 * time.Millisecond
-	// repeatAfter is the number of intervals (Conn.interval) after which a request without
-	// effect is repeated.
+	// repeatAfter is how long we wait before repeating a request that had no effect, in
+	// intervals (see Conn.requestInterval).
 	repeatAfter = 3
 
 	// maxTime is 146 years. It keeps sums of times from overflowing.

@@ -105,7 +105,7 @@ func checkAlways(t testing.TB, c *Conn) {
 	if c.err != nil {
 		return
 	}
-	sum := func(q *recovery.Ring[item], vital bool) (cost int) {
+	sum := func(q *recovery.Ring[queuedChunk], vital bool) (cost int) {
 		for n := q.Oldest; n < q.Next; n++ {
 			if it := q.At(n); vital || it.flags&Vital == 0 {
 				cost += it.cost
@@ -123,15 +123,15 @@ func checkAlways(t testing.TB, c *Conn) {
 		}
 	}
 	switch {
-	case c.store.Next != c.unsent+uint64(unsent):
-		t.Fatalf("acked %d, stored %d, fresh %d, %d unsent", c.store.Oldest-1, c.store.Len(), c.unsent, unsent)
+	case c.store.Next != c.sendNext+uint64(unsent):
+		t.Fatalf("acked %d, stored %d, fresh %d, %d unsent", c.store.Oldest-1, c.store.Len(), c.sendNext, unsent)
 	case c.store.Len() > maxOutstanding || kept != c.storeData.used || kept > c.cfg.StoreBytes:
 		t.Fatalf("%d chunks stored with %d bytes, %d in use", c.store.Len(), kept, c.storeData.used)
 	case sum(&c.queue, false) != c.queueData.used || c.queueData.used > c.cfg.QueueBytes:
 		t.Fatalf("%d bytes queued", c.queueData.used)
 	case sum(&c.inbox, true)+c.returned.cost != c.inboxData.used || c.inboxData.used > c.cfg.ReceiveBytes:
 		t.Fatalf("%d bytes received", c.inboxData.used)
-	case c.resendNext > c.resendEnd || c.resendEnd > c.unsent:
-		t.Fatalf("resends from %d to %d, %d was not sent", c.resendNext, c.resendEnd, c.unsent)
+	case c.resendNext > c.resendEnd || c.resendEnd > c.sendNext:
+		t.Fatalf("resends from %d to %d, %d was not sent", c.resendNext, c.resendEnd, c.sendNext)
 	}
 }

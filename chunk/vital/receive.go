@@ -15,7 +15,7 @@ const halfSpace = 1 << (sequenceBits - 1)
 //
 // A packet that is malformed, foreign or out of place is dropped and counted in Stats.
 func (c *Conn) Receive(now time.Time, packet []byte) error {
-	c.tick(now)
+	c.advanceClock(now)
 	if c.err != nil {
 		return c.err
 	}
@@ -102,11 +102,11 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	acked := c.store.Oldest - 1
 	ahead := (uint64(ack) - acked) & sequenceMask
-	if ahead > c.unsent-1-acked {
+	if ahead > c.sendNext-1-acked {
 		behind := 1<<sequenceBits - ahead
 		return true, behind <= halfSpace && behind <= acked
 	}
-	var newest record
+	var newest unackedChunk
 	for range ahead {
 		newest = c.store.Take()
 		c.storeData.free(newest.span)
@@ -122,11 +122,11 @@ func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 
 // measure updates the round-trip time with the newest chunk that a packet acknowledges.
 // Earlier acknowledgements may have been lost, so a sample counts as at most ResendAfter.
-func (c *Conn) measure(r record) {
-	if r.resent {
+func (c *Conn) measure(v unackedChunk) {
+	if v.resent {
 		return // it is unknown which transmission was acknowledged
 	}
-	sample := min(c.now.Sub(r.last), c.cfg.ResendAfter)
+	sample := min(c.now.Sub(v.last), c.cfg.ResendAfter)
 	if c.rtt == 0 {
 		c.rtt = sample
 	} else {
@@ -168,14 +168,14 @@ func (c *Conn) deliver(chunk Chunk) {
 		c.confirm(chunk.Flags)
 	case ahead == 1:
 		c.stats.Full++
-		c.starved = true
+		c.inboxFull = true
 	case ahead == 0 || ahead >= halfSpace:
 		c.stats.Duplicates++
 		c.confirm(chunk.Flags)
 	default:
 		c.stats.Gaps++
-		c.seen = max(c.seen, c.received+ahead)
-		c.needResend = c.needResend || !c.starved
+		c.largestSeen = max(c.largestSeen, c.received+ahead)
+		c.needResend = c.needResend || !c.inboxFull
 	}
 }
 
@@ -206,7 +206,7 @@ func (c *Conn) accept(chunk Chunk) bool {
 		flags &= Vital
 	}
 	last := c.inbox.Push(firstPlaces)
-	*last = item{span: s, flags: flags, sequence: chunk.Sequence}
+	*last = queuedChunk{span: s, flags: flags, sequence: chunk.Sequence}
 	c.stats.Delivered++
 	return true
 }
@@ -217,8 +217,8 @@ func (c *Conn) Next() (Chunk, bool) {
 	c.inboxData.free(c.returned)
 	c.returned = span{}
 	roomy := c.inboxData.used < c.cfg.ReceiveBytes/2 && c.inbox.Len() < c.cfg.ReceiveBytes/chunkShare/2
-	if c.starved && roomy {
-		c.starved = false
+	if c.inboxFull && roomy {
+		c.inboxFull = false
 		c.needResend = true
 	}
 	if c.inbox.Len() == 0 {

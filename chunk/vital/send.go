@@ -32,7 +32,7 @@ func (c *Conn) Send(flags Flags, data []byte) error {
 	}
 	c.extend(flags, len(data))
 	last := c.queue.Push(firstPlaces)
-	*last = item{span: s, flags: flags}
+	*last = queuedChunk{span: s, flags: flags}
 	return nil
 }
 
@@ -48,7 +48,7 @@ func (c *Conn) storeChunk(data []byte) (span, error) {
 			ErrStoreFull, c.storeData.used, c.store.Len(), len(data), c.cfg.StoreBytes)
 	}
 	last := c.store.Push(firstPlaces)
-	*last = record{span: s}
+	*last = unackedChunk{span: s}
 	return s, nil
 }
 

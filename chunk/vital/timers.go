@@ -9,7 +9,7 @@ import (
 // Advance runs the timers. The error says why the connection has ended. After Advance, a
 // packet is ready or NextTimeout is after now.
 func (c *Conn) Advance(now time.Time) error {
-	c.tick(now)
+	c.advanceClock(now)
 	if c.err != nil {
 		return c.err
 	}
@@ -18,24 +18,24 @@ func (c *Conn) Advance(now time.Time) error {
 	}
 	oldest := c.oldest()
 	switch {
-	case oldest != nil && c.passed(c.waitingSince(oldest), c.cfg.Timeout):
+	case oldest != nil && c.expired(c.waitingSince(oldest), c.cfg.Timeout):
 		c.err = ErrNotAcked
-	case c.passed(c.lastReceived, c.cfg.Timeout):
+	case c.expired(c.lastReceived, c.cfg.Timeout):
 		c.err = ErrTimeout
 	case c.peerNeedsResend && !c.now.Before(c.answerAt):
 		c.answer()
-	case c.hasUnacked() && c.resendNext == c.resendEnd && c.passed(oldest.last, c.resendAfter()):
+	case c.hasUnacked() && c.resendNext == c.resendEnd && c.expired(oldest.last, c.resendAfter()):
 		c.resendOldest()
 	}
 	return c.err
 }
 
 // hasUnacked reports whether a vital chunk was sent and is not acknowledged.
-func (c *Conn) hasUnacked() bool { return c.store.Oldest < c.unsent }
+func (c *Conn) hasUnacked() bool { return c.store.Oldest < c.sendNext }
 
 // oldest returns the oldest unacknowledged vital chunk, or nil if there is none or it was
 // not sent yet. A chunk too large for a packet counts as sent.
-func (c *Conn) oldest() *record {
+func (c *Conn) oldest() *unackedChunk {
 	if c.store.Len() == 0 || c.store.At(c.store.Oldest).first.IsZero() {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (c *Conn) oldest() *record {
 }
 
 // waitingSince returns the time since which nothing that was sent was acknowledged.
-func (c *Conn) waitingSince(oldest *record) time.Time {
+func (c *Conn) waitingSince(oldest *unackedChunk) time.Time {
 	if c.lastAcked.After(oldest.first) {
 		return c.lastAcked
 	}
@@ -53,8 +53,8 @@ func (c *Conn) waitingSince(oldest *record) time.Time {
 // answer schedules a resend of all unacknowledged chunks that were sent.
 func (c *Conn) answer() {
 	c.peerNeedsResend = false
-	c.answerAt = c.now.Add(c.interval())
-	c.resendNext, c.resendEnd = c.store.Oldest, c.unsent
+	c.answerAt = c.now.Add(c.requestInterval())
+	c.resendNext, c.resendEnd = c.store.Oldest, c.sendNext
 	c.stats.Answers++
 }
 
@@ -63,13 +63,13 @@ func (c *Conn) answer() {
 func (c *Conn) resendOldest() {
 	c.resendNext, c.resendEnd = c.store.Oldest, c.store.Oldest+1
 	bytes := c.store.At(c.resendNext).size + maxHeaderBytes
-	for ; c.resendEnd < c.unsent && c.resendEnd-c.resendNext < maxChunks; c.resendEnd++ {
-		r := c.store.At(c.resendEnd)
-		full := bytes+r.size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket)
-		if full || !c.passed(r.last, c.resendAfter()) {
+	for ; c.resendEnd < c.sendNext && c.resendEnd-c.resendNext < maxChunks; c.resendEnd++ {
+		v := c.store.At(c.resendEnd)
+		full := bytes+v.size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket)
+		if full || !c.expired(v.last, c.resendAfter()) {
 			return
 		}
-		bytes += r.size + maxHeaderBytes
+		bytes += v.size + maxHeaderBytes
 	}
 }
 

@@ -125,7 +125,7 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 // cutWindow multiplies the window by multiplicative, in response to all losses of one
 // epoch.
 func (c *Controller) cutWindow(t instant) {
-	c.remember(t, 1)
+	c.saveUndo(t, 1)
 	c.competition.window = max(c.competition.window*multiplicative, minCompeteWindow*float64(c.cfg.Packet))
 	c.competition.cut = t
 }

@@ -46,7 +46,7 @@ func (c *Controller) stepCruise(t instant, b batch, ended bool) {
 // time, our aim may have been too deep for a short queue, so the controller only drains.
 // If the losses return soon, somebody else fills the queue.
 func (c *Controller) answerLoss(t instant) {
-	c.remember(t, 1)
+	c.saveUndo(t, 1)
 	if !c.flooded() && (c.competition.lossAnswered == 0 || t-c.competition.lossAnswered > minimumLife/2) {
 		c.competition.lossAnswered = t
 		c.trimIfSteady()

@@ -434,7 +434,7 @@ func (c *Controller) passed(bytes int) int {
 // halveAll responds to the brake. It halves the rate whatever the model says, and limits
 // the rate to twice the maximum that arrived in a round trip.
 func (c *Controller) halveAll(t instant, maxArrived int) {
-	c.remember(t, brakeRounds)
+	c.saveUndo(t, brakeRounds)
 	c.rates.set(c.filling, min(c.assumedRate()/2, 2*c.overTrip(maxArrived)))
 	c.start.hint = 0
 	c.queueing.rateBefore = min(c.queueing.rateBefore, c.rates.value())
@@ -466,7 +466,7 @@ func (c *Controller) goLonger(t instant) {
 // Otherwise the first flight was sent at an unconfirmed rate, and its losses show what
 // part of that rate the path carries.
 func (c *Controller) endByLoss(t instant) {
-	c.remember(t, 1)
+	c.saveUndo(t, 1)
 	if c.queue <= c.delay.startFull() {
 		c.start.dropped = t
 	}

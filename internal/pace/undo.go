@@ -1,91 +1,116 @@
 package pace
 
-// An undo keeps what a reaction to losses took away. If all of the lost packets were only
-// late, that is restored (Linux does so by D-SACKs, and RFC 4015 by timestamps).
+// An undo remembers what a reaction to packet loss cost us, in case the loss turns out to be
+// spurious. A packet declared lost is sometimes only late. Once every packet we reacted to has
+// arrived after all, we take the reaction back. (Linux does this with D-SACKs, and RFC 4015
+// with timestamps.)
 //
-// undo knows which packets those are. A peer may ack some packets late on purpose, which
-// must not make it forget others that were lost.
+// Counting late arrivals isn't enough, because a peer can ack some packets late on purpose and
+// that mustn't cancel out the real losses of others. So undo also keeps track of which packets
+// we reacted to.
 type undo struct {
-	first       uint16  // low bits of the number of the first lost packet of the reaction
-	before      instant // when the reaction was; lost packets sent before it belong to it
-	open        int     // number of those not known to be spurious; 0 = there is nothing to restore
-	later       int     // the same, for lost packets sent after the reaction
-	estimate    float64
+	firstLost uint16  // low bits of the number of the first lost packet we reacted to
+	reactedAt instant // packets sent before this belong to the reaction
+	lost      int     // how many of those are still missing; 0 if there's nothing to undo
+	lostAfter int     // packets sent after reactedAt that are still missing
+
+	// The controller just before it reacted.
+	estimate    float64 // bytes per second
 	state       State
 	competition competition
 }
 
-// remember keeps what a reaction to the losses of the last rounds is about to take away.
-// If the reaction follows another within a round trip, undo keeps the state from before
-// the first. It restores that state if all losses of both were spurious.
-func (c *Controller) remember(t instant, rounds int64) {
+// saveUndo is called when the controller is about to react to losses of the last few rounds. It
+// saves everything that the reaction may have to give back.
+//
+// If we already reacted less than a round trip ago, the two reactions become one: they are
+// undone together, when all of their losses have proved spurious, and they go back to the state
+// before the first.
+func (c *Controller) saveUndo(t instant, rounds int64) {
 	u := &c.undo
-	if u.open > 0 && t-u.before <= c.delay.smoothed {
-		u.before = t
-		u.open = u.open + u.later
-		u.later = 0
+	if u.lost > 0 && t-u.reactedAt <= c.delay.smoothed {
+		// Packets lost between the two reactions have to arrive as well now.
+		u.reactedAt = t
+		u.lost += u.lostAfter
+		u.lostAfter = 0
 		return
 	}
 	first, lost := c.round.lostWithin(rounds)
 	c.undo = undo{
-		first:       first,
-		before:      t,
-		open:        max(lost, 1),
+		firstLost:   first,
+		reactedAt:   t,
+		lost:        max(lost, 1), // 0 would mean there's nothing to undo
 		estimate:    c.provenRate(),
 		state:       c.state,
 		competition: c.competition,
 	}
 }
 
-// noteLost records a lost packet.
+// noteLost records that a packet was declared lost.
 func (u *undo) noteLost(s Sample) {
 	switch {
-	case u.open == 0:
-	case s.sent < u.before:
-		u.open++
+	case u.lost == 0:
+		// Nothing to undo.
+	case s.sent < u.reactedAt:
+		// It was in flight when we reacted, so the reaction answered this loss too.
+		u.lost++
 	default:
-		u.later++
+		u.lostAfter++
 	}
 }
 
-// noteSpurious records that a lost packet arrived, and reports whether it was the last
-// one of the reaction.
-func (u *undo) noteSpurious(s Sample) (all bool) {
+// Spurious reports that a packet declared lost has arrived after all. The owner must call it
+// before it calls Acked for the same packet.
+//
+// If no packet that we reacted to is missing any more, Spurious undoes the reaction.
+func (c *Controller) Spurious(s Sample) {
+	if s.sent < c.silence.lightSince {
+		// Losses from before the end of an outage don't count, so there's nothing to correct.
+		return
+	}
+	c.round.spurious(s)
+	if c.undo.noteSpurious(s) {
+		c.undo.restore(c)
+	}
+}
+
+// noteSpurious records that a lost packet arrived. It reports whether that was the last one
+// missing of those we reacted to.
+func (u *undo) noteSpurious(s Sample) (last bool) {
 	switch {
-	case u.open == 0 || before(s.number, u.first):
-	case s.sent < u.before:
-		u.open--
-		return u.open == 0
+	case u.lost == 0:
+		// Nothing to undo.
+	case before(s.number, u.firstLost):
+		// An older loss, which had no part in the reaction.
+	case s.sent < u.reactedAt:
+		u.lost--
+		return u.lost == 0
 	default:
-		u.later = max(u.later-1, 0)
+		u.lostAfter = max(u.lostAfter-1, 0)
 	}
 	return false
 }
 
-// Spurious reports that a packet declared lost has arrived. The owner calls it before it
-// calls Acked for the packet.
-func (c *Controller) Spurious(s Sample) {
-	if s.sent < c.silence.lightSince {
-		return
-	}
-	c.round.spurious(s)
-	if !c.undo.noteSpurious(s) {
-		return
-	}
-	u := &c.undo
+// restore gives back what the reaction took, unless c has found something better since then. By
+// now, c may be in quite another state.
+func (u *undo) restore(c *Controller) {
 	if u.estimate > c.Estimate() {
 		c.rates.set(c.filling, u.estimate)
 	}
 	switch {
+	case u.state == Compete && c.state == Compete:
+		c.competition.window = max(c.competition.window, u.competition.window)
 	case u.state == Compete:
-		if c.state == Compete {
-			c.competition.window = max(c.competition.window, u.competition.window)
-		}
+		// We stopped competing in the meantime, so there's no window to restore.
 	case c.state == Compete:
+		// We took the losses as a sign of competing traffic, but nothing was really lost.
 		c.competition = u.competition
 		c.enter(Cruise, c.now)
 	case u.state == Start && (c.state == Drain || c.state == Cruise):
-		c.start.gaveUp, c.start.dropped = 0, 0
+		// The losses cut the start short before it had found the path's rate. Resume it as if
+		// they had never happened.
+		c.start.gaveUp = 0
+		c.start.dropped = 0
 		c.enter(Start, c.now)
 	}
 }
