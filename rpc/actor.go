@@ -38,7 +38,7 @@ type Actor struct {
 	children actors     // server: the actors that this one owns
 	openings []*opening // one for each connection on which the actor is open; on a client at most one
 	dead     bool       // the actor has ended here
-	torn     bool       // TearOff was called, at the server
+	tornOff  bool       // TearOff was called, at the server
 
 	// What the server sends of the actor, and to whom. relevancy and throttle are
 	// used on a server only.
@@ -279,7 +279,7 @@ func (a *Actor) Class() *Class { return a.class }
 // end of the chain of owners, or nil if there is none. On a client it is the
 // connection to the server, or nil if the copy is torn off.
 func (a *Actor) Conn() *Conn {
-	if a.torn && !a.world.IsServer() {
+	if a.tornOff && !a.world.IsServer() {
 		return nil
 	}
 	return a.conn
@@ -300,8 +300,8 @@ func (a *Actor) Alive() bool { return !a.dead }
 // noActor describes, in an error's text, an actor that no world has made.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
 
-// made reports whether a world made the actor.
-func (a *Actor) made() bool { return a != nil && a.world != nil }
+// valid reports whether a world made the actor.
+func (a *Actor) valid() bool { return a != nil && a.world != nil }
 
 // openingOn returns the actor's opening on c, or nil if the actor is not open there.
 func (a *Actor) openingOn(c *Conn) *opening {
@@ -420,7 +420,7 @@ func (a *Actor) Ref() Ref {
 
 // String returns the class name and the actor's Ref.
 func (a *Actor) String() string {
-	if !a.made() {
+	if !a.valid() {
 		return "no actor"
 	}
 	return fmt.Sprintf("%s %d", a.class.name, uint64(a.ref))

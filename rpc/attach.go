@@ -415,7 +415,7 @@ func (w *World) openOwned(c *Conn) {
 
 // openAlways opens an actor for a connection. It logs and returns an error.
 func (w *World) openAlways(a *Actor, c *Conn) error {
-	if a.dead || a.torn { // since openAlways was queued
+	if a.dead || a.tornOff { // since openAlways was queued
 		return nil
 	}
 	err := a.show(c)
@@ -487,7 +487,7 @@ func (c *Conn) endActor(channel uint64) {
 // endDetached ends a copy without a channel on a client whose connection has ended.
 // A torn-off copy is the client's own and stays.
 func (c *Conn) endDetached(ref Ref) {
-	if a := c.copies.byRef[ref]; a != nil && !a.torn {
+	if a := c.copies.byRef[ref]; a != nil && !a.tornOff {
 		a.states.unfile(c)
 		a.end(Disconnected)
 	}

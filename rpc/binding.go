@@ -126,7 +126,7 @@ func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, 
 // Of returns the object of an actor. ok is false if a is nil, has ended, or is not
 // of the binding's class and world. UE: Cast.
 func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
-	if !a.made() || a.dead {
+	if !a.valid() || a.dead {
 		return object, false
 	}
 	if p := a.part(b.untyped.class); p.binding == b.untyped && p.object != nil {

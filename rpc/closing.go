@@ -12,30 +12,36 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A CloseReason is the reason why an actor's channel closed. The numbers are Unreal's
-// (EChannelCloseReason). Any other number from a server is a violation.
+// A CloseReason says why an actor's channel closed. The numbers are those of Unreal's
+// EChannelCloseReason, and any other number from a server is a violation.
 type CloseReason uint8
 
 const (
-	// Destroyed: the server destroyed the actor, and the client's copy ends. UE: the
-	// client destroys the actor and the subobjects that the actor made.
+	// Destroyed means that the server destroyed the actor, so the client's copy ends too.
+	// UE: the client destroys the actor and the subobjects that the actor made.
 	Destroyed CloseReason = 0
-	// Dormancy: nothing of the actor will change for a while ([Actor.SetDormant]).
-	// The client keeps its copy with the last state, which the close carries.
-	// OnClose does not run. UE: the actor stays, and its channel closes.
+
+	// Dormancy means that nothing about the actor will change for a while (see
+	// [Actor.SetDormant]). The client keeps its copy, in the last state, which comes with the
+	// close. OnClose doesn't run. UE: the actor stays, and its channel closes.
 	Dormancy CloseReason = 1
-	// LevelUnloaded: the client has unloaded the actor's level ([Actor.UnloadTo]), and its
-	// copy ends. A copy that was placed ([Place]) stays without a channel. UE: the same.
+
+	// LevelUnloaded means that the client has unloaded the actor's level (see
+	// [Actor.UnloadTo]). The client's copy ends, but if it was placed (see [Place]), it stays
+	// without a channel. UE: the same.
 	LevelUnloaded CloseReason = 2
-	// Relevancy: the actor is no longer for this client ([Actor.CloseTo]), and the client's
-	// copy ends. A copy that was placed stays without a channel. UE: the actor spawns again
-	// when it is relevant again; actors of a level keep their channel.
+
+	// Relevancy means that the actor is no longer relevant to the client (see [Actor.CloseTo]).
+	// The client's copy ends, but if it was placed, it stays without a channel. UE: the actor
+	// spawns again when it is relevant again; actors of a level keep their channel.
 	Relevancy CloseReason = 3
-	// TearOff: the server no longer controls the client's copy ([Actor.TearOff]).
-	// The close carries the last state. The copy stays and becomes its own
-	// authority. OnTearOff runs; OnClose does not. UE: bTearOff, TornOff.
+
+	// TearOff means that the server has let go of the client's copy (see [Actor.TearOff]),
+	// which gets the last state with the close and is its own authority from then on.
+	// OnTearOff runs instead of OnClose. UE: bTearOff, TornOff.
 	TearOff CloseReason = 4
-	// Disconnected: the connection ended. This reason is never on the wire.
+
+	// Disconnected means that the connection ended. It is never sent on the wire.
 	Disconnected CloseReason = 255
 )
 
@@ -56,29 +62,374 @@ func (r CloseReason) String() string {
 	return fmt.Sprintf("CloseReason(%d)", uint8(r))
 }
 
-// keeps reports whether the client keeps its copy, placed or not, without its channel.
-func (r CloseReason) keeps() bool { return r == Dormancy || r == TearOff }
+// keepsCopy reports whether the client keeps its copy of any actor that closes for this
+// reason. See keepsPlaced for the reasons for which it only keeps placed ones.
+func (r CloseReason) keepsCopy() bool { return r == Dormancy || r == TearOff }
 
-// OnClose makes fn run when an actor of the class has ended here. On the server this
-// is when the actor is destroyed, on a client when its copy ends. fn runs once for
-// each object, after everything else. UE: EndPlay.
+// OnClose registers fn to run after an actor of the class has ended on this side: on the
+// server when it is destroyed, on a client when the client's copy ends. fn runs once for each
+// object, after everything else. UE: EndPlay.
 //
-// The actor is then no longer alive: calls on it fail, and Of and All leave it out.
+// By then the actor is no longer alive, so calls on it fail, and Of and All don't list it.
 // OnClose panics if the class already has such a function.
 func OnClose[T any](b *Binding[T], fn func(object T, why CloseReason)) {
 	mustHook("OnClose", b.untyped.class, fn == nil, b.untyped.onClose != nil)
 	b.untyped.onClose = func(object any, why CloseReason) { fn(object.(T), why) }
 }
 
-// OnTearOff makes fn run on a client when the server has torn off an actor of the
-// class. From then on the copy is the client's own. OnTearOff panics if the class
-// already has such a function. UE: TornOff.
+// OnTearOff registers fn to run on a client when the server has torn off an actor of the
+// class. From then on the copy is the client's own. OnTearOff panics if the class already has
+// such a function. UE: TornOff.
 func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 	mustHook("OnTearOff", b.untyped.class, fn == nil, b.untyped.onTearOff != nil)
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
 }
 
-// end ends the actor in this world and calls OnClose's functions.
+// TearOff cuts the actor loose: every client that has a copy keeps it as its own, and the
+// server's actor carries on independently. Only the server may call it. UE: TearOff.
+//
+// Clients get the actor's current state with the last message on its channel. Calls made
+// before TearOff are still delivered, except for [ForceQueue] calls that haven't been sent yet.
+//
+// Afterwards the actor isn't open for any client and can't be opened again. Calls run on the
+// side that makes them, except that a Client RPC to the owner returns ErrClosed on the server.
+//
+// Destroy the actor when the server no longer needs it. Clients destroy their copies with
+// [World.Destroy].
+func (a *Actor) TearOff() error {
+	if a.valid() && a.tornOff && !a.dead {
+		return nil
+	}
+	if err := a.checkAuthority("TearOff"); err != nil {
+		return err
+	}
+
+	// Previous owners that are waiting for their close get it now. Then open the actor for all
+	// copies without a channel, because they need the last state too.
+	a.dormancy.on = false
+	a.closeParted(true)
+	a.reopen(Dormancy, LevelUnloaded, Relevancy)
+
+	// If the actor was placed, it no longer exists for any other client, including those that
+	// join later.
+	a.raze()
+
+	a.tornOff = true
+	a.world.actors.always.Remove(&a.seats.always)
+	a.closeAll(TearOff)
+	a.world.relevance.leave(a)
+	return nil
+}
+
+// TornOff reports whether the actor was torn off. Each side is then the authority over its own
+// actor. UE: GetTearOff.
+func (a *Actor) TornOff() bool { return a.tornOff }
+
+// checkAuthority returns an error unless this is the server and the actor is still under its
+// control. caller is the method to name in the error, which only the server may call.
+func (a *Actor) checkAuthority(caller string) error {
+	switch {
+	case !a.valid():
+		return fmt.Errorf("rpc: %s of %s", caller, noActor)
+	case !a.world.IsServer():
+		return onClient(fmt.Sprintf("%s of %v", caller, a))
+	}
+	a.world.mustBeInside(caller, nil)
+	switch {
+	case a.dead:
+		return errorf("rpc: %s of %v: %w", caller, a, ErrClosed)
+	case a.tornOff:
+		return errorf("rpc: %s of %v: it is torn off: %w", caller, a, ErrClosed)
+	}
+	return nil
+}
+
+// CloseTo closes the actor for c, so that the client's copy ends with reason Relevancy. To open
+// the actor there again, call OpenTo, or just make a call to c.
+//
+// CloseTo does nothing on a client, or if c has no copy. In OnConnect of c, however, it
+// prevents an [AlwaysRelevant] actor from opening.
+func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
+
+// UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the game that it
+// has unloaded the actor's level. UE: ServerUpdateLevelVisibility.
+func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
+
+// closeTo closes the actor for c, whether or not the client's copy has a channel.
+func (a *Actor) closeTo(c *Conn, reason CloseReason) {
+	if !a.valid() || !a.world.IsServer() || c == nil || c.world != a.world {
+		return
+	}
+	a.world.mustBeInside("CloseTo or UnloadTo", nil)
+
+	// In OnConnect of c, this keeps an AlwaysRelevant actor from opening there afterwards.
+	a.world.greeting.close(a, c)
+
+	if o := a.openingOn(c); o != nil {
+		a.closeOpening(o, reason)
+		return
+	}
+	if !c.shown.hasDetached(a) {
+		return
+	}
+
+	// The copy is dormant or placed, and its channel has already closed. If the client keeps
+	// it for this reason too, there's nothing to send, and we just note the new reason.
+	if a.keepsPlaced(reason) {
+		c.shown.detached[a] = reason
+		return
+	}
+	a.dismiss(c, reason)
+}
+
+// closeAll closes the actor for all clients.
+func (a *Actor) closeAll(reason CloseReason) {
+	if reason.keepsCopy() {
+		// Pick up what has changed since the last Flush, so that the copies we leave behind
+		// are up to date.
+		a.compareAll()
+	}
+	for len(a.openings) > 0 {
+		a.closeOpening(a.openings[len(a.openings)-1], reason)
+	}
+}
+
+// closeOpening closes the actor on one connection.
+func (a *Actor) closeOpening(o *opening, reason CloseReason) {
+	if o.parted && reason.keepsCopy() {
+		// This client was the owner once and is about to lose the actor, so it must not keep
+		// its copy.
+		reason = Relevancy
+	}
+
+	// Build the payload first, because it needs the opening, and what doesn't fit into the
+	// close has to be sent ahead of it.
+	payload := a.closePayload(o, reason)
+	a.forget(o)
+	o.conn.setChannel(o.channel, nil)
+	o.conn.requests.endOf(a, reason)
+	if !o.conn.usable() {
+		return
+	}
+	if reason == Dormancy || a.keepsPlaced(reason) {
+		a.noteDetached(o.conn, reason)
+	}
+
+	o.conn.link.Lock()
+	a.world.frame.cork(o.conn)
+	err := a.sendClose(o.conn, o.channel, reason, payload)
+	o.conn.link.Unlock()
+	if err != nil {
+		a.world.log.Warn("channel not closed",
+			"conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
+		return
+	}
+	o.conn.world.logs.Closed(o.conn, a, o.channel, reason)
+}
+
+// sendClose sends the close of a channel. Unless the actor is gone for good, it also remembers
+// the channel, because the actor's next one must wait for this close. The caller holds the
+// link's lock.
+func (a *Actor) sendClose(c *Conn, channel uint64, reason CloseReason, payload []byte) error {
+	err := c.machine.Close(channel, payload)
+	if err == nil && reason != Destroyed && reason != TearOff {
+		c.shown.closedChannels.add(a.ref, channel, c.machine)
+	}
+	return err
+}
+
+// maxClosePayload is the largest payload of a close. It must fit into one entry along with the
+// two bytes for its own length.
+const maxClosePayload = bunch.EntryBytes - 2
+
+// closePayload returns the payload of a close: the reason and, if the client keeps its copy,
+// the fields that may be out of date there. If those fields are too large for a close,
+// closePayload sends them right away, in a message ahead of it.
+func (a *Actor) closePayload(o *opening, reason CloseReason) []byte {
+	payload := []byte{byte(reason)}
+	if reason == TearOff && o.conn.usable() {
+		a.sendMissingItems(o)
+	}
+
+	// Repeat all fields that were ever sent in an update, since the latest one may still get
+	// lost. Lists don't travel with the close.
+	fields := (o.lacks | o.everSent) & o.sees &^ a.class.lists
+	if !reason.keepsCopy() || fields == 0 || !o.conn.usable() {
+		return payload
+	}
+	if whole := a.appendFields(payload, fields); len(whole) <= maxClosePayload {
+		return whole
+	}
+	message := a.appendFields(binary.AppendUvarint(nil, stateMethod), fields)
+	if err := a.send(o, stateMessage, message); err != nil {
+		a.world.log.Error("last state not sent", "conn", o.conn, "actor", a, "error", err)
+	}
+	return payload
+}
+
+// sendMissingItems sends all list items that the client may not have yet, in messages ahead of
+// the close.
+func (a *Actor) sendMissingItems(o *opening) {
+	// Items in flight may still be lost, and once the channel has closed nobody sends them
+	// again. So count them as missing.
+	records := o.conn.shown.state.sent.records
+	for i := range records {
+		if records[i].to == o {
+			o.giveBack(&records[i])
+		}
+	}
+
+	for o.lacks&a.class.lists != 0 {
+		var sent sentState
+		b := o.appendList(binary.AppendUvarint(nil, stateMethod), &sent)
+		if err := a.send(o, stateMessage, b); err != nil {
+			a.world.log.Error("last items not sent", "conn", o.conn, "actor", a, "error", err)
+			return
+		}
+	}
+}
+
+// stateMessage gives the message with the last state a name in errors. It isn't a method that
+// anyone could call.
+var stateMessage = &method{name: "Actor.State", delivery: bunch.Reliable}
+
+// forget removes an opening from its actor and its connection.
+func (a *Actor) forget(o *opening) {
+	o.closed = true
+	o.conn.drops.Add(drops.Closed, o.calls.Close())
+	delete(o.conn.shown.openings, a)
+	o.conn.shown.view.remove(o)
+	i := slices.Index(a.openings, o)
+	a.openings = slices.Delete(a.openings, i, i+1)
+	if len(a.openings) == 0 {
+		a.world.replicator.left = true // the next Flush stops comparing its states
+	}
+}
+
+// closedChannels remembers the last channel of each actor that was closed for a client and may
+// open again.
+//
+// If the actor does open again before the client has acknowledged the close, its new channel
+// has to wait for the old one (see channelOn). Entries are therefore kept at least until that
+// ack, and swept out in bulk some time after it.
+//
+// The link's lock guards all of this.
+type closedChannels struct {
+	byRef   map[Ref]uint64
+	sweepAt int // size of byRef at which the next add sweeps
+}
+
+// minSweep is the smallest size worth sweeping.
+const minSweep = 64
+
+// add records the channel of an actor that was just closed.
+func (l *closedChannels) add(ref Ref, channel uint64, machine *bunch.Conn) {
+	if len(l.byRef) >= l.sweepAt {
+		maps.DeleteFunc(l.byRef, func(_ Ref, channel uint64) bool {
+			unacked, _ := machine.Reliable(channel)
+			return unacked == 0
+		})
+		// Don't sweep again until the map has doubled, so that sweeping costs little per close.
+		l.sweepAt = max(minSweep, 2*len(l.byRef))
+	}
+	l.byRef[ref] = channel
+}
+
+// take returns the last channel of an actor that opens again, and forgets it.
+func (l *closedChannels) take(ref Ref) (channel uint64, ok bool) {
+	channel, ok = l.byRef[ref]
+	delete(l.byRef, ref)
+	return channel, ok
+}
+
+// maxDetached limits the copies without a channel (dormant, placed or torn off) that a client
+// may have. It's eight times as many as a connection may have open channels.
+const maxDetached = 1 << 18
+
+// handleClose is called on a client when the server closes an actor's channel.
+func (w *World) handleClose(c *Conn, a *Actor, message bunch.Message) *CloseError {
+	reason, last := parseClose(message.Payload)
+	keeps := reason.keepsCopy() || a.keepsPlaced(reason)
+	detached := len(c.copies.byRef) - len(c.channels)
+	switch {
+	case reason > TearOff:
+		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
+	case len(last) > 0 && !reason.keepsCopy():
+		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(last))
+	case keeps && detached >= maxDetached:
+		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already",
+			a, reason, maxDetached)
+	}
+
+	// The copy gets its last state, and OnRep runs for it, while it still has its channel.
+	if len(last) > 0 {
+		if violation := w.applyLastState(c, a, last); violation != nil {
+			return violation
+		}
+		w.callRepNotifies(c)
+	}
+	c.world.logs.Closed(c, a, message.Channel, reason)
+	w.closeCopy(c, a, message.Channel, reason)
+	return nil
+}
+
+// parseClose splits the payload of a close into the reason and the last state, if any.
+func parseClose(payload []byte) (reason CloseReason, last []byte) {
+	if len(payload) == 0 {
+		return Destroyed, nil
+	}
+	return CloseReason(payload[0]), payload[1:]
+}
+
+// applyLastState applies the last state of a copy that is about to lose its channel. Whatever
+// update arrives after it is stale, so it takes the highest message number there is.
+func (w *World) applyLastState(c *Conn, a *Actor, b []byte) *CloseError {
+	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
+}
+
+// closeCopy is called on a client when a copy has lost its channel. Depending on the reason,
+// the copy stays as it is, is torn off, or ends.
+func (w *World) closeCopy(c *Conn, a *Actor, channel uint64, reason CloseReason) {
+	c.setChannel(channel, nil)
+	c.requests.endOf(a, reason)
+	a.openings = nil
+	switch {
+	case reason == Dormancy || a.keepsPlaced(reason):
+		a.dormancy.on = true
+	case reason == TearOff:
+		w.tearOffCopy(a)
+	default:
+		w.endCopy(c, a, reason)
+	}
+}
+
+// tearOffCopy makes a copy the client's own and runs OnTearOff.
+func (w *World) tearOffCopy(a *Actor) {
+	a.tornOff = true
+	a.owned = false
+	for p := range a.parts {
+		if p.binding.onTearOff != nil {
+			w.game.During(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() {
+				p.binding.onTearOff(p.object)
+			})
+		}
+	}
+}
+
+// endCopy ends a client's copy, then runs OnRep for the states that refer to it. c is nil if
+// the copy was placed and the server never opened it.
+func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
+	if c == nil {
+		a.end(reason)
+		return
+	}
+	a.states.unfile(c)
+	a.end(reason)
+	w.game.During(tasks.Doing{}, func() { w.notifyReferrers(c, a.ref) })
+}
+
+// end ends the actor on this side, server or client, and runs OnClose. It's a no-op if the
+// actor has ended before.
 func (a *Actor) end(reason CloseReason) {
 	if a.dead {
 		return
@@ -101,315 +452,4 @@ func (a *Actor) end(reason CloseReason) {
 			})
 		}
 	}
-}
-
-// checkAuthority returns an error if by can't be called on the actor. by is a method
-// that only a server may call.
-func (a *Actor) checkAuthority(by string) error {
-	switch {
-	case !a.made():
-		return fmt.Errorf("rpc: %s of %s", by, noActor)
-	case !a.world.IsServer():
-		return onClient(fmt.Sprintf("%s of %v", by, a))
-	}
-	a.world.mustBeInside(by, nil)
-	switch {
-	case a.dead:
-		return errorf("rpc: %s of %v: %w", by, a, ErrClosed)
-	case a.torn:
-		return errorf("rpc: %s of %v: it is torn off: %w", by, a, ErrClosed)
-	}
-	return nil
-}
-
-// TearOff makes the copies of the actor independent of the server. It is for the
-// server only. UE: TearOff.
-//
-// Clients get the actor's current state with the last message of its channels, and
-// keep their copies as their own. Calls made before TearOff are still delivered,
-// except for waiting calls of [ForceQueue].
-//
-// Afterwards the actor is not open for any client and can't be opened. On both
-// sides, calls run where they are made. The exception is a Client RPC to the owner,
-// which returns ErrClosed on the server.
-//
-// Destroy the actor when the server no longer needs it. Clients destroy their copies
-// with [World.Destroy].
-func (a *Actor) TearOff() error {
-	if a.made() && a.torn && !a.dead {
-		return nil
-	}
-	if err := a.checkAuthority("TearOff"); err != nil {
-		return err
-	}
-	a.dormancy.on = false
-	a.closeParted(true)
-	a.reopen(Dormancy, LevelUnloaded, Relevancy)
-	a.raze()
-	a.torn = true
-	a.world.actors.always.Remove(&a.seats.always)
-	a.closeAll(TearOff)
-	a.world.relevance.leave(a)
-	return nil
-}
-
-// TornOff reports whether the actor was torn off. Each side is then the authority
-// over its own actor. UE: GetTearOff.
-func (a *Actor) TornOff() bool { return a.torn }
-
-// CloseTo closes the actor for c, whose copy ends with reason Relevancy. OpenTo, or
-// the first call to c, opens the actor there again.
-//
-// CloseTo does nothing on a client, or if c has no copy. In OnConnect of c, however,
-// it prevents an [AlwaysRelevant] actor from opening.
-func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
-
-// UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the game that
-// it has unloaded the actor's level. UE: ServerUpdateLevelVisibility.
-func (a *Actor) UnloadTo(c *Conn) { a.closeTo(c, LevelUnloaded) }
-
-// closeTo closes the actor for c.
-//
-// If c has only a copy without a channel, of a dormant or placed actor, the reason
-// decides. A reason for which the client keeps a placed copy replaces the reason of
-// the copy's last close. Any other reason ends the copy.
-func (a *Actor) closeTo(c *Conn, reason CloseReason) {
-	if !a.made() || !a.world.IsServer() || c == nil || c.world != a.world {
-		return
-	}
-	a.world.mustBeInside("CloseTo or UnloadTo", nil)
-	a.world.greeting.close(a, c)
-	if o := a.openingOn(c); o != nil {
-		a.closeOpening(o, reason)
-		return
-	}
-	if !c.shown.hasDetached(a) {
-		return
-	}
-	if a.parks(reason) { // the client keeps its placed copy
-		c.shown.detached[a] = reason
-		return
-	}
-	a.dismiss(c, reason)
-}
-
-// closeAll closes the actor for all clients.
-func (a *Actor) closeAll(reason CloseReason) {
-	if reason.keeps() {
-		a.compareAll()
-	}
-	for len(a.openings) > 0 {
-		a.closeOpening(a.openings[len(a.openings)-1], reason)
-	}
-}
-
-// closeOpening closes one opening of the actor.
-func (a *Actor) closeOpening(o *opening, reason CloseReason) {
-	if o.parted && reason.keeps() { // the actor is no longer for that client
-		reason = Relevancy
-	}
-	payload := a.lastPayload(o, reason)
-	a.forget(o)
-	o.conn.setChannel(o.channel, nil)
-	o.conn.requests.endOf(a, reason)
-	if !o.conn.usable() {
-		return
-	}
-	if reason == Dormancy || a.parks(reason) {
-		a.noteDetached(o.conn, reason)
-	}
-	o.conn.link.Lock()
-	a.world.frame.cork(o.conn)
-	err := a.closeOn(o.conn, o.channel, reason, payload)
-	o.conn.link.Unlock()
-	if err != nil {
-		a.world.log.Warn("channel not closed",
-			"conn", o.conn, "actor", a.class.name, "channel", o.channel, "error", err)
-		return
-	}
-	o.conn.world.logs.Closed(o.conn, a, o.channel, reason)
-}
-
-// closeOn sends the close of a channel. If the actor may open again, its next
-// channel will wait for that close. The caller holds the link's lock.
-func (a *Actor) closeOn(c *Conn, channel uint64, reason CloseReason, payload []byte) error {
-	err := c.machine.Close(channel, payload)
-	if err == nil && reason != Destroyed && reason != TearOff {
-		c.shown.leaving.add(a.ref, channel, c.machine)
-	}
-	return err
-}
-
-// maxClosePayload is the maximum size of a close's payload: one entry, less the two
-// bytes for the payload's length.
-const maxClosePayload = bunch.EntryBytes - 2
-
-// lastPayload returns the payload of a close. It is the reason and, if the client
-// keeps its copy, the fields that the client may lack. Fields that are too large for
-// a close are sent at once, in a message ahead of the close.
-func (a *Actor) lastPayload(o *opening, reason CloseReason) []byte {
-	payload := []byte{byte(reason)}
-	if reason == TearOff && o.conn.usable() {
-		a.lastItems(o)
-	}
-	fields := (o.lacks | o.told) & o.sees &^ a.class.lists
-	if !reason.keeps() || fields == 0 || !o.conn.usable() {
-		return payload
-	}
-	if whole := a.appendFields(payload, fields); len(whole) <= maxClosePayload {
-		return whole
-	}
-	message := a.appendFields(binary.AppendUvarint(nil, stateMethod), fields)
-	if err := a.send(o, stateMessage, message); err != nil {
-		a.world.log.Error("last state not sent", "conn", o.conn, "actor", a, "error", err)
-	}
-	return payload
-}
-
-// lastItems sends all list items that the client may lack, including items in
-// flight, in messages ahead of the close.
-func (a *Actor) lastItems(o *opening) {
-	records := o.conn.shown.state.sent.records
-	for i := range records {
-		if records[i].to == o {
-			o.giveBack(&records[i])
-		}
-	}
-	for o.lacks&a.class.lists != 0 {
-		var sent sentState
-		b := o.appendList(binary.AppendUvarint(nil, stateMethod), &sent)
-		if err := a.send(o, stateMessage, b); err != nil {
-			a.world.log.Error("last items not sent", "conn", o.conn, "actor", a, "error", err)
-			return
-		}
-	}
-}
-
-// stateMessage is the method that errors name for the message with the last state.
-var stateMessage = &method{name: "Actor.State", delivery: bunch.Reliable}
-
-// forget removes an opening from the lists of its actor and its connection.
-func (a *Actor) forget(o *opening) {
-	o.closed = true
-	o.conn.drops.Add(drops.Closed, o.calls.Close())
-	delete(o.conn.shown.openings, a)
-	o.conn.shown.view.remove(o)
-	i := slices.Index(a.openings, o)
-	a.openings = slices.Delete(a.openings, i, i+1)
-	if len(a.openings) == 0 {
-		a.world.replicator.left = true
-	}
-}
-
-// leaving lists the last channel of each actor that was closed for a client and may open
-// again. A channel stays listed at least until the client has acknowledged the close.
-//
-// If an actor opens again, channelOn makes its new channel wait for the old one. The
-// caller of leaving's methods holds the link's lock.
-type leaving struct {
-	channels map[Ref]uint64
-	sweepAt  int // at this size of channels, add removes those whose close the client has acknowledged
-}
-
-// minLeaving is the minimum of sweepAt after a sweep. A sweep of a smaller map isn't
-// worth its time.
-const minLeaving = 64
-
-// add records the channel of an actor that was closed.
-func (l *leaving) add(ref Ref, channel uint64, machine *bunch.Conn) {
-	if len(l.channels) >= l.sweepAt {
-		maps.DeleteFunc(l.channels, func(_ Ref, channel uint64) bool {
-			out, _ := machine.Reliable(channel)
-			return out == 0
-		})
-		l.sweepAt = max(minLeaving, 2*len(l.channels))
-	}
-	l.channels[ref] = channel
-}
-
-// take removes and returns the last channel of an actor that opens again.
-func (l *leaving) take(ref Ref) (channel uint64, ok bool) {
-	channel, ok = l.channels[ref]
-	delete(l.channels, ref)
-	return channel, ok
-}
-
-// maxDetached is how many copies (dormant, placed or torn off) a client may have without a
-// channel. It is eight times the number of channels that a connection may have open.
-const maxDetached = 1 << 18
-
-// takeClose handles, on a client, the close of an actor's channel by the server.
-func (w *World) takeClose(c *Conn, a *Actor, message bunch.Message) *CloseError {
-	reason, rest := readClose(message.Payload)
-	switch {
-	case reason > TearOff:
-		return violationf(PayloadFail, "close of %v for reason %d, which does not exist", a, reason)
-	case len(rest) > 0 && !reason.keeps():
-		return violationf(PayloadFail, "close of %v for %v: %d bytes left over", a, reason, len(rest))
-	case (reason.keeps() || a.parks(reason)) && len(c.copies.byRef)-len(c.channels) >= maxDetached:
-		return violationf(PayloadFail, "close of %v for %v: %d copies live without a channel already",
-			a, reason, maxDetached)
-	case len(rest) > 0:
-		if violation := w.lastState(c, a, rest); violation != nil {
-			return violation
-		}
-		w.callRepNotifies(c)
-	}
-	c.world.logs.Closed(c, a, message.Channel, reason)
-	w.closeActor(c, a, message.Channel, reason)
-	return nil
-}
-
-// readClose splits the payload of a close into its reason and the last state.
-func readClose(payload []byte) (reason CloseReason, rest []byte) {
-	if len(payload) == 0 {
-		return Destroyed, nil
-	}
-	return CloseReason(payload[0]), payload[1:]
-}
-
-// lastState applies, on a client, the last state of a copy that stays without its channel. It
-// uses the highest message number, because updates that arrive later are older.
-func (w *World) lastState(c *Conn, a *Actor, b []byte) *CloseError {
-	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
-}
-
-// closeActor handles, on a client, the close of an actor's channel. The copy ends,
-// stays without a channel, or is torn off.
-func (w *World) closeActor(c *Conn, a *Actor, channel uint64, reason CloseReason) {
-	c.setChannel(channel, nil)
-	c.requests.endOf(a, reason)
-	a.openings = nil
-	switch {
-	case reason == Dormancy || a.parks(reason):
-		a.dormancy.on = true
-	case reason == TearOff:
-		w.tearOffCopy(a)
-	default:
-		w.endCopy(c, a, reason)
-	}
-}
-
-// tearOffCopy makes a copy the client's own, and calls OnTearOff's functions.
-func (w *World) tearOffCopy(a *Actor) {
-	a.torn = true
-	a.owned = false
-	for p := range a.parts {
-		if p.binding.onTearOff != nil {
-			w.game.During(tasks.Doing{What: "OnTearOff of ", Of: p.binding.class}, func() {
-				p.binding.onTearOff(p.object)
-			})
-		}
-	}
-}
-
-// endCopy ends a copy on a client, and calls OnRep for states that refer to the copy.
-func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
-	if c == nil { // the copy was placed, and never open
-		a.end(reason)
-		return
-	}
-	a.states.unfile(c)
-	a.end(reason)
-	w.game.During(tasks.Doing{}, func() { w.notifyReferrers(c, a.ref) })
 }

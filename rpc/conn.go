@@ -119,16 +119,16 @@ type shown struct {
 	// their last close. The reason is never Destroyed.
 	detached   map[*Actor]CloseReason
 	dismissals []dismissal // copies that must end and that wait for a free channel
-	// Channels that were closed here and may still be open at the client; under link.Lock.
-	leaving  leaving
-	openWarn logs.Gate // limits the warnings that an actor could not be opened, to one a second
+	// Channels that were closed here and may still be open at the client.
+	closedChannels closedChannels // guarded by the link's lock
+	openWarn       logs.Gate      // limits the warnings that an actor could not be opened, to one a second
 }
 
 func newShown() shown {
 	return shown{
-		openings: make(map[*Actor]*opening),
-		detached: make(map[*Actor]CloseReason),
-		leaving:  leaving{channels: make(map[Ref]uint64)},
+		openings:       make(map[*Actor]*opening),
+		detached:       make(map[*Actor]CloseReason),
+		closedChannels: closedChannels{byRef: make(map[Ref]uint64)},
 	}
 }
 

@@ -58,7 +58,7 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	h := &w.handling
 	h.closes = Destroyed
 	if message.Close && !message.Open {
-		h.closes, _ = readClose(message.Payload) // before any OnRep runs
+		h.closes, _ = parseClose(message.Payload) // before any OnRep runs
 	}
 	a := c.actorOf(message.Channel)
 	samePacket := message.Delivery == bunch.Tracked && message.Number == c.copies.reps.packet
@@ -87,7 +87,7 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 		c.drops.Add(drops.Closed, 1)
 	case a == nil: // the peer's answer to a close from this side
 	case message.Close:
-		violation = w.takeClose(c, a, message)
+		violation = w.handleClose(c, a, message)
 	default:
 		violation = w.invoke(c, a, message.Payload)
 	}
@@ -126,7 +126,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 		return a.takeOwner(payload)
 	}
 	if id == stateMethod && !c.server {
-		return w.lastState(c, a, payload)
+		return w.applyLastState(c, a, payload)
 	}
 	if id >= uint64(len(a.class.methods)) {
 		return violationf(UnknownMethod, "class %q has no method %d, only %d", a.class.name, id, len(a.class.methods))

@@ -218,7 +218,7 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	if err != nil {
 		return err
 	}
-	return a.closeOn(c, channel, reason, []byte{byte(reason)})
+	return a.sendClose(c, channel, reason, []byte{byte(reason)})
 }
 
 // dismissOverdue ends the copies that wait for a free channel. It skips copies that

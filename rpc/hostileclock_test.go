@@ -65,7 +65,7 @@ func TestOldValueOfAReferrer(t *testing.T) {
 	}
 	first, second := copyOf(2), copyOf(3)
 	torn = copyOf(4)
-	torn.torn = true
+	torn.tornOff = true
 	update := func(a *Actor, n, chief int, packet uint64) {
 		b := state.AppendMask(nil, 3, spy.fields)
 		b = append(b, byte(2*n), byte(chief))

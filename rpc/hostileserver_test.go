@@ -210,7 +210,7 @@ func (f *forger) step() {
 	switch what {
 	case 0:
 		payload := []byte{[]byte{0, 1, 1, 1, 2, 3, 4}[f.IntN(7)]}
-		if CloseReason(payload[0]).keeps() && f.refs[i] < 6 && f.IntN(2) == 0 {
+		if CloseReason(payload[0]).keepsCopy() && f.refs[i] < 6 && f.IntN(2) == 0 {
 			payload = f.fields(payload)
 		}
 		_ = c.machine.Close(channel, payload)
@@ -294,7 +294,7 @@ func TestRandomServers(t *testing.T) {
 			require.Empty(t, end.channels)
 			require.Empty(t, end.copies.referrers)
 			for a := range client.Actors() {
-				require.True(t, a.conn == nil || a.torn, "%v", a)
+				require.True(t, a.conn == nil || a.tornOff, "%v", a)
 			}
 		})
 	}

@@ -96,7 +96,7 @@ func (h *ServerRPC[A]) takes(A) {}
 // call makes one call. It logs a failure only at Debug: the caller has the
 // error, and may not consider it worth a warning.
 func call[A any](a *Actor, m *method, arg A) error {
-	if !a.made() {
+	if !a.valid() {
 		return fmt.Errorf("rpc: %v called on %s", m, noActor)
 	}
 	err := place(a, m, arg)

@@ -29,8 +29,8 @@ type opening struct {
 	fresh state.Mask // fields of lacks that updateEarly has not sent since they changed
 
 	// Fields that were sent in an update since the open, whether or
-	// not it arrived. lastPayload sends them again.
-	told state.Mask
+	// not it arrived. closePayload sends them again.
+	everSent state.Mask
 
 	listed bool // it is in stateOutbox.dirty
 	closed bool // Actor.forget has removed it from its actor and connection
@@ -171,7 +171,7 @@ func (o *opening) closeArrived(m *method) error {
 	if !waits {
 		reason = w.handling.closes
 	}
-	if reason == Dormancy || o.actor.parks(reason) {
+	if reason == Dormancy || o.actor.keepsPlaced(reason) {
 		cause = ErrDormant
 	}
 	return errorf("rpc: %v on %v, whose close for %v has arrived on %v: %w", m, o.actor, reason, o.conn, cause)
@@ -370,7 +370,7 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 		}
 		return 0, err
 	}
-	if earlier, ok := c.shown.leaving.take(a.ref); ok {
+	if earlier, ok := c.shown.closedChannels.take(a.ref); ok {
 		if err = c.machine.After(channel, earlier); err != nil {
 			return 0, errors.Join(err, c.machine.Close(channel, nil))
 		}
@@ -510,7 +510,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	c.setChannel(message.Channel, a)
 	c.world.logs.Opened(c, a, message.Channel)
 	if message.Close {
-		defer w.closeActor(c, a, message.Channel, Destroyed) // even if the constructor panics
+		defer w.closeCopy(c, a, message.Channel, Destroyed) // even if the constructor panics
 	}
 
 	// Make its objects, read their first states, then run what waited for the actor.

@@ -297,7 +297,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	if sent.list {
 		o.items++
 	}
-	o.told |= sent.fields
+	o.everSent |= sent.fields
 	o.since = now
 	return c.sendUpdate(record, b)
 }

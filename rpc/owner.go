@@ -44,7 +44,7 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
 		return fmt.Errorf("the owner is of another world: %w", ErrWrongRole)
-	case owner != nil && (owner.dead || owner.torn):
+	case owner != nil && (owner.dead || owner.tornOff):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
 	case conn != nil && !conn.mayJoin() && !conn.usable():
 		// Order matters: a connection that joins between the two calls must be found usable.
@@ -215,7 +215,7 @@ func (a *Actor) withOwned(list []*Actor) []*Actor {
 // there. If the new client does not have the actor, the actor opens there. A
 // client that has yet to join gets it from openOwned.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
-	if a.torn {
+	if a.tornOff {
 		return nil
 	}
 	closes := a.onlyAsOwner(previous)
@@ -310,7 +310,7 @@ func (a *Actor) Role() Role {
 	switch {
 	case a.dead:
 		return 0
-	case a.torn || a.world.IsServer():
+	case a.tornOff || a.world.IsServer():
 		return Authority
 	case a.owned:
 		return AutonomousProxy
@@ -322,7 +322,7 @@ func (a *Actor) Role() Role {
 // side is the owner's client, or all clients if there is no owner. UE: GetRemoteRole.
 func (a *Actor) RemoteRole() Role {
 	switch {
-	case a.dead || a.torn:
+	case a.dead || a.tornOff:
 		return 0
 	case !a.world.IsServer():
 		return Authority

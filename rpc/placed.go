@@ -98,9 +98,9 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 	return a, nil
 }
 
-// parks reports whether a client keeps its copy of a when the channel closes for
+// keepsPlaced reports whether a client keeps its copy of a when the channel closes for
 // reason. This is so only for placed actors.
-func (a *Actor) parks(reason CloseReason) bool {
+func (a *Actor) keepsPlaced(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
@@ -134,12 +134,12 @@ func (w *World) razeFor(c *Conn) {
 // and an error if the message contradicts the copy that exists.
 func (w *World) adopt(c *Conn, message bunch.Message, o opened) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
-	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.torn {
+	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.tornOff {
 		a = placed
 	}
 	if a != nil && (!a.dormancy.on || a.class != o.class || a.name != o.name) {
 		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
-			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.torn)
+			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.tornOff)
 	}
 	if a != nil && a.conn == nil {
 		a.conn = c

@@ -132,7 +132,7 @@ func (r *relevance) showNew(a *Actor) {
 // everybody within NetCullDistanceSquared sees it. Here that requires an At,
 // which is easily missed when a class is ported.
 func (r *relevance) warnOwnerOnly(a *Actor) {
-	if v := &a.relevancy; v.always || v.asOwner || v.named || a.torn || r.warned[a.class] {
+	if v := &a.relevancy; v.always || v.asOwner || v.named || a.tornOff || r.warned[a.class] {
 		return
 	}
 	if r.warned == nil {

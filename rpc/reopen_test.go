@@ -90,7 +90,7 @@ func TestChannelsOfClosedActorsAreForgotten(t *testing.T) {
 			a.CloseTo(n.conns[0])
 			n.tick(1)
 		}
-		require.LessOrEqual(t, len(n.conns[0].shown.leaving.channels), minLeaving)
+		require.LessOrEqual(t, len(n.conns[0].shown.closedChannels.byRef), minSweep)
 		require.NoError(t, n.conns[0].Err())
 	})
 }

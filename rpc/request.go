@@ -99,7 +99,7 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 // deadline, the request ends after Config.RequestTime.
 func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err error) {
 	switch {
-	case !a.made():
+	case !a.valid():
 		return result, fmt.Errorf("rpc: %v asked of %s", r, noActor)
 	case a.world.Inside():
 		return result, fmt.Errorf("%w: Ask of %v would wait for itself; use Then", ErrOnWorld, r)
@@ -164,7 +164,7 @@ func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func
 // called. A limit of 0 means Config.RequestTime.
 func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
 	switch {
-	case !a.made():
+	case !a.valid():
 		return fmt.Errorf("rpc: %v asked of %s", r, noActor)
 	case fn == nil:
 		return fmt.Errorf("rpc: %s of %v: no function for the answer", by, r)

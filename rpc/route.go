@@ -48,7 +48,7 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	if w.IsServer() {
 		return w.routeServer(a, m)
 	}
-	if m.kind != serverRPC || a.torn {
+	if m.kind != serverRPC || a.tornOff {
 		return a.localPlan(m)
 	}
 	switch {
@@ -91,7 +91,7 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 		return plan{remote: len(a.openings) > 0 || detached, local: a.handles(m)}, nil
 	case m.kind == serverRPC || a.conn == nil:
 		return a.localPlan(m)
-	case a.torn:
+	case a.tornOff:
 		return plan{}, errorf("rpc: %v: %v is torn off, and its owner's copy no longer ours: %w", m, a, ErrClosed)
 	case a.conn.mayJoin():
 		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it",

@@ -139,7 +139,7 @@ func NewState[S any](class *Class) *State[S] {
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	d := s.declared
 	switch {
-	case !a.made():
+	case !a.valid():
 		return fmt.Errorf("rpc: SetCondition of %s", noActor)
 	case !a.world.IsServer():
 		return onClient(fmt.Sprintf("SetCondition of %v", a))

@@ -305,7 +305,7 @@ func (c *Conn) pending(yield func(*bunch.Message) bool) {
 func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	for message := range c.pending {
 		if message.Close && message.Channel == channel {
-			reason, _ = readClose(message.Payload)
+			reason, _ = parseClose(message.Payload)
 			return reason, true
 		}
 	}

@@ -38,7 +38,7 @@ func (c *Conn) SetView(a *Actor) error {
 	case !c.server:
 		return onClient("SetView")
 	case a == nil:
-	case !a.made():
+	case !a.valid():
 		return fmt.Errorf("rpc: SetView to %s", noActor)
 	case a.world != c.world:
 		return errorf("rpc: SetView to %v of another world: %w", a, ErrWrongRole)

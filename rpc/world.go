@@ -369,7 +369,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	w.actors.add(a)
 	w.relevance.join(a)
 	err := w.construct(a, set)
-	if a.dead || a.torn && err == nil {
+	if a.dead || a.tornOff && err == nil {
 		return a, nil
 	}
 
@@ -463,14 +463,14 @@ func (w *World) openToAll(a *Actor) {
 // copies that are torn off, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
-	case !a.made():
+	case !a.valid():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
 	case a.world != w:
 		return ofAnother(fmt.Sprintf("Destroy of %v", a))
 	}
 	w.mustBeInside("Destroy", nil)
 	switch {
-	case !w.IsServer() && !a.torn && (a.name == "" || len(a.openings) > 0):
+	case !w.IsServer() && !a.tornOff && (a.name == "" || len(a.openings) > 0):
 		return onClient(fmt.Sprintf("Destroy of %v, which is neither torn off, nor placed and not open,", a))
 	case a.dead:
 		return nil
@@ -480,7 +480,7 @@ func (w *World) Destroy(a *Actor) error {
 	}
 
 	// End it on the clients, including those that join later.
-	if !a.torn {
+	if !a.tornOff {
 		a.raze()
 	}
 	a.closeAll(Destroyed)

@@ -2,66 +2,76 @@ package budget
 
 import "sync"
 
-// A Pool limits the memory that a world spends on incoming transfers. Half of the pool is
-// kept for small charges. So a new or idle connection can still receive something when others
-// take all they can get. A Pool is safe for concurrent use.
+// A Pool is the memory that a world may spend on incoming transfers.
+//
+// Half of it is set aside for floors: the first Terms.Floor bytes that an [Account] charges may
+// come from that half, so a new or idle connection can still receive something after the
+// others have taken all they can get.
+//
+// A Pool is safe for concurrent use.
 type Pool struct {
-	kept int64 // bytes kept for small charges
+	floorBytes int64 // half of the pool, for charges within the accounts' floors
 
 	mu   sync.Mutex // guards the fields below
-	left int64      // free bytes
-	// Bytes charged to each party, counting at most Terms.Floor for each account. Party{} is
-	// not counted.
-	small map[Party]int64
+	free int64      // bytes; negative if charges that can't be refused exceed the pool
+
+	// How much each party has charged within its accounts' floors. Party{} isn't tracked.
+	floorUse map[Party]int64
 }
 
-// partyPart limits the accounts of one party to seven eighths of the kept part. That is
-// enough for many machines that share a login. Without this limit, a hundred idle connections
-// from one client used up the kept part, and nobody else could start a transfer.
-const partyPart = 7. / 8
+// maxPartyShare is how much of floorBytes all accounts of one party may use together. It's
+// enough for many machines that share a login, but without a limit a hundred idle connections
+// from one client used up floorBytes, and nobody else could start a transfer.
+const maxPartyShare = 7. / 8
 
-// NewPool returns a pool that holds the given number of bytes.
+// NewPool returns a pool of the given size in bytes.
 func NewPool(bytes int64) *Pool {
-	return &Pool{left: bytes, kept: bytes / 2, small: make(map[Party]int64)}
+	return &Pool{free: bytes, floorBytes: bytes / 2, floorUse: make(map[Party]int64)}
 }
 
-// take charges n bytes to a party. If there is no room for them, it charges nothing and
-// returns false.
-//
-// Up to small of the bytes may come from the kept part, within the party's share of that
-// part. The rest may take half of the bytes that are free outside the kept part, so no
-// connection takes them all.
-func (p *Pool) take(party Party, n, small int64) bool {
+// take charges n bytes to a party, floor of which are within its account's floor. If they
+// don't fit, take charges nothing and returns false.
+func (p *Pool) take(party Party, n, floor int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kept := small
-	if party != (Party{}) {
-		kept = min(small, max(0, int64(partyPart*float64(p.kept))-p.small[party]))
-	}
-	if n > p.left || n > kept && n-kept > (p.left-kept-p.kept)/2 {
+	if n > p.free {
 		return false
 	}
-	p.charge(party, n, small)
+
+	// The floor comes out of floorBytes, unless the party has used up its share of them.
+	fromFloor := floor
+	if party != (Party{}) {
+		limit := int64(maxPartyShare * float64(p.floorBytes))
+		fromFloor = min(floor, max(0, limit-p.floorUse[party]))
+	}
+
+	// The rest may take at most half of what would then be free beyond floorBytes, so that no
+	// connection gets hold of all of it.
+	rest := n - fromFloor
+	if rest > 0 && rest > (p.free-fromFloor-p.floorBytes)/2 {
+		return false
+	}
+	p.charge(party, n, floor)
 	return true
 }
 
-// give returns n bytes to the pool for a party. small is the part of them that Terms.Floor
-// limited. If n is negative, give takes bytes, however few are left.
-func (p *Pool) give(party Party, n, small int64) {
+// give returns n bytes to the pool, floor of which were within the account's floor. If n is
+// negative, it charges them instead, even if the pool has run out.
+func (p *Pool) give(party Party, n, floor int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.charge(party, -n, -small)
+	p.charge(party, -n, -floor)
 }
 
-// charge charges a party. The caller holds mu.
-func (p *Pool) charge(party Party, n, small int64) {
-	p.left -= n
+// charge updates the books for take and give. The caller holds mu.
+func (p *Pool) charge(party Party, n, floor int64) {
+	p.free -= n
 	if party == (Party{}) {
 		return
 	}
-	p.small[party] += small
-	if p.small[party] == 0 {
-		delete(p.small, party)
+	p.floorUse[party] += floor
+	if p.floorUse[party] == 0 {
+		delete(p.floorUse, party)
 	}
 }
 
@@ -69,71 +79,75 @@ func (p *Pool) charge(party Party, n, small int64) {
 func (p *Pool) Free() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.left
+	return p.free
 }
 
-// Terms are the rules of an account, in bytes.
+// Terms are the limits of an account, in bytes.
 type Terms struct {
-	Floor int64 // part of the charge that may come from the kept part of the pool
-	Early int64 // bytes that may be held beyond the promises
+	Floor int64 // how much of the charge may come from the half of the pool set aside for floors
+	Early int64 // how much may be held without a promise
 	GoOn  int64 // size of the reserve for the awaited chunk, see [Account]
 }
 
-// An Account charges its world's pool for one connection. The charge covers the memory the
-// connection holds, by its real size, or the credit promised to it, whichever is more. It
-// also covers a reserve. An Account is safe for concurrent use. Its lock is taken after all
-// others except the pool's.
+// An Account keeps track of the memory that one connection makes us hold, and charges it to
+// the world's [Pool]. It charges for what the connection really takes up or for the credit
+// we've promised its peer, whichever is more, because the peer may use that credit any time.
 //
-// Chunks are delivered in order. So a chunk that gets no memory blocks all chunks after it,
-// while their credit fills the pool. To keep a full pool from stalling transfers in progress,
-// each charge sets aside a reserve of Terms.GoOn bytes for the awaited chunk. Delivering that
-// chunk frees the reserve for the next one.
+// Chunks are delivered in order, so a chunk that gets no memory blocks all the chunks behind
+// it, while the credit promised for them fills up the pool. To keep transfers moving even when
+// the pool is full, the charge includes a reserve of Terms.GoOn bytes, which only the awaited
+// chunk (the next one to be delivered) may use. Once that chunk is delivered, its memory goes
+// back into the reserve for the next.
+//
+// An Account is safe for concurrent use. Its lock may be acquired while holding any other lock
+// except the pool's.
 type Account struct {
-	world *Pool
+	pool *Pool
 
 	mu      sync.Mutex // guards the fields below
 	terms   Terms
-	party   Party // owner of the account; zero if unknown
+	party   Party // who owns the account; zero if unknown
 	sums    Sums
-	charged int64 // bytes charged to the pool, between sums.least and sums.most
+	charged int64 // what we've taken from the pool: sums.minCharge to sums.maxCharge
 	closed  bool
 }
 
-// NewAccount returns an account for a connection that holds nothing yet.
-func NewAccount(world *Pool, terms Terms) *Account { return &Account{world: world, terms: terms} }
+// NewAccount returns an account for a connection that doesn't hold anything yet.
+func NewAccount(world *Pool, terms Terms) *Account { return &Account{pool: world, terms: terms} }
 
-// Bill sets the party that is charged. Party{} means that the party is unknown. Its share of
-// the kept part is then not limited.
-func (a *Account) Bill(party Party) { a.chargeAnew(func() { a.party = party }) }
+// Bill sets the party that the account belongs to. If it is Party{} (unknown), there's no limit
+// on the party's share of the memory set aside for floors.
+func (a *Account) Bill(party Party) { a.recharge(func() { a.party = party }) }
 
-// SetTerms changes the terms. They also apply to what is already held.
-func (a *Account) SetTerms(terms Terms) { a.chargeAnew(func() { a.terms = terms }) }
+// SetTerms changes the terms, including those for memory that is already held.
+func (a *Account) SetTerms(terms Terms) { a.recharge(func() { a.terms = terms }) }
 
-// chargeAnew changes the rules of charging and then charges the pool again by the new rules.
-func (a *Account) chargeAnew(change func()) {
+// recharge returns the whole charge to the pool, calls change, and then takes the charge again,
+// because the party and the floor decide how the pool accounts for it.
+func (a *Account) recharge(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	charged := a.charged
-	a.charge(0)
+	a.setCharge(0)
 	change()
-	a.charge(charged)
-	a.settle()
+	a.setCharge(charged)
+	a.settle() // the size of the reserve may have changed
 }
 
-// charge sets the charge of the pool, however little the pool has left. The caller holds mu.
-func (a *Account) charge(bytes int64) {
-	a.world.give(a.party, a.charged-bytes, a.small(a.charged)-a.small(bytes))
+// setCharge raises or lowers the charge, even if the pool has run out. The caller holds mu.
+func (a *Account) setCharge(bytes int64) {
+	a.pool.give(a.party, a.charged-bytes, a.floorPart(a.charged)-a.floorPart(bytes))
 	a.charged = bytes
 }
 
-// small returns the part of a charge that may come from the kept part of the pool.
-func (a *Account) small(charged int64) int64 { return min(charged, a.terms.Floor) }
+// floorPart returns how much of a charge is within the account's floor.
+func (a *Account) floorPart(charge int64) int64 { return min(charge, a.terms.Floor) }
 
-// Sums are the bytes for which an account is charged.
+// Sums add up the bytes that an account is charged for.
 type Sums struct {
-	Held     int64 // content, which promises cover
-	Promised int64 // credit, including the part already held
-	Borrowed int64 // held in addition to all promises
+	Held     int64 // content, which uses up promises
+	Promised int64 // credit, both used and unused
+	Borrowed int64 // other memory in use, which no promise covers
 }
 
 // plus returns the sums of s and more.
@@ -141,30 +155,31 @@ func (s Sums) plus(more Sums) Sums {
 	return Sums{s.Held + more.Held, s.Promised + more.Promised, s.Borrowed + more.Borrowed}
 }
 
-// least returns the charge if the reserve is fully used.
-func (s Sums) least() int64 { return max(s.Held, s.Promised) + s.Borrowed }
+// minCharge returns the charge when all of the reserve is in use.
+func (s Sums) minCharge() int64 { return max(s.Held, s.Promised) + s.Borrowed }
 
-// most returns the charge if the reserve is unused. A connection that neither holds nor is
-// promised anything needs no reserve.
-func (s Sums) most(goOn int64) int64 {
+// maxCharge returns the charge when none of the reserve is in use. A connection without content
+// or promises isn't waiting for any chunk, so it needs no reserve.
+func (s Sums) maxCharge(reserve int64) int64 {
 	if s.Held == 0 && s.Promised == 0 {
 		return s.Borrowed
 	}
-	return s.least() + goOn
+	return s.minCharge() + reserve
 }
 
-// Charge returns the sums and the number of bytes the pool is charged for them.
+// Charge returns the sums, and how many bytes the pool is charged for them.
 func (a *Account) Charge() (Sums, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sums, a.charged
 }
 
-// Hold adds n bytes of held memory. If they exceed the promises and Terms.Early, or if the
-// pool has too few bytes left, it adds nothing and returns false.
+// Hold adds n bytes of content and reports whether there was room for them. If there wasn't,
+// nothing changes.
 //
-// Bytes within the promises always fit, because they are already charged. An awaited chunk
-// may use the reserve.
+// Content within the promises always fits, because it has been charged for. Up to Terms.Early
+// bytes more may be held if the pool can spare them. If all else fails, the awaited chunk may
+// use the reserve.
 func (a *Account) Hold(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -176,14 +191,14 @@ func (a *Account) Hold(n int64, awaited bool) bool {
 	case held <= a.sums.Promised:
 		a.sums.Held = held
 		return true
-	case held <= a.sums.Promised+a.terms.Early && a.change(more):
+	case held <= a.sums.Promised+a.terms.Early && a.tryAdd(more):
 		return true
 	}
-	return awaited && a.useReserve(more)
+	return awaited && a.tryReserve(more)
 }
 
-// HoldBeyond adds n bytes of held memory, however little the pool has left. If more than
-// beyond bytes would then be held beyond the promises, it adds nothing and returns false.
+// HoldBeyond adds n bytes of content, even if the pool has run out. But if that would leave
+// more than beyond bytes held without a promise, it changes nothing and returns false.
 func (a *Account) HoldBeyond(n, beyond int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,72 +210,74 @@ func (a *Account) HoldBeyond(n, beyond int64) bool {
 	return true
 }
 
-// Borrow adds n bytes held in addition to all promises, if the pool has them. Records that an
-// awaited chunk needs may use the reserve.
+// Borrow adds n bytes that no promise covers, if the pool can spare them. Records that are
+// needed for an awaited chunk may use the reserve.
 func (a *Account) Borrow(n int64, awaited bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	more := Sums{Borrowed: n}
-	return !a.closed && (a.change(more) || awaited && a.useReserve(more))
+	return !a.closed && (a.tryAdd(more) || awaited && a.tryReserve(more))
 }
 
-// Promise adds credit for n bytes if the pool has them.
+// Promise adds n bytes of credit, if the pool can spare them.
 func (a *Account) Promise(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.closed && a.change(Sums{Promised: n})
+	return !a.closed && a.tryAdd(Sums{Promised: n})
 }
 
-// MustHold adds n bytes of held memory regardless of the limits. Use it only for small
-// amounts that are limited elsewhere.
-func (a *Account) MustHold(n int64) { a.must(Sums{Held: n}) }
+// MustHold adds n bytes of content, whatever the limits. Only use it for small amounts that are
+// limited elsewhere.
+func (a *Account) MustHold(n int64) { a.add(Sums{Held: n}) }
 
-// Drop removes n bytes that are no longer held.
-func (a *Account) Drop(n int64) { a.must(Sums{Held: -n}) }
+// Drop removes n bytes of content that we no longer hold.
+func (a *Account) Drop(n int64) { a.add(Sums{Held: -n}) }
 
-// Withdraw takes back a promise.
-func (a *Account) Withdraw(n int64) { a.must(Sums{Promised: -n}) }
+// Withdraw takes back n bytes of credit.
+func (a *Account) Withdraw(n int64) { a.add(Sums{Promised: -n}) }
 
-// must adds to the sums regardless of the limits.
-func (a *Account) must(more Sums) {
+// add adds to the sums, whatever the limits.
+func (a *Account) add(more Sums) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sums = a.sums.plus(more)
 	a.settle()
 }
 
-// MustBorrow adds n bytes held in addition to all promises, regardless of the limits. They do
-// not use the reserve.
+// MustBorrow adds n bytes that no promise covers, whatever the limits. They always come from
+// the pool and never from the reserve.
 func (a *Account) MustBorrow(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.sums.Borrowed += n
 	if !a.closed {
-		a.charge(a.charged + n)
+		// settle alone would take them from the reserve first.
+		a.setCharge(a.charged + n)
 	}
 	a.settle()
 }
 
-// Repay removes n borrowed bytes that are no longer held and frees them for the pool. Bytes
-// borrowed from the reserve must not be repaid, because they would not return to the reserve.
+// Repay returns n borrowed bytes straight to the pool. Don't repay what came out of the reserve,
+// because the reserve wouldn't get it back.
 func (a *Account) Repay(n int64) { a.MustBorrow(-n) }
 
-// useReserve adds more if the reserve is large enough. The caller holds mu.
-func (a *Account) useReserve(more Sums) bool {
+// tryReserve adds to the sums without charging the pool, if the reserve has enough left. The
+// caller holds mu.
+func (a *Account) tryReserve(more Sums) bool {
 	after := a.sums.plus(more)
-	if after.least() > a.charged {
+	if after.minCharge() > a.charged {
 		return false
 	}
 	a.sums = after
 	return true
 }
 
-// change charges the pool for more and for the whole reserve. If the pool has too little, it
-// charges nothing and returns false. The caller holds mu.
-func (a *Account) change(more Sums) bool {
+// tryAdd adds to the sums and charges the pool for them, along with whatever the reserve needs
+// to be full. If the pool can't spare that much, nothing changes. The caller holds mu.
+func (a *Account) tryAdd(more Sums) bool {
 	after := a.sums.plus(more)
-	need := after.most(a.terms.GoOn) - a.charged
-	if need > 0 && !a.world.take(a.party, need, a.small(a.charged+need)-a.small(a.charged)) {
+	need := after.maxCharge(a.terms.GoOn) - a.charged
+	if need > 0 && !a.pool.take(a.party, need, a.floorPart(a.charged+need)-a.floorPart(a.charged)) {
 		return false
 	}
 	a.sums = after
@@ -268,20 +285,21 @@ func (a *Account) change(more Sums) bool {
 	return true
 }
 
-// settle charges the pool for the current sums. It is called after sums have decreased or may
-// exceed the charge. Freed bytes first refill the reserve. The caller holds mu.
+// settle brings the charge back within its bounds after the sums have changed. Memory that
+// was freed refills the reserve first, and only the rest returns to the pool. The caller holds
+// mu.
 func (a *Account) settle() {
 	if a.closed {
 		return
 	}
-	a.charge(min(max(a.charged, a.sums.least()), a.sums.most(a.terms.GoOn)))
+	a.setCharge(min(max(a.charged, a.sums.minCharge()), a.sums.maxCharge(a.terms.GoOn)))
 }
 
-// Close returns the whole charge to the pool. Memory that is still held is freed with its
-// transfers.
+// Close returns the whole charge to the pool, even if some memory is still held. That memory
+// is freed along with its transfers.
 func (a *Account) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	a.charge(0)
+	a.setCharge(0)
 }

@@ -66,18 +66,18 @@ func TestChargesCoverWhatIsHeld(t *testing.T) {
 		left := int64(bytes)
 		for _, a := range accounts {
 			sums, charged := a.Charge()
-			require.GreaterOrEqual(t, charged, sums.least())
-			require.LessOrEqual(t, charged, sums.most(a.terms.GoOn))
+			require.GreaterOrEqual(t, charged, sums.minCharge())
+			require.LessOrEqual(t, charged, sums.maxCharge(a.terms.GoOn))
 			left -= charged
 		}
 		require.Equal(t, left, pool.Free())
-		require.Equal(t, min(accounts[1].charged, 5000)+min(accounts[2].charged, 5000), pool.small[Party{Identity: "ann"}])
+		require.Equal(t, min(accounts[1].charged, 5000)+min(accounts[2].charged, 5000), pool.floorUse[Party{Identity: "ann"}])
 	}
 	for _, a := range accounts {
 		a.Close()
 	}
 	require.EqualValues(t, bytes, pool.Free())
-	require.Empty(t, pool.small)
+	require.Empty(t, pool.floorUse)
 }
 
 // A hundred connections of one client that began transfers and sent nothing had

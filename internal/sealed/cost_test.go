@@ -56,7 +56,7 @@ func scattered(a *Session) []byte {
 	if f.nruns == 0 {
 		return []byte{framePing}
 	}
-	f.ntimes = min(maxTimes, f.nruns/2)
+	f.ndeltas = min(maxDeltas, f.nruns/2)
 	return append(f.append(nil), framePing)
 }
 

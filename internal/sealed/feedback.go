@@ -10,74 +10,93 @@ import (
 )
 
 const (
-	// maxRuns is the maximum number of runs in a feedback: 95 gaps. A packet that arrived
-	// late can be acked only while it lies above the oldest of them. If 3 packets in 10 are
-	// late by 25 ms, 95 gaps are enough up to 200 Mbit/s. Earlier feedbacks have listed
-	// older packets.
+	// maxRuns limits the runs in one feedback. 191 runs leave room for 95 gaps, which is enough
+	// for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
+	//
+	// Packets below the oldest gap don't fit, but earlier feedbacks have listed them already,
+	// except for those that arrived late. Those have to wait for their turn (see report.fill).
 	maxRuns = 191
-	// maxTimes is the maximum number of arrival times in a feedback. Further packets are
-	// acked without one.
-	maxTimes = 64
-	// feedbackFixed is the maximum size of a feedback without its runs and times.
-	feedbackFixed = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
-	// minFeedback is the minimum room for which a feedback is built. It is enough for two
-	// runs, and for the bytes that fillRuns reserves for times.
-	minFeedback = feedbackFixed + 2*binary.MaxVarintLen16 + 4
-	// clockUnit is the unit of the times in a feedback. The low clockBytes bytes of the
-	// clock are sent; clockMask selects them.
+
+	// maxDeltas limits the arrival times in one feedback, not counting the largest packet's.
+	// Packets beyond that are still acked, but without a time.
+	maxDeltas = 64
+
+	// maxFeedbackHeader is the most space a feedback takes before its runs and deltas.
+	maxFeedbackHeader = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
+
+	// minFeedback is how much room a packet must have left before we try to fit a feedback into
+	// it: enough for two runs and for the few bytes that fillRuns keeps free for deltas.
+	minFeedback = maxFeedbackHeader + 2*binary.MaxVarintLen16 + 4
+
+	// Times are sent in units of clockUnit, and the clock is truncated to its low clockBytes
+	// bytes (the bits of clockMask).
 	clockUnit  = time.Microsecond
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
-	// maxEarlier is the longest time between two arrivals in a feedback, in units of
-	// clockUnit: 12.7 days. The sum of maxTimes of them cannot overflow a time.Duration. A
-	// list of times ends before a longer distance.
-	maxEarlier = 1 << 40
+
+	// longestDelta is the longest time between two arrivals that a delta can express, in units of
+	// clockUnit. It's 12.7 days, which is short enough that maxDeltas of them add up without
+	// overflowing a time.Duration. If packets arrived further apart, the list of deltas ends
+	// between them.
+	longestDelta = 1 << 40
 )
 
-// feedback lists the packets that arrived and their times of arrival.
+// A feedback is this carrier's ACK frame. It tells the peer which of its packets have arrived
+// and when, so that the peer can detect losses and measure how fast the path delivers.
+//
+// Like an ACK frame in QUIC (RFC 9000, section 19.3), it works down from the largest packet
+// number received, alternating between runs of received and missing numbers. That packet's
+// arrival is sent as a time on the receiver's clock. The others follow as deltas, each
+// relative to the received packet just above it.
+//
+// If there are too many runs for one feedback, another one continues further down. It starts
+// at an older packet and has no deltas, but its clock and delay are still those of the largest
+// number received.
 type feedback struct {
-	largest uint32        // low bits of the largest number received
-	nruns   int           // number of runs in use
-	ntimes  int           // number of elements of earlier in use
-	delay   time.Duration // time from the arrival of the largest number to the building of this feedback
-	// When the largest number arrived, by the receiver's clock. It has 48 bits, which wrap
-	// after 9 years (see unwrap).
-	clock uint64
+	largest uint32        // low 32 bits of the largest number listed
+	clock   uint64        // when it arrived, on the receiver's clock; low 48 bits, see unwrapClock
+	delay   time.Duration // how long it then took the receiver to send this feedback
 
-	// Lengths of runs, from largest down: received numbers, then missing ones, and so on.
-	runs [maxRuns]uint64
+	// Run lengths, from largest down: received, missing, received, and so on.
+	runs  [maxRuns]uint64
+	nruns int // runs in use
 
-	// Time by which each packet arrived earlier than the received packet above it, from the
-	// second largest received number down. The unit is clockUnit. A time is negative if the
-	// packet arrived later.
-	earlier [maxTimes]int64
+	// How much earlier each packet arrived than the received packet above it, in units of
+	// clockUnit, starting with the second largest. Negative if the two were reordered.
+	deltas  [maxDeltas]int64
+	ndeltas int // deltas in use
 }
 
-// append encodes a feedback of at least one run.
+// append appends the frame to b. There must be at least one run.
 func (f *feedback) append(b []byte) []byte {
 	b = append(b, frameFeedback)
 	b = binary.BigEndian.AppendUint32(b, f.largest)
-	b = binary.AppendUvarint(b, uint64(min(max(f.delay/clockUnit, 0), 1<<32-1)))
+	b = binary.AppendUvarint(b, uint64(min(max(f.delay/clockUnit, 0), math.MaxUint32)))
+
+	// The clock's 48 bits, in two steps.
 	b = binary.BigEndian.AppendUint16(b, uint16(f.clock>>32))
 	b = binary.BigEndian.AppendUint32(b, uint32(f.clock))
-	b = append(b, byte(f.nruns), byte(f.ntimes))
+
+	b = append(b, byte(f.nruns), byte(f.ndeltas))
 	for _, run := range f.runs[:f.nruns] {
 		b = binary.AppendUvarint(b, run)
 	}
-	for _, d := range f.earlier[:f.ntimes] {
-		b = binary.AppendVarint(b, d)
+	for _, delta := range f.deltas[:f.ndeltas] {
+		b = binary.AppendVarint(b, delta)
 	}
 	return b
 }
 
-// consume decodes a feedback from r, which must be positioned after the frame's kind.
+// consume reads a feedback from r. The caller has already consumed the byte with the frame's
+// kind.
 func (f *feedback) consume(r *wire.Reader) {
 	f.largest = uint32(r.Fixed(4))
 	f.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
 	f.clock = r.Fixed(clockBytes)
 	f.nruns = int(r.Byte())
-	f.ntimes = int(r.Byte())
-	if f.nruns < 1 || f.nruns > maxRuns || f.ntimes > maxTimes {
+	f.ndeltas = int(r.Byte())
+	if f.nruns < 1 || f.nruns > maxRuns || f.ndeltas > maxDeltas {
+		// Stop before the counts take us past the end of the arrays.
 		r.Fail(errMalformed)
 		return
 	}
@@ -87,27 +106,28 @@ func (f *feedback) consume(r *wire.Reader) {
 			r.Fail(errMalformed)
 		}
 	}
-	for i := range f.ntimes {
-		d := r.Varint()
-		if d > maxEarlier || d < -maxEarlier {
+	for i := range f.ndeltas {
+		f.deltas[i] = r.Varint()
+		if f.deltas[i] < -longestDelta || f.deltas[i] > longestDelta {
 			r.Fail(errMalformed)
 		}
-		f.earlier[i] = d
 	}
 }
 
-// span is a range of packet numbers that arrived: low <= n < high.
+// A span is a range of packet numbers that have all arrived: low <= n < high.
 type span struct{ low, high uint64 }
 
-// spans fills in the ranges of numbers that were received, newest first. It returns their
-// number, or a violation.
+// spans expands the runs into spans, newest first, and returns how many there are. largest is
+// f.largest with its missing high bits restored.
+//
+// It returns an error if the peer acks numbers below zero.
 func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
 	high := largest + 1
 	for i, run := range f.runs[:f.nruns] {
 		if run > high {
 			return 0, violation("ack runs reach below packet 0")
 		}
-		if i%2 == 0 {
+		if i%2 == 0 { // every other run is of missing packets
 			spans[n] = span{high - run, high}
 			n++
 		}
@@ -116,47 +136,53 @@ func (f *feedback) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err
 	return n, nil
 }
 
-// arrived returns when the largest number arrived, by the peer's clock. It is never 0.
-func (f *feedback) arrived() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
+// largestArrival returns when the largest packet arrived, on the peer's clock. We add one
+// nanosecond so that the result is never 0, which stands for an unknown time.
+func (f *feedback) largestArrival() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
 
-// times appends the arrivals in f of packets in spans, largest number first.
+// arrivals lists the packets in spans, largest number first, with their arrival times as far
+// as f has any. It appends to list, which must be empty.
 //
-// If a packet was overtaken by a later one, its arrival is 0, for unknown. A queue keeps
-// packets in order, so the packet was delayed elsewhere. Packets below fresh were overtaken
-// by a packet of an earlier feedback.
-func (f *feedback) times(spans []span, fresh uint64, list []arrival) []arrival {
-	at := f.arrived()
-	earliest := at // arrival of the earliest packet so far
+// If a packet was overtaken by one sent after it, its arrival time is reported as 0 (unknown).
+// Queues don't reorder packets, so something other than the queue must have held this one up,
+// and its arrival would tell us nothing about the queue. Numbers below firstNew were overtaken
+// by a packet that an earlier feedback has already acked.
+func (f *feedback) arrivals(spans []span, firstNew uint64, list []arrival) []arrival {
+	at := f.largestArrival()
+	earliest := at // of all packets so far
 	for _, sp := range spans {
-		for number := sp.high; number > sp.low && len(list) <= f.ntimes; {
-			number--
-			if n := len(list); n > 0 {
-				at -= time.Duration(f.earlier[n-1]) * clockUnit
+		for n := sp.high; n > sp.low && len(list) <= f.ndeltas; {
+			n--
+			if i := len(list); i > 0 { // the largest packet has no delta
+				at -= time.Duration(f.deltas[i-1]) * clockUnit
 			}
-			list = append(list, arrival{number: number})
-			if number >= fresh && at <= earliest {
+			a := arrival{number: n}
+			if n >= firstNew && at <= earliest {
 				earliest = at
-				list[len(list)-1].at = max(at, 1)
+				a.at = max(at, 1) // a known time isn't 0, whatever the deltas add up to
 			}
+			list = append(list, a)
 		}
 	}
 	return list
 }
 
-// unwrap returns the clock nearest to last that has these low 48 bits, which wrap after 9
-// years. If last is 0, none was received yet. The result is then far above 0, so that a
-// feedback that arrives late may have an earlier clock.
-func unwrap(last, low uint64) uint64 {
+// unwrapClock restores the high bits of a clock of which the peer sent the low 48. Those wrap
+// around every 9 years, so we choose the time closest to last, the peer's previous clock.
+//
+// If last is 0, this is the first clock we get from the peer. We then start one full cycle
+// above zero, because a feedback that was delayed on the way may have an earlier clock.
+func unwrapClock(last, low uint64) uint64 {
+	const cycle = clockMask + 1
 	if last == 0 {
-		return clockMask + 1 + low
+		return cycle + low
 	}
-	const half = (clockMask + 1) / 2
-	ahead := (low - last + half) & clockMask
-	return last + ahead - half
+	ahead := (low - last + cycle/2) & clockMask // how far low is from last, plus half a cycle
+	return last + ahead - cycle/2
 }
 
-// uvarintLen returns the number of bytes of a varint, each of which has 7 bits.
+// uvarintLen returns the encoded size of v, at 7 bits per byte.
 func uvarintLen(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }
 
-// varintLen returns the number of bytes of a signed varint.
+// varintLen returns the encoded size of a signed (zigzag) varint.
 func varintLen(v int64) int { return uvarintLen(uint64(v<<1) ^ uint64(v>>63)) }

@@ -12,9 +12,9 @@ import (
 )
 
 func TestFeedbackBytes(t *testing.T) {
-	f := feedback{largest: 0x01020304, delay: 300 * time.Microsecond, clock: 0x0a0b0c0d0e0f, nruns: 3, ntimes: 2}
+	f := feedback{largest: 0x01020304, delay: 300 * time.Microsecond, clock: 0x0a0b0c0d0e0f, nruns: 3, ndeltas: 2}
 	copy(f.runs[:], []uint64{5, 1, 200})
-	copy(f.earlier[:], []int64{60, -1})
+	copy(f.deltas[:], []int64{60, -1})
 	b := f.append(nil)
 	require.Equal(t, []byte{2, 1, 2, 3, 4, 0xac, 0x02, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 3, 2, 5, 1, 0xc8, 0x01, 0x78, 0x01}, b)
 	var g frame
@@ -41,7 +41,7 @@ func TestMalformedFrames(t *testing.T) {
 		"train cut":       {frameTrain},
 		"no runs":         append(head[:len(head):len(head)], 0, 0),
 		"too many runs":   append(head[:len(head):len(head)], maxRuns+1, 0),
-		"too many times":  append(head[:len(head):len(head)], 1, maxTimes+1, 1),
+		"too many times":  append(head[:len(head):len(head)], 1, maxDeltas+1, 1),
 		"empty run":       append(head[:len(head):len(head)], 1, 0, 0),
 		"run too long":    append(append(head[:len(head):len(head)], 1, 0), huge...),
 		"endless number":  append(head[:len(head):len(head)], 1, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1),
@@ -78,7 +78,7 @@ func FuzzFrame(f *testing.F) {
 				_, err := g.consume(f.feedback.append(nil))
 				require.NoError(t, err)
 				require.Equal(t, f.feedback.runs[:f.feedback.nruns], g.feedback.runs[:g.feedback.nruns])
-				require.Equal(t, f.feedback.earlier[:f.feedback.ntimes], g.feedback.earlier[:g.feedback.ntimes])
+				require.Equal(t, f.feedback.deltas[:f.feedback.ndeltas], g.feedback.deltas[:g.feedback.ndeltas])
 				require.Equal(t, f.feedback.clock, g.feedback.clock)
 			}
 			b = rest
@@ -103,8 +103,8 @@ func TestReportSpans(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []span{{8, 10}, {4, 6}, {0, 3}}, spans[:n])
 	var numbers []uint64
-	base := f.arrived()
-	for _, a := range f.times(spans[:n], 2, nil) {
+	base := f.largestArrival()
+	for _, a := range f.arrivals(spans[:n], 2, nil) {
 		numbers = append(numbers, a.number)
 		want, known := map[uint64]time.Duration{9: 0, 5: -ms, 4: -2 * ms, 2: -3 * ms}[a.number]
 		if !known { // 8 came behind 9, and numbers below 2 behind what an earlier feedback told of
@@ -342,7 +342,7 @@ func TestTimesOfNumbersThatLeap(t *testing.T) {
 		r.fill(at*ms, &f, &w, SafePacket)
 		var want []int64
 		last := came[w.Next-1]
-		for n := w.Next - 1; n > max(w.Floor(), reported[len(reported)-2]) && len(want) < maxTimes; {
+		for n := w.Next - 1; n > max(w.Floor(), reported[len(reported)-2]) && len(want) < maxDeltas; {
 			n--
 			if came[n] == 0 {
 				continue
@@ -353,7 +353,7 @@ func TestTimesOfNumbersThatLeap(t *testing.T) {
 			want = append(want, int64((last-came[n])/clockUnit))
 			last = came[n]
 		}
-		require.Equal(t, want, append([]int64(nil), f.earlier[:f.ntimes]...))
+		require.Equal(t, want, append([]int64(nil), f.deltas[:f.ndeltas]...))
 		reported = append(reported, w.Next)
 	}
 }

@@ -186,9 +186,9 @@ func TestAbsurdTimes(t *testing.T) {
 // absurd acks the largest number alone, or all of a run.
 func absurd(r *rand.Rand, largest uint64) *feedback {
 	f := &feedback{largest: uint32(largest), nruns: 1, delay: time.Duration(r.Uint32()) * clockUnit, clock: r.Uint64() & clockMask}
-	f.runs[0], f.ntimes = 1, r.IntN(maxTimes)
-	for i := range f.ntimes {
-		f.earlier[i] = []int64{maxEarlier, -maxEarlier, r.Int64N(1000), 0}[r.IntN(4)]
+	f.runs[0], f.ndeltas = 1, r.IntN(maxDeltas)
+	for i := range f.ndeltas {
+		f.deltas[i] = []int64{longestDelta, -longestDelta, r.Int64N(1000), 0}[r.IntN(4)]
 	}
 	return f
 }
@@ -214,7 +214,7 @@ func TestClockAtItsEnd(t *testing.T) {
 	require.Equal(t, probe+2, h.a.records.Next)
 
 	f.largest, f.runs[0], f.delay = uint32(probe+1), 2, 5*ms
-	f.ntimes, f.earlier[0] = 1, -maxEarlier
+	f.ndeltas, f.deltas[0] = 1, -longestDelta
 	require.NoError(t, h.send(f.append(nil)))
 	require.Equal(t, acked, h.a.records.At(probe).fate)
 	h.a.Moved(h.now)

@@ -90,7 +90,7 @@ func TestUnwrap(t *testing.T) {
 		{0, 5, round + 5}, {round + 5, 4, round + 4}, {round + 5, round - 1, round - 1}, {2*round - 1, 0, 2 * round},
 		{2 * round, round - 1, 2*round - 1}, {round, round/2 - 1, round + round/2 - 1}, {round, round / 2, round / 2},
 	} {
-		require.Equal(t, c.want, unwrap(c.last, c.low), "%d after %d", c.low, c.last)
+		require.Equal(t, c.want, unwrapClock(c.last, c.low), "%d after %d", c.low, c.last)
 	}
 }
 

@@ -119,9 +119,9 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	if err != nil {
 		return err
 	}
-	s.clock = unwrap(s.clock, f.clock)
+	s.clock = unwrapClock(s.clock, f.clock)
 	f.clock = s.clock
-	s.arrivals = f.times(spans[:n], s.loss.Largest, s.arrivals[:0])
+	s.arrivals = f.arrivals(spans[:n], s.loss.Largest, s.arrivals[:0])
 	news := false
 	s.control.AckDelay(s.ackDelay(f))
 	for i := range n { // oldest first
@@ -206,7 +206,7 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Dur
 		s.control.RoundTrip(t - r.sent)
 	}
 	// Bound both times, because an absurd clock of the peer would make the sum overflow.
-	held := min(max(f.arrived()-at, 0), maxReportDelay)
+	held := min(max(f.largestArrival()-at, 0), maxReportDelay)
 	held = min(held+f.delay, maxReportDelay)
 	s.guess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.guess)

@@ -232,8 +232,8 @@ func (r *report) fill(t time.Duration, f *feedback, w *recovery.Window, room int
 	arrived := r.arrival(newest).at
 	f.clock = uint64(arrived/clockUnit) & clockMask
 	f.delay = r.zero + t - arrived
-	f.ntimes = 0
-	room -= feedbackFixed
+	f.ndeltas = 0
+	room -= maxFeedbackHeader
 	if from, ok := r.turnToOlder(w, known); ok {
 		_, r.left = r.fillRuns(f, w, room, from, known)
 		return 0
@@ -306,7 +306,7 @@ func (r *report) fillRuns(
 }
 
 // fillTimes lists the arrivals since the report before the last one. The list ends before a
-// distance above maxEarlier, and before an arrival that is not known. The packets from
+// distance above longestDelta, and before an arrival that is not known. The packets from
 // there on are acked without a time.
 //
 // Missing numbers are skipped run by run, because a peer may leave out thousands of
@@ -317,7 +317,7 @@ func (r *report) fillTimes(f *feedback, w *recovery.Window, room int) {
 		floor = max(floor, r.marks[(r.count-2)%reportMemory])
 	}
 	at := r.arrival(w.Next-1).at / clockUnit
-	for n := w.Next - 1; n > floor && f.ntimes < maxTimes; {
+	for n := w.Next - 1; n > floor && f.ndeltas < maxDeltas; {
 		n--
 		if !w.Has(n) {
 			n -= w.Run(n, floor) - 1
@@ -329,11 +329,11 @@ func (r *report) fillTimes(f *feedback, w *recovery.Window, room int) {
 		}
 		d := int64(at - a.at/clockUnit)
 		room -= varintLen(d)
-		if room < 0 || d > maxEarlier || d < -maxEarlier {
+		if room < 0 || d > longestDelta || d < -longestDelta {
 			return
 		}
-		f.earlier[f.ntimes] = d
-		f.ntimes++
+		f.deltas[f.ndeltas] = d
+		f.ndeltas++
 		at = a.at / clockUnit
 	}
 }

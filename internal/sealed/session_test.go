@@ -298,7 +298,7 @@ func TestUnknownArrivalIsNoGuess(t *testing.T) {
 	f := feedback{clock: 1000, delay: ms}
 	s.a.sampleRTT(s.a.now+200*ms, &r, &f, 0)
 	require.Equal(t, before, s.a.guess)
-	s.a.sampleRTT(s.a.now+200*ms, &r, &f, f.arrived())
+	s.a.sampleRTT(s.a.now+200*ms, &r, &f, f.largestArrival())
 	require.Equal(t, 199*ms, s.a.guess)
 }
 
@@ -457,7 +457,7 @@ func TestFeedbackRidesOnData(t *testing.T) {
 	s.now = s.now.Add(maxReportDelay)
 	p := s.build(s.b)
 	require.Len(t, p, 1)
-	require.Greater(t, len(p[0]), 1000+Overhead+dataHeader+feedbackFixed/2)
+	require.Greater(t, len(p[0]), 1000+Overhead+dataHeader+maxFeedbackHeader/2)
 	s.deliver(s.a, p...)
 	require.True(t, s.up.delivered())
 }
