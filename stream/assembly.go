@@ -177,7 +177,7 @@ func trimAll(blocks []*block, base int64) []*block {
 			b.Free()
 			return true
 		}
-		b.trim(base)
+		b.trimFront(base)
 		return false
 	})
 }

@@ -391,7 +391,7 @@ const localSlots = 256
 // checkElements returns an error if an element encodes to more than its bound.
 // first is the index of part[0].
 func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
-	if bound.holds {
+	if bound.guaranteed {
 		return nil
 	}
 	var scratch []byte

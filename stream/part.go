@@ -10,22 +10,214 @@ import (
 	"github.com/quivernet/quiver/internal/slices"
 )
 
-// Limits of one RPC that carries elements.
+// Sizes in bytes of RPCs, and of what goes into one.
 const (
-	// defaultRPCBytes is the article's 32 KiB: half of the largest bunch.
-	defaultRPCBytes = 32 << 10
 	// maxRPCBytes is the size of the largest bunch. UE:
 	// net.MaxConstructedPartialBunchSizeBytes.
 	maxRPCBytes = 65536
-	// rpcOverhead is the room in each RPC for the method's id, a part's header, and the
-	// headers of msgpack arrays.
+	// defaultRPCBytes is half of that, as in the article on streaming large data over Unreal's
+	// reliable RPCs (see the package comment).
+	defaultRPCBytes = 32 << 10
+	// rpcOverhead is what we set aside in every RPC for the method's id, a part's header, and
+	// the headers of msgpack arrays.
 	rpcOverhead = 64
-	// maxElementBytes is the size of the largest element, which is alone in the largest RPC.
+	// maxElementBytes is the size of the largest element, which gets the largest RPC to itself.
 	maxElementBytes = maxRPCBytes - rpcOverhead
+
+	// maxPartHeader is the size of four varints at their longest.
+	maxPartHeader = 4 * binary.MaxVarintLen64
+	// partBytes is the payload of a full part. Its RPC stays within 32 KiB, the article's
+	// MaxBytesPerRPC, and takes up 30 entries of a reliable buffer.
+	partBytes = defaultRPCBytes - rpcOverhead
 )
 
-// elementsPerRPC returns the number of elements of at most elementSize bytes that go into one
-// RPC of maxBytes, where 0 means 32 KiB. An element larger than maxBytes is sent alone.
+// A part is a contiguous piece of the content of a transfer. It travels as a single message:
+// an RPC on a lane (a channel set aside for bulk) or, if the transfer uses [Slices], a chunk.
+type part struct {
+	id     uint64 // of the transfer
+	offset int64  // where data begins in the content, in bytes
+	index  int64  // of the first element; arrays only
+	count  int    // elements in data; arrays only
+	data   []byte // bytes of a blob, or encoded elements of an array
+}
+
+func appendPartHeader(b []byte, p part) []byte {
+	b = binary.AppendUvarint(b, p.id)
+	b = binary.AppendUvarint(b, uint64(p.offset))
+	b = binary.AppendUvarint(b, uint64(p.index))
+	return binary.AppendUvarint(b, uint64(p.count))
+}
+
+// parsePart parses a part received from the peer. The part's data aliases b, and is never empty.
+func parsePart(b []byte) (part, error) {
+	r := parse(b)
+	p := part{
+		id:     r.id(),
+		offset: r.offset(),
+		index:  r.offset(),
+		count:  int(r.Uvarint(uint64(len(b)))),
+	}
+	p.data = r.Left
+	// Every element takes at least a byte, so a part can't have more elements than bytes.
+	if r.Err != nil || len(p.data) == 0 || p.count > len(p.data) {
+		return part{}, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
+	}
+	return p, nil
+}
+
+// A block buffers a piece of content between the source and the network, or between the
+// network and the application.
+//
+// The buffer starts with enough room for a part's header. Once we know where the block goes,
+// message fills in the header right before the payload, so the content isn't copied again.
+//
+// A block has one owner at a time, who passes it on or frees it.
+type block struct {
+	offset int64  // where the payload begins in the content, in bytes
+	index  int64  // of the first element; arrays only
+	count  int    // elements in the payload; arrays only
+	buf    []byte // maxPartHeader bytes, then the payload
+
+	page *pages.Page // backs buf, and goes back to the pool in Free; nil if buf is on the heap
+
+	// Outgoing blocks count against the memory that their transfer may hold.
+	holding      *budget.Holding // the transfer's, set by chargeTo; nil for incoming blocks
+	charged      int64           // bytes taken from holding
+	sentAsSlices bool            // if so, Free means that the peer has acknowledged all of it
+}
+
+// blockBytes is the size of a full part's buffer, just under a page.
+const blockBytes = maxPartHeader + partBytes
+
+// newBlock returns an empty block with room for at least size bytes.
+func newBlock(size int) *block {
+	// Pages are pooled and therefore cheap, but a small part would waste most of one.
+	if size > partBytes*7/8 {
+		return newPageBlock(max(size, partBytes))
+	}
+	return newHeapBlock(size)
+}
+
+// newPageBlock returns an empty block with room for size bytes. It's backed by a page unless
+// that is too small.
+func newPageBlock(size int) *block {
+	if size > partBytes {
+		return newHeapBlock(size)
+	}
+	page := pages.Take()
+	return &block{buf: page[: maxPartHeader : maxPartHeader+size], page: page}
+}
+
+func newHeapBlock(size int) *block {
+	return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
+}
+
+func (b *block) payload() []byte { return b.buf[maxPartHeader:] }
+func (b *block) size() int       { return len(b.buf) - maxPartHeader }
+func (b *block) end() int64      { return b.offset + int64(b.size()) }
+func (b *block) room() []byte    { return b.buf[len(b.buf):cap(b.buf)] }
+func (b *block) append(p []byte) { b.buf = append(b.buf, p...) }
+
+// message returns the block as a message to the peer: a part's header, followed by the payload.
+// It writes the header into the block's own buffer, so the message is valid until Free.
+func (b *block) message(id uint64) []byte {
+	var scratch [maxPartHeader]byte
+	p := part{id: id, offset: b.offset, index: b.index, count: b.count}
+	header := appendPartHeader(scratch[:0], p)
+
+	// The header is usually shorter than its room. Put it at the end, next to the payload.
+	start := maxPartHeader - len(header)
+	copy(b.buf[start:], header)
+	return b.buf[start:]
+}
+
+// trimFront drops the payload before offset. It's a no-op if there is none.
+func (b *block) trimFront(offset int64) {
+	n := int(offset - b.offset)
+	if n <= 0 {
+		return
+	}
+	// Move the rest forward, since message needs the header's room right before it.
+	rest := copy(b.payload(), b.payload()[n:])
+	b.buf = b.buf[:maxPartHeader+rest]
+	b.offset = offset
+}
+
+// cutFront moves the payload before offset into a new block and returns that. We only ever cut
+// blobs, so there are no elements to divide.
+func (b *block) cutFront(offset int64) *block {
+	n := int(offset - b.offset)
+	front := newBlock(n)
+	front.offset = b.offset
+	front.append(b.payload()[:n])
+	if b.holding != nil {
+		front.chargeTo(b.holding)
+	}
+	b.trimFront(offset)
+	return front
+}
+
+// blockOverhead is what a block takes besides its buffer, including its places in lists.
+const blockOverhead = 128
+
+// cost returns how much memory the block takes.
+func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockOverhead }
+
+// heldBytes returns how much memory n bytes of content can take at most while they sit in
+// blocks. It allows for the allocator's rounding, the blocks themselves, and blocks that
+// aren't full.
+func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
+
+// chargeTo charges the block to h until it's freed.
+func (b *block) chargeTo(h *budget.Holding) {
+	b.holding = h
+	b.charged = b.cost()
+	h.Take(b.charged)
+}
+
+// Free releases the block's memory, along with its payload and any message made from it. None
+// of them may be used afterwards.
+func (b *block) Free() {
+	if b.page != nil {
+		pages.Give(b.page)
+	}
+	b.page = nil
+	b.buf = nil
+
+	h := b.holding
+	if h == nil {
+		return
+	}
+	b.holding = nil // a second Free must not give the same bytes back again
+	if b.sentAsSlices {
+		h.Acked(b.charged)
+	}
+	h.Give(b.charged)
+}
+
+// elementBound is how large an element can get when it's encoded.
+type elementBound struct {
+	bytes      int
+	guaranteed bool // by the type, so nobody needs to check its values
+}
+
+// boundOf returns the bound of elements that are encoded with c. The user's MaxElementBytes,
+// if it isn't 0, takes the place of the bound that follows from the type.
+func boundOf(c *codec.Codec, maxBytes int) (elementBound, error) {
+	size := c.Size()
+	switch {
+	case maxBytes == 0:
+		return elementBound{bytes: size.Most, guaranteed: size.Fixed}, size.Unbounded
+	case maxBytes < size.Least:
+		return elementBound{}, fmt.Errorf("MaxElementBytes is %d, but every element takes at least %d bytes",
+			maxBytes, size.Least)
+	}
+	return elementBound{bytes: maxBytes}, nil
+}
+
+// elementsPerRPC returns how many elements of up to elementSize bytes fit into an RPC of
+// maxBytes, or of the default 32 KiB if maxBytes is 0. An element that is larger than maxBytes
+// gets an RPC to itself.
 func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 	if maxBytes == 0 {
 		maxBytes = defaultRPCBytes
@@ -41,170 +233,4 @@ func elementsPerRPC(maxBytes, elementSize int) (int, error) {
 			"lower its bounds or split it", elementSize, maxElementBytes, maxRPCBytes, rpcOverhead)
 	}
 	return max(1, maxBytes/elementSize), nil
-}
-
-// elementBound is the maximum encoded size of an element.
-type elementBound struct {
-	bytes int
-	holds bool // no value exceeds bytes, because all values of the type have the same size
-}
-
-// boundOf returns the bound of elements with codec c. It is given or, if given is 0, the bound
-// of their type.
-func boundOf(c *codec.Codec, given int) (elementBound, error) {
-	size := c.Size()
-	switch {
-	case given == 0:
-		return elementBound{bytes: size.Most, holds: size.Fixed}, size.Unbounded
-	case given < size.Least:
-		return elementBound{}, fmt.Errorf("MaxElementBytes is %d, but every element takes at least %d bytes", given, size.Least)
-	}
-	return elementBound{bytes: given}, nil
-}
-
-const (
-	// maxPartHeader is the size of four of the longest varints.
-	maxPartHeader = 4 * binary.MaxVarintLen64
-	// partBytes is the payload of a full part. Its RPC has at most 32 KiB, the article's
-	// MaxBytesPerRPC, and takes 30 entries of a reliable buffer.
-	partBytes = defaultRPCBytes - rpcOverhead
-)
-
-// A part is a piece of content: the payload of one RPC on a lane, or of one chunk.
-type part struct {
-	id     uint64
-	offset int64  // of the first byte of data in the content
-	index  int64  // of the first element; arrays only
-	count  int    // elements in data; arrays only
-	data   []byte // bytes of a blob, or encoded elements of an array
-}
-
-func appendPartHeader(b []byte, p part) []byte {
-	b = binary.AppendUvarint(b, p.id)
-	b = binary.AppendUvarint(b, uint64(p.offset))
-	b = binary.AppendUvarint(b, uint64(p.index))
-	return binary.AppendUvarint(b, uint64(p.count))
-}
-
-// parsePart parses a part. Its data aliases b and is not empty. It has at least as many bytes
-// as elements.
-func parsePart(b []byte) (part, error) {
-	p := parse(b)
-	v := part{
-		id:     p.id(),
-		offset: p.offset(),
-		index:  p.offset(),
-		count:  int(p.Uvarint(uint64(len(b)))),
-	}
-	v.data = p.Left
-	if p.Err != nil || len(v.data) == 0 || v.count > len(v.data) {
-		return part{}, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
-	}
-	return v, nil
-}
-
-// A block is a piece of content in memory of its own. It has room for a part's header before
-// the payload, so a message with both needs no copy.
-type block struct {
-	offset int64           // of the first byte in the content
-	index  int64           // of the first element; arrays only
-	count  int             // number of elements; arrays only
-	buf    []byte          // maxPartHeader bytes, then the payload
-	page   *pages.Page     // returned by Free; nil if buf is no page
-	holder *budget.Holding // the outgoing transfer that it was read for; nil if it is incoming
-	held   int64           // bytes charged to holder
-	sliced bool            // the machine of slices has it, and frees it when the peer has acknowledged all of it
-}
-
-// blockBytes is the memory of a full part, nearly a page.
-const blockBytes = maxPartHeader + partBytes
-
-// newBlock returns an empty block with room for size bytes or slightly more. It uses a page if
-// size is nearly that of a full part.
-func newBlock(size int) *block {
-	if size <= partBytes*7/8 || size > partBytes {
-		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
-	}
-	return fullBlock(partBytes)
-}
-
-// fullBlock returns an empty block with room for size bytes. It uses a page, unless that is
-// less than size.
-func fullBlock(size int) *block {
-	if size > partBytes {
-		return &block{buf: make([]byte, maxPartHeader, maxPartHeader+size)}
-	}
-	page := pages.Take()
-	return &block{buf: page[: maxPartHeader : maxPartHeader+size], page: page}
-}
-
-func (b *block) payload() []byte { return b.buf[maxPartHeader:] }
-func (b *block) size() int       { return len(b.buf) - maxPartHeader }
-func (b *block) end() int64      { return b.offset + int64(b.size()) }
-func (b *block) room() []byte    { return b.buf[len(b.buf):cap(b.buf)] }
-func (b *block) append(p []byte) { b.buf = append(b.buf, p...) }
-
-// blockCost is the memory of a block without its buffer. It includes the block's places in
-// lists.
-const blockCost = 128
-
-// cost returns the memory of the block.
-func (b *block) cost() int64 { return slices.Allocated(int64(cap(b.buf))) + blockCost }
-
-// heldBytes returns the maximum memory that n bytes of parts take. It includes the allocator's
-// rounding, the blocks themselves, and blocks that are not full.
-func heldBytes(n int64) int64 { return n + n/4 + 2*blockBytes }
-
-// chargeTo charges the block to h until it is freed.
-func (b *block) chargeTo(h *budget.Holding) {
-	b.holder = h
-	b.held = b.cost()
-	h.Take(b.held)
-}
-
-// message writes the part's header directly before the payload, in place, and returns both.
-func (b *block) message(id uint64) []byte {
-	var scratch [maxPartHeader]byte
-	head := appendPartHeader(scratch[:0], part{id: id, offset: b.offset, index: b.index, count: b.count})
-	start := maxPartHeader - len(head)
-	copy(b.buf[start:], head)
-	return b.buf[start:]
-}
-
-// trim drops the payload before offset.
-func (b *block) trim(offset int64) {
-	n := int(offset - b.offset)
-	if n <= 0 {
-		return
-	}
-	kept := copy(b.payload(), b.payload()[n:])
-	b.buf = b.buf[:maxPartHeader+kept]
-	b.offset = offset
-}
-
-// cut moves the payload before offset into a new block, and returns that block.
-func (b *block) cut(offset int64) *block {
-	front := newBlock(int(offset - b.offset))
-	front.offset = b.offset
-	front.append(b.payload()[:offset-b.offset])
-	if b.holder != nil {
-		front.chargeTo(b.holder)
-	}
-	b.trim(offset)
-	return front
-}
-
-// Free frees the memory. The block and its payload must not be used afterwards.
-func (b *block) Free() {
-	if b.page != nil {
-		pages.Give(b.page)
-	}
-	b.page, b.buf = nil, nil
-	if h := b.holder; h != nil {
-		b.holder = nil
-		if b.sliced {
-			h.Acked(b.held)
-		}
-		h.Give(b.held)
-	}
 }

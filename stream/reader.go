@@ -138,7 +138,7 @@ func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
 	for r.waitToRead(offset) {
-		b := fullBlock(r.part)
+		b := newPageBlock(r.part)
 		b.offset = offset
 		b.index = index
 		stopAt := r.stopAt(b)
@@ -275,7 +275,7 @@ func (r *reader) publish(b *block) (kept bool) {
 	if r.stopped || b.end() <= r.from {
 		return false
 	}
-	b.trim(r.from)
+	b.trimFront(r.from)
 	r.bytes += b.size()
 	r.peak = max(r.peak, r.bytes)
 	defer r.wakeTick()
@@ -352,7 +352,7 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	}
 	b := r.ready[0]
 	if b.end() > limit {
-		b = b.cut(limit)
+		b = b.cutFront(limit)
 	} else {
 		r.ready[0] = nil
 		r.ready = r.ready[1:]

@@ -222,7 +222,7 @@ func TestBlobSourceErrors(t *testing.T) {
 		"nothing": {blobSource{r: iotest.ErrReader(nil), left: -1}, io.ErrNoProgress},
 		"exact":   {blobSource{r: bytes.NewReader([]byte("abcdef")), left: 3}, io.EOF},
 	} {
-		block := fullBlock(partBytes)
+		block := newPageBlock(partBytes)
 		err := c.source.fill(block, -1)
 		if err == nil {
 			err = c.source.fill(block, -1)

@@ -351,7 +351,7 @@ func TestCutElementIsComparedWithWhatIsStored(t *testing.T) {
 
 // storePrefix stores the first bytes of an array's encoding, the last one with damage.
 func (n *network) storePrefix(store Store, all []item, size int, damage byte) {
-	b := fullBlock(partBytes)
+	b := newPageBlock(partBytes)
 	defer b.Free()
 	source := &arraySource[item]{array: items, items: all}
 	require.ErrorIs(n, source.fill(b, -1), io.EOF)

@@ -28,7 +28,7 @@ func TestMaxBytesPerRPC(t *testing.T) {
 			require.Equal(t, a.part, o.partSize())
 			source, count := &arraySource[item]{array: a, items: items}, 0
 			for err := error(nil); err == nil; {
-				b := fullBlock(o.partSize())
+				b := newPageBlock(o.partSize())
 				err = source.fill(b, -1)
 				require.LessOrEqual(t, b.size(), a.part)
 				if err == nil {

@@ -48,10 +48,10 @@ func (s *sliceRoute) open() (open bool) {
 // acked.
 func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	message := b.message(id)
-	b.sliced = true
+	b.sentAsSlices = true
 	extend.Drive(s.conn, func() { err = s.link.Send(message, b) })
 	if err != nil {
-		b.sliced = false
+		b.sentAsSlices = false
 		b.Free()
 	}
 	return err

@@ -24,27 +24,27 @@ func TestStockIsSharedAndLeavesSomeToEverybody(t *testing.T) {
 	}
 	greedy := func(h *budget.Holding) {
 		for h.Room(true) {
-			fullBlock(partBytes).chargeTo(h)
+			newPageBlock(partBytes).chargeTo(h)
 		}
 	}
 	greedy(all[0])
-	require.InDelta(t, most/2, all[0].Bytes(), blockBytes+blockCost)
+	require.InDelta(t, most/2, all[0].Bytes(), blockBytes+blockOverhead)
 	for _, h := range all[1:] {
 		greedy(h)
 		require.GreaterOrEqual(t, h.Bytes(), int64(minStock))
 		require.LessOrEqual(t, h.Bytes(), int64(most/2))
 	}
-	require.LessOrEqual(t, s.Used(), int64(most+len(all)*(minStock+2*blockCost)))
+	require.LessOrEqual(t, s.Used(), int64(most+len(all)*(minStock+2*blockOverhead)))
 }
 
 func TestStockGetsEverythingBack(t *testing.T) {
 	s := budget.NewStock(1<<20, minStock)
 	a, freed := s.NewAccount(), 0
 	h := budget.NewHolding(a, func() { freed++ })
-	b := fullBlock(partBytes)
+	b := newPageBlock(partBytes)
 	b.append(content(1000))
 	b.chargeTo(h)
-	front := b.cut(300)
+	front := b.cutFront(300)
 	require.Equal(t, front.cost()+b.cost(), h.Bytes())
 	front.Free()
 	b.Free()
@@ -52,7 +52,7 @@ func TestStockGetsEverythingBack(t *testing.T) {
 	require.Zero(t, h.Bytes())
 	require.Zero(t, s.Used())
 
-	fullBlock(partBytes).chargeTo(h)
+	newPageBlock(partBytes).chargeTo(h)
 	a.Close()
 	require.Zero(t, s.Used(), "what lies with a connection that has ended goes with it")
 	h.Give(blockBytes)
@@ -83,28 +83,28 @@ func TestHalfOfTheStockIsKept(t *testing.T) {
 	s := budget.NewStock(most, minStock)
 	take := func(h *budget.Holding, mayLeave bool) {
 		for h.Room(mayLeave) {
-			fullBlock(partBytes).chargeTo(h)
+			newPageBlock(partBytes).chargeTo(h)
 		}
 	}
 	idle, stuck, moving := budget.NewHolding(s.NewAccount(), func() {}), budget.NewHolding(s.NewAccount(), func() {}), budget.NewHolding(s.NewAccount(), func() {})
 	take(idle, false)
-	require.InDelta(t, most/4, idle.Bytes(), blockBytes+blockCost)
+	require.InDelta(t, most/4, idle.Bytes(), blockBytes+blockOverhead)
 	for range 10 {
 		take(idle, false)
 		take(stuck, true)
 	}
-	require.Less(t, s.Used(), int64(most/2+minStock+2*(blockBytes+blockCost)))
+	require.Less(t, s.Used(), int64(most/2+minStock+2*(blockBytes+blockOverhead)))
 	t.Log("# it begins with the least, and has more with each that its peer takes")
 	take(moving, true)
 	require.InDelta(t, minStock, moving.Bytes(), blockBytes)
 	for range 100 { // freed, by the end of its transfer perhaps
-		moving.Give(blockBytes + blockCost)
+		moving.Give(blockBytes + blockOverhead)
 		take(moving, true)
 	}
 	require.InDelta(t, minStock, moving.Bytes(), blockBytes)
 	for range 100 {
-		moving.Acked(blockBytes + blockCost)
-		moving.Give(blockBytes + blockCost)
+		moving.Acked(blockBytes + blockOverhead)
+		moving.Give(blockBytes + blockOverhead)
 		take(moving, true)
 	}
 	require.Greater(t, moving.Bytes(), int64(most/8))
@@ -119,14 +119,14 @@ func TestSlicesCountAsAcked(t *testing.T) {
 		s := budget.NewStock(most, minStock)
 		stuck, h, peak := budget.NewHolding(s.NewAccount(), func() {}), budget.NewHolding(s.NewAccount(), func() {}), int64(0)
 		for stuck.Room(true) {
-			fullBlock(partBytes).chargeTo(stuck)
+			newPageBlock(partBytes).chargeTo(stuck)
 		}
 		for range 100 {
 			var blocks []*block
 			for h.Room(true) {
-				b := fullBlock(partBytes)
+				b := newPageBlock(partBytes)
 				b.chargeTo(h)
-				b.sliced = sliced
+				b.sentAsSlices = sliced
 				blocks = append(blocks, b)
 			}
 			peak = max(peak, h.Bytes())

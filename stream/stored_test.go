@@ -16,7 +16,7 @@ import (
 // stored, and send nothing.
 func TestPieceThatWaitsIsCharged(t *testing.T) {
 	const stored = 100 * partBytes
-	block := fullBlock(partBytes)
+	block := newPageBlock(partBytes)
 	defer block.Free()
 	for name, row := range map[string]struct {
 		reads bool

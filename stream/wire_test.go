@@ -87,7 +87,7 @@ func TestPartOnTheWire(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, p, got)
 
-	b := fullBlock(partBytes)
+	b := newPageBlock(partBytes)
 	defer b.Free()
 	b.offset, b.index, b.count = 300, 2, 3
 	b.append(p.data)
@@ -100,7 +100,7 @@ func TestPartOnTheWire(t *testing.T) {
 }
 
 func TestPartFitsItsRPC(t *testing.T) {
-	b := fullBlock(partBytes)
+	b := newPageBlock(partBytes)
 	defer b.Free()
 	b.offset, b.index, b.count = 1<<62, 1<<62, partBytes
 	b.append(make([]byte, partBytes))

@@ -440,7 +440,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 // walkBlob is walk for a blob.
 func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
-		b := fullBlock(partBytes)
+		b := newPageBlock(partBytes)
 		b.offset = offset
 		n := min(int64(len(b.room())), size-offset)
 		b.buf = b.buf[:len(b.buf)+int(n)]

@@ -296,14 +296,14 @@ func TestJumboIsOfOnePath(t *testing.T) {
 // when it asks for feedback, is counted in packets of its own size.
 func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	s := newStep(t, 0, nil).open().a
-	s.full = MaxPacket + overheadUDP
+	s.lastSize = MaxPacket + overheadUDP
 	bound := s.playBound()
-	s.records.play = bound - 2*s.full - 1
+	s.records.play = bound - 2*s.lastSize - 1
 	require.False(t, s.wantsAckSoon())
 
 	s.mtu.jumbo.takes = true
 	s.mtu.jumbo.weigh(1e9, 1<<20, 0)
-	s.full = JumboPacket + overheadUDP
+	s.lastSize = JumboPacket + overheadUDP
 	require.Equal(t, bound, s.playBound())
 	require.False(t, s.wantsAckSoon())
 }

@@ -165,7 +165,7 @@ func TestFloodOfPlayAsksSooner(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	leave := func(inFlight int) {
 		s.a.records.play = inFlight
-		s.a.sent(s.a.now, make([]byte, 100), s.a.records.Next, record{fate: flying, paced: true, payloads: 1})
+		s.a.packetSent(s.a.now, make([]byte, 100), s.a.records.Next, record{fate: flying, paced: true, payloads: 1})
 		s.a.records.play = inFlight
 	}
 	most := s.a.playBound()

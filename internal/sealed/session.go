@@ -77,7 +77,7 @@ type memoryTimer struct {
 type supply struct {
 	empty   bool // it had nothing; it is not asked again until Wake
 	noPlay  bool // it had no play; it is not asked for play alone until Wake
-	pressed bool // play has filled playBound, and the source has had play each time since
+	flooded bool // play has filled playBound, and the source has had play each time since
 }
 
 // A Session is one end of a carrier: a machine without a clock, goroutine or lock.
@@ -107,7 +107,7 @@ type Session struct {
 	records  records       // packet numbers whose fates may still change
 	skips    skips         // packet numbers that are never sent
 	supply   supply        // what the source had when it was last asked
-	full     int           // bytes on the wire of the last packet with a payload
+	lastSize int           // bytes on the wire of the last packet with a payload
 	train    train         // the packets that measure the path at first
 	mtu      mtu           // how large a packet may be
 	loss     loss          // finds lost packets
@@ -335,7 +335,7 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	at, ok = s.source.NextTimeout()
-	if ok && !s.asks() && !at.After(s.time(s.now)) {
+	if ok && !s.canSendPayload() && !at.After(s.time(s.now)) {
 		// The source waits but may not send now. It is asked again after an ack or when the
 		// pacer allows it.
 		ok = false
@@ -355,8 +355,8 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		earlier(s.report.dueAt())
 	}
-	if s.wants() {
-		first.Add(s.control.Next(s.time(s.now), s.size(), s.records.bytes))
+	if s.wantsPayload() {
+		first.Add(s.control.Next(s.time(s.now), s.nextSize(), s.records.bytes))
 	}
 	return first.Time()
 }
@@ -364,5 +364,5 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 // MaySend reports whether the source may have bulk that the pacer allows to be sent now.
 func (s *Session) MaySend(now time.Time) bool {
 	t := s.tick(now)
-	return s.wants() && s.maySend(t)
+	return s.wantsPayload() && s.pacerAllows(t)
 }

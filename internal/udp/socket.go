@@ -45,7 +45,7 @@ func New(conn net.PacketConn, offload bool) *Socket {
 // Blocks reports whether a write may block because it uses package net.
 func (s *Socket) Blocks() bool {
 	_, never := s.Conn.(interface{ NeverBlocks() })
-	return !never && (!writes || s.Raw == nil)
+	return !never && (!hasSystemWriter || s.Raw == nil)
 }
 
 const (

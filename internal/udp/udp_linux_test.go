@@ -21,11 +21,11 @@ func TestTunnelWithoutAPeer(t *testing.T) { require.True(t, IsLoss(unix.ENOKEY))
 // A full send buffer is distinguished from other errors, and what was not sent is known.
 func TestWriterErrors(t *testing.T) {
 	var w systemWriter
-	w.finish(10, nil)
-	w.finish(10, unix.EPERM)
+	w.recordSend(10, nil)
+	w.recordSend(10, unix.EPERM)
 	require.Equal(t, 20, w.sent, "as good as lost on the way")
 	require.ErrorIs(t, w.err, unix.EPERM)
-	w.finish(10, unix.EAGAIN)
+	w.recordSend(10, unix.EAGAIN)
 	require.Equal(t, 20, w.sent)
 	require.ErrorIs(t, w.err, ErrBlocked)
 	for err, want := range map[error][2]bool{unix.EIO: {true, true}, unix.EMSGSIZE: {true, false}, unix.EPERM: {}} {

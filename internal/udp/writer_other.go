@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-const writes = false
+const hasSystemWriter = false
 
 // systemWriter is not used on these systems, where package net sends.
 type systemWriter struct{}

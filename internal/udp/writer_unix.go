@@ -13,31 +13,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writes is true where systemWriter can write to kernel sockets.
-const writes = true
+// hasSystemWriter is true on systems where systemWriter can send.
+const hasSystemWriter = true
 
-// systemWriter calls sendmsg itself, because package net does not report that a call would
-// block and cannot send segments.
+// A systemWriter sends packets with its own calls of sendmsg. Package net won't do, because it
+// neither reports that a write would block nor sends a batch for the kernel to split (GSO).
+//
+// Like Writer, it isn't safe for concurrent use.
 type systemWriter struct {
-	to   unix.Sockaddr // nil if the writer cannot be used
-	oob  []byte        // control message with the source address; may be empty
-	more []byte        // oob and a segment size
+	to     unix.Sockaddr // nil if we can't send to the address
+	oob    []byte        // control message with the source address; may be empty
+	gsoOOB []byte        // oob and the segment size; reused by each batch
 
-	// Arguments and results of sendAll, which RawConn calls. The functions are bound once, so
-	// that a write allocates no closure.
+	// sendAll, as RawConn.Control and RawConn.Write want it. Bound once, by the first aim, so
+	// that a write doesn't allocate a closure.
+	controlFunc func(fd uintptr)
+	writeFunc   func(fd uintptr) (done bool)
+
+	// Arguments and results of sendAll, which can't be passed through RawConn. Set by write.
 	socket *Socket
 	batch  []byte
-	size   int
-	sent   int
+	size   int // of each packet but the last, which may be shorter
+	sent   int // bytes of batch sent so far
 	err    error
-	send   func(fd uintptr)      // sendAll, for RawConn.Control
-	wait   func(fd uintptr) bool // sendAll, for RawConn.Write
 }
 
-// ready reports whether write can be used.
+// ready reports whether the last call of aim found a way to send with write.
 func (w *systemWriter) ready() bool { return w.to != nil }
 
-// aim sets the addresses, as Writer.Aim does.
+// aim is Writer.Aim, with from as returned by source.
 func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
 	w.to = nil
 	w.oob = nil
@@ -47,18 +51,23 @@ func (w *systemWriter) aim(s *Socket, to netip.AddrPort, from netip.Addr) {
 	w.to = sockaddr(s, to)
 	switch {
 	case !from.IsValid():
+		// The system picks the source address.
 	case from.Is4():
 		w.oob = (&ipv4.ControlMessage{Src: from.AsSlice()}).Marshal()
 	default:
 		w.oob = (&ipv6.ControlMessage{Src: from.AsSlice()}).Marshal()
 	}
-	if w.send == nil {
-		w.send = w.sendAll
-		w.wait = func(fd uintptr) bool { w.sendAll(fd); return true }
+	if w.controlFunc == nil {
+		w.controlFunc = w.sendAll
+		w.writeFunc = func(fd uintptr) bool {
+			w.sendAll(fd)
+			return true // even if we were blocked, don't wait until the socket is writable
+		}
 	}
 }
 
-// sockaddr returns an address for sendmsg, or nil if an IPv4 socket cannot send to it.
+// sockaddr converts an address for sendmsg. It returns nil if to is an IPv6 address and the
+// socket is IPv4 only.
 func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 	if !s.v6 {
 		if !to.Addr().Is4() {
@@ -66,8 +75,9 @@ func sockaddr(s *Socket, to netip.AddrPort) unix.Sockaddr {
 		}
 		return &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
 	}
-	a := &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
+	a := &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()} // IPv4 is mapped
 	if zone := to.Addr().Zone(); zone != "" {
+		// AddrPort has replaced a numeric zone by the interface's name.
 		if i, err := net.InterfaceByName(zone); err == nil {
 			a.ZoneId = uint32(i.Index)
 		}
@@ -82,41 +92,44 @@ func (w *systemWriter) write(s *Socket, batch []byte, size int, mayWait bool) (s
 	w.size = size
 	w.sent = 0
 	w.err = nil
+
+	// RawConn.Write waits its turn behind other writes to the socket. One of those may be
+	// QUIC's, which can hold the socket until there's room in the send buffer, so a caller
+	// that mustn't wait goes through RawConn.Control instead.
 	if mayWait {
-		err = s.Raw.Write(w.wait)
+		err = s.Raw.Write(w.writeFunc)
 	} else {
-		err = s.Raw.Control(w.send)
+		err = s.Raw.Control(w.controlFunc)
 	}
-	w.batch = nil // an idle writer must not retain the caller's memory
+	w.batch = nil // don't keep the caller's memory alive while idle
 	if err != nil {
 		return w.sent, err // the socket is closed
 	}
 	return w.sent, w.err
 }
 
-// sendAll sends the batch. RawConn.Write waits for other writes to the socket first.
-// RawConn.Control does not wait, because a write of QUIC may be waiting for room in the send
-// buffer.
+// sendAll sends the batch, in a single call if possible.
 func (w *systemWriter) sendAll(fd uintptr) {
 	if len(w.batch) > w.size && w.socket.GSO.Load() {
-		w.more = appendSegmentSize(append(w.more[:0], w.oob...), w.size)
-		err := w.sendOne(fd, w.batch, w.more)
+		w.gsoOOB = appendSegmentSize(append(w.gsoOOB[:0], w.oob...), w.size)
+		err := w.sendOne(fd, w.batch, w.gsoOOB)
 		refused, forGood := isOffloadError(err)
 		if forGood {
 			w.socket.GSO.Store(false)
 		}
 		if !refused {
-			w.finish(len(w.batch), err)
+			w.recordSend(len(w.batch), err)
 			return
 		}
+		// The device doesn't take the batch as a whole, but it may take the packets.
 	}
 	for w.sent < len(w.batch) && !errors.Is(w.err, ErrBlocked) {
 		end := min(w.sent+w.size, len(w.batch))
-		w.finish(end-w.sent, w.sendOne(fd, w.batch[w.sent:end], w.oob))
+		w.recordSend(end-w.sent, w.sendOne(fd, w.batch[w.sent:end], w.oob))
 	}
 }
 
-// sendOne calls sendmsg. If a signal interrupts the call, sendOne repeats it.
+// sendOne makes one call of sendmsg, and repeats it if a signal gets in the way.
 func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 	for {
 		_, err := unix.SendmsgN(int(fd), b, oob, w.to, unix.MSG_DONTWAIT)
@@ -126,8 +139,11 @@ func (w *systemWriter) sendOne(fd uintptr, b, oob []byte) error {
 	}
 }
 
-// finish records the result of sending n bytes.
-func (w *systemWriter) finish(n int, err error) {
+// recordSend records how an attempt to send the next n bytes went.
+//
+// Unless the send buffer was full, the bytes count as sent even after an error: to the peer,
+// it's as if the path had lost them.
+func (w *systemWriter) recordSend(n int, err error) {
 	if err == unix.EAGAIN || err == unix.EWOULDBLOCK || err == unix.ENOBUFS {
 		w.err = ErrBlocked
 		return
@@ -138,7 +154,7 @@ func (w *systemWriter) finish(n int, err error) {
 	}
 }
 
-// isIPv6 reports whether a socket uses IPv6 addresses, to which IPv4 addresses are mapped.
+// isIPv6 reports whether a socket is IPv6, in which case IPv4 addresses must be mapped.
 func isIPv6(raw syscall.RawConn) bool {
 	v6 := false
 	_ = raw.Control(func(fd uintptr) {
