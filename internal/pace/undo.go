@@ -2,17 +2,17 @@ package pace
 
 // An undo remembers what a reaction to packet loss cost us, in case the loss turns out to be
 // spurious. A packet declared lost is sometimes only late. Once every packet we reacted to has
-// arrived after all, we take the reaction back. (Linux does this with D-SACKs, and RFC 4015
+// arrived after all, we undo the reaction. (Linux does this with D-SACKs, and RFC 4015
 // with timestamps.)
 //
 // Counting late arrivals isn't enough, because a peer can ack some packets late on purpose and
 // that mustn't cancel out the real losses of others. So undo also keeps track of which packets
 // we reacted to.
 type undo struct {
-	firstLost uint16  // low bits of the number of the first lost packet we reacted to
-	reactedAt instant // packets sent before this belong to the reaction
-	lost      int     // how many of those are still missing; 0 if there's nothing to undo
-	lostAfter int     // packets sent after reactedAt that are still missing
+	firstLost    uint16  // low bits of the number of the first lost packet we reacted to
+	reactedAt    instant // losses of packets sent before this belong to the reaction
+	missing      int     // lost packets of the reaction that haven't arrived
+	missingAfter int     // lost packets sent after reactedAt that haven't arrived
 
 	// The controller just before it reacted.
 	estimate    float64 // bytes per second
@@ -20,26 +20,29 @@ type undo struct {
 	competition competition
 }
 
+// active reports whether there is a reaction to undo.
+func (u *undo) active() bool { return u.missing > 0 }
+
 // saveUndo is called when the controller is about to react to losses of the last few rounds. It
-// saves everything that the reaction may have to give back.
+// saves everything we need to undo the reaction later.
 //
 // If we already reacted less than a round trip ago, the two reactions become one: they are
 // undone together, when all of their losses have proved spurious, and they go back to the state
 // before the first.
 func (c *Controller) saveUndo(t instant, rounds int64) {
 	u := &c.undo
-	if u.lost > 0 && t-u.reactedAt <= c.delay.smoothed {
+	if u.active() && t-u.reactedAt <= c.delay.smoothed {
 		// Packets lost between the two reactions have to arrive as well now.
 		u.reactedAt = t
-		u.lost += u.lostAfter
-		u.lostAfter = 0
+		u.missing += u.missingAfter
+		u.missingAfter = 0
 		return
 	}
 	first, lost := c.round.lostWithin(rounds)
 	c.undo = undo{
 		firstLost:   first,
 		reactedAt:   t,
-		lost:        max(lost, 1), // 0 would mean there's nothing to undo
+		missing:     max(lost, 1), // at least the loss that we react to
 		estimate:    c.provenRate(),
 		state:       c.state,
 		competition: c.competition,
@@ -49,20 +52,20 @@ func (c *Controller) saveUndo(t instant, rounds int64) {
 // noteLost records that a packet was declared lost.
 func (u *undo) noteLost(s Sample) {
 	switch {
-	case u.lost == 0:
+	case !u.active():
 		// Nothing to undo.
 	case s.sent < u.reactedAt:
 		// It was in flight when we reacted, so the reaction answered this loss too.
-		u.lost++
+		u.missing++
 	default:
-		u.lostAfter++
+		u.missingAfter++
 	}
 }
 
 // Spurious reports that a packet declared lost has arrived after all. The owner must call it
 // before it calls Acked for the same packet.
 //
-// If no packet that we reacted to is missing any more, Spurious undoes the reaction.
+// Once every lost packet we reacted to has arrived, Spurious undoes the reaction.
 func (c *Controller) Spurious(s Sample) {
 	if s.sent < c.silence.lightSince {
 		// Losses from before the end of an outage don't count, so there's nothing to correct.
@@ -74,25 +77,25 @@ func (c *Controller) Spurious(s Sample) {
 	}
 }
 
-// noteSpurious records that a lost packet arrived. It reports whether that was the last one
-// missing of those we reacted to.
+// noteSpurious records that a lost packet arrived. It reports whether all the losses we reacted
+// to have now proved spurious.
 func (u *undo) noteSpurious(s Sample) (last bool) {
 	switch {
-	case u.lost == 0:
+	case !u.active():
 		// Nothing to undo.
 	case before(s.number, u.firstLost):
 		// An older loss, which had no part in the reaction.
 	case s.sent < u.reactedAt:
-		u.lost--
-		return u.lost == 0
+		u.missing--
+		return !u.active()
 	default:
-		u.lostAfter = max(u.lostAfter-1, 0)
+		u.missingAfter = max(u.missingAfter-1, 0)
 	}
 	return false
 }
 
-// restore gives back what the reaction took, unless c has found something better since then. By
-// now, c may be in quite another state.
+// restore gives back what the reaction cost, unless c has found something better since then. By
+// now, c may have moved on to a different state.
 func (u *undo) restore(c *Controller) {
 	if u.estimate > c.Estimate() {
 		c.rates.set(c.filling, u.estimate)
