@@ -3,57 +3,65 @@ package pace
 import "time"
 
 const (
-	// aimPackets is the number of packets that the queue should hold, TCP Vegas' alpha:
-	// enough that the bottleneck does not run dry.
+	// aimPackets is how many packets we want to have in the queue, the alpha of TCP Vegas:
+	// enough to keep the bottleneck from running dry.
 	aimPackets = 3
-	// The minimum jitter is minJitter, jitterGrains packet times at the path's rate, or
-	// 1/jitterPart of the round trip (a third of the target), whichever is greatest. A
-	// smaller spread of the delay may be due to how packets are sent, and is no queue
-	// that matters.
+
+	// How far the delay must spread before it counts as jitter: minJitter, jitterGrains packet
+	// times at the path's rate, or 1/jitterPart of the round trip (a third of the target),
+	// whichever is greatest. Less than that may come from how the packets were sent, and as a
+	// queue it wouldn't matter.
 	minJitter, jitterGrains, jitterPart = 2 * time.Millisecond, 2, 12
-	// stallPackets is the length of the shortest stand, in packet times. A path that
-	// becomes slower makes shorter gaps.
+
+	// stallPackets is how many packet times a gap in the arrivals must last to be a stand. The
+	// gaps are shorter when a path merely becomes slower.
 	stallPackets = 4
-	// minStartFull is the shortest queue that a start takes for a full one. A shorter one
-	// may be jitter.
+
+	// minStartFull is the shortest queue at which a start considers the path full. Anything
+	// shorter may be jitter.
 	minStartFull = 4 * time.Millisecond
-	// A round trip of a narrow path holds fewer than narrowPackets packets. There a look
-	// adds a packet or two, and a payback of fixed duration removes fewer. So the drain
-	// after a look lasts until the queue is gone. When it did not, a queue of 100 to 170
-	// ms stood beside two transfers of others over 2 Mbit/s.
+
+	// A path is narrow if fewer than narrowPackets packets fit into a round trip. A look then
+	// adds only a packet or two, and a payback of fixed duration removes even fewer, so on a
+	// narrow path we drain until the queue is gone. Before we did, there was a standing queue of
+	// 100 to 170 ms beside two other transfers over 2 Mbit/s.
 	narrowPackets = 16
 )
 
-// A delay measures round trips and the one-way delays of arrivals. Only differences of
-// one-way delays mean anything.
+// A delay is the controller's delay estimator. It tracks round trips and one-way delays, and
+// derives from them how much of a delay is the path, how much is jitter, and how much is a queue.
+//
+// One-way delays compare two clocks that aren't synchronized, so only their differences mean
+// anything.
 type delay struct {
+	// Round trips.
 	rtt              minimum
 	latest           time.Duration
 	smoothed, varied time.Duration // as in RFC 6298; 0 = unknown
-	guess            time.Duration // round trip of other packets, used until acks show one; 0 = unknown
-	// When acks first showed one; 0 = never. The guess is dropped minimumLife later.
-	since instant
-	way   minimum // minimum one-way delay
-	// Time that a packet takes at our share of the bottleneck; 0 = unknown.
-	grain  time.Duration
-	finest time.Duration // minimum grain on this path; 0 = unknown
-	// Minimum one-way delay since the last Dip. Unlike way it does not rise while the
-	// controller never looks for less.
-	floor     minDuration
-	nearFloor instant // when the one-way delay was last near floor
-	// The floor is from before the peer's clock was corrected, and may include a queue.
-	// Cleared by a Dip.
-	doubtful   bool
-	back       time.Duration // minimum wait on the way back in the last round; see round.minBack
-	calmTrip   calm          // height to which round trips rise without a queue
-	calmWay    calm          // height to which one-way delays rise without a queue
-	swings     swings        // the same in the last rounds, for jitter that has just begun
-	longRounds int           // consecutive rounds in which every round trip was long
-	depth      time.Duration // depth of the bottleneck's queue, as losses showed it; 0 = unknown
-	depthAt    instant       // when the queue dropped those packets
+	guess            time.Duration // measured on other packets, until acks show one; 0 = unknown
+	since            instant       // first ack; 0 = none yet. We drop guess minimumLife later
+	longRounds       int           // consecutive rounds in which every round trip was long
+	back             time.Duration // shortest wait on the way back, last round; see round.minBack
+
+	// One-way delays.
+	way       minimum
+	floor     minDuration // minimum since the last Dip. Unlike way, it can't rise before the next
+	nearFloor instant     // when a packet was last near floor
+	doubtful  bool        // the peer's clock was corrected, so floor may include a queue; see dipped
+
+	// How far delays rise without a queue.
+	calmTrip calm   // round trips
+	calmWay  calm   // one-way delays
+	swings   swings // the same over the last few rounds, for jitter that has only just begun
+
+	// The bottleneck.
+	grain   time.Duration // how long a packet takes at our share of the rate; 0 = unknown
+	finest  time.Duration // shortest grain on this path; 0 = unknown
+	depth   time.Duration // how deep its queue was when it dropped packets; 0 = unknown
+	depthAt instant       // when it dropped them
 }
 
-// trip adds the round trip of a batch (RFC 6298, section 2).
+// trip adds a batch's round trip (RFC 6298, section 2).
 func (d *delay) trip(t instant, rtt time.Duration) {
 	d.rtt.add(t, rtt)
 	d.latest = rtt
@@ -81,7 +89,7 @@ func (d *delay) arrive(t instant, way time.Duration) {
 	}
 }
 
-// noteGrain records the time that a packet takes at our share of the bottleneck.
+// noteGrain records how long a packet takes at our share of the bottleneck.
 func (d *delay) noteGrain(grain time.Duration) {
 	d.grain = grain
 	if d.finest == 0 || grain < d.finest {
@@ -89,12 +97,12 @@ func (d *delay) noteGrain(grain time.Duration) {
 	}
 }
 
-// still returns the shortest gap between arrivals that shows a stand.
+// still returns how long nothing must arrive for us to call it a stand.
 func (d *delay) still() time.Duration { return max(d.base()/4, stallPackets*d.grain) }
 
-// forgetLeast forgets the minimum delays, because the path has become longer by the delay
-// that seemed to be a queue.
-func (d *delay) forgetLeast(t instant, queue time.Duration) {
+// pathGrew forgets the minimum delays, because the path itself turned out to have become longer by
+// what we took for a queue.
+func (d *delay) pathGrew(t instant, queue time.Duration) {
 	way := d.way.min + queue
 	d.rtt = minimum{}
 	d.way = minimum{}
@@ -109,8 +117,8 @@ func (d *delay) forgetLeast(t instant, queue time.Duration) {
 	d.doubtful = false
 }
 
-// measureAnew restarts the measurement of one-way delays with floor as the minimum,
-// because the peer's clock was corrected.
+// measureAnew starts over with one-way delays after the peer's clock was corrected. floor is the
+// minimum that we begin with.
 func (d *delay) measureAnew(t instant, floor minDuration) {
 	d.way = minimum{}
 	d.calmWay = calm{}
@@ -121,15 +129,15 @@ func (d *delay) measureAnew(t instant, floor minDuration) {
 	d.way.add(t, floor.value)
 }
 
-// dipped records that the path was left half empty, so the current minimum delay is the
-// path's.
+// dipped records the end of a Dip. Since the path was half empty, the minimum one-way delay that
+// we have now is the path's own.
 func (d *delay) dipped(t instant) {
 	d.nearFloor = t
 	d.floor = minDuration{d.way.min, true}
 	d.doubtful = false
 }
 
-// risen returns the rise of the minimum one-way delay since the last Dip.
+// risen returns how far the minimum one-way delay has risen since the last Dip.
 func (d *delay) risen() time.Duration {
 	if !d.floor.known {
 		return 0
@@ -137,14 +145,13 @@ func (d *delay) risen() time.Duration {
 	return max(d.way.min-d.floor.value, 0)
 }
 
-// near returns the maximum excess over the minimum delay that counts as no queue.
+// near returns how close to the minimum a delay must be for us to say that the queue was empty.
 //
-// It is well below the target, and below the queue at which a sender cruises. Otherwise
-// at 1 Mbit/s, where that queue is one packet, a minimum delay that includes a queue
-// would be near itself forever.
+// This has to be less than the queue that we cruise with, which is a single packet at 1 Mbit/s.
+// Otherwise a minimum that itself includes a queue would be confirmed forever.
 func (d *delay) near() time.Duration { return d.target() / 16 }
 
-// base returns the path's round trip without a queue, or the best guess of it.
+// base returns the round trip without a queue, or our best guess.
 func (d *delay) base() time.Duration {
 	if d.rtt.known {
 		return max(d.rtt.min, time.Microsecond)
@@ -155,20 +162,19 @@ func (d *delay) base() time.Duration {
 	return defaultRTT
 }
 
-// target returns the shortest standing queue that is too long. Two packets, of which one
-// is being sent, are no queue (compare RFC 8289, section 4.2, where CoDel lets a full
-// packet wait).
+// target returns how long a standing queue may be. Two packets, of which one is being
+// transmitted, are always fine. (Compare RFC 8289, section 4.2: CoDel lets a full packet wait.)
 func (d *delay) target() time.Duration { return max(minStanding, d.base()/4, 2*d.grain) }
 
-// aim returns the queue that cruising steers for: aimPackets of our own, as in TCP Vegas.
-// So of two controllers that share a bottleneck the faster one wants the shorter queue,
-// and yields.
+// aim returns the queue that we steer for while cruising: aimPackets packets of our own, as in
+// TCP Vegas. Packets take less time at a higher rate, so when two controllers share a bottleneck,
+// the faster one wants a shorter queue and gives way.
 //
-// The aims of many slow controllers together must not exceed half of the target. Nor may
-// each aim be equal to that half, because then nobody would yield. So the aim approaches
-// it smoothly.
+// The slower we are, the longer this gets, and it must not exceed half of the target. A hard
+// limit won't do, since controllers that are all at the limit would have no reason to give way to
+// each other. So the aim approaches it smoothly instead.
 //
-// The aim is at least a packet, and at most a third of a short queue's depth.
+// We never aim for less than a packet, nor for more than a third of a queue known to be short.
 func (d *delay) aim() time.Duration {
 	own, limit := float64(aimPackets*d.grain), float64(d.target()/2)
 	aim := max(time.Duration(own*limit/(own+limit)), min(d.grain, time.Duration(limit)))
@@ -178,29 +184,28 @@ func (d *delay) aim() time.Duration {
 	return aim
 }
 
-// noteDepth records that the queue dropped packets at this depth, which excludes jitter.
+// noteDepth records how deep the queue was when it dropped packets, not counting jitter.
 func (d *delay) noteDepth(t instant, deep time.Duration) {
 	d.depth = max(deep, shallowDepth)
 	d.depthAt = t
 }
 
-// forget forgets the queue's depth once it is older than minimumLife.
+// forget drops what we know of the queue's depth once that is older than minimumLife.
 func (d *delay) forget(t instant) {
 	if t-d.depthAt > minimumLife {
 		d.depth = 0
 	}
 }
 
-// short reports whether the queue is known to drop packets before it is deep enough to be
-// seen.
+// short reports whether the queue is known to overflow before it is deep enough to see.
 func (d *delay) short() bool { return d.depth > 0 && d.depth < 2*d.target() }
 
-// narrow reports whether a round trip of the path holds few packets, and its queue more.
+// narrow reports whether only a few packets fit into a round trip, while the queue takes more.
 func (d *delay) narrow() bool { return d.base() < narrowPackets*d.finest && !d.short() }
 
-// startFull returns the queue at which a start has filled the path: the target, or less
-// if the queue is known to be shorter. Otherwise a start that begins in a short gap
-// between many flows would continue until a tenth of all packets is lost.
+// startFull returns the queue at which a start has filled the path: the target, or less if the
+// queue is known to be shallower than that. Without the exception, a start that begins in a
+// short gap between many other flows goes on until a tenth of all packets is lost.
 func (d *delay) startFull() time.Duration {
 	if d.depth == 0 {
 		return d.target()
@@ -208,19 +213,18 @@ func (d *delay) startFull() time.Duration {
 	return min(d.target(), max(d.depth/2, minStartFull))
 }
 
-// jitter returns the height to which the one-way delay rises above its minimum without a
-// queue, or 0 if that is too little to tell.
+// jitter returns how far one-way delays rise above their minimum without a queue, or 0 if that is
+// too little to tell from one.
 //
-// What is too little depends on the path alone. When it grew with the time of a packet at
-// our own rate, the fast ones of eight controllers in jitter of 10 ms saw less of their
-// common queue than the slow ones, and took the path from them. Also, a collapsed rate
-// took jitter for a queue, and random losses kept it low.
-//
-// If a queue is short, and many flows fill and empty it again, a rise of up to one and a
-// half times its depth may be the queue.
+// The threshold must not depend on our own rate. When it did, the faster ones of eight
+// controllers took more of their common queue for jitter than the slower ones did, and squeezed
+// them out. A controller whose rate had collapsed, on the other hand, took jitter for a queue,
+// and random losses then kept its rate low.
 func (d *delay) jitter() time.Duration {
 	threshold := max(jitterGrains*d.finest, d.base()/jitterPart, minJitter)
 	if d.short() {
+		// When many flows keep filling and emptying a short queue, delays of up to one and a
+		// half times its depth may be nothing but the queue.
 		threshold = max(threshold, min(d.depth*3/2, d.target()))
 	}
 	if j := d.spread(); j > threshold {
@@ -229,50 +233,46 @@ func (d *delay) jitter() time.Duration {
 	return 0
 }
 
-// spread returns the height to which the one-way delay of every round rises above its
-// minimum. A queue that stands in all rounds is no jitter, so spread does not return much
-// more than the rise above the wait common to all packets.
-//
-// A stretch of few packets shows about three fifths of the jitter, between its lowest and
-// its maximum delay.
+// spread returns how far above the minimum one-way delays rise in every round.
 func (d *delay) spread() time.Duration {
 	calm := &d.calmWay
-	return max(min(calm.above(calm.bottom)*5/3, calm.above(d.way.min)), d.swings.wait())
+	// A queue that stands in every round isn't jitter, so measure from the wait that all
+	// packets have in common. A stretch of few packets shows only about three fifths of the
+	// jitter, hence the factor.
+	varying := calm.above(calm.bottom) * 5 / 3
+	return max(min(varying, calm.above(d.way.min)), d.swings.wait())
 }
 
-// reach returns the round trip that a full window must span, including the jitter and the
-// aggregation of both directions.
+// reach returns the round trip that a full window has to cover, including jitter and aggregation
+// in both directions.
 func (d *delay) reach() time.Duration {
 	return max(d.base()+d.calmTrip.above(d.rtt.min), d.swings.trip())
 }
 
-// behind returns the excess of a round trip over reach that is due to a queue on the way
-// back, such as the queue of somebody's upload ahead of our acks.
-//
-// A queue below the target does not count. Acks always wait a little, and when that
-// counted, the flows with the largest share of eight over a short queue got more.
+// behind returns how much longer than reach a round trip takes because of a queue on the way
+// back, for example when our acks wait behind somebody's upload.
 func (d *delay) behind() time.Duration {
 	if d.back <= d.target() {
+		// Acks always wait a little. When that counted, the largest of eight flows over a short
+		// queue grew at the expense of the others.
 		return 0
 	}
 	return max(d.base()+d.back-d.reach(), 0)
 }
 
-// long reports whether a round trip shows a queue. A peer that lies about arrival times
-// cannot hide such a queue.
-//
-// The guess may be from before the queue. Then controllers that begin together cannot
-// overlook their common queue either, although they have met no delay of the path without
-// it.
+// long reports whether a round trip is long enough to show a queue. Unlike one-way delays, this
+// doesn't rely on the arrival times in the peer's acks, about which it may lie.
 func (d *delay) long(trip time.Duration) bool {
 	base := d.base()
 	if d.guess > 0 {
+		// The guess may be from before the queue. Controllers that begin at the same time never
+		// see the path without their common queue, and would otherwise overlook it.
 		base = min(base, d.guess)
 	}
 	return trip > base+d.calmTrip.above(d.rtt.min)+d.target()
 }
 
-// roundOver adds a round, given its minimum round trip.
+// roundOver ends a round. trip is the shortest round trip in it.
 func (d *delay) roundOver(trip time.Duration) {
 	d.longRounds++
 	if !d.long(trip) {
@@ -280,13 +280,13 @@ func (d *delay) roundOver(trip time.Duration) {
 	}
 }
 
-// stands reports whether round trips show a queue that has outlasted our draining, and so
-// is somebody else's.
+// stands reports whether round trips show a queue that we have failed to drain, so that it must
+// be somebody else's.
 func (d *delay) stands() bool { return d.longRounds >= drainRounds }
 
-// firstReach returns the reach for a first flight. Our own first round trip may include
-// the queue of all controllers that began at the same time, and would make the flight too
-// long. The guess is from before that queue.
+// firstReach returns the reach for a first flight. We prefer the guess, because our own first
+// round trip may include the queue of everybody who began at the same time, and would make the
+// flight too long.
 func (d *delay) firstReach() time.Duration {
 	if d.guess > 0 {
 		return min(d.guess, d.reach())
@@ -294,8 +294,8 @@ func (d *delay) firstReach() time.Duration {
 	return d.reach()
 }
 
-// pto returns the probe timeout (RFC 9002, section 6.2.1). It is not less than the round
-// trip that every round reaches, because jitter and aggregation are no silence.
+// pto returns the probe timeout (RFC 9002, section 6.2.1). It covers at least reach, since a
+// packet that is late because of jitter or aggregation isn't missing.
 func (d *delay) pto(ackDelay time.Duration) time.Duration {
 	if d.smoothed == 0 {
 		return 2*defaultRTT + ackDelay

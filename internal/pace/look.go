@@ -3,49 +3,55 @@ package pace
 import "time"
 
 const (
-	// lookGain is the gain of a look, as in BBR. In a round trip it makes a queue of a
-	// quarter of a round trip, which is the target.
+	// lookGain is the gain of a look, the same as in BBR. Over a round trip it builds a queue
+	// of a quarter of a round trip, which is just the target.
 	lookGain = 1.25
-	// maxGain limits the gain when the path is shared.
+
+	// maxGain limits the gain of a look on a path that we share.
 	maxGain = 2
-	// swiftGain is the gain of a swift look, which lasts the part swiftPart of a round
-	// trip.
+
+	// A swift look has the gain swiftGain, and lasts swiftPart of a round trip.
 	swiftGain, swiftPart = 2, 0.2
-	// minLookPackets is the number of packets of a look that must have arrived or be lost
-	// to show a rate. With fewer, two lost packets that count as passed add a fifth to
-	// the rate by chance.
+
+	// minLookPackets is how many packets of a look must have arrived or been lost before the
+	// look can show a rate. With fewer, two lost packets that we count as passed would by
+	// chance raise the rate by a fifth.
 	minLookPackets = 8
-	// paidPart is the part of the rate added by a look that must arrive for the look to
-	// have found more. Of two controllers that share a full bottleneck, the one that
-	// looks gets half of what it adds, at the other's cost.
+
+	// paidPart is how much of what a look adds to the rate has to arrive for the look to count
+	// as a success. It is well above a half, because on a full bottleneck shared by two
+	// controllers, half of what one adds gets through at the other's expense.
 	paidPart = 0.8
-	// lookRounds is the maximum number of rounds until the packets of a look are decided.
+
+	// lookRounds is how many rounds it may take to learn the fates of a look's packets.
 	lookRounds = 4
 )
 
-// A look is a trial of a higher rate.
+// A look probes for bandwidth: it tries a rate that is higher than the estimate for a while, to
+// see whether more arrives. (BBR does this in its ProbeBW_UP.)
 //
-// A swift look sends at twice the rate for a fifth of a round trip. It sends about as
-// much beyond the rate as another look does in a whole round trip, and shows sooner
-// whether there is room. It is for paths about whose other users nothing is known.
+// A swift look sends at twice the rate, but only for a fifth of a round trip. It adds about as
+// much to the path as an ordinary look does in a whole round trip, and shows sooner whether there
+// is room. We use it when we know nothing about who else is on the path.
 type look struct {
-	number   uint16  // counts looks; 0 = there was none
-	swift    bool    // it is a swift look
-	minExtra float64 // minimum excess of its gain over 1
-	// Maximum excess of its gain over 1, for a short queue to hold what the look adds; 0
-	// = no limit.
-	maxExtra float64
-	fits     bool          // the look is too small to lose packets by itself; see fitting.fits
-	from     float64       // estimate when it began, in bytes per second
-	until    int64         // number of the round in which it is closed at the latest; 0 = it is closed
-	outcome  tally         // fates of its packets
-	queue    time.Duration // queue when it began
-	peak     time.Duration // maximum queue since then
+	number uint16 // counts looks; 0 = none yet
+	swift  bool
+
+	// Limits for how far the gain may exceed 1.
+	minExtra float64
+	maxExtra float64 // so that a short queue can hold what the look adds; 0 = no limit
+	fits     bool    // too small to overflow the queue by itself; see fitting.fits
+
+	from    float64       // our estimate when it began, in bytes per second
+	until   int64         // last round in which it may be open; 0 = closed
+	outcome tally         // fates of its packets
+	queue   time.Duration // the queue when it began
+	peak    time.Duration // the longest queue since
 }
 
-// drops reports whether losses of a full queue count as the look's own. While the look is
-// open they do, because it filled the queue itself. But if others recently filled the
-// queue, and the look fits into it, the losses are theirs, and the controller yields.
+// drops reports whether to blame the look when a full queue drops packets. That's right as long
+// as the look is open, since it filled the queue. The exception is a look that fits into a queue
+// that others have recently filled: then we blame them.
 func (l *look) drops(others bool) bool { return l.until > 0 && !(l.fits && others) }
 
 // openLook begins a look.
@@ -64,11 +70,12 @@ func (c *Controller) openLook(t instant, swift bool) {
 	}
 }
 
-// lookTime returns the time for which a look sends faster: the time that a sample of the
-// rate takes. In a shorter look a sample would show only a part of its rate.
+// lookTime returns how long a look sends at the higher rate. That is as long as it takes to get a
+// sample of the rate, because the samples of a shorter look would include some of the time before
+// or after it.
 //
-// A swift look has shorter samples. It lasts longer than the jitter, and sends at least
-// minLookPackets packets.
+// Samples are shorter during a swift look, but the look has to outlast the jitter and send at
+// least minLookPackets packets.
 func (c *Controller) lookTime() time.Duration {
 	base := c.delay.base()
 	if !c.look.swift {
@@ -79,9 +86,9 @@ func (c *Controller) lookTime() time.Duration {
 
 // push returns the gain of a look.
 //
-// All controllers that share a bottleneck should add the same number of bytes, a quarter
-// of its whole rate, so a smaller share grows faster. The queue that the last look made
-// shows what part of the whole our rate is; see closeLook.
+// Everybody who shares a bottleneck should add the same number of bytes, a quarter of its whole
+// rate, so that small shares grow faster than large ones. We learn how much of the whole we have
+// from the queue that our last look made; see closeLook.
 func (c *Controller) push() float64 {
 	if c.look.swift {
 		return swiftGain
@@ -93,19 +100,20 @@ func (c *Controller) push() float64 {
 	return 1 + extra
 }
 
-// payback returns the gain after a look: as far below 1 as the look's gain was above it,
-// but not below emptyGain.
+// payback returns the gain after a look. It's as far below 1 as the look's gain was above 1, but
+// never less than emptyGain.
 func (c *Controller) payback() float64 { return max(2-c.push(), emptyGain) }
 
-// stepUp ends the look early if the queue has grown.
+// stepUp cuts a look short if the queue has grown.
 func (c *Controller) stepUp(t instant, b batch) {
-	if target := c.delay.target(); c.queue > target || b.lost > 0 && c.queue > target/2 {
+	target := c.delay.target()
+	if c.queue > target || b.lost > 0 && c.queue > target/2 {
 		c.endLook(t)
 	}
 }
 
-// lapseLook ends a look, and the drain that pays it back, when their time is over, even
-// if no ack arrives.
+// lapseLook ends a look, and later the drain that pays it back, once its time is up. It doesn't
+// need an ack for that.
 func (c *Controller) lapseLook(t instant) {
 	switch {
 	case c.state == Up && t-c.since > c.lookTime():
@@ -115,25 +123,23 @@ func (c *Controller) lapseLook(t instant) {
 	}
 }
 
-// paybackTime returns the time that payback takes to compensate for the look's excess.
+// paybackTime returns how long we have to send at the gain of payback to make up for what the
+// look added.
 func (c *Controller) paybackTime() time.Duration {
 	return time.Duration(float64(c.lookTime()) * (c.push() - 1) / (1 - c.payback()))
 }
 
-// endLook ends the faster sending of a look. The look stays open: its packets are decided
-// during the drain that follows. On a narrow path that drain lasts until the queue is
-// gone.
+// endLook goes back to a lower rate. The look itself stays open, since we learn the fates of its
+// packets only during the drain that follows.
 func (c *Controller) endLook(t instant) {
 	c.enter(Drain, t)
-	c.looks.payingBack = !c.delay.narrow()
+	c.looks.payingBack = !c.delay.narrow() // on a narrow path, drain until the queue is gone
 }
 
-// afterLook checks the queue in the drain after a look. If the look made a queue of more
-// than twice the target, afterLook trims the estimate and makes the drain last until the
-// queue is gone.
-//
-// Otherwise the drain ends after paybackTime. The queue is seen a round trip late, and
-// the bottleneck would be idle while the controller waits to see it gone.
+// afterLook checks the queue during the drain after a look. Usually that drain takes paybackTime:
+// we see the queue a round trip late, and if we waited to see it gone, the bottleneck would run
+// dry meanwhile. But if the look made a queue of more than twice the target, afterLook trims the
+// estimate and does wait for the queue to go.
 func (c *Controller) afterLook() {
 	if c.queue > 2*c.delay.target() {
 		c.looks.payingBack = false
@@ -141,8 +147,8 @@ func (c *Controller) afterLook() {
 	}
 }
 
-// judgeLook closes a look once it has found more rate, or once all its packets are
-// decided. It reports whether the look has found more.
+// judgeLook closes a look once it has found a higher rate or run out of time for that. It reports
+// whether it has found one.
 func (c *Controller) judgeLook(t instant) (found bool) {
 	l := &c.look
 	if l.until == 0 {
@@ -162,82 +168,84 @@ func (c *Controller) judgeLook(t instant) (found bool) {
 	return false
 }
 
-// hasFound reports whether the look has found more rate. A higher estimate does not count
-// in three cases.
-//
-// There was a queue above the target: then the rate is that of somebody else, who drains.
-//
-// A start met losses just before: behind a policer more rate lasts only as long as the
-// bucket.
-//
-// More was lost than random loss explains; a run of losses counts as one.
+// hasFound reports whether the look has found a higher rate that we can keep.
 func (c *Controller) hasFound(t instant) bool {
-	l, target := &c.look, c.delay.target()
-	more := l.outcome.count() >= minLookPackets && l.outcome.events().share() <= unexplainedLoss &&
-		c.Estimate() > l.from*(1+paidPart*(c.push()-1))
-	return more && c.queue < target/2 && l.peak <= target && c.state != Compete && !c.startDroppedLately(t)
+	l := &c.look
+	more := l.outcome.count() >= minLookPackets && c.Estimate() > l.from*(1+paidPart*(c.push()-1))
+
+	// If more was lost than random loss explains, the path doesn't carry the higher rate. (A run
+	// of losses counts as a single one.)
+	clean := l.outcome.events().share() <= unexplainedLoss
+
+	// If there was a queue above the target, we got our packets through at the expense of
+	// somebody who was draining it.
+	target := c.delay.target()
+	idle := c.queue < target/2 && l.peak <= target && c.state != Compete
+
+	// Soon after a start that met losses, the path may be policed, and a higher rate will then
+	// last only as long as the tokens in the bucket.
+	return more && clean && idle && !c.startDroppedLately(t)
 }
 
-// closeLook closes a look that has found nothing. If the look saw a queue, it took rate
-// from others, and closeLook returns that rate.
-//
-// closeLook sets the gain of the next look by the queue that this one made. The next look
-// should make a queue of look.minExtra round trips, but adds at most twice as much as
-// this one, and at least half. After losses it adds the minimum. The path is shallow if
-// the look lost packets and the rate hardly grew.
-//
-// A look in vain delays the next one. A look with too few packets to find anything counts
-// as one in vain only if no start met losses. Otherwise an outage may have swallowed the
-// start's packets, and left a rate of two packets per round trip.
+// closeLook closes a look that has found nothing, and decides how large the next one will be.
 func (c *Controller) closeLook() {
 	l := &c.look
 	l.until = 0
+
+	// A look in vain delays the next one. One with too few packets to find anything is in vain
+	// as well, unless a start met losses: an outage may have swallowed the packets of that start
+	// and left us with a rate of two packets per round trip, so don't wait any longer.
 	c.looks.inVain = l.outcome.count() >= minLookPackets || c.start.dropped == 0
+
+	// If the look saw a queue, what it gained was taken from others. Give that back.
 	if c.state != Compete && l.peak > c.delay.aim() && c.rates.value() > l.from {
 		c.rates.set(c.filling, l.from)
 	}
+
 	dropped := l.outcome.events().above(c.usual())
 	c.looks.shallow = dropped && c.Estimate() < l.from*1.05
 	if dropped {
-		c.looks.extra = 0
+		c.looks.extra = 0                                // the next look adds the minimum
 		if c.looks.shallow && l.peak > c.delay.depth/2 { // a policer has no queue
 			c.looks.fitting.drop(c.now)
 		}
 		return
 	}
-	// wanted rise of the queue, in seconds
-	wanted := l.minExtra * c.delay.base().Seconds()
-	rise := max(l.peak-l.queue, 1).Seconds() // rise seen, in seconds
-	// added by the look, in round trips at the rate
-	added := (c.push() - 1) * c.lookTime().Seconds() / c.delay.base().Seconds()
+
+	// The next look should build a queue of minExtra round trips. Scale what this one added by
+	// how that compares with the queue it made, but at most double or halve it.
+	base := c.delay.base().Seconds()
+	wanted := l.minExtra * base
+	rise := max(l.peak-l.queue, 1).Seconds()
+	added := (c.push() - 1) * c.lookTime().Seconds() / base // in round trips at our rate
 	c.looks.extra = min(added*min(max(wanted/rise, 0.5), 2), maxGain-1)
 }
 
 const (
-	// minPause and maxPause are the number of rounds between two looks. BBR looks in one
-	// round of 8. The number varies, so two controllers do not look at the same time for
-	// long.
+	// We cruise for minPause to maxPause rounds between two looks. (BBR looks in one round of
+	// eight.) The number varies, so that two controllers don't keep looking at the same time.
 	minPause, maxPause = 6, 9
-	// shallowPause is the factor that lengthens the pause if a look costs losses. With it
-	// those losses are 1 % of the packets.
+
+	// shallowPause is the factor by which we lengthen the pause while looks cost packets. It
+	// keeps those losses down to 1 %.
 	shallowPause = 3
 )
 
-// looks holds what past looks showed about the path, and the parameters of the next one.
+// looks is what past looks have taught us about the path, and how the next one will be.
 type looks struct {
-	pause int     // rounds of Cruise before the next look
-	extra float64 // excess of the next look's gain over 1, within look.minExtra and look.maxExtra
-	// The last look found nothing, and every round since then had next to no queue: a new
-	// look need not hurry.
-	inVain     bool
-	shallow    bool // the last look met loss instead of a queue: the path drops what exceeds its rate
-	payingBack bool // the present Drain follows a look that made no queue above twice the target
-	fitting    fitting
-	play       play
+	pause int     // rounds to cruise before the next look
+	extra float64 // how far its gain exceeds 1, within look.minExtra and look.maxExtra
+
+	inVain     bool // the last look found nothing and there has hardly been a queue since: no hurry
+	shallow    bool // the last look met losses rather than a queue
+	payingBack bool // this Drain ends after paybackTime, not when the queue is gone
+
+	fitting fitting
+	play    play
 }
 
-// distance returns the number of rounds to cruise before the next look. It depends on the
-// time, which differs between controllers.
+// distance returns how many rounds to cruise before the next look. It is drawn from the time,
+// which is different for every controller.
 func (l *looks) distance(t instant) int {
 	pause := minPause + int(scatter(t)%(maxPause-minPause+1))
 	if l.shallow {
@@ -246,5 +254,5 @@ func (l *looks) distance(t instant) int {
 	return pause
 }
 
-// scatter returns a hash of the time, in place of a random number.
+// scatter hashes the time, as a substitute for a random number.
 func scatter(t instant) uint64 { return uint64(t) / 1024 * 0x9E3779B97F4A7C15 >> 32 }

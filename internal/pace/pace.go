@@ -450,7 +450,7 @@ func (c *Controller) halveAll(t instant, maxArrived int) {
 // goLonger starts again on a path that has become longer. It forgets the minimum delays,
 // and starts at the rate from before the queue.
 func (c *Controller) goLonger(t instant) {
-	c.delay.forgetLeast(t, c.round.minQueue)
+	c.delay.pathGrew(t, c.round.minQueue)
 	c.remote.forgetPath()
 	c.queueing.rounds = 0
 	c.queueing.unmoved = unmoved{}
