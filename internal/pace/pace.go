@@ -2,60 +2,62 @@ package pace
 
 import "time"
 
-// A Controller paces the bulk packets of one path.
+// A Controller is the congestion controller and pacer of one path. It decides when the next
+// packet of bulk may be sent.
 //
-// It has no lock. The owner must not call its methods concurrently.
+// It has no lock, so the owner must not call its methods concurrently.
 type Controller struct {
-	cfg Config
-	// The sender's clock; an instant is by this clock unless its comment says otherwise.
-	local  clock
+	cfg    Config
+	local  clock     // the sender's clock. An instant is by this clock unless we say otherwise
 	remote peerClock // the receiver's clock
 	now    instant
 
 	// The path, as measured from acks.
 	delay    delay
 	delivery delivery
-	// Arrival rates in the last rounds in which the sender tried to fill the path.
-	rates    maximum
-	carried  maximum // bytes per second that arrived in each of those rounds, by the local clock
-	filling  int64   // number of those rounds; other rounds do not age the estimate
-	fastest  float64 // maximum estimate on this path; 0 = none yet
-	smallest int     // size of the smallest packet that arrived, in bytes; 0 = none
-	limited  bool    // the newest sample consists of limited packets; see Sample
-	// The newest sample consists of packets sent at less than a quarter of the estimate.
-	sparse bool
-	recent float64       // arrival rate in the newest sample, in bytes per second; 0 = unknown
-	gap    time.Duration // usual time between calls of Feedback while data is in flight; 0 = unknown
-	queue  time.Duration // shortest queue that a packet of the newest batch met
+	queue    time.Duration // shortest queue that a packet of the newest batch met
+	gap      time.Duration // usual time between calls to Feedback with data in flight; 0 = unknown
+	smallest int           // size of the smallest packet that arrived, in bytes; 0 = none
+
+	// Rates in bytes per second. Only rounds in which we tried to fill the path count, and
+	// only those age the maxima.
+	filling int64   // number of such rounds
+	rates   maximum // arrival rates, the estimate
+	carried maximum // what arrived in each round, by the local clock
+	fastest float64 // highest estimate on this path; 0 = none yet
+
+	// The newest sample of the rate.
+	recent  float64 // arrival rate in bytes per second; 0 = unknown
+	limited bool    // its packets were limited; see Sample
+	sparse  bool    // its packets were sent at less than a quarter of the estimate
 
 	// Losses, and what they mean.
 	loss       share      // lost share of all packets
 	congestion congestion // tells the losses of a full queue from random ones
 	brake      brake
 	undo       undo
-	regain     regain // the rate taken away by a flood of losses
-	// Bytes of lost packets that may still count as passed. Acked adds to it,
-	// countAsPassed subtracts from it.
-	credit float64
+	regain     regain // the rate that a flood of losses cost us
+	flood      flood
+	run        run
+	lostRound  uint8   // round in which the newest lost packet was sent; low bits of its number
+	credit     float64 // bytes of losses that may yet count as passed; see countAsPassed
 
-	waiting int // bytes of bulk waiting to be sent; set by Waiting
-	// Number of controllers that start now, including this one; set by Starters. It does
-	// not fall while something is in flight.
-	starters starters
+	// What the owner told us.
+	waiting  int      // bytes of bulk waiting to be sent; see Waiting
+	starters starters // controllers starting now, including this one; see Starters
+	inFlight int      // bytes in flight at the last Feedback
 
-	batch     batch // fates reported since the last Feedback
-	round     round // the present round
-	lostRound uint8 // low bits of the number of the round in which the newest lost packet was sent
-	flood     flood
-	run       run
-	number    uint16 // low bits of the number of the newest packet sent
+	batch  batch  // fates reported since the last Feedback
+	round  round  // the current round
+	number uint16 // number of the newest packet sent, low bits
 
-	// The state, and data used in several states.
+	// The state.
 	state       State
-	since       instant // time at which the state was entered
+	since       instant // when we entered it
 	totalBefore int64   // delivery.total at that time
 	rounds      int     // rounds ended since then
 
+	// What belongs to single states, but outlives them.
 	start       start
 	look        look // the newest look
 	looks       looks
@@ -65,42 +67,38 @@ type Controller struct {
 	queueing    queueing
 	silence     silence
 
-	// Time of the last Reset; 0 = never. Acks and losses of packets sent before it do not
-	// count.
-	pathSince instant
+	// Changes of the path.
+	pathSince instant // last Reset; 0 = never. Fates of packets sent before it don't count
 	hurried   bool    // the previous path was in use for less than minPathAge
-	history   history // bytes sent and bytes arrived, over all paths
-	inFlight  int     // bytes in flight at the last Feedback
+	history   history
 
 	pacer pacer
 	burst burst
 }
 
-// A batch collects the fates of packets between two calls of Feedback.
+// A batch collects the fates of packets between two calls to Feedback.
 type batch struct {
 	tally
 	newest   Sample
-	rtt      time.Duration // minimum round trip; 0 = no packet was acked
-	ackDelay time.Duration // time for which the receiver held back the acks; set by AckDelay
-	way      minDuration   // minimum excess of a one-way delay over the path's minimum
-	queue    minDuration   // the same, over packets that no stand of the path held up
+	rtt      time.Duration // shortest round trip; 0 = no packet was acked
+	ackDelay time.Duration // how long the receiver held back the acks; set by AckDelay
+	way      minDuration   // one-way delay above the path's minimum, the smallest of the batch
+	queue    minDuration   // the same, not counting packets held up by a stand of the path
 	full     bool          // a full queue dropped a packet; set by judgeLosses
-	sinceCut bool          // a packet sent after the last cut of competition was lost
+	sinceCut bool          // a packet sent after competition's last cut was lost
 }
 
 // New returns a Controller that knows nothing about its path.
 func New(c Config) *Controller { return &Controller{cfg: c.withDefaults()} }
 
-// minPathAge is how long a path must have been in use for the next path to begin with a
-// full first window. Without this limit, a peer that changed its address every round trip
-// was sent four times the rate of a slow link, permanently: each path was abandoned
-// before its losses could show.
+// minPathAge is how long a path must have been in use before the next one may begin with a full
+// first window. Otherwise a peer that changes its address every round trip gets a first window
+// every round trip, which was four times the rate of a slow link: it leaves each path before the
+// losses there can show.
 const minPathAge = time.Second
 
-// Reset forgets everything known about the path. The owner calls it when the path
-// changes.
-//
-// The owner may still report packets that were sent before Reset.
+// Reset forgets everything about the path. The owner calls it when the path changes, and may
+// still report the fates of packets sent before that.
 func (c *Controller) Reset(now time.Time) {
 	t := c.tick(now)
 	fresh := Controller{cfg: c.cfg, local: c.local, remote: c.remote, now: c.now}
@@ -116,8 +114,8 @@ func (c *Controller) Reset(now time.Time) {
 	*c = fresh
 }
 
-// unknown returns the number of packets that may be sent in the first round trip of an
-// unknown path.
+// unknown returns how many packets we may send in the first round trip of a path that we know
+// nothing about.
 func (c *Controller) unknown() float64 {
 	if c.hurried {
 		return minWindow
@@ -125,27 +123,27 @@ func (c *Controller) unknown() float64 {
 	return c.starters.unknown()
 }
 
-// A history counts the bytes sent since New and the bytes that arrived, over all paths.
+// A history counts the bytes sent and the bytes that arrived since New, over all paths.
 type history struct{ sent, arrived int64 }
 
-// wasteful reports whether more bytes are missing than random loss explains. Bytes in
-// flight count as missing.
+// wasteful reports whether more bytes are missing than random loss explains. Bytes in flight
+// count as missing too.
 func (h history) wasteful() bool {
 	return float64(h.sent-h.arrived) > max(unexplainedLoss*float64(h.sent), unknownWindow*defaultPacket)
 }
 
-// Rest frees the records of single packets, but keeps what was learned from them. The
-// owner calls it after a silence in which nothing was in flight.
+// Rest frees the records of single packets, but keeps what we learned from them. The owner calls
+// it when nothing has been in flight for some time.
 func (c *Controller) Rest() {
 	c.delivery.curve = ring[point]{}
 	c.delivery.begin = 0
 	c.congestion.neighbours.places = ring[neighbour]{}
 }
 
-// Sent records that a packet of size bytes on the wire was sent. inFlight is the number
-// of other bytes in flight.
+// Sent records that a packet was sent, which takes size bytes on the wire. inFlight is how many
+// other bytes are in flight.
 //
-// Sent returns a Sample, which the owner must keep until it reports the packet's fate.
+// The owner must keep the Sample until it reports the packet's fate.
 func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	t := c.tick(now)
 	if inFlight == 0 {
@@ -175,20 +173,19 @@ func (c *Controller) Sent(now time.Time, size, inFlight int) Sample {
 	return s
 }
 
-// Played records that play was sent. Looks are smaller while play is sent, because play
-// waits in the queue that a look makes.
+// Played records that play (the game's own traffic) was sent. Play would have to wait in the
+// queue that a look makes, so looks are smaller for a while.
 func (c *Controller) Played(now time.Time) { c.looks.play.last = c.tick(now) }
 
-// AckDelay sets the time for which the receiver held back the acks that follow, up to the
-// next Feedback.
+// AckDelay tells how long the receiver held back the acks that are reported next, up to the next
+// Feedback.
 //
-// The controller subtracts this time from their round trips, but not below the minimum
-// round trip seen so far (RFC 9002, section 5.3). It does not subtract the time from the
-// first round trip, because the receiver may lie.
+// The controller subtracts that from their round trips, but not below the minimum round trip
+// (RFC 9002, section 5.3). Since the receiver may lie, the first round trip is taken as it is.
 func (c *Controller) AckDelay(d time.Duration) { c.batch.ackDelay = d }
 
-// Acked reports that a packet of size bytes arrived. arrival is the arrival time by the
-// receiver's clock, or zero if unknown.
+// Acked reports that a packet of size bytes arrived. arrival is when, by the receiver's clock, or
+// zero if unknown.
 func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time) {
 	t := c.tick(now)
 	c.history.arrived += int64(size)
@@ -214,7 +211,7 @@ func (c *Controller) Acked(now time.Time, s Sample, size int, arrival time.Time)
 	}
 }
 
-// noteArrival records the arrival time of an acked packet, by the receiver's clock.
+// noteArrival learns from the time at which an acked packet arrived.
 func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Time) {
 	b := &c.batch
 	a, floor := c.remote.arrival(t, s.sent, arrival)
@@ -236,11 +233,11 @@ func (c *Controller) noteArrival(t instant, s Sample, size int, arrival time.Tim
 	c.congestion.acked(t, s.sent, queue, c.delay.jitter(), c.sight())
 }
 
-// RoundTrip reports a round trip. The minimum one of a batch counts.
+// RoundTrip reports a round trip. Only the shortest one of a batch counts.
 //
-// Acked calls RoundTrip. The owner calls it for the probe whose ack ends an outage,
-// because probes are not reported to Sent. It must not call it for every probe, because
-// then controllers on a common path share it less fairly.
+// Acked takes care of this itself. Probes aren't reported to Sent, so the owner calls RoundTrip
+// for the probe whose ack ends an outage, but for no others: if every probe counted, controllers
+// would share a path less fairly.
 func (c *Controller) RoundTrip(rtt time.Duration) {
 	b := &c.batch
 	if c.delay.rtt.known && rtt-b.ackDelay >= c.delay.rtt.min {
@@ -251,7 +248,7 @@ func (c *Controller) RoundTrip(rtt time.Duration) {
 	}
 }
 
-// noteSize updates the smallest packet size and the fastest rate, which ownTime uses.
+// noteSize updates what ownTime works with.
 func (c *Controller) noteSize(size int) {
 	if c.smallest == 0 || size < c.smallest {
 		c.smallest = size
@@ -259,7 +256,7 @@ func (c *Controller) noteSize(size int) {
 	c.fastest = max(c.fastest, c.Estimate())
 }
 
-// sight returns what rates and round trips currently show about the bottleneck.
+// sight returns what rates and round trips show about the bottleneck right now.
 func (c *Controller) sight() sight {
 	s := sight{
 		step:   c.delivery.grain,
@@ -272,13 +269,13 @@ func (c *Controller) sight() sight {
 	return s
 }
 
-// ownTime returns the extra time that a packet of size bytes takes at the bottleneck,
-// compared with the smallest packet. The minimum delay may be that of a small packet of
-// play. Compared with it, every full packet would seem to have met a queue.
+// ownTime returns how much longer a packet of size bytes takes at the bottleneck than the
+// smallest packet did. The minimum delay may well be that of a small packet of play, and without
+// this correction every full packet would seem to have met a queue.
 //
-// ownTime uses the maximum rate ever estimated for the path, because the current rate may
-// be a small part of the path's. When it used the current rate, sixteen controllers over
-// a queue of an eighth of the product did not recognize that queue and lost 12 %.
+// It goes by the highest estimate we ever had for the path, because our share of it now may be
+// small. With the current rate, sixteen controllers over a queue of an eighth of the product
+// didn't recognize that queue and lost 12 %.
 func (c *Controller) ownTime(size int) time.Duration {
 	if c.fastest == 0 {
 		return 0
@@ -286,15 +283,16 @@ func (c *Controller) ownTime(size int) time.Duration {
 	return sendTime(size-c.smallest, c.fastest)
 }
 
-// Lost reports that a packet of size bytes was declared lost. If the packet arrives
-// later, the owner calls Spurious and then Acked for it.
+// Lost reports that a packet of size bytes was declared lost. If it arrives after all, the owner
+// calls Spurious and then Acked for it.
 func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	c.tick(now)
 	if s.sent < c.silence.lightSince {
-		return
+		return // the outage took it, or it was sent before Reset
 	}
 	c.undo.noteLost(s)
 	if s.sent < c.start.answered {
+		// The end of the start has already answered this one.
 		c.round.losses().pass()
 		return
 	}
@@ -315,8 +313,8 @@ func (c *Controller) Lost(now time.Time, s Sample, size int) {
 	}
 }
 
-// Feedback ends a batch of calls of Acked and Lost, and updates the rate, the window and
-// the state. inFlight is the number of bytes still in flight.
+// Feedback ends a batch of calls to Acked and Lost, and updates the rate, the window and the
+// state. inFlight is how many bytes are still in flight.
 func (c *Controller) Feedback(now time.Time, inFlight int) {
 	t := c.tick(now)
 	b := c.batch
@@ -341,23 +339,24 @@ func (c *Controller) Feedback(now time.Time, inFlight int) {
 }
 
 // judgeLosses sets b.full if a full queue caused losses in the batch.
-//
-// If the sender has little to send, a full queue is not its own. The controller learns
-// from the losses of such a queue, but does not lower the rate for them. In Start, losses
-// show the depth of the queue only if there are more than random loss explains.
 func (c *Controller) judgeLosses(t instant, b *batch) {
 	c.round.fates.add(b.tally)
 	c.loss.note(b.lost, b.acked)
+
+	// If we hardly send anything, it isn't us who fill the queue. We learn from its losses but
+	// don't slow down for them.
 	learn := c.state != Start && c.round.fates.share() < unexplainedLoss
 	b.full = c.congestion.verdict(t, c.sight(), c.state == Compete, learn) && !c.sparse
+
+	// In Start, losses show the queue's depth only if there are more than random loss explains.
 	if b.full && (c.state != Start || c.round.fates.events().above(maxRandomLoss)) {
 		c.delay.noteDepth(t, c.congestion.deepest.queue)
 	}
 	c.delay.forget(t)
 }
 
-// endRound ends a round. It halves the rate if the brake demands it, and updates
-// everything that counts in rounds.
+// endRound ends a round: it halves the rate if the brake says so, and updates everything that
+// counts in rounds.
 func (c *Controller) endRound(t instant) {
 	halve, maxArrived := c.brake.roundOver(c.round.fates, c.round.arrived(c.delivery.total))
 	if halve {
@@ -379,10 +378,8 @@ func (c *Controller) endRound(t instant) {
 	c.round.next(t, c.delivery.total, c.queue)
 }
 
-// regainRate adds a round to regain, and begins a trial if one is due.
-//
-// It forgets the rate taken by a flood if a queue is seen, or if a Yield showed that the
-// losses are our own. Then there is nothing to regain.
+// regainRate adds a round to regain, and tries to regain the rate that a flood of losses cost us
+// if the time for that has come.
 func (c *Controller) regainRate(t instant) {
 	if c.lacksData() {
 		return
@@ -390,14 +387,20 @@ func (c *Controller) regainRate(t instant) {
 	g := &c.regain
 	sharing := c.competition.sharing
 	rate := min(c.Estimate(), c.carried.value())
-	if c.state == Compete && g.spells { // a spell cuts the window, and the estimate may stay higher
+	if c.state == Compete && g.spells {
+		// Spells of losses cut the window, while the estimate may stay higher.
 		rate = min(rate, c.competition.rate(c.delay.smoothed))
 	}
 	g.roundOver(t, c.round.fates, c.usual(), rate, c.state == Cruise)
 	switch {
-	case g.rate > 0 && c.round.maxQueue > c.delay.target(), sharing.on && !sharing.byFlood:
+	case g.rate > 0 && c.round.maxQueue > c.delay.target():
+		// There is a queue, so the path doesn't carry more than this.
+		*g = regain{}
+	case sharing.on && !sharing.byFlood:
+		// A Yield has shown that the losses are our own doing.
 		*g = regain{}
 	case c.state != Cruise && c.state != Drain && c.state != Compete:
+		// Not now: we're trying something else.
 	case g.wants(rate):
 		g.trial = true
 		g.clean = 0
@@ -405,8 +408,8 @@ func (c *Controller) regainRate(t instant) {
 	}
 }
 
-// provenRate returns the estimate. If the estimate is only a hint, it is limited to the
-// rate that the arrivals of this round support.
+// provenRate returns the estimate, unless that is only a hint. Then it's limited to what the
+// arrivals of this round support.
 func (c *Controller) provenRate() float64 {
 	if c.rates.value() > 0 {
 		return c.Estimate()
@@ -414,9 +417,9 @@ func (c *Controller) provenRate() float64 {
 	return min(c.Estimate(), c.maxAfter(c.round.arrived(c.delivery.total)))
 }
 
-// supportedRate returns the maximum rate that the arrivals of the last rounds support, by
-// the local clock: twice the bytes that arrived in a round trip, or the rate that a first
-// flight may prove.
+// supportedRate returns the highest rate that the arrivals of the last rounds support, by the
+// local clock. That's twice what arrived in a round trip or, before there is any such round, the
+// most that a first flight can prove.
 func (c *Controller) supportedRate() float64 {
 	if carried := c.carried.value(); carried > 0 {
 		return 2 * carried
@@ -424,15 +427,14 @@ func (c *Controller) supportedRate() float64 {
 	return c.maxAfter(c.round.arrived(c.delivery.total))
 }
 
-// passed returns how many of the given bytes will arrive, by the share lost since the
-// state was entered.
+// passed estimates how many of bytes will arrive, from the share lost since we entered the state.
 func (c *Controller) passed(bytes int) int {
 	arrived := int(c.delivery.total - c.totalBefore)
 	return int(float64(bytes) * float64(arrived) / float64(max(arrived+c.start.lost, 1)))
 }
 
-// halveAll responds to the brake. It halves the rate whatever the model says, and limits
-// the rate to twice the maximum that arrived in a round trip.
+// halveAll obeys the brake: it halves the rate whatever the model says, and to no more than twice
+// of what arrived in the best round trip.
 func (c *Controller) halveAll(t instant, maxArrived int) {
 	c.saveUndo(t, brakeRounds)
 	c.rates.set(c.filling, min(c.assumedRate()/2, 2*c.overTrip(maxArrived)))
@@ -447,8 +449,8 @@ func (c *Controller) halveAll(t instant, maxArrived int) {
 	}
 }
 
-// goLonger starts again on a path that has become longer. It forgets the minimum delays,
-// and starts at the rate from before the queue.
+// goLonger starts over on a path that has become longer, at the rate we had before that looked
+// like a queue.
 func (c *Controller) goLonger(t instant) {
 	c.delay.pathGrew(t, c.round.minQueue)
 	c.remote.forgetPath()
@@ -457,22 +459,19 @@ func (c *Controller) goLonger(t instant) {
 	c.beginStart(t, c.queueing.rateBefore)
 }
 
-// endByLoss ends a start that meets losses.
-//
-// If the start has measured a rate, endByLoss reduces the rate once, as for any loss.
-// Then others on the path have room again, and a controller that is alone finds the rest
-// with a few looks.
-//
-// Otherwise the first flight was sent at an unconfirmed rate, and its losses show what
-// part of that rate the path carries.
+// endByLoss ends a start because of losses.
 func (c *Controller) endByLoss(t instant) {
 	c.saveUndo(t, 1)
 	if c.queue <= c.delay.startFull() {
 		c.start.dropped = t
 	}
 	if c.rates.value() == 0 {
+		// The first flight went out at a rate that nothing had confirmed. Its losses show how
+		// much of that rate the path carries.
 		c.believeLess()
 	} else {
+		// Slow down once, as for any loss. That makes room for others on the path, and if there
+		// are none, a few looks will find the rest.
 		c.start.gaveUp = t
 		c.start.answered = t
 		c.dropHint()
@@ -483,8 +482,8 @@ func (c *Controller) endByLoss(t instant) {
 	c.enter(Drain, t)
 }
 
-// believeLess sets the rate of a start that has measured none. The rate is the part of
-// the assumed rate that the losses of this round leave.
+// believeLess sets the rate of a start that has measured none: what this round's losses leave of
+// the rate we assumed.
 func (c *Controller) believeLess() {
 	rate := min(
 		c.assumedRate()*max(1-c.round.fates.share(), minHintPart),
@@ -496,46 +495,44 @@ func (c *Controller) believeLess() {
 	c.doubt()
 }
 
-// doubt responds to a start that lost much of its first flight. It lowers the rate to the
-// arrival rate of the flight's later half, because a token bucket lets the earlier half
-// pass. The new rate accounts for the losses so far, so they no longer count.
+// doubt lowers the rate further after a first flight that lost a lot. A token bucket lets the
+// flight's earlier half pass at any rate, so only the later half shows what the path carries.
 func (c *Controller) doubt() {
 	flight, _, _ := c.delivery.flight(0, c.delay.base()/2)
 	if late, ok := c.delivery.rateOf(int64(2*c.cfg.Packet), flight.took/2); ok && late.arrival < c.rates.value() {
 		c.rates.set(c.filling, max(late.arrival, c.overTrip(0)))
-		c.round.fates = tally{}
+		c.round.fates = tally{} // the new rate answers these losses
 	}
 }
 
-// Limited records that there is nothing to send although the path could carry more. The
-// inFlight bytes will show too low a rate, so that rate does not lower the estimate.
+// Limited records that there is nothing to send although the path could take more. The inFlight
+// bytes will therefore show too low a rate, and must not lower the estimate.
 func (c *Controller) Limited(inFlight int) {
 	c.pacer.waited = false
 	c.markLimited(inFlight)
 }
 
-// Bursts sets whether the owner wants to send packets in bursts. A burst has as many
-// packets as the path passes on at once. By default the pacer spaces all packets.
+// Bursts sets whether the owner would like to send packets in bursts, of as many packets as the
+// path passes on at once. By default all packets are spaced.
 func (c *Controller) Bursts(wanted bool) { c.burst.wanted = wanted }
 
-// Together returns how many packets that were sent together arrived within a millisecond;
+// Together returns how many of the packets sent together arrived within a millisecond;
 // 0 = unknown.
 func (c *Controller) Together() int { return c.burst.passed }
 
-// Waiting sets the approximate number of bytes waiting to be sent. The owner calls it
-// before it sends the first packets of a transfer.
+// Waiting tells about how many bytes are waiting to be sent. The owner calls it before it sends
+// the first packets of a transfer.
 func (c *Controller) Waiting(bytes int) { c.waiting = bytes }
 
-// Starters sets the number of controllers that start now on paths which may share a link,
-// including this one. inFlight is the number of bytes of bulk that this controller has in
-// flight.
+// Starters tells how many controllers are starting now on paths that may share a link, including
+// this one. inFlight is how many bytes of bulk this one has in flight.
 //
-// Each controller begins with its part of the rate that its train promised. If all began
-// at the whole rate, most packets would be lost, because a controller sees nothing of the
-// others for a round trip.
+// Each controller begins with its part of the rate that its train promised. They see nothing of
+// each other for a round trip, and would lose most of their packets if each began at the whole
+// rate.
 //
-// While this controller has something in flight the number only grows, because a
-// controller whose start has ended keeps the rate that it found.
+// While this controller has something in flight, the number only grows: others whose start has
+// ended keep the rate that they found.
 func (c *Controller) Starters(n, inFlight int) {
 	c.starters = max(c.starters, starters(n))
 	if inFlight == 0 {
@@ -543,21 +540,19 @@ func (c *Controller) Starters(n, inFlight int) {
 	}
 }
 
-// partOf returns the part of a hint at which each of the controllers that start together
-// sends its first flight.
+// partOf returns how much of a hinted rate each of the controllers that start together may use
+// for its first flight.
 //
-// The shortest flight is always sent within a round trip, however many controllers start,
-// because usually they share only a fast uplink. Without this rule, each of 64 transfers
-// of 256 KiB over links of 5 to 100 Mbit/s took seven times as long as one alone. If the
-// controllers do share a link, they lose half of what the same number of New Renos lose,
-// which begin with 32 packets.
+// However many there are, the shortest flight still goes out within a round trip, because usually
+// they share no more than a fast uplink. Without this, each of 64 transfers of 256 KiB over links
+// of 5 to 100 Mbit/s took seven times as long as it would have taken alone. If they do share a
+// link, they lose half as much as the same number of New Renos that begin with 32 packets.
 func (c *Controller) partOf(hint float64) float64 {
 	return min(hint, max(c.starters.part(hint), c.cfg.shortestFlight()/c.delay.base().Seconds()))
 }
 
-// Guess reports a round trip of packets that are not the controller's: those of QUIC, or
-// those that open the carrier. The minimum counts until Acked reports the controller's
-// first packet.
+// Guess reports a round trip of other packets on the path, such as QUIC's, or those that opened
+// the carrier. The shortest one counts until Acked reports the first of the controller's own.
 func (c *Controller) Guess(rtt time.Duration) {
 	if d := &c.delay; !d.rtt.known && rtt > 0 && (d.guess == 0 || rtt < d.guess) {
 		d.smoothed = rtt
@@ -566,32 +561,31 @@ func (c *Controller) Guess(rtt time.Duration) {
 	}
 }
 
-// lacksData reports whether the sender recently had too little data to fill its window. A
-// window that is not filled shows nothing (RFC 7661). Without this check, one surge after
-// another would raise the window to any size, and the next bulk would be sent at that
-// size.
+// lacksData reports whether the sender recently had too little data to fill its window. Such a
+// window proves nothing (RFC 7661): one surge after another would raise it to any size, and the
+// next bulk would then be sent with it.
 func (c *Controller) lacksData() bool { return c.delivery.limited > c.delivery.total }
 
-// markLimited marks the inFlight bytes as limited: the path might have carried more.
+// markLimited marks the inFlight bytes as limited, meaning that the path might have carried more.
 func (c *Controller) markLimited(inFlight int) {
 	c.delivery.limited = c.delivery.total + int64(inFlight)
 	c.delivery.ranDry = true
 }
 
-// State returns the state of the controller.
+// State returns the controller's state.
 func (c *Controller) State() State { return c.state }
 
-// Estimate returns the estimated rate of the bottleneck, or of our share of it, in bytes
-// per second; 0 = unknown.
+// Estimate returns our estimate of the bottleneck's rate, or of our share of it, in bytes per
+// second; 0 = unknown.
 func (c *Controller) Estimate() float64 {
 	return max(c.start.hint, c.rates.value())
 }
 
-// Delivered returns the rate at which packets arrived, in bytes per second; 0 = unknown.
-// Unlike Estimate it does not include the rate that a train promised.
+// Delivered returns the rate at which packets arrived, in bytes per second; 0 = unknown. Unlike
+// Estimate, it doesn't go by what a train promised.
 func (c *Controller) Delivered() float64 { return c.rates.value() }
 
-// Queue returns the time that the most recently acked packets waited in a queue.
+// Queue returns how long the packets acked most recently waited in a queue.
 func (c *Controller) Queue() time.Duration { return c.queue }
 
 // Loss returns the smoothed share of lost packets, from 0 to 1.
@@ -605,15 +599,14 @@ func (c *Controller) RTT() (latest, smoothed, least time.Duration) {
 // PTO returns the probe timeout (RFC 9002, section 6.2.1).
 func (c *Controller) PTO() time.Duration { return c.delay.pto(c.cfg.AckDelay) }
 
-// tick returns now as an instant. It never goes back: if now is before an earlier call's
-// time, it returns the earlier call's time.
+// tick advances the controller's clock to now and returns it as an instant. The clock never goes
+// back, even if now does.
 func (c *Controller) tick(now time.Time) instant {
 	c.now = max(c.now, c.local.at(now))
 	return c.now
 }
 
-// learn updates the round trips, the queue and the rate from the acked packets of a
-// batch.
+// learn updates round trips, queue and rate from the acked packets of a batch.
 func (c *Controller) learn(t instant, b *batch) {
 	c.delay.trip(t, b.rtt)
 	c.round.noteTrip(b.rtt)
@@ -639,9 +632,9 @@ func (c *Controller) learn(t instant, b *batch) {
 		c.recent = s.arrival
 	}
 	c.sparse = s.limited && c.state != Dip && s.sent < c.Estimate()/4
-	// A held sample shows too low a rate, but may be the only one there ever is. A start
-	// waits for some rounds before it uses a held sample. When it did not wait, sixteen
-	// controllers that began together shared less fairly.
+	// A held sample shows too low a rate, but it may be the only one we'll ever get. A start
+	// waits some rounds for a better one, since otherwise sixteen controllers that begin together
+	// share less fairly.
 	unknown := c.Estimate() == 0 && (c.state != Start || c.rounds >= flatRounds) && !s.limited && !s.stood
 	if b.newest.sent >= c.start.gaveUp && (!c.limited || unknown || rate > c.assumedRate()) {
 		c.rates.add(c.filling, rate)
@@ -654,11 +647,11 @@ func (c *Controller) learn(t instant, b *batch) {
 	}
 }
 
-// minStand returns the minimum lateness of an arrival that shows a stand; 0 = no arrival
-// does.
+// minStand returns how late an arrival must be to show that the path stood still, or 0 if that
+// can't be told.
 //
-// In a path's first start, gaps may also be due to the trains and bursts of others that
-// begin. When such gaps counted as stands, they hid the queue, and sixteen controllers
+// In the first start on a path it can't, because the trains and bursts of others who begin at the
+// same time leave gaps as well. When those counted, they hid the queue, and sixteen controllers
 // that began within 100 ms lost 6 % instead of 3 %.
 func (c *Controller) minStand() time.Duration {
 	if c.state == Start && c.look.number == 0 {
@@ -667,23 +660,20 @@ func (c *Controller) minStand() time.Duration {
 	return c.delay.still()
 }
 
-// sample returns the rate that the latest arrivals show. Over less than a round trip a
-// rate is mostly noise, with two exceptions.
-//
-// A swift look is shorter than a round trip.
-//
-// In the first rounds of a start a few packets must be enough. There must be at least
-// minWindow of them. With only two packets of play, jitter makes up any rate, and that
-// rate would replace the train's. If others start too, a few packets show the
-// bottleneck's rate and not our share, because the queue lets them through in clumps.
+// sample returns the rate that the latest arrivals show. It usually takes a round trip's worth of
+// them, because over less than that a rate is mostly noise.
 func (c *Controller) sample(newest Sample) (slope, bool) {
 	if c.round.number < 2 && c.state == Start && c.starters <= 1 {
+		// In the first rounds of a start a few packets have to do, but at least minWindow: with
+		// only two packets of play, jitter could make up any rate in place of the train's. This
+		// won't work if others are starting too, since the queue then lets our packets through
+		// in clumps, which show the bottleneck's rate rather than our share.
 		if s, ok := c.delivery.rateOf(int64(minWindow*c.cfg.Packet), min(c.delay.base()/8, minStanding)); ok {
 			return s, true
 		}
 	}
 	if c.look.swift && newest.look == c.look.number {
-		return c.delivery.rate(c.lookTime() * 3 / 4)
+		return c.delivery.rate(c.lookTime() * 3 / 4) // the look is over sooner than a round trip
 	}
 	return c.delivery.rate(c.delay.reach())
 }
