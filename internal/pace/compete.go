@@ -3,70 +3,73 @@ package pace
 import "time"
 
 const (
-	// vacantRounds is the number of consecutive rounds with next to no queue, while
-	// competing, that show that nobody else is there.
+	// vacantRounds is how many rounds in succession must have next to no queue to show that
+	// nobody else is there, although we compete.
 	vacantRounds = 8
-	// plentyPackets is the minimum number of packets that met next to no queue for their
-	// losses to count as random. The losses must also be below faintLoss, or our window
-	// must have sunk below sunkPart of what it was before the queue.
+
+	// Losses while there was next to no queue count as random if there were plentyPackets
+	// packets, and if either less than faintLoss of them was lost or our window had sunk below
+	// sunkPart of what it was before the queue.
 	//
-	// On a queue too short to be told from jitter, sixteen controllers send fewer packets
-	// than plentyPackets. Otherwise they would take the losses that they cause each other
-	// for random.
+	// When sixteen controllers share a queue too short to tell from jitter, none of them sends
+	// plentyPackets. Otherwise they would take the losses that they cause each other for random.
 	plentyPackets, faintLoss, sunkPart = 80, 0.02, 0.25
-	// rareLoss is the share of random loss below which a loss over a deep queue is attributed
-	// to a competitor. At 2 Mbit/s and 2 % loss, a transfer that is alone loses a packet
-	// over its own queue every ten round trips, and would compete with itself forever.
+
+	// rareLoss is the share of random loss up to which we blame a loss over a deep queue on a
+	// competitor. Where losses are more common, our own queue will do: at 2 Mbit/s and 2 % loss,
+	// a transfer that is alone loses a packet over it every ten round trips, and would compete
+	// with itself forever.
 	rareLoss = 0.005
-	// minDwell is the time for which losses of a short queue first keep the controller in
-	// Compete. Such a queue is empty most of the time although others fill it.
+
+	// minDwell is how long losses of a short queue keep us in Compete at first. We can't go by
+	// the queue there, since it's empty most of the time although others fill it.
 	//
-	// It is dwellTrips round trips if those are shorter, because windows recover by the
-	// round trip: 2 s are 600 round trips of 3 ms. The time doubles whenever the losses
-	// return, at most maxDoublings times.
+	// Over a short path it's dwellTrips round trips instead, because windows recover by the
+	// round trip, and 2 s may be 600 of them. It doubles whenever the losses come back, at most
+	// maxDoublings times.
 	minDwell, dwellTrips, maxDoublings = 2 * time.Second, 40, 4
-	// othersLife is the time for which a competitor counts after it made us yield.
-	// CUBIC's windows on a home link take 4 to 10 s from one loss to the next.
+
+	// othersLife is how long we remember a competitor that made us yield. From one loss to the
+	// next, CUBIC takes 4 to 10 s on a home link.
 	othersLife = 30 * time.Second
-	// outgrownFactor is the factor by which the rate must have grown since a start to
-	// show that the path has no policer. A policer's bucket may pass twice its rate for
-	// some looks.
+
+	// outgrownFactor is how far the rate must have grown since a start to rule out a policer,
+	// whose bucket may pass twice its rate for a few looks.
 	outgrownFactor = 4
-	// additive (in packets per round) and multiplicative make AIMD as fast as New Reno's
-	// 1 and 0.5 (RFC 9438, section 4.3), and slower than quic-go's 1 and 0.7. The growth
-	// is additive because flows that grow in proportion to their windows never become
-	// equal.
+
+	// additive (in packets per round) and multiplicative make our AIMD as fast as New Reno's 1
+	// and 0.5 (RFC 9438, section 4.3), and slower than quic-go's 1 and 0.7. Growth has to be
+	// additive: flows that grow in proportion to their windows never become equal.
 	additive, multiplicative = 0.53, 0.7
-	// minCompeteWindow is the minimum window in Compete, in packets. 16 flows of four
-	// packets would lose 15 % by themselves.
+
+	// minCompeteWindow is the smallest window in Compete, in packets. With four, 16 flows would
+	// lose 15 % all by themselves.
 	minCompeteWindow = 2
 )
 
-// A competition is the state of Compete, and what the other states know about
-// competitors.
+// A competition is what Compete works with, and what the other states know about competitors.
 type competition struct {
 	window float64 // bytes that may be in flight
-	// When the window was last cut, or competing began. Losses of packets sent before
-	// then are of the same epoch.
-	cut         instant
-	emptyRounds int           // consecutive rounds with next to no queue
-	emptyFates  tally         // fates of the packets decided in these rounds
-	interrupted bool          // a Dip interrupted it
-	began       instant       // when Compete was last entered
-	sharing     sharing       // state on a path that drops instead of queueing
-	dwell       time.Duration // minimum duration on a short queue
+	cut    instant // when it was last cut, or Compete began; earlier packets' losses are answered
 
-	seen instant // when a competitor was last suspected; 0 = never
-	// When losses of a full queue were last answered without competing; 0 = never.
-	lossAnswered instant
-	yielded      instant       // when a loss last made us yield to a competitor; 0 = never
-	yieldDepth   time.Duration // depth of the queue that dropped the packet
+	began       instant       // when Compete was last entered
+	interrupted bool          // by a Dip
+	emptyRounds int           // rounds in succession with next to no queue
+	emptyFates  tally         // fates that became known in those rounds
+	dwell       time.Duration // how long to stay at least, over a short queue
+	sharing     sharing       // used on a path that drops packets instead of queueing them
+
+	// Signs of competitors; 0 = never.
+	seen         instant       // when we last suspected one
+	lossAnswered instant       // when we last slowed down for a full queue without competing
+	yielded      instant       // when a loss last made us yield to one
+	yieldDepth   time.Duration // how deep the queue was that dropped that packet
 }
 
-// rate returns the rate at which one window is sent in each round trip.
+// rate returns the rate of a window per round trip.
 func (k *competition) rate(trip time.Duration) float64 { return k.window / max(trip, 1).Seconds() }
 
-// gain returns the ratio of the pacing rate to one window per round trip.
+// gain returns how much faster than a window per round trip we pace.
 func (k *competition) gain() float64 {
 	if k.sharing.on {
 		return sharingGain
@@ -74,18 +77,19 @@ func (k *competition) gain() float64 {
 	return lookGain
 }
 
-// lately reports whether there recently seemed to be a competitor.
+// lately reports whether we have recently suspected a competitor.
 func (k *competition) lately(t instant) bool { return k.seen > 0 && t-k.seen < minimumLife }
 
-// compete enters Compete. The window spans the round trip with the queue, at the rate
-// from before the queue stood, or from before a common Dip that a rival exploited.
+// compete enters Compete. The window covers the round trip including the queue, at the rate we
+// had before there was a standing queue.
 func (c *Controller) compete(t instant) {
 	shortest := min(minDwell, dwellTrips*c.delay.base())
 	c.competition.dwell = max(shortest, min(2*c.competition.dwell, shortest<<maxDoublings))
 	if c.competition.seen == 0 || t-c.competition.seen > minimumLife {
 		c.competition.dwell = shortest
 	}
-	if c.dips.compete(t, c.delay.base()) { // a rival took the part that a common Dip had freed
+	if c.dips.compete(t, c.delay.base()) {
+		// A rival took what a common Dip had freed, so go by our rate before that.
 		c.queueing.rateBefore = max(c.queueing.rateBefore, c.dips.rate)
 	}
 	c.competition.seen = t
@@ -96,15 +100,14 @@ func (c *Controller) compete(t instant) {
 	c.enter(Compete, t)
 }
 
-// stepCompete is congestion avoidance as in New Reno (RFC 5681, section 3.1), until
-// nobody else seems to be there.
+// stepCompete does congestion avoidance as New Reno does (RFC 5681, section 3.1), until nobody
+// else seems to be there.
 func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	switch {
 	case c.competition.sharing.on:
 		c.stepShare(t, b, ended)
 	case b.sinceCut && (b.full || c.flooded() || c.queue > c.delay.target()):
 		c.competition.seen = t
-		// A loss on a path with more random loss may be no competitor's.
 		if c.queue > 2*c.delay.target() && c.congestion.baseline.value < rareLoss {
 			c.competition.yielded = t
 			c.competition.yieldDepth = c.delay.depth
@@ -115,30 +118,27 @@ func (c *Controller) stepCompete(t instant, b batch, ended bool) {
 	case ended && max(c.queueing.unmoved.rounds, c.queueing.both.rounds) >= longerRounds:
 		c.goLonger(t)
 	case ended && c.rounds <= longerRounds && c.queueing.unmoved.rounds > 1:
-		// The queue may be a longer path. That shows only while the window does not grow:
-		// on a slow path one more packet in each round moves the queue.
+		// What seems to be a queue may be a path that has become longer. Don't grow until we
+		// know, since on a slow path one more packet per round would make it look like a queue.
 	case ended:
 		c.competition.window += additive * float64(c.cfg.Packet)
 	}
 }
 
-// cutWindow multiplies the window by multiplicative, in response to all losses of one
-// epoch.
+// cutWindow cuts the window by multiplicative. It answers all losses of packets sent so far.
 func (c *Controller) cutWindow(t instant) {
 	c.saveUndo(t, 1)
 	c.competition.window = max(c.competition.window*multiplicative, minCompeteWindow*float64(c.cfg.Packet))
 	c.competition.cut = t
 }
 
-// resign leaves Compete at the rate of the window.
-//
-// If next to no queue was seen for long, there was no competitor and the losses were
-// random. Then they justify one reduction at most, and they show the usual share of
-// random loss.
+// resign leaves Compete, at the rate of the window.
 func (c *Controller) resign(t instant) {
 	window := c.competition.rate(c.delay.smoothed)
 	rate := min(window, c.rates.value())
 	if c.competition.emptyRounds >= vacantRounds {
+		// There has been no competitor, so the losses were random. They justify one cut at
+		// most, and tell us how much random loss is usual here.
 		rate = max(rate, multiplicative*c.queueing.rateBefore)
 		left := c.competition.emptyFates
 		random := left.share() < faintLoss || window < sunkPart*c.queueing.rateBefore
@@ -151,13 +151,14 @@ func (c *Controller) resign(t instant) {
 	c.enter(Cruise, t)
 }
 
-// alone reports whether nobody else seems to fill the queue any more.
+// alone reports whether nobody else seems to be filling the queue.
 func (c *Controller) alone(t instant) bool {
 	gone := c.round.minQueue < c.delay.target()/2
 	switch {
 	case c.flood.shows():
 		return false
 	case c.delay.short():
+		// The queue is empty most of the time even if there are others.
 		vacant := c.competition.emptyRounds >= vacantRounds && !c.startDroppedLately(t)
 		return gone && (vacant || t-c.since >= c.competition.dwell)
 	case c.othersYield(t):
@@ -166,23 +167,24 @@ func (c *Controller) alone(t instant) bool {
 	return gone
 }
 
-// othersYield reports whether losses recently made us yield to others over a queue that
-// may be empty for a moment whenever all flows answer a loss. Flows that halve their
-// windows twice leave exactly the capacity of a path whose queue is two products deep.
+// othersYield reports whether there are others that yield too, so that the queue may be empty for
+// a moment whenever all of us answer a loss. It goes by a loss that made us yield recently, over
+// a queue of at most two products: flows that halve their windows twice then leave exactly what
+// the path holds.
 //
-// A controller that takes such a moment for the end of the competition gets a quarter of
-// the link beside the kernel's CUBIC.
+// When we took such moments for the end of the competition, we got a quarter of the link beside
+// the kernel's CUBIC.
 func (c *Controller) othersYield(t instant) bool {
 	k := &c.competition
 	return k.yielded > 0 && t-k.yielded < othersLife && k.yieldDepth <= 2*c.delay.base()
 }
 
-// startDroppedLately reports whether a start recently met losses without a queue, as on a
-// path with a policer. While the policer's bucket lasts, a look there finds more rate
-// than the path has, and an empty queue means nothing.
+// startDroppedLately reports whether a start recently met losses without a queue, as it would
+// behind a policer. There, looks find more than the path's rate until the policer's bucket is
+// empty, and having no queue means nothing.
 //
-// But if the rate has grown much since then, the path has no policer: the losses of the
-// start were those of an outage.
+// A rate that has grown a lot since then rules out a policer. The losses must have been those of
+// an outage.
 func (c *Controller) startDroppedLately(t instant) bool {
 	return c.start.dropped > 0 && t-c.start.dropped < minimumLife && c.Estimate() < outgrownFactor*c.start.left
 }
