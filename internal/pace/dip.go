@@ -3,64 +3,60 @@ package pace
 import "time"
 
 const (
-	// minDipRest is the time from one common Dip to the next. It doubles, up to
-	// maxDipRest, each time the queue remains, and each time rivals return after the Dip.
-	// When it did not double, one CUBIC beside one of ours had 0.7 of a link with a queue
-	// of one product.
+	// minDipRest is the time from one common Dip to the next. It doubles, up to maxDipRest, each
+	// time the queue remains and each time rivals are back after the Dip. When it didn't, one
+	// CUBIC beside one of ours had 0.7 of a link with a queue of one product.
 	//
-	// The rests of all controllers are multiples of each other, so their Dips begin at
-	// the same moment. The minimum rest is dipTrips round trips, because a Dip takes some
-	// of them.
+	// All rests are minDipRest times a power of two, so that everybody's Dips begin at the same
+	// moment. They are at least dipTrips round trips, since a Dip takes some of those.
 	minDipRest, maxDipRest, dipTrips = 4 * time.Second, 32 * time.Second, 40
-	// minCompeteTime is the time that a competition lasts before it joins a Dip of
-	// others.
-	//
-	// A competition joins if others have left a queue below the part joinQueue of what it
-	// was, once joinRest of the rest has passed. So controllers whose clocks or rests
-	// differ fall into step.
+
+	// A controller that has competed for minCompeteTime joins a Dip of others when it sees the
+	// queue fall below joinQueue of what it was, unless less than joinRest of its rest has
+	// passed. This gets controllers whose clocks or rests differ into step.
 	minCompeteTime, joinRest, joinQueue = time.Second, 0.5, 0.7
-	// dipRounds is the maximum number of rounds in a common Dip. A queue of four products
-	// is gone by then.
+
+	// dipRounds is how many rounds a common Dip may take. A queue of four products is gone by
+	// then.
 	dipRounds = 4
-	// wholePath is the part of the path's highest rate ever at which nobody else seems to
-	// use the path.
+
+	// wholePath is how close our rate must be to the highest ever seen on the path for us to
+	// conclude that nobody else uses it.
 	wholePath = 0.9
-	// dipSpread is the number of additional rounds over which the looks after a common
-	// Dip are spread, because the Dip put all participants in step.
+
+	// dipSpread is over how many more rounds we spread the looks after a common Dip. Without
+	// that, everybody would look at the same time, since the Dip has put us all in step.
 	dipSpread = 8
 )
 
-// dips holds the state of common Dips, in which all competing controllers take part.
+// dips schedules common Dips, in which all competing controllers take part. In a Dip, a controller
+// sends so little for a round trip that the path is left half empty.
 //
-// Controllers that share a path take each other's queue for a rival's, and compete. They
-// would fill the queue forever, because it stays if one of them yields. They can't know
-// about each other, so they dip at the same times of the day.
+// Controllers that share a path take each other's queue for a rival's, and compete. They could go
+// on like that forever, because the queue doesn't go away if only one of them yields. Nor do they
+// know of each other. But they all have a clock, so they dip at the same times of the day. If the
+// queue goes, it was theirs, and they cruise again. If it stays, it's somebody else's.
 //
-// A controller that dips makes the queue shorter than it was recently. All others see
-// that. So controllers whose clocks are wrong by some tenths of a second follow within a
-// round trip.
-//
-// If the queue goes, it was theirs, and they cruise again. If it remains, it is somebody
-// else's.
+// Clocks may be off by some tenths of a second. But everybody sees the queue shrink when others
+// dip, and follows within a round trip.
 type dips struct {
-	common   bool          // the present Dip is a common one
-	began    instant       // when the newest common Dip began; 0 = there was none
-	rate     float64       // rate at which packets were sent before it, in bytes per second
-	rest     time.Duration // time from one to the next: minDipRest times a power of two; set by compete
-	answered bool          // rest was doubled since began
+	common   bool          // the current Dip is a common one
+	began    instant       // when the newest common Dip began; 0 = none yet
+	rate     float64       // our sending rate before it, in bytes per second
+	rest     time.Duration // from one to the next: minDipRest times a power of two; set by compete
+	answered bool          // rest has been doubled since began
 	queue    lastSeconds
 }
 
-// failed records that the queue still stands after a Dip, or that the Dip was not a
-// common one.
+// failed is called at the end of a Dip that hasn't shown the queue to be ours.
 func (d *dips) failed() {
 	if d.common {
 		d.putOff()
 	}
 }
 
-// putOff delays the next common Dip, because the present one did not empty the queue, or
-// because rivals returned.
+// putOff doubles the rest, at most once for each common Dip, because it didn't empty the queue or
+// because rivals are back.
 func (d *dips) putOff() {
 	if !d.answered {
 		d.rest = min(2*d.rest, maxDipRest)
@@ -68,8 +64,8 @@ func (d *dips) putOff() {
 	}
 }
 
-// compete is called when a competition begins. base is the path's round trip. It reports
-// whether the competition begins soon after a common Dip.
+// compete is called when a competition begins, and reports whether that is soon after a common
+// Dip. base is the path's round trip.
 func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 	since := t - d.began
 	soon = d.began > 0 && since < minimumLife
@@ -83,11 +79,11 @@ func (d *dips) compete(t instant, base time.Duration) (soon bool) {
 	return soon
 }
 
-// due reports whether a common Dip was due between two times since Config.Epoch.
+// due reports whether a common Dip was due after before and until now, both since Config.Epoch.
 func (d *dips) due(before, now time.Duration) bool { return now/d.rest != before/d.rest }
 
-// wantsDip reports whether a common Dip should begin: because it is due, because others
-// began one, or because we compete although we have the whole path.
+// wantsDip reports whether a common Dip should begin, because it is due, because others have begun
+// one, or because we compete although we have the whole path to ourselves.
 func (c *Controller) wantsDip(t instant) bool {
 	d, k := &c.dips, &c.competition
 	lowest := d.queue.note(t, c.queue)
@@ -107,7 +103,7 @@ func (c *Controller) wantsDip(t instant) bool {
 	return d.due(zero+max(k.began, d.began), zero+t) || (joins || alone) && t-k.began >= minCompeteTime
 }
 
-// ownsPath reports whether a rate is about the highest rate that the path ever gave.
+// ownsPath reports whether a rate is about the highest that the path has ever given us.
 func ownsPath(rate, fastest float64) bool { return rate >= wholePath*fastest }
 
 // dipTogether begins a common Dip.
@@ -126,24 +122,24 @@ func (c *Controller) dipTogether(t instant) {
 }
 
 // stepDip ends a Dip after a round trip in which every packet met a half-empty path.
-//
-// A common Dip lasts a little longer if the queue is not gone by then. If there is still
-// a queue after that, it is a competitor's, and the competition continues.
 func (c *Controller) stepDip(t instant, ended bool) {
 	queue := c.round.minQueue
 	if c.dips.common {
-		queue += c.delay.risen() // after a long competition the minimum delay includes the queue
+		queue += c.delay.risen() // after a long competition, the minimum delay includes the queue
 	}
 	stands := queue >= c.delay.target()/2
 	switch {
 	case c.rounds < 2 || !ended:
+		// The packets acked so far met what we sent before the Dip.
 	case c.dips.common && !stands:
 		c.stopCompeting(t)
 	case stands && c.dips.common && c.rounds < dipRounds:
+		// Give a deep queue more time to go.
 	case stands && c.dips.common && ownsPath(c.dips.rate, c.fastest):
-		// Nobody else was there to fill a queue.
+		// Nobody else was there to fill a queue, so it must be the path that's longer.
 		c.goLonger(t)
 	case c.competition.interrupted && stands:
+		// The queue is a competitor's.
 		c.dips.failed()
 		c.enter(Compete, t)
 	default:
@@ -153,12 +149,12 @@ func (c *Controller) stepDip(t instant, ended bool) {
 	}
 }
 
-// stopCompeting ends a competition, because the queue was that of all controllers that
-// dipped. Each continues at the rate that it had. A queue must outlast a Drain before the
-// controller competes again.
+// stopCompeting ends a competition that turned out to be one among controllers like us. Everybody
+// goes on at the rate they had. We won't compete again before a queue has outlasted a Drain.
 func (c *Controller) stopCompeting(t instant) {
 	c.rates.set(c.filling, c.dips.rate)
-	c.competition.seen, c.queueing.rounds = 0, 0
+	c.competition.seen = 0
+	c.queueing.rounds = 0
 	c.delay.dipped(t)
 	c.enter(Cruise, t)
 	c.looks.pause += int(scatter(t) % dipSpread)

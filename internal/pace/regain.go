@@ -1,57 +1,66 @@
 package pace
 
 const (
-	// steadyRounds is the number of consecutive rounds in which a path must carry a rate,
-	// and lose no more than usual, for the rate to count as carried. It is also the
-	// length of a trial.
+	// A path has carried a rate if it did so for steadyRounds rounds in succession without
+	// losing more than usual. A trial takes as many.
 	steadyRounds = 8
-	// cruisedRounds is the number of rounds before a flood that must have ended in
-	// Cruise. The losses of a look are seen up to two rounds after it.
+
+	// cruisedRounds is how many rounds before a flood must have ended in Cruise. We see the
+	// losses of a look up to two rounds after it.
 	cruisedRounds = 3
-	// regainRounds is the number of rounds without losses after which the rate is tried
-	// again. It is more than one because a spell of losses may pause for a round. Each
-	// trial that fails doubles the number. After maxTrials failures there are no more
-	// trials.
+
+	// regainRounds is how many rounds must pass without losses before we try the rate again. One
+	// isn't enough, since a spell of losses may pause for a round. The number doubles with each
+	// trial that fails, and after maxTrials failures we give up.
 	regainRounds, maxTrials = 4, 3
-	// spellPause replaces regainRounds once a trial has succeeded. The path then has spells
-	// of losses, and the next one may begin within half a second.
+
+	// spellPause replaces regainRounds once a trial has succeeded. We then know that the path
+	// has spells of losses, and the next one may come within half a second.
 	//
-	// If the next spell ends a trial, the trial has failed nevertheless. When it had not,
-	// three controllers behind a policer lost 2.5 % instead of 1.5.
+	// A trial that meets that spell fails like any other. When we excused it, three controllers
+	// behind a policer lost 2.5 % instead of 1.5.
 	spellPause = 2
-	// regainedPart is the part of the rate that needs no trial.
+
+	// regainedPart is how much of the rate we must have to do without a trial.
 	regainedPart = 0.8
 )
 
-// A regain keeps the rate that a flood of losses takes away.
+// A regain remembers the rate that a flood of losses has cost us, and decides when to try it
+// again.
 //
-// A radio may lose half of all packets for a tenth of a second and none for the next. No
-// queue tells that from a policer, or from a queue of a few packets that others fill. But
-// those continue to drop what is too much.
+// A radio may lose half of all packets for a tenth of a second, and none in the next. There's no
+// queue to tell this from a policer, or from a queue of a few packets that others fill. What does
+// tell them apart is that the others keep dropping whatever is too much.
 //
-// A flood that no look made may follow a rate which the path had carried. The controller
-// responds to it as to any other, and tries that rate again once nothing is lost any
-// more. Without these trials, spells of 60 % loss in a tenth of each second left a fifth
-// of 20 Mbit/s over 50 ms.
+// We answer every flood alike. But if it came at a rate that the path had carried, and no look of
+// ours caused it, we try that rate again when the losses have stopped. Without these trials,
+// spells of 60 % loss in a tenth of each second left us a fifth of 20 Mbit/s over 50 ms.
 type regain struct {
-	rate    float64 // rate that the last flood took; 0 = nothing
-	carried float64 // rate that the path has carried; 0 = unknown
-	known   instant // when it had done so for steadyRounds
+	rate float64 // what the last flood cost us; 0 = nothing
+
+	// What the path has carried.
+	carried float64 // rate; 0 = unknown
+	known   instant // when it last had, for steadyRounds
 	began   float64 // rate in the first of the current steadyRounds
-	clean   int     // consecutive rounds that lost no more than usual
-	cruised int     // consecutive rounds that ended in Cruise
-	steady  bool    // the losses of the last rounds followed a carried rate
-	trial   bool    // the rate is being tried
-	spells  bool    // the last trial lost no more than usual: the path has spells of losses
-	failed  int     // trials since the flood that lost more than usual
+
+	// Rounds in succession.
+	clean   int  // lost no more than usual
+	cruised int  // ended in Cruise
+	steady  bool // the losses of the last rounds came at a carried rate
+
+	// Trials.
+	trial  bool // there is one
+	failed int  // how many have failed since the flood
+	spells bool // the last one succeeded, so the path has spells of losses
 }
 
-// roundOver adds a round: its fates, the usual share of random loss, and the rate that
-// the path carried in it. A rate that was carried long ago, as before a pause, says
-// nothing about the path any more.
+// roundOver adds a round: its fates, the usual share of random loss, and the rate that the path
+// carried in it.
 func (g *regain) roundOver(t instant, fates tally, usual, rate float64, cruises bool) {
 	if t-g.known > minimumLife {
-		g.rate, g.carried = 0, 0
+		// The path may have changed since, for example during a pause.
+		g.rate = 0
+		g.carried = 0
 	}
 	if fates.above(usual) {
 		g.lost(fates)
@@ -64,8 +73,7 @@ func (g *regain) roundOver(t instant, fates tally, usual, rate float64, cruises 
 	}
 }
 
-// lost adds a round that lost more than usual. In a trial such a round is not a flood of
-// its own.
+// lost adds a round that lost more than usual.
 func (g *regain) lost(fates tally) {
 	if g.clean > 0 {
 		g.steady = g.clean >= steadyRounds && g.cruised >= cruisedRounds
@@ -77,9 +85,11 @@ func (g *regain) lost(fates tally) {
 		g.spells = false
 		g.failed++
 		if g.failed == maxTrials {
-			g.rate, g.carried = 0, 0
+			g.rate = 0
+			g.carried = 0
 		}
 	case g.rate > 0:
+		// This still belongs to the flood that we know of.
 	case fates.above(unexplainedLoss) && (g.steady || g.spells):
 		g.rate = g.carried
 		g.failed = 0
@@ -108,23 +118,23 @@ func (g *regain) passed(t instant, rate float64) {
 	}
 }
 
-// carry records that the path has carried a rate for steadyRounds. If the path carries
-// an earlier, higher rate again, but has not done so for all these rounds, the earlier
-// rate stays: otherwise each spell lowered the rate of the next trial.
+// carry records that the path has carried a rate for steadyRounds.
 func (g *regain) carry(t instant, rate float64) {
+	// If rate is about as high as what we had carried before, keep that. The path hasn't carried
+	// it in all of these rounds, but if we went by their first one, each spell would lower the
+	// rate of the next trial.
 	if rate < regainedPart*g.carried || g.began > g.carried {
 		g.carried = min(g.began, rate)
 	}
 	g.known = t
 }
 
-// wants reports whether to try the lost rate instead of the current one. A trial that
-// meets no loss, but a lower rate, continues until its end.
+// wants reports whether it's time to try the lost rate instead of the current one.
 func (g *regain) wants(rate float64) bool {
 	return !g.trial && rate < regainedPart*g.rate && g.clean >= g.pause()<<g.failed
 }
 
-// pause returns the number of rounds without losses before the first trial.
+// pause returns how many rounds must pass without losses before the first trial.
 func (g *regain) pause() int {
 	if g.spells {
 		return spellPause

@@ -6,66 +6,68 @@ import (
 )
 
 const (
-	// sharingGain is the pacing gain over one window per round trip. Where there is no
-	// queue, lookGain would lose packets at four fifths of the rate.
+	// sharingGain is the pacing gain over one window per round trip. It's hardly more than 1,
+	// because where there's no queue, lookGain loses packets from four fifths of the rate on.
 	sharingGain = 1.02
-	// surgeGain is the maximum factor by which a surge raises the window at a time.
-	//
-	// minGoal is the minimum factor by which the window must have been raised before
-	// losses count as random. On a full path, so large an excess loses more than anybody
-	// could overlook.
+
+	// A surge raises the window by surgeGain at a time. Losses can't count as random before the
+	// window has been raised by minGoal, an excess at which a full path would lose more than
+	// anybody could overlook.
 	surgeGain, minGoal = 2, 2.5
-	// A window that has reached the goal is kept for at least minSurge and surgeTrips
-	// round trips, while others who responded to a loss take their part again.
+
+	// At its goal, the window stays for at least minSurge and surgeTrips round trips, which
+	// gives others who answered a loss the time to take their part again.
 	minSurge, surgeTrips = time.Second, 40
-	// minLosses is the number of losses that show how much is lost while no surge is on.
-	// If there are fewer in maxYield, little is lost.
+
+	// minLosses is how many losses we need to know what is usually lost without a surge. If
+	// there are fewer in maxYield, it's little.
 	minLosses = 4
-	// minRest and restTrips round trips are the minimum time from one surge to the next.
-	// The rest doubles with each surge that fails, up to maxRest, because a surge makes
-	// others lose packets.
+
+	// We rest for at least minRest and restTrips round trips before the next surge. Since a
+	// surge makes others lose packets, the rest doubles with each one that fails, up to maxRest.
 	minRest, restTrips, maxRest = time.Second / 2, 16, 32 * time.Second
-	// randomLosses is the number of losses that a surge which reaches its goal must meet
-	// to show that they are random. If there are fewer, the path has room.
+
+	// randomLosses is how many losses a surge must meet at its goal to prove them random. With
+	// fewer, the path simply has room.
 	randomLosses = 6
-	// proofsNeeded is the number of consecutive surges that must show this. One may do so by
+
+	// proofsNeeded is how many surges in succession must prove that. A single one may do so by
 	// chance, if others leave the path just then.
 	proofsNeeded = 2
 )
 
-// A sharing is the state of a competition on a path that drops instead of queueing. Its
-// window grows and is cut as in New Reno, whoever else may be there, because neither the
-// lack of a queue nor the lack of a loss shows that nobody is.
+// A sharing is a competition on a path that drops packets instead of queueing them. Its window
+// grows and shrinks as in New Reno. It goes on whether or not anybody else is there, because with
+// no queue to go by, we can't tell.
 //
-// Random losses would keep that window small forever. So from time to time a surge
-// doubles the window, again and again. Losses that others or we ourselves cause increase
-// then, and random ones do not.
+// Random losses would keep that window small forever. Therefore we try a surge from time to time,
+// which keeps doubling the window. Losses that we or others cause become more then; random ones
+// don't.
 type sharing struct {
-	on bool
-	// A flood began it, and no Yield has shown that the path drops instead of queueing.
-	// It ends when a queue is seen.
-	byFlood bool
+	on      bool
+	byFlood bool          // begun by a flood, without the proof of a Yield; ends when we see a queue
 	first   float64       // the window when it began
-	next    instant       // when the next surge may begin
-	rest    time.Duration // time from the last surge to the next
-	proofs  int           // consecutive surges that showed random losses
+	next    instant       // earliest time for the next surge
+	rest    time.Duration // from the last surge to the next
+	proofs  int           // surges in succession that proved losses random
 
-	surges bool    // a surge is on
+	// The surge.
+	surges bool    // there is one
 	base   float64 // the window when it began
-	before float64 // window before it was last doubled
-	goal   float64 // window at which the surge shows something
-	usual  tally   // fates before the surge
+	before float64 // the window before it was last raised
+	goal   float64 // the window at which it shows something
+	usual  tally   // fates before it
 }
 
 // exceeds reports whether more was lost than the usual share explains, by three standard
-// deviations. The usual share is itself known by few losses.
+// deviations. That allows for the usual share being known from only a few losses.
 func (s *sharing) exceeds(now tally) bool {
 	before := float64(s.usual.lost + 1)
 	expected := before * float64(now.count()) / float64(s.usual.count())
 	return float64(now.lost) > expected+3*math.Sqrt(expected+expected*expected/before)
 }
 
-// enterSharing enters Compete on a path that drops instead of queueing.
+// enterSharing enters Compete after Yields have shown that the path drops instead of queueing.
 func (c *Controller) enterSharing(t instant) {
 	c.congestion.forget()
 	c.queueing.rateBefore = c.Estimate()
@@ -74,14 +76,15 @@ func (c *Controller) enterSharing(t instant) {
 	c.cutWindow(t)
 }
 
-// beginSharing turns the competition that has just begun into one on a path that drops
-// instead of queueing. byFlood is true if no Yield has shown that the path does.
+// beginSharing makes a competition that has just begun a sharing. byFlood is true if no Yield has
+// proved that the path drops instead of queueing.
 func (c *Controller) beginSharing(t instant, byFlood bool) {
 	c.competition.sharing = sharing{on: true, byFlood: byFlood, first: c.competition.window}
 	c.delaySurge(t, 0)
 }
 
-// delaySurge delays the next surge by d, or by the minimum rest if that is longer.
+// delaySurge ends a surge if there is one, and puts off the next by d, or by the minimum rest if
+// that is longer.
 func (c *Controller) delaySurge(t instant, d time.Duration) {
 	s := &c.competition.sharing
 	s.surges = false
@@ -90,11 +93,11 @@ func (c *Controller) delaySurge(t instant, d time.Duration) {
 	c.yielding.begin(t, c.round.number)
 }
 
-// stepShare is congestion avoidance with a surge now and then.
+// stepShare does congestion avoidance, with a surge now and then.
 func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	switch {
-	case c.competition.sharing.byFlood && c.queue > c.delay.target(): // the path has a queue after all
-		c.competition.sharing = sharing{}
+	case c.competition.sharing.byFlood && c.queue > c.delay.target():
+		c.competition.sharing = sharing{} // the path has a queue after all
 	case c.competition.sharing.surges:
 		c.stepSurge(t)
 	case b.sinceCut && (b.full || c.flooded() || c.queue > c.delay.target()):
@@ -109,14 +112,15 @@ func (c *Controller) stepShare(t instant, b batch, ended bool) {
 	}
 }
 
-// wantsSurge reports whether a surge is due, and the loss without one is known.
+// wantsSurge reports whether a surge is due and we know what is usually lost without one.
 func (c *Controller) wantsSurge(t instant) bool {
 	y := &c.yielding
 	known := y.now().count() >= plentyPackets && (y.now().lost >= minLosses || t-y.began > maxYield)
 	return t >= c.competition.sharing.next && known && !c.flooded() && !c.lacksData()
 }
 
-// beginSurge begins a surge.
+// beginSurge begins a surge. Once one has proved losses random, the next goes straight for its
+// goal.
 func (c *Controller) beginSurge(t instant) {
 	s := &c.competition.sharing
 	s.surges = true
@@ -131,7 +135,7 @@ func (c *Controller) beginSurge(t instant) {
 	}
 }
 
-// surge raises the window, at most to the goal.
+// surge raises the window, but not beyond the goal.
 func (c *Controller) surge(t instant, window float64) {
 	s := &c.competition.sharing
 	s.before = c.competition.window
@@ -139,20 +143,23 @@ func (c *Controller) surge(t instant, window float64) {
 	c.yielding.begin(t, c.round.number)
 }
 
-// stepSurge ends a surge if more is lost than before, and otherwise raises the window.
+// stepSurge goes on with a surge until more is lost than usual.
 func (c *Controller) stepSurge(t instant) {
 	s := &c.competition.sharing
 	now := c.yielding.now()
 	switch {
 	case c.lacksData():
+		// We can't fill the window, so it proves nothing.
 		c.competition.window = s.base
 		c.delaySurge(t, s.rest)
 	case c.flooded(), c.queue > 2*c.delay.target(), now.count() > 0 && s.exceeds(now):
+		// It fails. Go back to the last window that was all right, and answer the losses.
 		c.competition.window = s.before
 		s.proofs = 0
 		c.cutWindow(t)
 		c.delaySurge(t, min(2*s.rest, maxRest))
 	case now.count() < plentyPackets:
+		// Too early to tell.
 	case c.competition.window < s.goal:
 		c.surge(t, surgeGain*c.competition.window)
 	case c.surgeIsOver(t):
@@ -160,32 +167,31 @@ func (c *Controller) stepSurge(t instant) {
 	}
 }
 
-// surgeIsOver reports whether the window was at the goal for long enough, and for as many
-// packets as should have met yieldLosses losses.
+// surgeIsOver reports whether the window has been at its goal for long enough, and for so many
+// packets that yieldLosses of them should be lost.
 func (c *Controller) surgeIsOver(t instant) bool {
 	held := t - c.yielding.began
 	return held >= max(minSurge, surgeTrips*c.delay.base()) &&
 		(c.yielding.expected() >= yieldLosses || held >= maxYield)
 }
 
-// endSurge ends a surge that reached its goal.
-//
-// If fewer packets were lost than before, the path has room, and the window stays. If as
-// many were lost, the losses are random. Once proofsNeeded surges have shown that, the
-// controller continues as before it shared.
+// endSurge ends a surge that has reached its goal.
 func (c *Controller) endSurge(t instant) {
 	s := &c.competition.sharing
-	if lost := c.yielding.now().lost; lost < randomLosses || float64(lost) < yieldGone*c.yielding.expected() {
+	lost := c.yielding.now().lost
+	if lost < randomLosses || float64(lost) < yieldGone*c.yielding.expected() {
+		// Less was lost than before. The path has room, so keep the window.
 		s.proofs = 0
 		c.delaySurge(t, 0)
 		return
 	}
-	s.proofs++
+	s.proofs++ // the share lost is the same as with the smaller window
 	if s.proofs < proofsNeeded {
 		c.competition.window = s.base
 		c.delaySurge(t, 0)
 		return
 	}
+	// Proved often enough. Stop sharing and go on as we did before.
 	c.rates.set(c.filling, c.competition.rate(c.delay.smoothed))
 	c.yielding.took = minYield
 	c.yielding.end(t, c.round.number)

@@ -3,83 +3,88 @@ package pace
 import "time"
 
 const (
-	// yieldGain is the part of the estimate at which Yield sends. Others take up the rest
-	// by one packet per round trip, so for some seconds nobody's packets are dropped.
+	// yieldGain is how much of the estimate we send at in a Yield. Others take up the rest by
+	// one packet per round trip, so nobody's packets are dropped for some seconds.
 	yieldGain = 0.7
-	// yieldLosses is the number of losses expected in a Yield, and in the time between
-	// two.
-	//
-	// minYield is the minimum duration of a Yield, because a radio may lose nothing for
-	// half a second. maxYield limits the duration. If so little is lost, a loss costs
-	// others little as well.
+
+	// A Yield lasts long enough to expect yieldLosses losses, and as many are needed between
+	// two. It takes at least minYield, because a radio may lose nothing for half a second, and
+	// at most maxYield: losses that are rarer than that don't hurt others much.
 	yieldLosses        = 16
 	minYield, maxYield = time.Second, 5 * time.Second
-	// yieldGone is the maximum part of the expected losses that remains if they went with
-	// our Yield. yieldBack is the minimum part that must return. Of random losses one
-	// Yield in 45 shows so few, and two consecutive ones one in 2,000.
+
+	// The losses have gone if no more than yieldGone of those expected remain, and they're back
+	// when yieldBack of them have returned. Random losses pass the first test in one Yield in
+	// 45, and in two Yields in succession once in 2,000 times.
 	yieldGone, yieldBack = 0.5, 3. / 8
-	// backRounds is the number of rounds for which losses may stay away after a Yield.
-	// Looks that cause them are 3 maxPause rounds apart.
+
+	// backRounds is for how many rounds losses may stay away after a Yield. The looks that cause
+	// them may be 3 maxPause rounds apart.
 	backRounds = 40
-	// firstYield is the time for which a path is used before the first Yield, because a
-	// shorter transfer starves nobody.
+
+	// firstYield is how long we use a path before the first Yield. A shorter transfer doesn't
+	// starve anybody.
 	//
-	// The pause after a Yield that showed random losses is yieldPause times as long as
-	// the Yield took, so it costs 2 % of the rate. If the rate has grown since,
-	// laterYield counts instead, because a controller that takes a path from others may
-	// soon have all of it.
+	// After Yields have shown random losses, we wait yieldPause times as long as they took, so
+	// that they cost 2 % of the rate. If the rate has grown meanwhile, we wait only for
+	// laterYield, because a controller that takes a path from others may soon have all of it.
 	firstYield, laterYield, yieldPause = 6 * time.Second, 2 * time.Second, 16
-	// risenFactor is the factor above the slowest estimate of a test that shows that the
-	// path has changed.
+
+	// risenFactor is how far the estimate must rise above the slowest one of a test to show
+	// that the path has changed.
 	risenFactor = 1.5
-	// decidedRounds is the number of rounds until the packets of a round are decided.
+
+	// decidedRounds is how many rounds it takes until the fates of a round's packets are known.
 	decidedRounds = 3
 )
 
-// A yielding tests whether apparently random losses are random. Random losses do not
-// depend on our sending rate. Those of a policer, of CoDel, and of a queue that is too
-// short to be seen do. They go when we yield, return when we stop yielding, and go with a
-// second Yield.
+// A yielding is a test of whether losses that seem to be random really are. It works by sending
+// less for a while (a Yield).
+//
+// Random losses don't depend on how fast we send. Those of a policer, of CoDel, or of a queue too
+// short to see do: they go when we yield, come back when we stop, and go again with a second
+// Yield.
 type yielding struct {
-	fates tally   // fates of all packets; a run of lost ones counts as one
-	began instant // when the current rate began
-	// Number of the round in which the first packets sent at that rate are decided.
-	round   int64
-	from    tally         // fates at the end of that round, if shown
-	shown   bool          // that round ended
-	slowest float64       // minimum estimate of this test; 0 = none yet
-	next    instant       // when the first Yield may begin
+	fates tally // of all packets; a run of losses counts as one
+
+	// Packets sent at the current rate.
+	began instant // when we began to send at it
+	round int64   // round in which the fates of the first of them become known
+	shown bool    // that round has ended
+	from  tally   // fates at its end, if shown
+
+	// The test.
+	next    instant       // earliest time for the first Yield
+	slowest float64       // minimum estimate during this test; 0 = none yet
 	share   float64       // share of packets lost before the first Yield
 	gone    bool          // the losses went with the first Yield
-	took    time.Duration // duration of this test's Yields
+	took    time.Duration // how long this test's Yields have taken
 }
 
-// lost adds a lost packet. consecutive means that the packet sent just before it was lost
-// as well.
+// lost adds a lost packet. consecutive means that the packet sent right before it was lost too.
 func (y *yielding) lost(consecutive bool) {
 	if !consecutive {
 		y.fates.lost++
 	}
 }
 
-// stateChanged is called when the state changes. Packets of Start, Yield, Compete, Dark
-// and Stopped are not sent at the full rate.
+// stateChanged is called when the state changes.
 func (y *yielding) stateChanged(from, to State, t instant, round int64) {
 	switch from {
 	case Cruise, Up, Drain, Dip:
-		return
+		return // we go on sending at about the full rate
 	case Start:
-		y.slowest = 0 // the path has changed: wantsYield begins a new test
+		y.slowest = 0 // the path has changed, so wantsYield will begin a new test
 	case Yield:
-		if to != Cruise && to != Compete { // the Yield was interrupted
-			y.end(t, round)
+		if to != Cruise && to != Compete {
+			y.end(t, round) // the Yield was interrupted
 		}
 	}
 	y.begin(t, round)
 }
 
-// begin starts to count the packets that are sent from now on, because the rate changes.
-// round is the number of the current round.
+// begin starts counting from the packets sent from now on, because the rate changes. round is the
+// number of the current round.
 func (y *yielding) begin(t instant, round int64) {
 	y.began = t
 	y.round = round + decidedRounds
@@ -94,7 +99,7 @@ func (y *yielding) roundOver(round int64) {
 	}
 }
 
-// now returns the fates of the packets that were sent at the current rate.
+// now returns the fates of the packets sent at the current rate.
 func (y *yielding) now() tally {
 	if !y.shown {
 		return tally{}
@@ -102,11 +107,11 @@ func (y *yielding) now() tally {
 	return tally{lost: y.fates.lost - y.from.lost, acked: y.fates.acked - y.from.acked}
 }
 
-// expected returns the number of these packets that would be lost at the earlier share.
+// expected returns how many of those would have been lost at the earlier share.
 func (y *yielding) expected() float64 { return y.share * float64(y.now().count()) }
 
-// suspects reports whether there are losses to test. If there are, it records their
-// share. A Yield sends a packet in each interval.
+// suspects reports whether there are losses worth a test, and if so, records their share.
+// interval is the time between two packets of a Yield.
 func (y *yielding) suspects(t instant, interval time.Duration) bool {
 	now := y.now()
 	if t < y.next || now.lost < yieldLosses ||
@@ -117,21 +122,21 @@ func (y *yielding) suspects(t instant, interval time.Duration) bool {
 	return true
 }
 
-// back reports whether the losses that went with the first Yield have returned. late
-// reports whether they had the time to.
+// back reports whether the losses that went with the first Yield have returned. late is whether
+// they have had enough time to.
 func (y *yielding) back(t instant, rtt time.Duration) (back, late bool) {
 	back = float64(y.now().lost) >= yieldBack*yieldLosses
 	late = y.expected() >= yieldLosses && t-y.began >= max(minYield, backRounds*rtt)
 	return back, late
 }
 
-// end ends the test.
+// end ends the test, and schedules the next one.
 func (y *yielding) end(t instant, round int64) {
 	*y = yielding{fates: y.fates, slowest: y.slowest, next: t + max(firstYield, yieldPause*y.took)}
 	y.begin(t, round)
 }
 
-// restart begins a new test, of losses that the current rate causes.
+// restart begins a new test, of the losses at the current rate.
 func (y *yielding) restart(t instant, round int64) {
 	first := y.slowest == 0
 	y.end(t, round)
@@ -140,8 +145,8 @@ func (y *yielding) restart(t instant, round int64) {
 	}
 }
 
-// wantsYield reports whether a Yield is due, the first of a test or the second. It ends a
-// test whose losses have not returned.
+// wantsYield reports whether a Yield is due, be it the first of a test or the second. It ends a
+// test whose losses haven't come back in time.
 func (c *Controller) wantsYield(t instant) bool {
 	y := &c.yielding
 	rate := c.assumedRate()
@@ -166,18 +171,20 @@ func (c *Controller) beginYield(t instant) {
 	c.enter(Yield, t)
 }
 
-// stepYield ends Yield when it shows something, or when somebody fills a queue.
+// stepYield ends a Yield that has shown something, or that somebody uses to fill a queue.
 func (c *Controller) stepYield(t instant) {
 	y := &c.yielding
 	switch {
-	case float64(y.now().lost) > yieldGone*max(y.expected(), yieldLosses),
-		c.flooded(), c.queue > 2*c.delay.target(), t-c.since > 2*maxYield:
-		// Too many losses end the Yield even before its time, because random losses then
-		// cost less.
+	case float64(y.now().lost) > yieldGone*max(y.expected(), yieldLosses):
+		// Too many losses are left already. There's no need to wait for the rest of the Yield,
+		// which costs us time.
+		c.endTest(t)
+	case c.flooded(), c.queue > 2*c.delay.target(), t-c.since > 2*maxYield:
 		c.endTest(t)
 	case y.expected() < yieldLosses || t-c.since < minYield:
+		// Too early to tell.
 	case y.gone:
-		c.enterSharing(t)
+		c.enterSharing(t) // gone twice, so we're to blame
 	default:
 		y.gone = true
 		y.took += t - c.since
@@ -185,7 +192,7 @@ func (c *Controller) stepYield(t instant) {
 	}
 }
 
-// endTest ends the test, because the losses are random, and continues as before.
+// endTest ends a test whose losses are random, and continues as before.
 func (c *Controller) endTest(t instant) {
 	c.yielding.took += t - c.since
 	c.yielding.end(t, c.round.number)
