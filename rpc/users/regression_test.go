@@ -183,7 +183,7 @@ func TestAFileThatIsReplacedMeanwhile(t *testing.T) {
 func TestTokensOfMachinesAreBounded(t *testing.T) {
 	u, _, code := invited(t, time.Now())
 	authenticate := u.Authenticator(nil)
-	for _, bad := range []string{"short", "two words of a token", beta + " ", beta + "\r", strings.Repeat("x", maxMade+1)} {
+	for _, bad := range []string{"short", "two words of a token", beta + " ", beta + "\r", strings.Repeat("x", maxMachineToken+1)} {
 		_, err := authenticate(t.Context(), []byte(ByCode(code, bad, "pc")))
 		require.ErrorIs(t, err, ErrCode)
 		require.NotErrorIs(t, err, ErrUnchecked)
@@ -299,14 +299,14 @@ func TestLoginsCostNoTokens(t *testing.T) {
 	require.NoError(t, err)
 	u, err := Open(path)
 	require.NoError(t, err)
-	opened := u.known.Load()
+	opened := u.cache.Load()
 	for range 100 {
 		_, err := u.Identify([]byte(token), time.Now())
 		require.NoError(t, err)
 		_, err = u.Identify([]byte("a token that is not there"), time.Now())
 		require.ErrorIs(t, err, ErrToken)
 	}
-	require.Same(t, opened, u.known.Load())
+	require.Same(t, opened, u.cache.Load())
 
 	other, err := Add(path, "bob")
 	require.NoError(t, err)

@@ -1,0 +1,134 @@
+package users
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// minToken is the length in bytes that a token must have at least. It keeps out tokens that
+	// people make up, whereas 16 random hex digits are 64 bits.
+	minToken = 16
+
+	// maxToken is the longest token, in bytes, that fits into a login: see rpc.Config.Token.
+	maxToken = 4096
+
+	// A user may ask for any number of codes and redeem them all, and every login reads the file
+	// to which that adds. So we limit how many tokens a user has (maxTokens), and how many bytes
+	// a token may have if the machine that redeems a code chooses it (maxMachineToken).
+	maxTokens       = 1000
+	maxMachineToken = 128
+
+	// shownBytes is how much of a token Shown gives away: enough to tell a user's tokens apart,
+	// but too little to help an attacker guess one.
+	shownBytes = 4
+)
+
+// A Token is one line of a token file: a secret that lets its user log in.
+type Token struct {
+	User   string
+	Note   string // what follows " #" on the line
+	secret string
+}
+
+// Shown returns the first characters of the token. They are safe to display, and Revoke accepts
+// them as a prefix.
+func (t Token) Shown() string { return strings.ToValidUTF8(t.secret[:shownBytes], "") }
+
+// parse returns the tokens in the text of a token file. A single bad line fails the whole file.
+func parse(text string) (tokens []Token, err error) {
+	secrets := make(map[string]bool)
+	lineNumber := 0
+	for line := range strings.Lines(text) {
+		lineNumber++
+		t, err := parseLine(line)
+		if err == nil && secrets[t.secret] {
+			err = errors.New("the token stands there twice")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", lineNumber, err)
+		}
+		if t.secret == "" {
+			continue // a blank line or a comment
+		}
+		secrets[t.secret] = true
+		tokens = append(tokens, t)
+	}
+	return tokens, nil
+}
+
+// parseLine returns the token on a line, or an empty Token if the line is blank or a comment.
+func parseLine(line string) (t Token, err error) {
+	line = strings.TrimPrefix(line, "\ufeff") // the byte order mark of editors on Windows
+
+	// The space in front lets a line consist of nothing but a comment.
+	login, note, _ := strings.Cut(" "+strings.TrimSpace(line), " #")
+	login = strings.TrimSpace(login)
+	if login == "" {
+		return t, nil
+	}
+
+	user, token, isPair := strings.Cut(login, ":")
+	switch {
+	case !isPair || !utf8.ValidString(token) || strings.ContainsFunc(token, unicode.IsSpace):
+		return t, errors.New("it is not user:token with # before a note")
+	case len(token) < minToken || len(token) > maxToken:
+		return t, fmt.Errorf("the token has %d bytes and needs %d to %d; take a random one",
+			len(token), minToken, maxToken)
+	}
+	return Token{user, strings.TrimSpace(note), token}, cmp.Or(CheckName(user), checkPrintable(token))
+}
+
+// checkPrintable refuses tokens with control characters, because whoever lists the tokens may
+// have Shown print them on a terminal.
+func checkPrintable(token string) error {
+	if strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("the token has characters that cannot be printed; take a random one")
+	}
+	return nil
+}
+
+// checkMachineToken checks a token that a machine has made for itself before it redeems a code.
+func checkMachineToken(token string) error {
+	t, err := parseLine("machine:" + token)
+	switch {
+	case err == nil && t.secret != token:
+		err = errors.New("a space ends the token")
+	case len(token) < minToken || len(token) > maxMachineToken:
+		err = fmt.Errorf("the token has %d bytes, one that a machine makes has %d to %d",
+			len(token), minToken, maxMachineToken)
+	}
+	return err
+}
+
+// MaxName is the maximum length of a name in bytes.
+const MaxName = 79
+
+// ErrName means that a name breaks the rules of [CheckName].
+var ErrName = errors.New("bad name")
+
+var goodName = regexp.MustCompile(`^[\pL\pM\p{Nd}_()]([\pL\pM\p{Nd} ._()-]*[\pL\pM\p{Nd}_()-])?$`)
+
+// CheckName returns an error if a name cannot be that of a user or a machine.
+//
+// A name has 1 to 79 bytes of letters, digits, spaces and ._-(). It must not begin with a dot,
+// dash or space, nor end with a dot or space, which makes it a valid file name on Linux as it
+// stands. Names are case-sensitive.
+func CheckName(name string) error {
+	if len(name) > MaxName || !goodName.MatchString(name) {
+		return fmt.Errorf("%w %.80q: one has 1 to %d bytes of letters, digits, spaces and ._-(), begins with no dot, dash or space, and ends with no dot or space",
+			ErrName, name, MaxName)
+	}
+	return nil
+}
+
+// UserOf returns the user of an identity.
+func UserOf(identity string) string {
+	user, _, _ := strings.Cut(identity, "/")
+	return user
+}
