@@ -218,7 +218,7 @@ func BenchmarkWake(b *testing.B) {
 			b.ResetTimer()
 			for range b.N {
 				one.onWake()
-				w.frame.all = false
+				w.frame.allConns = false
 				w.dispatch(clock.Beat{Real: time.Now()}, false)
 				w.flush(time.Now())
 			}

@@ -242,9 +242,9 @@ func (l *lobby) hasLogin(c *Conn) {
 	c.visit.WaitFor(nil)
 }
 
-// turn waits until Authenticate may be called for a token. If it returns false, the client
+// awaitTurn waits until Authenticate may be called for a token. If it returns false, the client
 // must try again after pause. A pause of 0 means that the client has left.
-func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
+func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !v.Left() {
@@ -256,10 +256,10 @@ func (l *lobby) turn(v *visit, token []byte) (may bool, pause time.Duration) {
 	return false, 0
 }
 
-// heard is called when Authenticate answers. refused is true if it refused the
-// token, and passed is true if it accepted the token. heard returns how many
+// recordAnswer is called when Authenticate answers. refused is true if it refused the
+// token, and passed is true if it accepted the token. recordAnswer returns how many
 // logins from the client's address were refused.
-func (l *lobby) heard(v *visit, token []byte, refused, passed bool) (failures int) {
+func (l *lobby) recordAnswer(v *visit, token []byte, refused, passed bool) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Answered(v)
@@ -288,9 +288,9 @@ func (l *lobby) leave(v *visit) {
 	l.door.Leave(v)
 }
 
-// await is called when this side has answered the client's Login and waits for its Join. From
+// awaitJoin is called when this side has answered the client's Login and waits for its Join. From
 // then on the client may be evicted again.
-func (l *lobby) await(c *Conn, welcomed bool) {
+func (l *lobby) awaitJoin(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Await(c.visit, c, welcomed)
@@ -388,9 +388,9 @@ func (l *lobby) post(fn func()) error {
 	return nil
 }
 
-// hand is like post but has no limit. It is for functions that must not be
+// postUnlimited is like post but has no limit. It is for functions that must not be
 // lost and whose number is limited elsewhere.
-func (l *lobby) hand(fn func()) {
+func (l *lobby) postUnlimited(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inbox.posts = append(l.inbox.posts, fn)

@@ -65,7 +65,7 @@ func (b *background) start(q *question, run func()) {
 // world is closed. The handler handed over its answer earlier, so the answer is given first.
 func (b *background) finish(w *World, of *requests) {
 	counted := make(chan struct{})
-	w.hand(func() {
+	w.postUnlimited(func() {
 		b.jobs.Return(&of.running)
 		close(counted)
 	})

@@ -39,7 +39,7 @@ func (w *World) replicate(now time.Time) {
 	if w.replicator.left {
 		w.replicator.unwatch()
 	}
-	w.replicator.looked = w.frame.all || len(w.replicator.states) <= fewStates
+	w.replicator.looked = w.frame.allConns || len(w.replicator.states) <= fewStates
 	if w.replicator.looked {
 		w.replicator.compare(now)
 	}

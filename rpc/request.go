@@ -124,7 +124,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	// Then wait for the answer. Nothing reads arg after visit.
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
 	put := errNotPut
-	err = w.visit(func() { put = r.put(q, arg, time.Time{}) }, wait)
+	err = w.runInDispatch(func() { put = r.put(q, arg, time.Time{}) }, wait)
 	err = cmp.Or(err, put)
 	if err != nil {
 		return result, q.failed(err)
@@ -133,7 +133,7 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	if err == nil || bell.Closed(done) { // the answer and the end of ctx may coincide
 		return answer, failure
 	}
-	w.hand(func() { w.giveUp(q) })
+	w.postUnlimited(func() { w.giveUp(q) })
 	return result, q.failed(err)
 }
 
@@ -214,7 +214,7 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	later := q.kept
 	return func(result R, err error) {
 		if later.claimAnswer() {
-			later.actor.world.hand(func() { r.replyTo(later, result, err) })
+			later.actor.world.postUnlimited(func() { r.replyTo(later, result, err) })
 		}
 	}
 }

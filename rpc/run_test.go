@@ -263,13 +263,13 @@ func TestRunOnBothSides(t *testing.T) {
 func TestEachConnectionIsFirstInTurn(t *testing.T) {
 	for _, n := range []int{2, 3, 8, 32, 1024} {
 		for _, between := range []int{0, 1, 12, 88} {
-			var o order
+			var o sendOrder
 			first, early, longest := make([]int, n), make([]uint64, n), uint64(0)
 			for tick := range uint64(64 * n) {
 				for range between {
-					require.Zero(t, o.begins(1))
+					require.Zero(t, o.next(1))
 				}
-				begin := o.begins(n)
+				begin := o.next(n)
 				first[begin]++
 				for k := range (n + 7) / 8 {
 					c := (begin + k) % n

@@ -28,7 +28,7 @@ func newWalkers(t testing.TB, n int) (*World, []*walker) {
 	Replicate(b, bodies, func(o *walker) *body { return &o.body })
 	gone := &Conn{world: w, server: true}
 	gone.closing.Store(true)
-	w.frame.all = true // as in a tick
+	w.frame.allConns = true // as in a tick
 	var all []*walker
 	for range n {
 		a, o, err := Spawn(b, nil, nil)

@@ -58,7 +58,7 @@ type World struct {
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch  // has its own lock for the fields that Stats reads
 	overflows    int       // connections closed because a reliable buffer was full
-	sampled      time.Time // time when sampleRates last ran
+	lastSample   time.Time // time when sampleRates last ran
 
 	// Parts of a step. Used only by the world's goroutine.
 	crowd      stateCrowd          // summary of the state paces of all connections: see crowdAt
