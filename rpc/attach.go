@@ -197,7 +197,7 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		server:        server,
 		carrier:       carrier,
 		done:          make(chan struct{}),
-		gone:          make(chan struct{}),
+		stopped:       make(chan struct{}),
 		welcomed:      make(chan struct{}),
 		handshakeWake: bell.New(),
 		channels:      make(map[uint64]*Actor),
@@ -279,7 +279,7 @@ func (c *Conn) onWake() {
 		return
 	}
 	c.extended.Wake()
-	c.call()
+	c.requestDispatch()
 }
 
 // joinWorld hands a connection that has joined to the world. It returns false if the
@@ -303,7 +303,7 @@ func (c *Conn) joinWorld() (in bool) {
 // sealed carrier's.
 func (c *Conn) finish() {
 	w := c.world
-	w.lobby.noteEnd(c)
+	w.lobby.markEnded(c)
 	if c.sealed != nil {
 		c.sealed.carriers.close()
 		c.sealed.carriers.wait()
@@ -321,7 +321,7 @@ func (c *Conn) finish() {
 	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
 		quic.Wait()
 	}
-	close(c.gone)
+	close(c.stopped)
 }
 
 // replace ends older connections of the identity if c makes them exceed
@@ -332,7 +332,7 @@ func (c *Conn) replace() {
 	if refused != nil { // with RefuseLoginElsewhere, although welcome has already checked it
 		c.abort(refused)
 	}
-	c.replaced = append(c.replaced, old...)
+	c.predecessors = append(c.predecessors, old...)
 	for _, other := range old {
 		reason := fmt.Sprintf("%q logged in from elsewhere; Config.MaxConnsPerIdentity is %d",
 			shape.Clip(c.identity), c.world.config.MaxConnsPerIdentity)
@@ -348,10 +348,10 @@ func (c *Conn) replace() {
 func (w *World) admit(c *Conn) {
 	w.announced = append(w.announced, c)
 	c.admitted = true
-	c.call() // the next Dispatch looks at what arrived while c waited in joining
+	c.requestDispatch() // the next Dispatch looks at what arrived while c waited in joining
 	w.watchCalls(c)
 	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
-	tellSealed(c)
+	logSealedMismatch(c)
 	c.trace.Joined(c.identity)
 	for _, hook := range w.extended.Joined {
 		w.game.Later(c, tasks.Doing{}, func() { hook(c) })
@@ -434,9 +434,9 @@ func (w *World) expel(c *Conn) {
 		w.dos.detector.Leave(c.watched.peer)
 	}
 	w.relevance.connLeaves(w.announced, c)
-	w.lobby.forget(c)
+	w.lobby.free(c)
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
-	w.frame.forget(c)
+	w.frame.remove(c)
 	c.admitted = false
 	err := c.closeError()
 	if err.Code == ReliableBufferOverflow {

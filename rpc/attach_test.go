@@ -95,7 +95,7 @@ func TestEndComesBeforeTheNextConnection(t *testing.T) {
 		require.Equal(t, []string{"connected", "disconnected", "connected"}, heard)
 		require.True(t, gate.Alive())
 		require.Same(t, second, gate.Conn())
-		require.Empty(t, second.replaced, "or all connections of a client would stay")
+		require.Empty(t, second.predecessors, "or all connections of a client would stay")
 		require.NotZero(t, gate.Ref())
 	})
 }
@@ -176,7 +176,7 @@ func TestListenThatFailed(t *testing.T) {
 	_, err := Listen("127.0.0.1:0", nil, w.World)
 	require.ErrorContains(t, err, "TLS config")
 	require.NoError(t, w.lobby.becomeClient(0))
-	require.ErrorIs(t, w.lobby.listen(), ErrWrongRole)
+	require.ErrorIs(t, w.lobby.addListener(), ErrWrongRole)
 
 	w = newTestWorld(t, Config{})
 	certificate, err := cert.Development()

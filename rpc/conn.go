@@ -30,68 +30,64 @@ import (
 // Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
 // [Conn.SetViewPoint] and [Conn.ServerTime]. Call those on the world's goroutine.
 //
-// A [Call] that was made in this world has a nil *Conn. On a nil *Conn, String
-// returns "no conn", Identity, RemoteAddr and RTT return zero values, Close does
-// nothing, and SendMessage returns an error.
+// A [Call] that was made in this world has a nil *Conn, on which some methods still work: String
+// returns "no conn", Identity, RemoteAddr and RTT return zero values, Close does nothing, and
+// SendMessage returns an error.
 type Conn struct {
 	world  *World
 	id     uint64 // unique in its world
 	server bool   // this end is the server's
 
-	// The link and the machines that it drives. They are set before other goroutines
-	// know the connection.
+	// The link and the machines that it drives. All are set before any other goroutine knows
+	// the connection.
 	carrier  link.Carrier   // QUIC, or the carrier given to Attach
 	link     *link.Link     // has its own lock
-	machine  *bunch.Conn    // under link.Lock, except Waited
-	sealed   *sealedCarrier // nil = this side has none
-	trace    *trace.Tap     // nil = no Config.Trace
+	machine  *bunch.Conn    // guarded by link.Lock, except Waited
+	sealed   *sealedCarrier // nil if this side has none
+	trace    *trace.Tap     // nil without Config.Trace
 	extended extend.Conn    // machines that package stream added
 
-	// The state of the connection. Safe for concurrent use.
-	loginAsked atomic.Bool // server: Config.Login runs or has run, and identity is set
+	// How far the connection has come. Safe for concurrent use.
+	loginAsked atomic.Bool // server: Config.Login was called, and identity is set
 	joined     atomic.Bool
-	closing    atomic.Bool                // this side has closed: nothing more is dispatched or sent
-	cause      atomic.Pointer[CloseError] // why this side closed; set by the first caller of stop
+	closing    atomic.Bool                // we have closed it; nothing more is dispatched or sent
+	cause      atomic.Pointer[CloseError] // why we closed it; set by the first call of stop
 	ended      atomic.Bool                // the link has ended; written under lobby.mu
-	// The login was refused, and the refusal is logged. finish then doesn't also log
-	// a failed handshake.
-	refused atomic.Bool
-	done    chan struct{}  // closed when both carriers have ended; OnDisconnect may not have run yet
-	gone    chan struct{}  // closed when all goroutines have ended and all sockets are closed
-	work    sync.WaitGroup // the connection's goroutines, which end soon after the link
-	called  atomic.Bool    // the connection is in World.callers
+	refused    atomic.Bool                // we refused the login and logged that, so finish needn't
+	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
+	stopped    chan struct{}              // closed when all goroutines have ended and all sockets are closed
+	work       sync.WaitGroup             // the connection's goroutines, which end soon after the link
+	inCallers  atomic.Bool                // the connection is in World.callers
 
-	// Calls. Used only by the world's goroutine, except for mail.out (under the
-	// link's lock) and the counters of times (atomic). watched is written under
-	// World.dos.mu; other goroutines read it under that lock.
+	// Calls. Used only by the world's goroutine, except for mail.out (guarded by the link's
+	// lock), the counters in times (atomic), and watched, which is written under World.dos.mu
+	// and read by other goroutines under that lock.
 	admitted bool         // the connection is in World.announced
 	active   bool         // the connection is in frame.active
-	corked   bool         // messages that are sent now wait for Flush
+	corked   bool         // what we send now waits for Flush
 	waiting  waitingCalls // client: calls that wait for the actors that they name
 	turn     turn         // the connection's part of a Dispatch
 	requests requests
 	mail     mail                      // messages of the game on the control channel
-	limits   map[*method]budget.Bucket // of Server RPCs with a RateLimit
-	watched  *watched                  // server: nil = no Config.DoS
+	limits   map[*method]budget.Bucket // budgets of Server RPCs with a RateLimit
+	watched  *watched                  // server: nil without Config.DoS
 	times    times
 	lateWarn logs.Gate // limits the warnings that messages wait for a turn
 
-	// channels is written by the world's goroutine under mu. The world's goroutine reads it
-	// without the lock, and other goroutines read it with the lock.
+	// channels is written by the world's goroutine, which holds mu then, but reads it without.
+	// Other goroutines need mu to read it.
 	mu       sync.Mutex
 	channels map[uint64]*Actor // actors by channel
-	last     lastActor         // cache of actorOf; used only by the world's goroutine
+	cached   actorCache        // cache of actorOf; used only by the world's goroutine
 
 	// Actors. Used only by the world's goroutine.
 	copies copies // client
 	shown  shown  // server
 
 	// The handshake. Written before joined is set.
-	visit *visit // the connection's place among the handshakes, set by enlist; its fields are under lobby.mu
-	// Connections whose OnDisconnect runs before OnConnect of this one: see
-	// lobby.claim and endedBefore.
-	replaced      []*Conn
+	visit         *visit        // place among the handshakes, set by enlist; its fields are guarded by lobby.mu
 	identity      string        // written under lobby.mu; read without it once loginAsked or joined is set
+	predecessors  []*Conn       // must have had their OnDisconnect before our OnConnect: see endedBefore
 	welcomed      chan struct{} // closed when joined
 	handshakeWake bell.Bell     // wakes runHandshake when a handshake message arrives
 	maxBunch      int           // maximum message size in bytes, by the limits of both ends
@@ -101,27 +97,27 @@ type Conn struct {
 	allowance *budget.Allowance // the connection's part of Config.Rate and WorldRate
 	reserved  atomic.Int64      // bytes reserved from Config.ReceiveBudget
 	drops     drops.Counters
-	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection for the next one
+	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of ours for the next one
 	rates     statnet.Sampler // for Stats: rates of the last second
 }
 
-// shown lists the actors that a client has, and the actors that it is about to get
-// or to lose. It is used on a server.
+// shown is a server's account of the actors that one client has, and of those that the client is
+// about to get or to lose.
 type shown struct {
-	// Actors that the connection itself owns. Actors owned by these actors are not listed.
-	owned    actors
-	openings map[*Actor]*opening // actors that are open for the client
-	// The openings for which OnOpenAcked runs once the client has acknowledged the open.
-	unacked []*opening
-	view    view        // from where the client sees
-	state   stateOutbox // states of open actors
-	// The client's copies without a channel, dormant or placed, and the reason of
-	// their last close. The reason is never Destroyed.
-	detached   map[*Actor]CloseReason
-	dismissals []dismissal // copies that must end and that wait for a free channel
-	// Channels that were closed here and may still be open at the client.
-	closedChannels closedChannels // guarded by the link's lock
-	openWarn       logs.Gate      // limits the warnings that an actor could not be opened, to one a second
+	owned actors // only what the connection itself owns, not what these actors own in turn
+	view  view   // from where the client sees
+
+	// Actors that are open for the client.
+	openings map[*Actor]*opening
+	unacked  []*opening  // OnOpenAcked runs for these once the client has acknowledged the open
+	state    stateOutbox // their states, on the way to the client
+
+	// Actors whose channel is closed.
+	detached       map[*Actor]CloseReason // copies that the client keeps, and why they were closed (never Destroyed)
+	dismissals     []dismissal            // copies that must end, but wait for a free channel
+	closedChannels closedChannels         // may still be open at the client; guarded by the link's lock
+
+	openWarn logs.Gate // limits warnings that an actor could not be opened, to one a second
 }
 
 func newShown() shown {
@@ -132,23 +128,27 @@ func newShown() shown {
 	}
 }
 
-// takeAcked removes the acknowledged openings from unacked and returns them. It also
-// removes openings that have closed.
-//
-// It keeps a parted opening, which closes once it is acknowledged, because that
-// close may be canceled. The caller holds the link's lock.
+// takeAcked removes the openings that the client has acknowledged from unacked and returns them.
+// The caller holds the link's lock.
 func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
 	s.unacked = slices.DeleteFunc(s.unacked, func(o *opening) bool {
-		if !o.closed && !o.parted && machine.Opened(o.channel) {
-			acked = append(acked, o)
+		switch {
+		case o.closed:
 			return true
+		case o.parted:
+			// The client has lost the actor to another owner, and we close it there once the
+			// open is acknowledged. That may still be canceled, though, so keep the opening.
+			return false
+		case !machine.Opened(o.channel):
+			return false
 		}
-		return o.closed
+		acked = append(acked, o)
+		return true
 	})
 	return acked
 }
 
-// hasDetached reports whether the client has a copy of a without a channel.
+// hasDetached reports whether the client has a copy of a whose channel is closed.
 func (s *shown) hasDetached(a *Actor) bool {
 	_, ok := s.detached[a]
 	return ok
@@ -157,12 +157,12 @@ func (s *shown) hasDetached(a *Actor) bool {
 // hasDormant reports whether the actor is dormant and the client has a dormant copy of it.
 func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a] == Dormancy }
 
-// copies lists a client's copies of the server's actors.
+// copies is a client's account of its copies of the server's actors.
 type copies struct {
 	byRef     map[Ref]*Actor
-	reps      pending                  // OnRep functions to call once all states of a packet have been applied
+	reps      pending                  // OnRep functions to call after all states of a packet are applied
 	referrers refs.Index[Ref, replica] // by actor: the states that refer to it
-	razed     map[string]bool          // names of placed actors that the server destroyed before they were placed here
+	razed     map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
 }
 
 func newCopies() copies {
@@ -173,14 +173,15 @@ func newCopies() copies {
 	}
 }
 
-// forget removes a copy that has ended.
+// forget removes a copy that has ended, unless another actor has its ref by now.
 func (s *copies) forget(a *Actor) {
 	if s.byRef[a.ref] == a {
 		delete(s.byRef, a.ref)
 	}
 }
 
-// noteRazed records that the server has destroyed a placed actor that is not placed here yet.
+// noteRazed records that the server has destroyed a placed actor that is not placed here yet. It
+// returns a violation if the server names too many of them.
 func (s *copies) noteRazed(o opened) *CloseError {
 	if len(s.razed) >= maxDetached {
 		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already",
@@ -190,8 +191,9 @@ func (s *copies) noteRazed(o opened) *CloseError {
 	return nil
 }
 
-// newMachine returns the machine for the connection's bunches. Until Join the
-// machine accepts only channel 0, and at most minReceiveLimit bytes.
+// newMachine returns the machine that sends and receives the connection's messages. Until Join
+// it accepts only channel 0 and holds at most minReceiveLimit bytes for the peer, because the
+// peer could be anybody.
 func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	w := c.world
 	config := w.config.Bunch
@@ -199,18 +201,17 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	config.ReceiveLimit = minReceiveLimit
 	config.KeepAlive = 0
 	if !c.server {
-		// QUIC's own keep-alive packets are too small for a restarted server to
-		// answer them with a stateless reset.
+		// We don't leave this to QUIC, because its keep-alive packets are so small that a
+		// restarted server wouldn't answer them with a stateless reset.
 		config.KeepAlive = w.config.KeepAlive
 	}
 	config.Random = w.extended.Random(c.id)
 	config.Rate = c.allowance.Most()
 	c.trace = w.trace.Tap(c.id, c.String(), now, &config)
 	machine, err := bunch.NewConn(now, config)
-	if err != nil { // NewWorld has validated the config
-		panic(err)
+	if err != nil {
+		panic(err) // NewWorld has validated the config
 	}
-	// A peer that opens a channel before Join is closed with this code.
 	machine.Refuse(bunch.Code(BunchPrematureChannel))
 	return machine
 }
@@ -228,11 +229,11 @@ func (c *Conn) Identity() string {
 	return c.identity
 }
 
-// party identifies the peer across connections. It is used for the peer's budget of jobs that
-// outlive a connection, and for transfers that another of its connections may take over.
+// party identifies the peer across connections. Jobs that outlive a connection count against the
+// party's budget, and a transfer may be taken over by another connection of the same party.
 //
-// If the peer has no identity, the party is its address. That is always so on a
-// client, which knows only its own identity.
+// If the peer has no identity, the party is its address. On a client that is always so, because
+// a client only knows its own identity.
 func (c *Conn) party() budget.Party {
 	if identity := c.Identity(); c.server && identity != "" {
 		return budget.Party{Identity: identity}
@@ -266,10 +267,10 @@ func (c *Conn) counts() bunch.Stats {
 	return c.machine.Stats()
 }
 
-// Sealed reports whether everything that this end sends is now sent in sealed packets instead
-// of QUIC's datagrams: see [Config].Sealed. If it is false, [SealedStats] shows why.
+// Sealed reports whether everything this end sends now goes out in sealed packets rather than in
+// QUIC's datagrams: see [Config].Sealed. If it doesn't, [SealedStats] shows why.
 //
-// Sealed packets begin no sooner than a round trip after Dial. The other end may
+// It takes at least a round trip from Dial until sealed packets are sent. The other end may
 // begin a moment later.
 func (c *Conn) Sealed() bool { return c.link.Sealed() }
 
@@ -277,18 +278,18 @@ func (c *Conn) Sealed() bool { return c.link.Sealed() }
 // and the socket may still exist then: see [Conn.Wait].
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Wait waits until all goroutines of the connection have ended. If Dial made the
-// connection, it also waits until the connection's socket is closed. The socket stays open
-// for up to a second after Done, to repeat a close that was lost.
+// Wait waits until all goroutines of the connection have ended and, if Dial made the connection,
+// its socket is closed. That can take up to a second after Done, because the socket stays open
+// to repeat a close that was lost. While a call of Config.Authenticate ignores its context, the
+// goroutines don't end at all.
 //
-// If ctx ends first, Wait returns its cause. Wait doesn't return while a call of
-// Config.Authenticate ignores its context.
-func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.gone) }
+// If ctx ends first, Wait returns its cause.
+func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.stopped) }
 
-// Err returns why the connection ended, as a *CloseError. It returns nil until Done is closed.
+// Err returns why the connection ended, as a *CloseError, or nil until Done is closed.
 //
-// Err therefore still returns nil for a while after Close. During that time a client's calls
-// already fail with ErrClosed, and a server's calls are counted in Drops.Gone.
+// It therefore still returns nil for a while after Close, although a client's calls already fail
+// with ErrClosed by then, and a server's are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	if !bell.Closed(c.done) {
 		return nil
@@ -296,7 +297,7 @@ func (c *Conn) Err() error {
 	return c.closeError()
 }
 
-// closeError returns the error for Err. The connection has ended or is closing.
+// closeError returns the error for Err. The connection must have ended or be closing.
 func (c *Conn) closeError() *CloseError {
 	if cause := c.cause.Load(); cause != nil {
 		return cause
@@ -308,8 +309,8 @@ func (c *Conn) closeError() *CloseError {
 	return e
 }
 
-// withUnsent returns the timeout e with the reason why this machine can't send packets. If
-// unsent is nil, there is no such reason, and withUnsent returns e unchanged.
+// withUnsent adds to the timeout e why this machine failed to send packets, in case that is what
+// caused the timeout. It changes nothing if unsent is nil.
 func withUnsent(e CloseError, unsent error) *CloseError {
 	if unsent != nil {
 		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
@@ -318,55 +319,59 @@ func withUnsent(e CloseError, unsent error) *CloseError {
 	return &e
 }
 
-// Close closes the connection after everything that was sent reliably has been
-// delivered, but after a second at the latest. Close does not wait for that: Done is
-// closed when the connection has ended.
+// Close closes the connection once everything that was sent reliably has been delivered, or
+// after a second at the latest. Close does not wait for that: Done is closed when the connection
+// has ended.
 //
 // The peer receives code and reason. The code is one of the game's own, 1,024 or above, or a
-// [Code] that fits. The reason is cut to 256 bytes. A close that is lost is repeated for some
-// round trips while the peer sends packets. A peer that misses all of these closes times out.
+// [Code] that fits. The reason is cut to 256 bytes. In case the close gets lost, we repeat it
+// for some round trips as long as the peer sends packets. A peer that misses all of them times
+// out.
 func (c *Conn) Close(code Code, reason string) {
 	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return
 	}
+
+	// Send what was waiting for the next Flush.
 	c.link.Lock()
 	c.machine.Cork(false)
 	c.link.Unlock()
+
 	c.link.Close(uint64(code), reason)
 }
 
-// abort ends the connection at once, without delivering what was sent. It is called
-// when the peer or this side broke a rule.
+// abort ends the connection at once, whether or not what was sent has been delivered. It is
+// called when the peer or this side broke a rule.
 func (c *Conn) abort(cause *CloseError) {
 	if c.stop(cause) {
 		c.link.Abort(uint64(cause.Code), cause.Reason)
 	}
 }
 
-// stop marks the connection as closed by this side. It returns false if this side
-// has already closed it.
-func (c *Conn) stop(cause *CloseError) bool {
+// stop marks the connection as closed by this side. Only the first call does, and returns true.
+func (c *Conn) stop(cause *CloseError) (first bool) {
 	if !c.closing.CompareAndSwap(false, true) {
 		return false
 	}
 	if !bell.Closed(c.done) {
+		// From then on, Err returns why the connection ended, and that must not change.
 		c.cause.CompareAndSwap(nil, cause)
 	}
 	return true
 }
 
-// usable reports whether messages may be sent: the connection has joined and has
-// neither been closed nor ended.
+// usable reports whether messages may be sent. That is so from Join until the connection is
+// closed or ends.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 
-// mayJoin reports whether Config.Login has been called for a client that has not
-// joined but still may. Such a client may already own actors.
+// mayJoin reports whether Config.Login was called for a client that hasn't joined yet but still
+// may. Such a client may already own actors, which Login has given to it.
 func (c *Conn) mayJoin() bool {
 	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
 
-// String returns the connection's number, identity and remote address. The number is
-// unique only within its world.
+// String returns the connection's number, which is unique only within its world, its identity
+// and its remote address.
 func (c *Conn) String() string {
 	if c == nil {
 		return "no conn"
@@ -381,8 +386,8 @@ func (c *Conn) String() string {
 	return name
 }
 
-// LogValue implements slog.LogValuer. On a client it adds the local address, because each world
-// numbers its connections from 1. All clients of one program therefore have a connection 1.
+// LogValue implements slog.LogValuer. On a client it adds the local address to tell apart the
+// clients of one program, since each world numbers its connections from 1.
 func (c *Conn) LogValue() slog.Value {
 	if c == nil {
 		return slog.StringValue(c.String())
@@ -401,36 +406,35 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// setPriority sets the priority of a channel that the server has opened to the
-// priority of its class. The server has done the same at its own end.
-//
-// It ignores the error for a channel that is already closed, because the close may
-// arrive together with the open.
+// setPriority gives a channel that the server has opened the priority of its class. The server
+// has done the same at its own end.
 func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	c.link.Lock()
 	defer c.link.Unlock()
+	// It's an error if the channel has closed already, which happens when the close arrives
+	// together with the open.
 	_ = c.machine.SetPriority(channel, p)
 }
 
-// lastActor is actorOf's cache: the channel of the last call and that channel's actor.
-type lastActor struct {
+// An actorCache remembers the last channel that actorOf looked up, and its actor.
+type actorCache struct {
 	channel uint64
-	actor   *Actor // nil = none
+	actor   *Actor // nil if the cache is empty
 }
 
-// actorOf returns the actor of a channel, or nil. It caches the last result, because
-// most messages are for the same actor as the previous message. Without that, the
-// look-up in the map would miss the processor's cache.
+// actorOf returns the actor of a channel, or nil if there is none. Most messages are for the
+// same actor as the one before, so we remember the last result. Without that, the look-up in
+// the map would miss the processor's cache.
 func (c *Conn) actorOf(channel uint64) *Actor {
-	if c.last.actor == nil || c.last.channel != channel {
-		c.last = lastActor{channel, c.channels[channel]}
+	if c.cached.actor == nil || c.cached.channel != channel {
+		c.cached = actorCache{channel, c.channels[channel]}
 	}
-	return c.last.actor
+	return c.cached.actor
 }
 
-// setChannel sets the actor of a channel; nil removes the channel.
+// setChannel sets the actor of a channel, or removes the channel if a is nil.
 func (c *Conn) setChannel(channel uint64, a *Actor) {
-	c.last = lastActor{}
+	c.cached = actorCache{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if a == nil {
@@ -440,8 +444,8 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
-// raiseReceiveLimit raises the limit on bytes of reliable messages that wait here, if
-// Config.ReceiveBudget allows. It is called when the current limit stops the peer.
+// raiseReceiveLimit is called when the peer has to stop because of our limit on the bytes of
+// reliable messages that wait here. It raises the limit if Config.ReceiveBudget allows.
 func (c *Conn) raiseReceiveLimit() {
 	reserved := int(c.reserved.Load())
 	limit := c.world.lobby.memory.Grow(reserved, c.world.config.ReceiveLimit)
@@ -451,48 +455,49 @@ func (c *Conn) raiseReceiveLimit() {
 	}
 }
 
-// applyReceiveLimit sets the machine's limit to reserved. It loads reserved under the link's
-// lock. Otherwise the later of two concurrent calls could set an older value.
+// applyReceiveLimit sets the machine's limit to reserved.
 func (c *Conn) applyReceiveLimit() {
 	c.link.Lock()
 	defer c.link.Unlock()
+	// Load reserved only now. Before the lock, the later of two concurrent calls could set an
+	// older value.
 	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
-// unsettled reports whether the connection needs a tick even if nothing arrives.
-func (c *Conn) unsettled() bool {
+// needsTick reports whether the connection needs a tick even if nothing arrives.
+func (c *Conn) needsTick() bool {
 	switch {
 	case !c.usable():
 		return false
 	case c.server && (c.shown.state.pending() || len(c.shown.unacked) > 0):
 		return true
-	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0: // waiting calls and requests time out
+	case len(c.waiting.calls) > 0 || c.requests.asked.Len() > 0:
+		// These time out.
 		return true
 	}
 	return c.times.ask.NeedsDriving() || c.mail.in.Open() > 0
 }
 
-// call makes the next Dispatch look at the connection, and wakes the world. It is
-// safe for concurrent use.
-//
-// It does nothing before Join, and admit calls it again. Otherwise a world that
-// nobody drives for a while would keep connections that never join.
-func (c *Conn) call() {
+// requestDispatch wakes the world and makes its next Dispatch look at the connection. It is safe
+// for concurrent use.
+func (c *Conn) requestDispatch() {
 	if !c.joined.Load() {
+		// If nobody drove the world for a while, callers would hold on to connections that
+		// never join. admit calls us again for those that do.
 		return
 	}
-	c.world.callers.Call(c, &c.called)
+	c.world.callers.Call(c, &c.inCallers)
 	c.world.drive.Signal()
 }
 
-// expectDispatch makes a server log a warning if a client waits for a Dispatch and
-// none runs for undrivenTime. Neither end would otherwise notice. Call it before
-// waking the world for that Dispatch.
+// expectDispatch makes a server log a warning if a client waits for a Dispatch and there is none
+// for undrivenTime, since neither end would notice otherwise. Call it before waking the world
+// for that Dispatch.
 func (c *Conn) expectDispatch() {
 	if !c.server {
 		return
 	}
-	// The timer refers only to the world, so it doesn't keep an ended connection in memory.
+	// Don't let the timer refer to c, or it would keep a connection in memory that has ended.
 	w := c.world
 	w.lobby.expectDispatch(func() {
 		w.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
@@ -507,9 +512,9 @@ type Channel struct {
 	number uint64
 }
 
-// ask calls fn with the machine of the channel's connection, under the link's lock.
-// For the zero Channel it does nothing.
-func (ch Channel) ask(fn func(machine *bunch.Conn)) {
+// withMachine calls fn with the machine of the channel's connection, under the link's lock. It
+// does nothing for the zero Channel.
+func (ch Channel) withMachine(fn func(machine *bunch.Conn)) {
 	if ch.conn != nil {
 		ch.conn.link.Lock()
 		defer ch.conn.link.Unlock()
@@ -519,42 +524,42 @@ func (ch Channel) ask(fn func(machine *bunch.Conn)) {
 
 // Open reports whether the connection is usable and this side has not closed the channel.
 func (ch Channel) Open() (open bool) {
-	ch.ask(func(machine *bunch.Conn) { open = ch.conn.usable() && machine.IsOpen(ch.number) })
+	ch.withMachine(func(machine *bunch.Conn) { open = ch.conn.usable() && machine.IsOpen(ch.number) })
 	return open
 }
 
 // Reliable returns how many entries of the channel's reliable buffer are in use, and how many
-// the buffer has. The last entry is reserved for the close. UE: NumOutRec, RELIABLE_BUFFER.
+// there are altogether. The last entry is reserved for the close. UE: NumOutRec, RELIABLE_BUFFER.
 func (ch Channel) Reliable() (out, slots int) {
-	ch.ask(func(machine *bunch.Conn) { out, slots = machine.Reliable(ch.number) })
+	ch.withMachine(func(machine *bunch.Conn) { out, slots = machine.Reliable(ch.number) })
 	return out, slots
 }
 
-// QueueTime estimates how long it will take, at the current delivery rate, to send
-// the bytes that wait on this channel and on all others of the same or a higher
-// priority. It returns 0 while the rate is unknown.
+// QueueTime estimates how long it will take, at the current delivery rate, to send all bytes
+// that wait on this channel and on others of the same or a higher priority. It returns 0 while
+// the rate is unknown.
 func (ch Channel) QueueTime() (queued time.Duration) {
-	ch.ask(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })
+	ch.withMachine(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })
 	return queued
 }
 
-// Gate returns what currently holds back the channel's calls. If there are several
-// causes, it returns the first in this list:
+// Gate returns what is currently holding back the channel's calls. If there are several causes,
+// it returns the first in this list:
 //
 //	reliable buffer  no entry is free: the next reliable call closes the connection, or is an error (Config.Bunch.Overflow)
-//	earlier channel  the actor was closed for the client and opens again: the client has yet to acknowledge that close
+//	earlier channel  the actor was closed for the client and is opening again: the client has yet to acknowledge that close
 //	flow control     the peer accepts no more reliable bytes until it has dispatched some: its Config.ReceiveLimit
 //	rate             Config.Rate or WorldRate is used up, for unreliable calls and bulk
 //	window           the path accepts no more packets: its congestion window or pace, or an outage
 //
-// Gate returns "" if nothing waits, or if the calls wait only for Flush. It ignores states.
+// Gate returns "" if nothing waits, or if the calls only wait for Flush. It ignores states.
 func (ch Channel) Gate() (gate string) {
-	ch.ask(func(*bunch.Conn) { gate = ch.conn.gate(ch.number) })
+	ch.withMachine(func(*bunch.Conn) { gate = ch.conn.gate(ch.number) })
 	return gate
 }
 
-// Watch makes Run tick once, as soon as fewer than out entries of the reliable
-// buffer are in use and QueueTime is at most queued.
+// Watch makes Run tick once as soon as the reliable buffer has fewer than out entries in use and
+// QueueTime is at most queued.
 func (ch Channel) Watch(out int, queued time.Duration) {
-	ch.ask(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
+	ch.withMachine(func(machine *bunch.Conn) { machine.Watch(ch.number, out, queued) })
 }

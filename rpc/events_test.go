@@ -508,7 +508,7 @@ func TestCallsBeforeJoinAreNotKept(t *testing.T) {
 		near, far := linktest.Pipe()
 		c, err := w.Attach(plug{far})
 		require.NoError(t, err)
-		c.call()
+		c.requestDispatch()
 		w.callers.Take(func(*Conn) { t.Error("a connection that has not joined waits") })
 		near.Fail(context.Canceled)
 		c.Close(0, "")

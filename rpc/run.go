@@ -249,7 +249,7 @@ func (w *World) Run(ctx context.Context) error {
 	}
 	for {
 		r.step()
-		if w.lobby.over() {
+		if w.lobby.drained() {
 			if r.finish() {
 				return ErrClosed
 			}

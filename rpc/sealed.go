@@ -18,16 +18,17 @@ import (
 )
 
 const (
-	// beginDelay is the time the first carrier waits before it sends its train (see
-	// package sealed). QUIC sends Welcome and Join in this time. After the train, they
-	// would be 170 ms late at 1 Mbit/s.
+	// beginDelay is how long the first carrier holds back its train, the burst of packets
+	// that measures the path's rate (see package sealed). This gives QUIC time to send
+	// Welcome and Join, which would otherwise be stuck behind the train, for 170 ms at 1
+	// Mbit/s.
 	beginDelay = 2 * time.Millisecond
-	// moreIDs is the number of spare ids sent to a peer that requests some.
+	// moreIDs is how many spare ids we send to a peer that asks for some.
 	moreIDs = 2
 )
 
-// SealedStats is the state of a connection's newest sealed carrier, and the counters of
-// all its carriers.
+// SealedStats is the state of a connection's newest sealed carrier, with the counters of all
+// sealed carriers that the connection has had.
 type SealedStats struct {
 	// State is one of:
 	//
@@ -37,31 +38,31 @@ type SealedStats struct {
 	//	silent   no packet has been acknowledged lately, so QUIC carries everything
 	//	closed   ended, for instance after 10 s of silence; the client opens the next carrier later
 	State string
-	// Carries is true if everything this end sends goes through the sealed carrier rather
-	// than QUIC. See [Conn.Sealed].
+	// Carries is whether everything we send goes through the sealed carrier, and not over
+	// QUIC. See [Conn.Sealed].
 	Carries bool
-	// Err is the reason the newest carrier closed; nil if it is not closed.
+	// Err is why the newest carrier closed, or nil if it's not closed.
 	Err error
 
-	Carriers              uint32 // number of carriers begun so far, including the newest
+	Carriers              uint32 // carriers begun so far, including the newest
 	PacketsIn, PacketsOut uint64
 	BytesIn, BytesOut     uint64
 	PacketsAcked          uint64
 	PacketsLost           uint64
-	SpuriousLosses        uint64 // packets counted in PacketsLost that arrived after all
-	Discarded             uint64 // packets dropped on arrival, for any reason
-	// Rate is the permitted send rate in bytes per second, measured on the path. It is an
-	// initial guess until then.
+	SpuriousLosses        uint64 // packets in PacketsLost that turned out to have arrived
+	Discarded             uint64 // packets dropped on arrival, for whatever reason
+	// Rate is how many bytes per second we may send, as measured on the path. Until there is
+	// a measurement, it's a guess.
 	Rate int
-	// Window is the limit on bytes in flight: the path's measured capacity plus part of
-	// its queue.
+	// Window is how many bytes may be in flight: what the path itself holds, as measured,
+	// plus some of its queue.
 	Window int
-	// MaxPacket is the maximum packet size in bytes that may be sent now. It is 8,952
-	// while bulk uses such packets; see [Config].NoJumbo.
+	// MaxPacket is how large a packet may be, in bytes, right now. It's 8,952 while bulk uses
+	// packets of that size. See [Config].NoJumbo.
 	MaxPacket int
 }
 
-// add adds the counters of one more carrier.
+// add adds the counters of another carrier.
 func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Carriers++
 	s.PacketsIn += c.Received
@@ -74,8 +75,8 @@ func (s *SealedStats) add(c sealed.CarrierStats) {
 	s.Discarded += c.Dropped() + c.Full + c.Elsewhere
 }
 
-// carrier returns the cells of a table that show the carrier in use, and the reason.
-func (s *SealedStats) carrier() []string {
+// cells returns the cells of a table row that shows which carrier is in use, and why.
+func (s *SealedStats) cells() []string {
 	switch {
 	case s.Carries:
 		return []string{
@@ -92,33 +93,37 @@ func (s *SealedStats) carrier() []string {
 	return []string{"QUIC", "sealed is " + s.State}
 }
 
-// sealedCarrier sends the output of a connection's machines as sealed packets, over
+// A sealedCarrier sends what a connection's machines produce in sealed packets, which share
 // QUIC's socket.
 //
-// It uses one carrier after another. The first begins at the end of the handshake. After
-// a carrier closes, the client opens the next one. A carrier that is open and not silent
-// carries everything. An idle carrier has no goroutine.
+// It goes through a sequence of carriers, called instances in messages to the peer. The first
+// begins at the end of the handshake, and whenever one closes, the client opens the next. An
+// instance carries everything as long as it is open and isn't silent, and otherwise QUIC
+// does. While there is nothing to send, it has no goroutine.
 //
-// Call its methods only from the world's goroutine or, before Join, from the handshake's,
-// unless their comments say otherwise.
+// Unless noted otherwise, the methods must be called on the world's goroutine or, before
+// Join, on the handshake's.
 type sealedCarrier struct {
 	conn      *Conn
 	quic      *quicconn.Carrier
-	attention atomic.Bool // the next Dispatch must run maintain
-	pinging   atomic.Bool // a goroutine started by ping is waiting in QUIC
+	attention atomic.Bool // set by wake; the next Dispatch must call maintain
+	pinging   atomic.Bool // a goroutine of ping's may be blocked in QUIC
 
 	carriers  carriers
-	instances control.Instances // numbers of the carriers, as agreed with the peer
-	// Server: the instance that begins after the previous carrier ends; 0 = none.
-	opens   uint32
-	owesIDs bool         // server: the client requested spare ids of the instance that opens
-	state   sealed.State // state of the newest carrier when maintain last logged it
-	// Shared by all carriers. Used under the link's lock while there is a carrier.
+	instances control.Instances // which instances have begun and ended, as agreed with the peer
+	// Server only: the instance that the client wants to open, but which has to wait until
+	// the previous one has ended. 0 if none is waiting.
+	pending uint32
+	owesIDs bool // the client has already asked for spare ids of that instance
+	// State of the newest carrier when we last logged it.
+	state sealed.State
+	// What we know about the path passes from one instance to the next with the controller.
+	// While there is a carrier, it's guarded by the link's lock.
 	controller *pace.Controller
 }
 
-// newSealedCarrier returns the sealed carriers of a connection. It returns nil if the
-// connection has no socket for sealed packets: without Config.Sealed, or without QUIC.
+// newSealedCarrier returns nil if the connection has no socket for sealed packets, because it
+// doesn't use QUIC or Config.Sealed isn't set.
 func newSealedCarrier(c *Conn) *sealedCarrier {
 	quic, ok := c.carrier.(*quicconn.Carrier)
 	if !ok || quic.Socket() == nil {
@@ -127,18 +132,18 @@ func newSealedCarrier(c *Conn) *sealedCarrier {
 	return &sealedCarrier{conn: c, quic: quic}
 }
 
-// agreed reports whether both ends have sealed carriers: s is not nil, and the peer has
-// Config.Sealed. It is safe for concurrent use.
+// agreed reports whether both ends have set Config.Sealed. It may be called on a nil s, and
+// is safe for concurrent use.
 func (s *sealedCarrier) agreed() bool { return s != nil && s.conn.peerSeals.Load() }
 
-// wake makes the next Dispatch call maintain. It is safe for concurrent use.
+// wake asks for a call of maintain in the next Dispatch. It is safe for concurrent use.
 func (s *sealedCarrier) wake() {
 	s.attention.Store(true)
-	s.conn.call()
+	s.conn.requestDispatch()
 }
 
-// config returns the config of an instance. Its packets come from the connection's link,
-// and its session shares the link's lock.
+// config returns the configuration of an instance, which gets its packets from the
+// connection's link and shares the link's lock.
 func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	source := s.conn.link.Source()
 	c := sealed.Config{
@@ -172,8 +177,8 @@ func (s *sealedCarrier) config(instance uint32) sealed.Config {
 	return c
 }
 
-// changed is called on the carrier's goroutine when its state changes. The link uses the
-// carrier while it is open.
+// changed is called on the carrier's goroutine when the carrier's state has changed. It tells
+// the link whether to send with this carrier or over QUIC.
 func (s *sealedCarrier) changed(state sealed.State) {
 	carrier := s.carriers.current()
 	var inUse link.Sealed
@@ -187,19 +192,20 @@ func (s *sealedCarrier) changed(state sealed.State) {
 	s.wake()
 }
 
-// closeOnViolation closes the connection if its carrier ended because the peer broke the
-// protocol.
+// closeOnViolation closes the connection if err says that the peer broke the protocol. A
+// carrier that ended for any other reason doesn't matter, because QUIC takes over.
 func (s *sealedCarrier) closeOnViolation(err error) {
 	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Violation {
 		s.conn.world.violated(s.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
 	}
 }
 
-// ping makes QUIC send a packet that is acknowledged. It is called on the carrier's
-// goroutine. Only one ping waits at a time, because QUIC may block while the path is
-// dark.
+// ping makes QUIC send a packet that the peer has to acknowledge. It is called on the
+// carrier's goroutine, but pings on one of its own, since QUIC may block for as long as the
+// path is dark. Until that ping is out, further calls don't add another.
 func (s *sealedCarrier) ping() {
-	s.wake() // maintain requests spare ids at this rate
+	// This happens often enough for maintain to check whether we need more spare ids.
+	s.wake()
 	if s.pinging.Swap(true) {
 		return
 	}
@@ -209,27 +215,27 @@ func (s *sealedCarrier) ping() {
 	})
 }
 
-// begin creates the first carrier, instance 1. It runs on the handshake's goroutine. The
-// carrier starts beginDelay later.
-//
-// If there can be no carrier, this end records that instance 1 began and ended. The peer
-// may have begun its own instance 1, and must not be closed for naming an instance that
-// this end does not know. The record also lets a server's client open instance 2.
+// begin creates the first carrier, instance 1, and starts it after beginDelay. It runs on the
+// handshake's goroutine.
 func (s *sealedCarrier) begin() {
 	s.instances.Begin(time.Now())
 	if !s.beginInstance(1) {
-		s.instances.Renew(1) // beginInstance did not
+		// We have no carrier, but pretend that instance 1 began and ended right away. The
+		// peer may well have begun its own, and would be closed for a message about an
+		// instance that we've never heard of. It also means that a client may open instance
+		// 2.
+		s.instances.Renew(1)
 		s.instances.End(time.Now())
 		return
 	}
 	time.AfterFunc(beginDelay, s.carriers.current().Start)
 }
 
-// beginInstance creates the carrier of an instance. The caller starts it. The previous
-// carrier must have ended, because the two share a controller and a link.
+// beginInstance creates the carrier of an instance, for the caller to start. The previous
+// carrier must have ended, because both use the same controller and link.
 //
-// It returns false if the connection is closed, or if there can be no carrier, which it
-// logs.
+// It returns false if there's no carrier, because the connection is closed or because of an
+// error, which it logs.
 func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	if s.controller == nil {
 		s.controller = pace.New(pace.Config{})
@@ -248,13 +254,14 @@ func (s *sealedCarrier) beginInstance(instance uint32) (ok bool) {
 	return true
 }
 
-// maintain is called on the world's goroutine after wake. It logs a new state, opens the
-// next carrier after one closed, and requests spare ids.
+// maintain is called on the world's goroutine after wake, whenever something about the
+// carrier may have changed. It logs the state, opens the next carrier once one has closed,
+// and asks the peer for spare ids when they run low.
 func (s *sealedCarrier) maintain() {
 	if !s.conn.usable() {
 		return
 	}
-	if s.opens > 0 {
+	if s.pending > 0 {
 		s.beginOpened()
 		return
 	}
@@ -268,10 +275,12 @@ func (s *sealedCarrier) maintain() {
 		s.instances.Opened()
 	}
 	switch {
+	// The carrier has just closed, and the peer may not know yet.
 	case s.instances.Live() && state == sealed.Closed:
 		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, s.instances.Newest()))
 		s.instances.End(time.Now())
 		s.openNext()
+	// It closed some time ago, so it may be time to try again.
 	case !s.instances.Live():
 		s.openNext()
 	case s.instances.Want(carrier.Spares()):
@@ -279,7 +288,7 @@ func (s *sealedCarrier) maintain() {
 	}
 }
 
-// logState logs the state of the newest carrier if it has changed since the last call.
+// logState logs the newest carrier's state unless it's the one we logged last.
 func (s *sealedCarrier) logState(state sealed.State) {
 	if state == s.state {
 		return
@@ -289,10 +298,11 @@ func (s *sealedCarrier) logState(state sealed.State) {
 		"sealed carrier is "+state.String(), "conn", s.conn, "instance", s.instances.Newest())
 }
 
-// openNext begins the next carrier on a client, and reports it to the server. If it is
-// too early for the next carrier, a timer wakes maintain. On a server it does nothing.
+// openNext begins the next carrier and tells the server, or if it's still too early, arranges
+// for another call of maintain later. Only clients open carriers, so on a server it is a
+// no-op.
 func (s *sealedCarrier) openNext() {
-	if s.conn.server || !s.carriers.over() {
+	if s.conn.server || !s.carriers.ended() {
 		return
 	}
 	if wait := s.instances.Next(time.Now()); wait > 0 {
@@ -305,17 +315,16 @@ func (s *sealedCarrier) openNext() {
 	}
 }
 
-// control handles a peer's message about carriers. It returns a violation if no honest
-// peer sends this message now, and otherwise nil.
-//
-// It ignores a message about a carrier that ended here, because the peer may have sent
-// the message before it knew.
+// control handles a message from the peer about one of the carriers. It returns a violation
+// only for a message that no honest peer would send.
 func (s *sealedCarrier) control(m control.Sealed) *CloseError {
-	current, ok := s.admits(m)
+	current, ok := s.checkInstance(m)
 	if !ok {
 		return violationf(ControlChannelMessageFail, "%s of carrier %d arrived at carrier %d",
 			control.Name(m.Kind), m.Instance, s.instances.Newest())
 	}
+	// This instance has ended here. The peer didn't know when it sent the message, so ignore
+	// it.
 	if !current {
 		return nil
 	}
@@ -332,11 +341,10 @@ func (s *sealedCarrier) control(m control.Sealed) *CloseError {
 	return nil
 }
 
-// admits checks the instance that a message names. current is false if the instance has
-// ended. ok is false if the message breaks the protocol: it opens an instance that it may
-// not open, carries ids that this end did not request, or names an instance that has not
-// begun.
-func (s *sealedCarrier) admits(m control.Sealed) (current, ok bool) {
+// checkInstance checks the instance that a message is about. current is false if it has ended here.
+// ok is false if the message breaks the protocol: because it names an instance that hasn't
+// begun, opens one that the peer may not open now, or brings ids that we never asked for.
+func (s *sealedCarrier) checkInstance(m control.Sealed) (current, ok bool) {
 	switch m.Kind {
 	case control.IDSealedOpen:
 		return true, s.conn.server && s.instances.MayOpen(m.Instance, time.Now())
@@ -346,39 +354,39 @@ func (s *sealedCarrier) admits(m control.Sealed) (current, ok bool) {
 	return s.instances.Has(m.Instance)
 }
 
-// onOpen handles the client's request to open an instance. maintain starts the instance's
-// carrier in the first Dispatch after the previous carrier ends, so no tick blocks on it.
+// onOpen handles the client's request to open an instance. We leave it to maintain to start
+// the carrier, once the previous one has ended, so that no tick has to wait for that.
 func (s *sealedCarrier) onOpen(instance uint32) {
 	s.instances.Renew(instance)
-	s.opens = instance
+	s.pending = instance
 	s.owesIDs = false
 	s.attention.Store(true)
 }
 
-// onAsk sends the spare ids that the peer requested. If the carrier has not begun,
-// beginOpened sends them later.
+// onAsk sends the peer the spare ids it asked for. If the instance is still waiting for its
+// predecessor to end, beginOpened sends them later.
 func (s *sealedCarrier) onAsk() {
-	s.owesIDs = s.opens > 0
+	s.owesIDs = s.pending > 0
 	if !s.owesIDs {
 		s.sendIDs()
 	}
 }
 
-// onIDs gives the newest carrier the spare ids that the peer sent.
+// onIDs hands the spare ids from the peer to the newest carrier.
 func (s *sealedCarrier) onIDs(ids []sealed.ID) {
 	s.carriers.current().AddIDs(ids...)
 	s.wake()
 }
 
-// beginOpened starts the carrier that the client opened, if the previous one has ended.
-// If the previous one has not ended, its end wakes maintain again. If there can be no
-// carrier, beginOpened answers SealedShut.
+// beginOpened starts the carrier that the client asked for, or answers SealedShut if we can't
+// have one.
 func (s *sealedCarrier) beginOpened() {
-	if !s.carriers.over() {
+	// When the previous carrier ends, it wakes maintain, which brings us back here.
+	if !s.carriers.ended() {
 		return
 	}
-	instance := s.opens
-	s.opens = 0
+	instance := s.pending
+	s.pending = 0
 	if !s.beginInstance(instance) {
 		s.instances.End(time.Now())
 		s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedShut, instance))
@@ -390,19 +398,19 @@ func (s *sealedCarrier) beginOpened() {
 	}
 }
 
-// onShut closes the newest carrier, because the peer closed it.
+// onShut closes the newest carrier because the peer has closed it.
 func (s *sealedCarrier) onShut() {
 	s.instances.End(time.Now())
-	if s.opens > 0 {
-		// The newest has not begun, and the previous one, if any, is already ending.
-		s.opens = 0
+	if s.pending > 0 {
+		// The newest hasn't even begun, and the one before, if any, is ending already.
+		s.pending = 0
 		return
 	}
 	s.carriers.current().Close()
 	s.wake()
 }
 
-// sendIDs sends the peer spare ids of the newest carrier.
+// sendIDs sends the peer some spare ids of the newest carrier.
 func (s *sealedCarrier) sendIDs() {
 	carrier := s.carriers.current()
 	ids := make([]sealed.ID, moreIDs)
@@ -412,10 +420,10 @@ func (s *sealedCarrier) sendIDs() {
 	s.conn.sendAtOnce(control.AppendSealed(nil, control.IDSealedIDs, s.instances.Newest(), ids...))
 }
 
-// tellSealed logs when only one end of a joined connection has set Config.Sealed, and
-// names the end that must set it. It logs nothing if this end set it but the connection
-// does not use QUIC.
-func tellSealed(c *Conn) {
+// logSealedMismatch logs that only one end of a connection has set Config.Sealed, and says which
+// end still has to set it. It logs nothing if it is set here but useless, because this
+// connection doesn't use QUIC.
+func logSealedMismatch(c *Conn) {
 	ours, theirs := c.world.config.Sealed, c.peerSeals.Load()
 	if ours == theirs || ours && c.sealed == nil {
 		return
@@ -433,19 +441,19 @@ func tellSealed(c *Conn) {
 		"conn", c)
 }
 
-// carriers holds the sealed carriers of one connection. Only the newest is in use. All
-// methods are safe for concurrent use.
+// carriers holds the newest sealed carrier of a connection, and what's left of the ones
+// before it. All of its methods are safe for concurrent use.
 type carriers struct {
-	mu     sync.Mutex      // taken before the link's lock
-	newest *sealed.Carrier // nil = none has begun
-	closed bool            // the connection is closed: no other carrier is added
-	failed error           // reason the last add failed: TLS has no keys
-	past   SealedStats     // counters of all carriers but the newest; its other fields are zero
-	retry  *time.Timer     // nil before the first retryAfter
+	mu         sync.Mutex      // taken before the link's lock
+	newest     *sealed.Carrier // nil before the first
+	closed     bool            // the connection is closed, so there won't be another carrier
+	addErr     error           // why the last add failed, for instance because TLS has no keys
+	past       SealedStats     // sum of the counters of earlier carriers; the other fields are zero
+	retryTimer *time.Timer     // nil until retryAfter is first called
 }
 
-// add creates a carrier, which becomes the newest. The previous one must have ended. add
-// returns nil and no error if the connection is closed.
+// add creates a carrier, which becomes the newest. The one before must have ended. If the
+// connection is closed, add returns nil without an error.
 func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *sealed.Carrier, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -453,7 +461,7 @@ func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *se
 		return nil, nil
 	}
 	carrier, err = sealed.NewCarrier(socket, config)
-	s.failed = err
+	s.addErr = err
 	if err != nil {
 		return nil, err
 	}
@@ -464,15 +472,15 @@ func (s *carriers) add(socket *sealed.Socket, config sealed.Config) (carrier *se
 	return carrier, nil
 }
 
-// current returns the newest carrier, or nil if none has begun.
+// current returns the newest carrier, or nil before the first.
 func (s *carriers) current() *sealed.Carrier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newest
 }
 
-// close closes the newest carrier together with the connection. It does not wait for the
-// carrier's end.
+// close is called when the connection closes. It closes the newest carrier, but doesn't wait
+// for it to end.
 func (s *carriers) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -480,48 +488,49 @@ func (s *carriers) close() {
 	if s.newest != nil {
 		s.newest.Close()
 	}
-	if s.retry != nil {
-		s.retry.Stop()
+	if s.retryTimer != nil {
+		s.retryTimer.Stop()
 	}
 }
 
-// over reports whether the newest carrier has ended and no longer uses the socket.
-func (s *carriers) over() bool {
+// ended reports whether the newest carrier is done with the socket. It's also true before the
+// first.
+func (s *carriers) ended() bool {
 	carrier := s.current()
 	return carrier == nil || bell.Closed(carrier.Done())
 }
 
-// wait waits until the newest carrier, which was closed, no longer uses the socket. Don't
-// call it from a tick: the carrier may take one more turn first, and that turn may block
-// on the socket.
+// wait blocks until the newest carrier, which must have been closed, is done with the socket.
+// It mustn't be called from a tick, because the carrier may still have a turn to finish, and
+// that can block on the socket.
 func (s *carriers) wait() {
 	if carrier := s.current(); carrier != nil {
 		<-carrier.Done()
 	}
 }
 
-// retryAfter calls retry after wait, unless the connection is closed by then.
+// retryAfter calls retry after the given time, unless the connection closes first.
 func (s *carriers) retryAfter(wait time.Duration, retry func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closed:
-	case s.retry == nil:
-		s.retry = time.AfterFunc(wait, retry)
+	case s.retryTimer == nil:
+		s.retryTimer = time.AfterFunc(wait, retry)
 	default:
-		s.retry.Reset(wait)
+		s.retryTimer.Reset(wait)
 	}
 }
 
-// stats returns the state of the newest carrier, and the counters of all.
+// stats returns the state of the newest carrier along with the counters of all of them.
 func (s *carriers) stats() SealedStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := s.past
 	stats.State = sealed.Opening.String()
-	if s.closed || s.failed != nil {
+	if s.closed || s.addErr != nil {
 		stats.State = sealed.Closed.String()
-		stats.Err = s.failed
+		stats.Err = s.addErr
 	}
 	if s.newest == nil {
 		return stats

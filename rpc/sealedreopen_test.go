@@ -154,7 +154,7 @@ func TestClosedWhileACarrierWaits(t *testing.T) {
 // TestCrowdOpensCarriersInTurns: if very many clients open carriers at once,
 // these begin in several ticks, because each takes a part of a tick.
 func TestCrowdOpensCarriersInTurns(t *testing.T) {
-	const crowd = maxBegun + 5
+	const crowd = maxSealedStarts + 5
 	server := newSealedWorld(t, Config{Sealed: true})
 	serverTLS, clientTLS := credentials(t)
 	listener, err := Listen("127.0.0.1:0", serverTLS, server.World)
@@ -181,7 +181,7 @@ func TestCrowdOpensCarriersInTurns(t *testing.T) {
 			begun += int(c.sealed.carriers.stats().Carriers) - 1
 		}
 		require.Greater(t, begun, before)
-		require.LessOrEqual(t, begun-before, maxBegun)
+		require.LessOrEqual(t, begun-before, maxSealedStarts)
 	}
 	require.NoError(t, listener.Close())
 }

@@ -72,7 +72,7 @@ func TestDropsRead(t *testing.T) {
 
 // TestStatNetSaysWhyQUICCarries names the reason.
 func TestStatNetSaysWhyQUICCarries(t *testing.T) {
-	carrier := func(s SealedStats) string { return strings.Join(s.carrier(), ", ") }
+	carrier := func(s SealedStats) string { return strings.Join(s.cells(), ", ") }
 	require.Contains(t, carrier(SealedStats{State: "off"}), "Config.Sealed")
 	require.Contains(t, Stats{Sealed: SealedStats{State: "off"}}.String(), " as in rpctest\n", "no part of the reason is cut")
 	require.Equal(t, "QUIC, sealed is opening", carrier(SealedStats{State: "opening"}))
