@@ -22,38 +22,38 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Carrier sends and receives the datagrams of one connection, to and from one
-// peer. Datagrams may be lost, and may arrive in any order.
+// A Carrier is the transport of one connection: it exchanges datagrams with one peer. Datagrams
+// may be lost, and may arrive in any order.
 //
-// [Listen] and [Dial] make carriers from QUIC connections. [World.Attach] and
-// [World.Connect] accept any other carrier, such as a WebTransport session. Tests in virtual
-// time can use a pair in memory, like the one of bubble_test.go.
+// [Listen] and [Dial] make carriers from QUIC connections. [World.Attach] and [World.Connect]
+// accept any other carrier, such as a WebTransport session. Tests in virtual time can use a pair
+// in memory, like the one in bubble_test.go.
 //
-// A carrier must encrypt and authenticate datagrams, because nothing above it does.
-// Its methods are called concurrently.
+// A carrier must encrypt and authenticate datagrams, because nothing above it does. Its methods
+// are called concurrently.
 //
-// A carrier may have two more methods:
+// It may have two more methods:
 //
-//   - RemoteAddr() net.Addr returns the peer's address. [Conn.RemoteAddr] then returns it, and the
-//     limits of an address apply to it.
+//   - RemoteAddr() net.Addr returns the peer's address. It is what [Conn.RemoteAddr] returns, and
+//     what the limits per address go by.
 //   - SendQueue() int returns how many datagrams the carrier accepts, and sends in order, before
-//     SendDatagram blocks. The number must never change. With SendQueue, calls are sent without
-//     waking a goroutine.
+//     SendDatagram blocks. The number must never change. Calls are then sent without waking a
+//     goroutine.
 type Carrier interface {
-	// SendDatagram sends p, and does not retain it. It may block, and CloseWithError must
-	// then unblock it. SendDatagram must accept 1,163 bytes. If a datagram is too large for
-	// the path, it returns a [*TooLargeError]. Any other error ends the connection.
+	// SendDatagram sends p without retaining it. It may block until CloseWithError is called.
+	// It must accept 1,163 bytes, and it returns a [*TooLargeError] for a datagram that is too
+	// large for the path. Any other error ends the connection.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram returns the next datagram, which the caller may keep. It
-	// returns soon after ctx is done. Any error ends the connection.
+	// ReceiveDatagram returns the next datagram, which the caller may keep. It returns soon
+	// after ctx is done. Any error ends the connection.
 	//
 	// A [*CloseError] with Remote, or an error that wraps one, contains the peer's code and
 	// reason. Any other error becomes the cause of ConnectionLost.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// Path returns what the carrier currently knows about the path. It is called for
-	// every datagram and must not block.
+	// Path returns what the carrier currently knows about the path. It is called for every
+	// datagram and must not block.
 	Path() Path
 
 	// CloseWithError closes the connection and sends code and reason to the peer. code is a
@@ -65,25 +65,24 @@ type Carrier interface {
 type Path struct {
 	Cwnd        int           // bytes that may be in flight; more would wait inside the carrier
 	SmoothedRTT time.Duration // round trip time
-	// Bytes that SendDatagram accepts, at least 1,163. While it is unknown, 1,163 is assumed.
-	MaxDatagram int
+	MaxDatagram int           // bytes that SendDatagram accepts, at least 1,163, which is assumed if it is 0
 }
 
 // A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that is too large
-// for the path. The content is sent again in smaller datagrams.
+// for the path. We then send its content again in smaller datagrams.
 type TooLargeError struct {
-	Max int // current maximum of the path, in bytes
+	Max int // what the path takes now, in bytes
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
 }
 
-// linked adapts a Carrier to link.Carrier.
-type linked struct{ Carrier }
+// carrierAdapter adapts a Carrier to link.Carrier.
+type carrierAdapter struct{ Carrier }
 
 // SendQueue returns 0 if the Carrier has no SendQueue.
-func (l linked) SendQueue() int {
+func (l carrierAdapter) SendQueue() int {
 	if q, ok := l.Carrier.(interface{ SendQueue() int }); ok {
 		return q.SendQueue()
 	}
@@ -91,24 +90,24 @@ func (l linked) SendQueue() int {
 }
 
 // RemoteAddr returns nil if the Carrier has no RemoteAddr.
-func (l linked) RemoteAddr() net.Addr {
+func (l carrierAdapter) RemoteAddr() net.Addr {
 	if addressed, ok := l.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
 		return addressed.RemoteAddr()
 	}
 	return nil
 }
 
-func (l linked) Path() link.Path { return link.Path(l.Carrier.Path()) }
+func (l carrierAdapter) Path() link.Path { return link.Path(l.Carrier.Path()) }
 
-func (l linked) SendDatagram(p []byte) error { return linkedError(l.Carrier.SendDatagram(p)) }
+func (l carrierAdapter) SendDatagram(p []byte) error { return linkError(l.Carrier.SendDatagram(p)) }
 
-func (l linked) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+func (l carrierAdapter) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	p, err := l.Carrier.ReceiveDatagram(ctx)
-	return p, linkedError(err)
+	return p, linkError(err)
 }
 
-// linkedError converts an error of a Carrier to an error of a link.Carrier.
-func linkedError(err error) error {
+// linkError converts an error from a Carrier into the one that package link expects.
+func linkError(err error) error {
 	if large, ok := errors.AsType[*TooLargeError](err); ok {
 		return &link.TooLargeError{Max: large.Max}
 	}
@@ -126,48 +125,49 @@ func linkedError(err error) error {
 // HandshakeStats counts the clients that have connected or have tried to.
 type HandshakeStats struct {
 	Open    int    // in their handshake now
-	Begun   uint64 // got a place among the handshakes, including forged first packets below Config.RetryAbove
+	Begun   uint64 // got a place among the handshakes; includes forged first packets below Config.RetryAbove
 	Retries uint64 // had to prove their address first
-	// Refused by a limit: MaxHandshakes, MaxConns, or a limit of their address. A
-	// client that QUIC refuses counts once for each packet.
+
+	// Refused counts clients that hit a limit: MaxHandshakes, MaxConns, or a limit per address.
+	// A client that QUIC refuses counts once for each packet.
 	Refused uint64
+
 	Evicted uint64 // lost their place during their handshake, to make room for another client
 	Failed  uint64 // had a carrier and did not join, for any reason
 
 	LoginsFailed uint64 // logins that Authenticate refused
-	LoginsSlowed uint64 // logins that were refused without a call of Authenticate: see Config.MaxLoginFailures
+	LoginsSlowed uint64 // logins refused without asking Authenticate: see Config.MaxLoginFailures
 }
 
 // HandshakeStats returns a snapshot. It is safe for concurrent use.
 func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
-// Attach uses carrier as the server's end of a new connection. It does not wait: the
-// handshake continues in the background and ends with OnConnect or Done. The world owns
-// the carrier from this call on, even if Attach returns an error.
+// Attach uses carrier as the server's end of a new connection. It does not wait: the handshake
+// goes on in the background and ends with OnConnect or Done. The world owns the carrier from
+// this call on, even if Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
 		err := errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a client")
 		return nil, err
 	}
-	return w.attach(linked{carrier}, true, nil)
+	return w.attach(carrierAdapter{carrier}, true, nil)
 }
 
 // Connect uses carrier as the client's end of a new connection, and returns when the server
 // has welcomed the client. The world need not be driven for that. The world owns the
 // carrier from this call on, even if Connect returns an error.
 //
-// The first Connect makes the world a client permanently, so the world must have no
-// listener, actors or clients. A client may connect again, to the same server or
-// another, while a connection is open or after it has ended. Each connection has its
-// own actors, and [Actor.Conn] returns that connection. The actors end in the
-// Dispatch that runs the connection's OnDisconnect.
+// The first Connect makes the world a client for good, so the world must not have a listener,
+// actors or clients. A client may connect again, to the same server or another one, whether its
+// earlier connections have ended or not. Each connection has its own actors, for which
+// [Actor.Conn] returns that connection. They end in the Dispatch that runs its OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
-	return w.connect(ctx, linked{carrier})
+	return w.connect(ctx, carrierAdapter{carrier})
 }
 
-// connect attaches a carrier. It waits until the server has welcomed the client, the
-// connection has ended, or ctx has ended.
+// connect attaches the carrier of a client, and waits until the server welcomes us, unless the
+// connection or ctx ends first.
 func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error) {
 	if err := w.lobby.becomeClient(w.actors.alive.Load()); err != nil {
 		_ = carrier.CloseWithError(uint64(HostClosedConnection), "this is a server")
@@ -189,7 +189,8 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 	}
 }
 
-// attach makes a connection. v is the visit of a client that connected to a [Listener], or nil.
+// attach makes a connection from a carrier. v is the client's place among the handshakes if it
+// came by a [Listener], and nil otherwise.
 func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
 	c := &Conn{
@@ -211,9 +212,9 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 		c.copies = newCopies()
 	}
 
-	// Take a place in the world, if there is one. A handshake may have to end to make room.
-	out, full := w.lobby.enlist(c, c.origin(), v)
-	w.evict(out)
+	// Take a place in the world, which may cost another client its handshake.
+	evicted, full := w.lobby.enlist(c, c.origin(), v)
+	w.evict(evicted)
 	if full != nil {
 		w.logs.Stranger(logs.Refused, "connection refused",
 			"conn", c, "code", full.Code.String(), "reason", full.Reason)
@@ -227,13 +228,14 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	c.sealed = newSealedCarrier(c)
 	closed := c.start(carrier)
 	w.lobby.attaching.Done()
-	if closed != nil { // the world was closed in the meantime
+	if closed != nil {
+		// The world was closed in the meantime.
 		c.Close(closed.Code, closed.Reason)
 	}
 	return c, nil
 }
 
-// origin returns the address to which the limits of an address apply. It is zero on a client.
+// origin returns the address that counts against the limits per address. It is zero on a client.
 func (c *Conn) origin() netip.Prefix {
 	if !c.server {
 		return netip.Prefix{}
@@ -241,8 +243,7 @@ func (c *Conn) origin() netip.Prefix {
 	return door.AddressOf(c.RemoteAddr())
 }
 
-// evict ends a handshake to make room, even if the handshake is sending its client a
-// refusal. It does nothing if c is nil.
+// evict ends a handshake to make room for another one. It does nothing if c is nil.
 func (w *World) evict(c *Conn) {
 	if c == nil {
 		return
@@ -251,12 +252,15 @@ func (w *World) evict(c *Conn) {
 		Code:   ServerBusy,
 		Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
 	}
+
+	// Abort the link in any case. abort wouldn't if we have closed the connection already,
+	// because we are still busy sending the client a refusal.
 	c.stop(busy)
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
 
-// start starts the link and the handshake. If the world was closed, it returns the
-// reason, and otherwise nil.
+// start starts the link and the handshake. It returns why the world was closed, or nil if it
+// is open.
 func (c *Conn) start(carrier link.Carrier) *CloseError {
 	w := c.world
 	machines := c.extended.Take(&w.extended, c.machine, &c.joined)
@@ -264,6 +268,9 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	if c.allowance.Limited() {
 		config.Rate = c.allowance
 	}
+
+	// From here on, the link may end and call finish. The lobby makes finish wait until all of
+	// this is set.
 	return w.lobby.attach(c, func() {
 		c.link = link.New(carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
@@ -271,8 +278,8 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 	})
 }
 
-// onWake is called by the link when something has arrived for the world or the
-// handshake. It may run on a goroutine for which finish waits.
+// onWake is called by the link when something has arrived for the world or the handshake. It may
+// run on a goroutine that finish is waiting for.
 func (c *Conn) onWake() {
 	if !c.joined.Load() {
 		c.handshakeWake.Ring()
@@ -282,25 +289,25 @@ func (c *Conn) onWake() {
 	c.requestDispatch()
 }
 
-// joinWorld hands a connection that has joined to the world. It returns false if the
+// joinWorld hands a connection to the world at the end of its handshake. It returns false if the
 // connection has ended or was evicted in the meantime.
-func (c *Conn) joinWorld() (in bool) {
-	c.replace()
+func (c *Conn) joinWorld() (joined bool) {
+	c.endOlderConns()
 	if !c.world.lobby.join(c) {
 		return false
 	}
 	c.applyReceiveLimit()
 	close(c.welcomed)
-	// Before onWake causes a Dispatch, because a world that has nothing else to do
-	// is not overdue.
+	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
+	// other will follow, and we would wait for it in vain.
 	c.expectDispatch()
 	c.onWake()
 	return true
 }
 
-// finish ends the connection after the link has ended. The link calls it once, on a
-// new goroutine, because finish waits for goroutines that use the link, such as the
-// sealed carrier's.
+// finish ends the connection after its link has ended. The link calls it once, on a new
+// goroutine, because it has to wait for goroutines that use the link, such as those of the
+// sealed carrier.
 func (c *Conn) finish() {
 	w := c.world
 	w.lobby.markEnded(c)
@@ -316,7 +323,9 @@ func (c *Conn) finish() {
 		}
 	}
 	close(c.done)
-	w.drive.Signal()
+	w.drive.Signal() // the world has to expel the connection
+
+	// Done doesn't wait for this, but Wait does.
 	c.work.Wait()
 	if quic, ok := c.carrier.(*quicconn.Carrier); ok {
 		quic.Wait()
@@ -324,12 +333,14 @@ func (c *Conn) finish() {
 	close(c.stopped)
 }
 
-// replace ends older connections of the identity if c makes them exceed
-// Config.MaxConnsPerIdentity. It waits for their end, so the world learns of their
-// end before it learns of c.
-func (c *Conn) replace() {
+// endOlderConns ends older connections of the same identity if there are more than
+// Config.MaxConnsPerIdentity now. It waits until they have ended, so that the world learns of
+// their end before it learns of c.
+func (c *Conn) endOlderConns() {
 	old, refused := c.world.lobby.claim(c)
-	if refused != nil { // with RefuseLoginElsewhere, although welcome has already checked it
+	if refused != nil {
+		// With RefuseLoginElsewhere, it is c that has to go. welcome has checked this before,
+		// but others may have joined since.
 		c.abort(refused)
 	}
 	c.predecessors = append(c.predecessors, old...)
@@ -344,11 +355,12 @@ func (c *Conn) replace() {
 	}
 }
 
-// admit announces a connection that has joined. The connection's hooks and opens run as tasks.
+// admit announces a connection that has joined to the game. The hooks and the opens are queued
+// as tasks, so that each of them runs even if another one panics.
 func (w *World) admit(c *Conn) {
 	w.announced = append(w.announced, c)
 	c.admitted = true
-	c.requestDispatch() // the next Dispatch looks at what arrived while c waited in joining
+	c.requestDispatch() // something may have arrived while c waited in joining
 	w.watchCalls(c)
 	w.logs.Guest(slog.LevelInfo, logs.Joined, c.party(), "connected", "conn", c)
 	logSealedMismatch(c)
@@ -371,24 +383,24 @@ func (w *World) admit(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
 }
 
-// greeting is the time during which a connection joins. OnConnect runs, and then the
-// AlwaysRelevant actors open for the connection. Actors that OnConnect gives to the
-// connection therefore open as its own. UE: nothing replicates to a connection
-// before PostLogin has returned.
+// A greeting is the part of a connection's admission during which OnConnect runs and then the
+// AlwaysRelevant actors open. Since they come second, actors that OnConnect gives to the
+// connection open as its own. UE: nothing replicates to a connection before PostLogin returns.
 type greeting struct {
-	conn   *Conn           // nil = no connection is joining
-	closed map[*Actor]bool // actors for which CloseTo(conn) was called, and which do not open
+	conn   *Conn           // the connection that is joining, or nil
+	closed map[*Actor]bool // don't open these, because the game has called CloseTo(conn) for them
 }
 
-// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. It
-// is called in the actor's turn, or earlier if OnConnect calls one of the actor's Multicasts.
+// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. That
+// is done in the actor's turn, or earlier if OnConnect calls one of its Multicasts.
 func (g *greeting) show(a *Actor) {
-	if g.conn != nil && a.seats.always != (roster.Seat{}) && !g.closed[a] {
+	isListed := a.seats.always != roster.Seat{} // not anymore if it was destroyed or torn off
+	if g.conn != nil && isListed && !g.closed[a] {
 		_ = a.world.openAlways(a, g.conn)
 	}
 }
 
-// close records that the game has closed an actor for c.
+// close keeps an actor that the game has closed for c from opening there in this greeting.
 func (g *greeting) close(a *Actor, c *Conn) {
 	if c != g.conn {
 		return
@@ -399,24 +411,24 @@ func (g *greeting) close(a *Actor, c *Conn) {
 	g.closed[a] = true
 }
 
-// openOwned opens, as tasks, the actors that Config.Login has given to a connection
-// that has now joined.
+// openOwned queues the opens of the actors that Config.Login has given to a connection, along
+// with what these actors own.
 func (w *World) openOwned(c *Conn) {
-	for a := range c.shown.owned.all {
-		for _, heir := range a.withOwned(nil) {
-			w.game.Later(c, tasks.Doing{What: "the state of ", Of: heir.class}, func() {
-				if heir.conn == c {
-					w.openAlways(heir, c)
+	for root := range c.shown.owned.all {
+		for _, a := range root.withOwned(nil) {
+			w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() {
+				if a.conn == c { // a hook may have given it to somebody else
+					w.openAlways(a, c)
 				}
 			})
 		}
 	}
 }
 
-// openAlways opens an actor for a connection. It logs and returns an error.
+// openAlways opens an actor for a connection. It logs any error before returning it.
 func (w *World) openAlways(a *Actor, c *Conn) error {
-	if a.dead || a.tornOff { // since openAlways was queued
-		return nil
+	if a.dead || a.tornOff {
+		return nil // that happened while the open was queued
 	}
 	err := a.show(c)
 	if err == nil || !c.usable() || a.dead {
@@ -426,8 +438,8 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	return err
 }
 
-// expel removes a connection that has ended from the world. The OnDisconnect hooks
-// run, and the connection's actors end, as tasks.
+// expel undoes admit after a connection has ended. The end of its actors and the OnDisconnect
+// hooks are queued as tasks.
 func (w *World) expel(c *Conn) {
 	w.discard(c)
 	if c.watched != nil {
@@ -438,6 +450,7 @@ func (w *World) expel(c *Conn) {
 	w.announced = slices.DeleteFunc(w.announced, func(other *Conn) bool { return other == c })
 	w.frame.remove(c)
 	c.admitted = false
+
 	err := c.closeError()
 	if err.Code == ReliableBufferOverflow {
 		w.overflows++
@@ -447,6 +460,8 @@ func (w *World) expel(c *Conn) {
 	c.trace.Ended(err.Code.String())
 	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected",
 		"conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
+
+	// Go in order, because the order of a map differs from run to run.
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
@@ -457,6 +472,7 @@ func (w *World) expel(c *Conn) {
 	for a := range c.shown.detached {
 		a.forgetDetached(c)
 	}
+
 	for _, hook := range w.onDisconnect {
 		w.game.Later(c, tasks.Doing{What: "an OnDisconnect hook"}, func() { hook(c, err) })
 	}
@@ -466,26 +482,27 @@ func (w *World) expel(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 }
 
-// endActor ends what an ended connection has on a channel. On a client this is the
-// copy, on a server the opening.
+// endActor clears one channel of a connection that has ended. A server's actor is just no longer
+// open there, while a client's copy ends.
 func (c *Conn) endActor(channel uint64) {
 	a := c.channels[channel]
-	if a == nil { // the game has ended the actor in the meantime
-		return
+	if a == nil {
+		return // the game has ended the actor in the meantime
 	}
 	c.setChannel(channel, nil)
 	if o := a.openingOn(c); o != nil {
 		a.forget(o)
 	}
 	if !c.server {
-		// Otherwise OnRep would run later, when torn-off copies that the states name end.
+		// Drop the references in its states first. Otherwise OnRep would run later, once a
+		// torn-off copy ends that the states refer to.
 		a.states.unfile(c)
 		a.end(Disconnected)
 	}
 }
 
-// endDetached ends a copy without a channel on a client whose connection has ended.
-// A torn-off copy is the client's own and stays.
+// endDetached ends a copy whose channel has closed, after the client's connection has ended. A
+// torn-off copy is the client's own by now, and survives.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.tornOff {
 		a.states.unfile(c)

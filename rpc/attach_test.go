@@ -138,7 +138,7 @@ func TestCloseWaitsForWhatIsAttached(t *testing.T) {
 		w, err := NewWorld(Config{})
 		require.NoError(t, err)
 		near, _ := linktest.Pipe()
-		c := &Conn{world: w, server: true, carrier: linked{plug{near}}}
+		c := &Conn{world: w, server: true, carrier: carrierAdapter{plug{near}}}
 		_, refused := w.lobby.enlist(c, c.origin(), nil)
 		require.Nil(t, refused)
 		closed := make(chan error, 1)

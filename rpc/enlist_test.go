@@ -561,7 +561,7 @@ func TestReplacedConnectionLeavesFirst(t *testing.T) {
 func TestConnThatHasNoLinkYetMakesNoRoom(t *testing.T) {
 	inNet(t, 0, Config{MaxHandshakes: 1}, func(n *network) {
 		_, far := linktest.Pipe()
-		c := &Conn{world: n.server.World, server: true, carrier: linked{from{plug{far}, host("192.0.2.1")}}}
+		c := &Conn{world: n.server.World, server: true, carrier: carrierAdapter{from{plug{far}, host("192.0.2.1")}}}
 		_, refused := n.server.lobby.enlist(c, c.origin(), nil)
 		require.Nil(t, refused)
 		_, err := n.connectFrom(host("192.0.2.2"), newTestWorld(t, Config{}))

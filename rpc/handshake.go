@@ -206,7 +206,7 @@ func (h *handshake) authenticate(token []byte) {
 // second case it has sent the verdict.
 func (h *handshake) awaitTurn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
-	may, pause := w.lobby.turn(v, token)
+	may, pause := w.lobby.awaitTurn(v, token)
 	if pause > 0 {
 		reason := fmt.Sprintf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
 			v.From(), w.config.MaxLoginFailures, pause.Round(time.Millisecond))
@@ -225,7 +225,7 @@ func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 	tell = !late && !gone
 	passed := v.err == nil && tell
 	refused := v.err != nil && !late && aboutToken(v.err, gone)
-	v.failures = h.conn.world.lobby.heard(h.conn.visit, token, refused, passed)
+	v.failures = h.conn.world.lobby.recordAnswer(h.conn.visit, token, refused, passed)
 	return tell
 }
 
@@ -244,7 +244,7 @@ func (h *handshake) answer(v verdict) {
 		h.logIn(v.identity)
 		return
 	}
-	c.world.lobby.await(c, v.err == nil)
+	c.world.lobby.awaitJoin(c, v.err == nil)
 	switch {
 	case c.closing.Load():
 	case v.err != nil:
@@ -303,7 +303,7 @@ func (h *handshake) logIn(identity string) {
 	c.world.lobby.identify(c, identity)
 	c.loginAsked.Store(true)
 	if !c.world.config.RefuseLoginElsewhere {
-		c.replace()
+		c.endOlderConns()
 	}
 	c.expectDispatch() // before the post, as in joinWorld
 	if err := c.world.post(h.decideLogin); errors.Is(err, ErrBacklogFull) {

@@ -91,7 +91,7 @@ func TestMessagesBeforeJoin(t *testing.T) {
 		server := newTestWorld(t, Config{OnMessage: func(*World, *Conn, uint8, []byte) error { t.Error("it ran"); return nil }})
 		near, far := linktest.Pipe()
 		client := newTestWorld(t, Config{})
-		from, err := client.attach(linked{plug{near}}, false, nil)
+		from, err := client.attach(carrierAdapter{plug{near}}, false, nil)
 		require.NoError(t, err)
 		say(t, from, control.AppendMessage(nil, control.Message{ID: 1}))
 		c, err := server.Attach(plug{far})
