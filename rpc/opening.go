@@ -16,141 +16,144 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// opening is an actor's channel on one connection. It is used only by the world's goroutine.
+// An opening is an actor's channel on one connection. A client has openings too, but it only
+// uses their first group of fields. States and relevancy are the server's business.
+//
+// It is used only by the world's goroutine.
 type opening struct {
 	actor    *Actor
 	conn     *Conn
 	channel  uint64
-	reliable int // number of messages that were sent reliably, including the open
+	reliable int  // messages sent reliably, including the open
+	closed   bool // Actor.forget has removed it from its actor and its connection
 
-	// Server: the states.
-	sees  state.Mask // fields whose conditions let the client have them; no initial ones
-	lacks state.Mask // fields of sees that are not in flight and may be stale on the client
-	fresh state.Mask // fields of lacks that updateEarly has not sent since they changed
+	// States that the client has yet to get. A mask has a bit for each field of the class.
+	visible     state.Mask // fields that the client may see, except for those tagged initial
+	lacks       state.Mask // visible fields that may be stale there and aren't in flight
+	fresh       state.Mask // those of lacks that updateEarly hasn't sent since they changed
+	everSent    state.Mask // sent in an update, arrived or not; closePayload repeats them
+	lateInitial state.Mask // initial fields that the open lacked, because the constructor caused it
 
-	// Fields that were sent in an update since the open, whether or
-	// not it arrived. closePayload sends them again.
-	everSent state.Mask
+	// Lists and calls, which go out along with the states.
+	lists         []keyed.Lacking // by list of the class; nil if it has none, or no replica yet
+	listsInFlight int             // list updates whose fate isn't known yet
+	queuedCalls   outbox.Calls    // of ForceQueue methods, until the states have been sent
 
-	listed bool // it is in stateOutbox.dirty
-	closed bool // Actor.forget has removed it from its actor and connection
+	// Competition for room in a Flush.
+	enqueued bool      // it is in stateOutbox.dirty
+	since    time.Time // when the last update was handed over, or else when the actor opened
+	claim    float64   // result of urgency, while stateOutbox.sort runs
 
-	// Time when the last update was handed over or, before the first
-	// update, when the actor opened. urgency uses it.
-	since time.Time
-
-	claim float64         // scratch of stateOutbox.sort: the result of urgency
-	late  state.Mask      // initial fields missing from an open that the constructor caused
-	lists []keyed.Lacking // by list of the class; nil if there is none or no replica yet
-	items int             // number of list updates in flight
-	calls outbox.Calls    // calls of ForceQueue methods, which wait until the states have been sent
-
-	// Server: set for a previous owner. The opening closes once the client has acknowledged
-	// the open, and sends nothing until then. See Actor.partFrom and stay.
+	// parted is set once the actor has left this client for another owner. Nothing is sent from
+	// then on, and the opening closes as soon as the client has acknowledged the open, unless
+	// cancelClose is called first. See Actor.partFrom.
 	parted bool
 
-	// Server: relevancy.
-	relevant time.Duration // relevance.elapsed when the actor was last relevant to the connection
-	far      float32       // squared distance from the view, in squared cull distances; at most 1
-	at       int           // index in view.openings
+	// Relevancy.
+	relevantAt time.Duration // relevance.elapsed when the actor was last relevant to the client
+	far        float32       // squared distance from the view, in squared cull distances; at most 1
+	viewIndex  int           // index in view.openings
 }
 
-// mark records that the client may lack the newest values of fields.
+// mark records that the client may not have the newest values of fields.
 func (o *opening) mark(fields state.Mask) {
-	o.lacks |= fields & o.sees
-	o.fresh |= fields & o.sees
+	o.lacks |= fields & o.visible
+	o.fresh |= fields & o.visible
 	if o.lacks != 0 {
-		o.list()
+		o.enqueue()
 	}
 }
 
-// list makes the next Flush look at the opening.
-func (o *opening) list() {
-	// Even a listed opening needs this: the path may take more now than in the last Flush.
+// enqueue makes the next Flush look at the opening.
+func (o *opening) enqueue() {
+	// The connection needs to be looked at even if the opening is in the queue already, because
+	// the path may take more now than it did in the last Flush.
 	o.conn.world.frame.activate(o.conn)
-	if !o.listed {
-		o.listed = true
+	if !o.enqueued {
+		o.enqueued = true
 		o.conn.shown.state.dirty = append(o.conn.shown.state.dirty, o)
 	}
 }
 
-// hears reports whether a Multicast is sent to the client.
-func (o *opening) hears(m *method) bool {
+// receives reports whether the client gets a Multicast.
+func (o *opening) receives(m *method) bool {
 	return !o.parted && !(m.skipOwner && o.conn == o.actor.conn)
 }
 
-// queue keeps a call of a ForceQueue method until the states have been sent.
-func (o *opening) queue(m *method, call []byte) error {
-	if most := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > most {
+// queueCall holds a call of a ForceQueue method back until the states have been sent. If too
+// much is waiting already, it drops the call.
+func (o *opening) queueCall(m *method, call []byte) error {
+	if limit := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > limit {
 		return errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w",
-			m, len(call), o.conn, most, bunch.ErrBunchTooLarge)
+			m, len(call), o.conn, limit, bunch.ErrBunchTooLarge)
 	}
-	if !o.calls.Add(call) {
+	if !o.queuedCalls.Add(call) {
 		o.conn.drop(drops.Saturated, o.actor, m)
 		return nil
 	}
-	o.list()
+	o.enqueue()
 	return nil
 }
 
-// callsDue reports whether queued calls may be sent. It requires that this Flush has compared
-// the states and that the client lacks none. The calls then follow the states of the moment
-// in which they were made, or newer ones.
+// callsDue reports whether queued calls may be sent. They may once this Flush has compared the
+// states and the client lacks none of them. That way, the states that a call finds there are
+// those of the moment when it was made, or newer.
 func (o *opening) callsDue(now time.Time) bool {
 	a := o.actor
-	ready := o.conn.world.replicator.looked && !o.calls.Empty() && !o.closed && o.lacks == 0
+	ready := o.conn.world.replicator.looked && !o.queuedCalls.Empty() && !o.closed && o.lacks == 0
 	return ready && a.states.due(now, a.class.updatePeriod, a.ref)
 }
 
-// requeue puts back calls that the machine had accepted but not sent. If the channel is
-// closed, it counts them as dropped instead.
+// requeue is called for calls that the machine had accepted and has given back unsent. They go
+// to the front of the queue, but if the channel has closed by now, they're counted as dropped.
 func (o *opening) requeue(calls []byte) {
 	if o.closed {
 		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
 	} else if len(calls) > 0 {
-		o.calls.Back(calls)
-		o.list()
+		o.queuedCalls.Back(calls)
+		o.enqueue()
 	}
 }
 
-// look recomputes which fields the client may have, and marks those that are new to it.
-func (o *opening) look() {
+// updateVisible works out anew which fields the client may see, and marks the ones that it
+// couldn't see before.
+func (o *opening) updateVisible() {
 	if o.lists == nil {
 		o.markLists(false)
 	}
-	before := o.sees
-	o.sees = o.actor.fieldsFor(o.conn) | o.late
+	before := o.visible
+	o.visible = o.actor.fieldsFor(o.conn) | o.lateInitial
 	if o.parted {
-		o.sees = 0
+		o.visible = 0
 	}
-	o.lacks &= o.sees
-	o.mark(o.sees &^ before)
+	o.lacks &= o.visible
+	o.mark(o.visible &^ before)
 }
 
-// farPriority is the fraction of an actor's priority that is left at its cull distance. In UE, a
-// pawn's priority falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
+// farPriority is what is left of an actor's priority at its cull distance. In UE, a pawn's
+// priority falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
 const farPriority = 0.2
 
 // urgency returns the seconds since the last update times the class's priority, which falls
-// with distance. UE: GetNetPriority.
+// with distance. The most urgent openings are sent first. UE: GetNetPriority.
 func (o *opening) urgency(now time.Time) float64 {
 	nearness := 1 - (1-farPriority)*math.Sqrt(float64(o.far))
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// noteRelevant is called when the actor is relevant to the client. It keeps the actor open,
-// even if the opening was parted.
+// noteRelevant is called when the actor is found relevant to the client, at distance far. If
+// the opening was about to close because the actor had parted, it stays open.
 func (o *opening) noteRelevant(far float32) {
-	o.relevant = o.conn.world.relevance.elapsed
+	o.relevantAt = o.conn.world.relevance.elapsed
 	o.far = far
-	o.stay()
+	o.cancelClose()
 }
 
-// stay cancels the close of a parted opening.
-func (o *opening) stay() {
+// cancelClose cancels the close of a parted opening, and sends states on it again.
+func (o *opening) cancelClose() {
 	if o.parted {
 		o.parted = false
-		o.look()
+		o.updateVisible()
 	}
 }
 
@@ -161,10 +164,10 @@ func (o *opening) acknowledged() bool {
 	return o.conn.machine.Opened(o.channel)
 }
 
-// closeArrived returns the error of a client's call on a channel whose close has arrived and
-// waits for its turn, or is being handled. The call would return the same error after the
-// close. The caller holds the link's lock.
-func (o *opening) closeArrived(m *method) error {
+// closeArrivedError returns the error for a client's call on a channel that the server has
+// closed. The close has arrived but hasn't been handled yet, or is just being handled. The
+// error is the one that the call would return afterwards. The caller holds the link's lock.
+func (o *opening) closeArrivedError(m *method) error {
 	w := o.actor.world
 	cause := ErrClosed
 	reason, waits := o.conn.waitingClose(o.channel)
@@ -177,16 +180,18 @@ func (o *opening) closeArrived(m *method) error {
 	return errorf("rpc: %v on %v, whose close for %v has arrived on %v: %w", m, o.actor, reason, o.conn, cause)
 }
 
-// settled reports whether the client has all items of the lists, and no queued call waits.
+// settled reports whether the client has all items of the lists and no calls are queued.
 func (o *opening) settled() bool {
-	return o.items == 0 && o.calls.Empty() && o.lacks&o.actor.class.lists == 0
+	return o.listsInFlight == 0 && o.queuedCalls.Empty() && o.lacks&o.actor.class.lists == 0
 }
 
-// giveBack records that the client may again lack what an update contained.
+// undoUpdate is called when an update was lost, or was taken back before it was sent. It records
+// that the client may lack what was in it.
 //
-// It also restores the urgency from before the update, unless a newer update has been sent.
-// Otherwise an update that was taken back would wait for all those that were never handed over.
-func (o *opening) giveBack(sent *sentState) {
+// If no newer update has been sent since, it also restores the urgency that the opening had
+// before. Otherwise an update that was taken back would go to the end of the queue, behind all
+// those that were never handed over.
+func (o *opening) undoUpdate(sent *sentState) {
 	if sent.list {
 		first := bits.TrailingZeros64(uint64(sent.fields))
 		o.lists[o.actor.class.stateOf(first).list].Add(sent.items)
@@ -197,8 +202,8 @@ func (o *opening) giveBack(sent *sentState) {
 	}
 }
 
-// markLists records that the client may lack all items of the lists. If census is true, the
-// client may also still have items that were removed.
+// markLists records that the client may lack all items of all lists. With census set, it gets a
+// census of each list as well, since it may still have items that were removed.
 func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
@@ -211,8 +216,8 @@ func (o *opening) markLists(census bool) {
 	}
 }
 
-// appendList appends an update of the first list that the client does not have completely,
-// and records in sent what the update contains.
+// appendList appends an update of the first list of which the client lacks items, and records
+// in sent what the update contains.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	for _, r := range o.actor.states.replicas {
 		list, ok := r.(keeper)
@@ -232,24 +237,24 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	return b
 }
 
-// Flags of an open message. An owner message may have only flagOwned.
-// All other bits must be zero.
+// Flags of an open message. An owner message has the same flags byte, but only flagOwned may be
+// set in it. All other bits must be zero.
 const (
 	flagOwned  = 1 << iota // the receiver owns the actor
 	flagState              // states follow
 	flagPlaced             // the actor's name follows its number
 )
 
-// OpenTo opens the actor for c, if it is not open there. Its current states are sent to c,
-// and so are all calls from now on. OpenTo is for the server only.
+// OpenTo opens the actor for c, unless it is open there already. The client gets the actor's
+// current states, and all calls from now on. OpenTo is for the server only.
 //
 // If c may still have an earlier copy, because CloseTo was called within the last round trip,
-// the open waits until c is known to have ended that copy. A dormant actor falls asleep there
+// the open waits until we know that c has ended that copy. A dormant actor falls asleep there
 // again at the next Flush. If c has begun to close and does not have the actor, OpenTo
 // returns [ErrClosed], even before OnDisconnect has run.
 //
 // If the class has [At] or [Relevant], the actor closes once it has not been relevant to c
-// for 5 s. Calling OpenTo again does not prolong this. For a spectator that must see
+// for 5 s, and calling OpenTo again does not prolong this. For a spectator who must see
 // everything, let Relevant return true.
 func (a *Actor) OpenTo(c *Conn) error {
 	if err := a.checkAuthority("OpenTo"); err != nil {
@@ -258,14 +263,14 @@ func (a *Actor) OpenTo(c *Conn) error {
 	if c == nil || c.world != a.world {
 		return errorf("rpc: OpenTo of %v for %v, which is none of its world's connections: %w", a, c, ErrWrongRole)
 	}
-	err := a.show(c)
+	err := a.ensureOpen(c)
 	if err == nil {
-		a.relevancy.named = true
+		a.relevancy.openedByGame = true
 	}
 	return err
 }
 
-// open opens the actor for c. It must not be open there.
+// open opens the actor for c, where it must not be open yet.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
 		return errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
@@ -281,17 +286,19 @@ func (a *Actor) open(c *Conn) error {
 	if err != nil {
 		return errorf("rpc: OpenTo of %v for %v: %w", a, c, err)
 	}
-	hadCopy := c.shown.hasDetached(a)
+
+	hadCopy := c.shown.hasDetached(a) // which may still have items that were removed from its lists
 	a.forgetDetached(c)
 	o := &opening{
-		actor:    a,
-		conn:     c,
-		channel:  channel,
-		reliable: 1,
-		sees:     a.fieldsFor(c),
-		since:    a.world.frame.now,
-		relevant: a.world.relevance.elapsed,
+		actor:      a,
+		conn:       c,
+		channel:    channel,
+		reliable:   1,
+		visible:    a.fieldsFor(c),
+		since:      a.world.frame.now,
+		relevantAt: a.world.relevance.elapsed,
 	}
+
 	a.openings = append(a.openings, o)
 	c.shown.openings[a] = o
 	if a.awaitsAcks() {
@@ -301,6 +308,8 @@ func (a *Actor) open(c *Conn) error {
 	c.setChannel(channel, a)
 	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
+
+	// Lists don't fit into the open, so they follow in updates.
 	o.markLists(hadCopy)
 	o.mark(a.class.lists)
 	if a.dormancy.on {
@@ -309,8 +318,8 @@ func (a *Actor) open(c *Conn) error {
 	return nil
 }
 
-// openOn opens a channel and sends its first message. If the message cannot be sent, openOn
-// closes the channel again. The caller holds the link's lock.
+// openOn opens a channel and sends the open on it. If that fails, it closes the channel again.
+// The caller holds the link's lock.
 func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	if channel, err = a.channelOn(c); err != nil {
 		return 0, err
@@ -326,39 +335,40 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 // actor of the class was opened for it. It panics if there is a function already. UE:
 // OpenAcked of the actor's channel.
 //
-// No call and no state that is sent to the client after that can arrive before the
-// actor. The client makes its copy in its next Dispatch at the latest. The
-// acknowledgement says nothing about what the game on the client does with the copy,
-// such as loading a level. The game must report that by a call.
+// Calls and states that are sent to the client from then on cannot arrive before the actor. The
+// client makes its copy in its next Dispatch at the latest. But the acknowledgement says nothing
+// about what the game on the client does with the copy, such as loading a level, so the game
+// must report that by a call.
 //
 // fn runs once for each open. If the actor was closed for c or dormant there and opens again,
 // fn runs again. It does not run for an open that closes before or as it is acknowledged (see
-// SetOwner). It does not run after this side has closed c.
+// SetOwner), nor after this side has closed c.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
 }
 
-// tellAcked queues the OnOpenAcked functions of an actor's objects,
-// after the client has acknowledged the open.
-func (o *opening) tellAcked() {
+// queueOpenAcked is called when the client has acknowledged the open. It queues the OnOpenAcked
+// functions of the actor's objects.
+func (o *opening) queueOpenAcked() {
 	for p := range o.actor.parts {
 		if p.binding.onOpenAcked == nil {
 			continue
 		}
 		o.conn.world.game.Later(o.conn, tasks.Doing{What: "OnOpenAcked of ", Of: p.binding.class}, func() {
-			if !o.closed && !o.conn.closing.Load() { // an earlier function may have closed either
+			// A function that ran earlier may have closed the actor or the connection.
+			if !o.closed && !o.conn.closing.Load() {
 				p.binding.onOpenAcked(p.object, o.conn)
 			}
 		})
 	}
 }
 
-// channelOn opens a channel of the machine. If an earlier channel of the actor was closed,
-// nothing is sent on the new channel before the client has acknowledged that close.
+// channelOn opens a channel for the actor. If an earlier channel of the same actor was closed,
+// the new one has to wait: nothing is sent on it until the client has acknowledged that close.
 //
-// A connection that has used all channel numbers ends. When the client connects again, it
-// gets new ones. The caller holds the link's lock.
+// If the connection has used up all channel numbers, channelOn ends it. The client gets a new
+// set of numbers when it connects again. The caller holds the link's lock.
 func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	if channel, err = c.machine.Open(a.class.extended.Priority); err != nil {
 		if c.machine.UsedUp() {
@@ -378,8 +388,8 @@ func (a *Actor) channelOn(c *Conn) (channel uint64, err error) {
 	return channel, nil
 }
 
-// openMessage returns the first message on an actor's channel for c: a head and the states.
-// It returns an error if the message exceeds limit bytes.
+// openMessage returns the first message on an actor's channel for c, which consists of a head
+// and the states. It fails if the message is larger than limit bytes.
 func (a *Actor) openMessage(c *Conn, limit int) ([]byte, error) {
 	a.compareAll()
 	fields := (a.fieldsFor(c) | a.states.initial()) &^ a.class.lists
@@ -394,8 +404,8 @@ func (a *Actor) openMessage(c *Conn, limit int) ([]byte, error) {
 	return message, nil
 }
 
-// openHead returns the head of an open message. It consists of the class id, the flags, the
-// actor's number and, if the actor was placed, its name.
+// openHead returns the head of an open message: the class id, the flags, the actor's number
+// and, if the actor was placed, its name.
 func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	id := a.world.table.id(a.class)
 	if a.name != "" {
@@ -409,7 +419,7 @@ func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	return head
 }
 
-// ownerFlags returns flagOwned if c owns the actor, otherwise 0. c may be nil.
+// ownerFlags returns flagOwned if c, which may be nil, owns the actor, and 0 otherwise.
 func (a *Actor) ownerFlags(c *Conn) byte {
 	if c != nil && a.conn == c {
 		return flagOwned
@@ -417,8 +427,7 @@ func (a *Actor) ownerFlags(c *Conn) byte {
 	return 0
 }
 
-// tellOwner tells a client that has the actor whether it owns the actor. If its copy is
-// dormant, the open that wakes the copy tells it.
+// tellOwner tells a client that has the actor whether it's the owner.
 func (a *Actor) tellOwner(c *Conn) error {
 	o := a.openingOn(c)
 	switch {
@@ -427,13 +436,14 @@ func (a *Actor) tellOwner(c *Conn) error {
 	case o != nil:
 		return a.send(o, ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
 	case c.shown.detached[a] == Dormancy:
+		// There's no channel to tell it on, but the open that wakes the copy says so too.
 		return a.open(c)
 	}
 	return nil
 }
 
-// opened is an open message as a client parsed it.
-type opened struct {
+// A parsedOpen is an open message as a client has parsed it.
+type parsedOpen struct {
 	class  *Class
 	flags  byte
 	ref    Ref
@@ -441,8 +451,8 @@ type opened struct {
 	states []byte
 }
 
-// readOpen parses an open message, on a client.
-func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError) {
+// parseOpen is called on a client to parse and check an open message.
+func (w *World) parseOpen(message bunch.Message) (o parsedOpen, violation *CloseError) {
 	classes := w.table.all()
 	r := wire.Reader{Left: message.Payload}
 	id := r.Uvarint(wire.Any)
@@ -469,15 +479,15 @@ func (w *World) readOpen(message bunch.Message) (o opened, violation *CloseError
 	return o, nil
 }
 
-// openActor is called on a client for an open message from the server. It makes a copy of the
-// actor. If a copy without a channel exists, it gives that copy the channel instead.
+// openActor is called on a client when the server opens an actor. It makes a copy of the actor,
+// or, if there's a dormant or placed copy without a channel, gives that copy the channel.
 func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
-	o, violation := w.readOpen(message)
+	o, violation := w.parseOpen(message)
 	if violation != nil {
 		return violation
 	}
-	// If the copy exists already, OnRep ran earlier for the states that name it.
-	named := c.copies.byRef[o.ref] != nil
+	// If the client knows the actor's number, OnRep has run for the states that refer to it.
+	known := c.copies.byRef[o.ref] != nil
 	a, violation := w.adopt(c, message, o)
 	switch {
 	case violation != nil:
@@ -486,10 +496,10 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 		return c.copies.noteRazed(o)
 	}
 
-	// Make the copy, unless a dormant or placed one exists.
+	// Make the copy, unless there is one.
 	delete(c.copies.razed, o.name)
-	known := a != nil
-	if !known {
+	isNew := a == nil
+	if isNew {
 		a = &Actor{
 			world: w,
 			class: o.class,
@@ -510,18 +520,20 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	c.setChannel(message.Channel, a)
 	c.world.logs.Opened(c, a, message.Channel)
 	if message.Close {
-		defer w.closeCopy(c, a, message.Channel, Destroyed) // even if the constructor panics
+		// The server has destroyed the actor already, so its copy ends when we return,
+		// even if the constructor panics.
+		defer w.closeCopy(c, a, message.Channel, Destroyed)
 	}
 
-	// Make its objects, read their first states, then run what waited for the actor.
-	if !known {
+	// Make its objects, read their first states, then run what was waiting for the actor.
+	if isNew {
 		w.introduce(a)
 	}
-	if violation := w.firstState(c, a, o); violation != nil {
+	if violation := w.applyFirstState(c, a, o); violation != nil {
 		return violation
 	}
 	a.setOwned(o.flags&flagOwned != 0)
-	if !named {
+	if !known {
 		w.notifyReferrers(c, a.ref)
 		w.runWaiting(c)
 	}
@@ -535,8 +547,8 @@ func (w *World) introduce(a *Actor) {
 	a.makeReplicas()
 }
 
-// firstState applies, on a client, the states in an open message.
-func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
+// applyFirstState is called on a client to apply the states in an open message.
+func (w *World) applyFirstState(c *Conn, a *Actor, o parsedOpen) *CloseError {
 	if o.flags&flagState == 0 {
 		if len(o.states) > 0 {
 			return violationf(PayloadFail, "open message of %v: %d bytes left over", a, len(o.states))
@@ -553,8 +565,8 @@ func (w *World) firstState(c *Conn, a *Actor, o opened) *CloseError {
 	return violation
 }
 
-// takeOwner handles an owner message on a client.
-func (a *Actor) takeOwner(payload []byte) *CloseError {
+// handleOwner is called on a client for an owner message, which says whether it owns the actor.
+func (a *Actor) handleOwner(payload []byte) *CloseError {
 	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
 		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
 	}
@@ -562,5 +574,6 @@ func (a *Actor) takeOwner(payload []byte) *CloseError {
 	return nil
 }
 
-// ownerMessage names the owner message in errors.
+// ownerMessage gives the owner message a name in errors. It isn't a method that anyone could
+// call.
 var ownerMessage = &method{name: "Actor.SetOwner", delivery: bunch.Reliable}

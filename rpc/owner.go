@@ -189,7 +189,7 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 		heir.conn = conn
 		heir.resume(conn)
 		for _, o := range heir.openings {
-			o.look()
+			o.updateVisible()
 		}
 	}
 	for _, heir := range heirs {
@@ -223,7 +223,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 		_ = a.tellOwner(previous) // an error means that the connection is closing
 	}
 	if closes {
-		a.partFrom(previous)
+		a.closeToPrevious(previous)
 	}
 	switch {
 	case conn == nil || conn.mayJoin():
@@ -241,7 +241,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	r := &a.relevancy
 	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !r.place.Somewhere()
-	return private && previous != nil && !r.always && !r.named && a != previous.shown.view.target
+	return private && previous != nil && !r.always && !r.openedByGame && a != previous.shown.view.target
 }
 
 // orphan gives the actors that a owns to the server, and returns all

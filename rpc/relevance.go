@@ -18,101 +18,107 @@ import (
 // all the time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
-// relevancyRule is what determines for which connections an actor is open.
+// A relevancyRule says what decides for which connections an actor is open.
 type relevancyRule uint8
 
 const (
-	byHand  relevancyRule = iota // the game's calls of OpenTo and CloseTo, and AlwaysRelevant
-	byGrid                       // the distance (At)
+	byHand  relevancyRule = iota // OpenTo and CloseTo, which the game calls, and AlwaysRelevant
+	byGrid                       // distance (At)
 	byGame                       // a function of the game (Relevant)
-	byOwner                      // nothing; the actor is for its owner alone
+	byOwner                      // ownership: the actor is for its owner alone
 )
 
-// actorRelevancy is the part of an actor, on a server, that determines for which connections
-// it is open. Spawn sets it before the constructor runs.
+// actorRelevancy is what a server knows about the relevancy of one actor. Spawn sets it before
+// the constructor runs.
 type actorRelevancy struct {
-	always, onlyOwner, asOwner bool // the options of Spawn
-	named                      bool // OpenTo was called, so the game decides
+	always, onlyOwner, asOwner bool // options of Spawn
+	openedByGame               bool // OpenTo was called, so the game decides
 
-	fresh bool                   // no Multicast of it was called since it was spawned: see showNew
-	rule  relevancyRule          // byHand again after the actor has ended or was torn off
-	slot  int                    // index in relevance.placed or asked; changes when others are removed
+	fresh bool                   // none of its Multicasts was called yet: see showNew
+	rule  relevancyRule          // back to byHand once the actor has ended or was torn off
+	slot  int                    // index in gridActors or gameActors; changes when others are removed
 	place relevancy.Place[Actor] // in the grid, if the rule is byGrid
-	here  *opening               // during a survey: on the surveyed connection, if it is open there
+	here  *opening               // during a survey, the actor's opening on that connection, if any
 }
 
 const (
-	// surveyPeriod is the interval at which all positions are read and all connections
-	// surveyed. In that time a runner at 10 m/s moves by a metre, which is little compared to
-	// a cull distance, and each tick at 30 Hz does a third of the work.
+	// surveyPeriod is how often we read all positions and survey all connections. In that time
+	// a runner at 10 m/s moves by a metre, which is little compared to a cull distance, and each
+	// tick at 30 Hz does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
 
-	// askPeriod is the interval at which the game's function (Relevant) is called for each pair
-	// of an actor and a connection. It is longer than surveyPeriod, because the number of pairs
-	// is the product of both numbers. UE calls IsNetRelevantFor at each update of the actor.
+	// askPeriod is how often we call the game's function (Relevant) for each pair of an actor
+	// and a connection. Since there are so many pairs, it is longer than surveyPeriod. UE calls
+	// IsNetRelevantFor at each update of the actor.
 	askPeriod = time.Second
 
 	// maxAsked is the maximum number of pairs for which a Flush calls that function. They
 	// take 1 ms, at the 50 ns that a look at two structs takes.
 	maxAsked = 20_000
 
-	// maxOpened is the maximum number of actors that a Flush opens. They
-	// take 3 ms, at 3 µs each. Without a limit, a hundred viewers that
-	// join at once would take many times as long.
+	// maxOpened is the maximum number of actors that a Flush opens, which takes 3 ms at 3 µs
+	// each. Without a limit, a hundred viewers that join at once would take many times as long.
 	maxOpened = 1000
 
-	// openPause is how long a connection opens nothing after an actor could not be opened.
+	// openPause is how long we open nothing more on a connection after an open has failed.
 	openPause = time.Second
 )
 
-// relevance determines, on a server at each Flush, for which connections the actors of
-// classes with At or Relevant are open. It is used only by the world's goroutine.
+// relevance is the server's interest management. At each Flush it decides for which connections
+// the actors of classes with At or Relevant are open.
+//
+// Looking at every actor and connection in every Flush would be too slow. Instead, relevance
+// makes rounds, and each Flush continues them for as long as its share of the period requires.
+// One round reads the positions of the actors into a grid, another surveys the connections, which
+// finds the actors near each one's view, and a third asks the game about pairs of both.
+//
+// It is used only by the world's goroutine.
 type relevance struct {
-	grid    relevancy.Grid[Actor]
-	members int                    // number of actors whose rule is not byHand
-	placed  relevancy.Slots[Actor] // byGrid
-	asked   relevancy.Slots[Actor] // byGame
+	grid       relevancy.Grid[Actor]
+	members    int                    // number of actors whose rule is not byHand
+	gridActors relevancy.Slots[Actor] // byGrid
+	gameActors relevancy.Slots[Actor] // byGame
 
 	// The rounds, which are spread over the Flushes.
-	places  relevancy.Sweep // over the slots of placed, to read positions
+	places  relevancy.Sweep // over the slots of gridActors, to read positions
 	surveys relevancy.Sweep // over World.announced
 	asking  askRound
-	toOpen  int       // number of actors that this Flush may still open
+	toOpen  int // how many actors this Flush may still open
+
+	// The clock of relevancy, which never goes back: the time since the first Flush, plus
+	// askPeriod for that Flush itself.
+	elapsed time.Duration
 	last    time.Time // time of the last Flush
 
-	// The clock of relevancy, which never runs back: time since the first
-	// Flush. That Flush itself counts for askPeriod.
-	elapsed time.Duration
+	warned map[*Class]bool // classes that warnOwnerOnly has warned about
 
-	warned map[*Class]bool // classes for which warnOwnerOnly has logged its warning
-
-	// Scratch memory of one survey.
-	found  []relevancy.Found[Actor] // actors near the view
-	wanted []wish                   // actors to open
-	unseen []*opening               // openings whose actors were not found
+	// Scratch space of one survey, emptied by finishSurvey.
+	found      []relevancy.Found[Actor] // actors near the view
+	wanted     []candidate              // actors to open
+	outOfSight []*opening               // openings to close
 }
 
-// askRound is the round that asks the game about pairs of a connection and a slot of
-// relevance.asked. It takes the connections in turn, and asks about all slots for each.
+// An askRound asks the game about all pairs of a connection and a slot of gameActors. It goes
+// through all slots for one connection before it turns to the next.
 type askRound struct {
 	round relevancy.Round
-	left  int // number of pairs that this Flush has still to ask about
+	left  int // how many pairs this Flush still has to ask about
 	asker int // index in World.announced of the connection whose turn it is
 	slot  int // the next slot to ask about
 }
 
-// A wish is an actor that is relevant to a connection but not open there.
-type wish struct {
+// A candidate is an actor that is relevant to a connection but not open there.
+type candidate struct {
 	actor *Actor
 	far   float32 // squared distance, as in opening.far
 }
 
-// showNew is called before each Multicast. It has an effect only before the first one of an
-// actor: it opens the actor for the connections to which the actor is relevant, because the
-// next survey of each would be too late. UE: a NetMulticast opens the actor's channel.
+// showNew is called before each Multicast, but only does something before the first one of an
+// actor. It then opens the actor wherever the actor is relevant, because a connection's next
+// survey would be too late for the call. UE: a NetMulticast opens the actor's channel.
 //
-// If only the game decides about the actor, warnOwnerOnly checks whether any
-// client besides the owner's will get the call.
+// If the game alone decides who sees the actor, there's nothing to open. Instead, showNew has
+// warnOwnerOnly check that anybody but the owner will get the call.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
 		return
@@ -127,12 +133,14 @@ func (r *relevance) showNew(a *Actor) {
 	}
 }
 
-// warnOwnerOnly logs a warning, once for each class, that a Multicast reaches
-// only the owner because nothing says who else sees the actor. In Unreal,
-// everybody within NetCullDistanceSquared sees it. Here that requires an At,
-// which is easily missed when a class is ported.
+// warnOwnerOnly logs a warning, once for each class, if a Multicast reaches only the owner
+// because nothing says who else sees the actor. In Unreal, everybody within
+// NetCullDistanceSquared sees it. Here that takes an At, which is easily missed when a class is
+// ported.
 func (r *relevance) warnOwnerOnly(a *Actor) {
-	if v := &a.relevancy; v.always || v.asOwner || v.named || a.tornOff || r.warned[a.class] {
+	v := &a.relevancy
+	seenByOthers := v.always || v.asOwner || v.openedByGame
+	if seenByOthers || a.tornOff || r.warned[a.class] {
 		return
 	}
 	if r.warned == nil {
@@ -143,23 +151,28 @@ func (r *relevance) warnOwnerOnly(a *Actor) {
 		"actor", a)
 }
 
-// showTo opens an actor for a connection that has no copy of it, if the actor is relevant
-// there. A panic of the game's function is reported, and does not end the Multicast.
+// showTo opens an actor for a connection if it is relevant there and not open yet.
 func (r *relevance) showTo(a *Actor, c *Conn) {
+	// The game's function may panic, which must not end the Multicast.
 	defer a.world.game.Catch(nil)
-	mayOpen := c.usable() && a.openingOn(c) == nil && !c.shown.hasDormant(a) && r.elapsed >= c.shown.view.pause
-	if mayOpen && r.decide(a, c) {
+
+	isOpen := a.openingOn(c) != nil || c.shown.hasDormant(a)
+	pausing := r.elapsed < c.shown.view.pause // since an open has failed
+	if c.usable() && !isOpen && !pausing && r.decide(a, c) {
 		_ = a.world.openAlways(a, c)
 	}
 }
 
-// decide reports whether the actor's rule makes it relevant to a connection now.
+// decide decides, by the actor's rule, whether the actor is relevant to a connection now. That
+// may involve the game's function.
 func (r *relevance) decide(a *Actor, c *Conn) bool {
 	switch {
-	case a.dead: // the game's function ended it
+	case a.dead:
+		// The game's function has destroyed it, when we asked for another connection.
 		return false
 	case a.relevancy.rule == byGame:
-		return a.seenBy(c) && !a.dead
+		relevant := a.askRelevant(c)
+		return relevant && !a.dead
 	case a.relevancy.rule == byGrid:
 		x, y, z, ok := c.viewpoint()
 		return ok && a.relevancy.place.IsNear(x, y, z)
@@ -167,7 +180,7 @@ func (r *relevance) decide(a *Actor, c *Conn) bool {
 	return false
 }
 
-// join adds a new actor before its constructor runs.
+// join adds a new actor. It is called before the actor's constructor runs.
 func (r *relevance) join(a *Actor) {
 	a.relevancy.rule = a.ruleOf()
 	if a.relevancy.rule == byHand {
@@ -176,10 +189,10 @@ func (r *relevance) join(a *Actor) {
 	r.members++
 	switch a.relevancy.rule {
 	case byGrid:
-		a.relevancy.slot = r.placed.Add(a)
+		a.relevancy.slot = r.gridActors.Add(a)
 		a.relevancy.place.Item = a
 	case byGame:
-		a.relevancy.slot = r.asked.Add(a)
+		a.relevancy.slot = r.gameActors.Add(a)
 	}
 }
 
@@ -194,35 +207,37 @@ func (r *relevance) leave(a *Actor) {
 	switch a.relevancy.rule {
 	case byGrid:
 		r.grid.Remove(&a.relevancy.place)
-		r.places.GoOn(r.placed.Remove(slot, r.places.Upcoming(), moved))
+		r.places.GoOn(r.gridActors.Remove(slot, r.places.Upcoming(), moved))
 	case byGame:
-		r.asking.slot = r.asked.Remove(slot, r.asking.slot, moved)
+		r.asking.slot = r.gameActors.Remove(slot, r.asking.slot, moved)
 	}
 	a.relevancy.rule = byHand
 }
 
-// connLeaves is called before c is removed from conns, which is World.announced. It adjusts
-// the rounds, so they do not skip any other connection.
+// connLeaves is called before c is removed from conns, which is World.announced. It keeps the
+// rounds from skipping another connection.
 func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	at := slices.Index(conns, c)
 	if at < 0 {
 		return
 	}
 	r.surveys.Removed(at)
-	if at == r.asking.asker {
+	switch {
+	case at == r.asking.asker:
+		// The next connection takes its place, and starts with the first slot.
 		r.asking.slot = 0
-	} else if at < r.asking.asker {
+	case at < r.asking.asker:
 		r.asking.asker--
 	}
 }
 
-// updateRelevancy is called in Flush. It does the next part of each round:
-// it reads positions, surveys connections and asks the game. Its cost per
-// second does not depend on the number of Flushes.
+// updateRelevancy is called in Flush to do the next part of each round. What it costs per second
+// does not depend on how many Flushes there are.
 func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
-	if r.last.IsZero() { // the first Flush does whole rounds
+	if r.last.IsZero() {
+		// Do whole rounds in the first Flush.
 		passed = askPeriod
 	}
 	r.last = now
@@ -231,24 +246,24 @@ func (w *World) updateRelevancy(now time.Time) {
 		return
 	}
 
-	r.places.Begin(len(r.placed.Items), passed, surveyPeriod)
+	r.places.Begin(len(r.gridActors.Items), passed, surveyPeriod)
 	r.surveys.Begin(len(w.announced), passed, surveyPeriod)
-	pairs := len(w.announced) * len(r.asked.Items)
+	pairs := len(w.announced) * len(r.gameActors.Items)
 	r.asking.left = min(r.asking.round.Take(pairs, passed, askPeriod), maxAsked)
 	r.toOpen = maxOpened
-	for r.places.More(len(r.placed.Items)) || r.surveys.More(len(w.announced)) || r.asking.left > 0 {
+	for r.places.More(len(r.gridActors.Items)) || r.surveys.More(len(w.announced)) || r.asking.left > 0 {
 		w.continueRounds()
 	}
 }
 
-// continueRounds continues the rounds until this Flush's part of them is done. If a
-// function of the game panics, it returns early, and updateRelevancy calls it again. The
-// round goes on after the turn that panicked.
+// continueRounds continues the rounds until this Flush's part of them is done. It returns early
+// if a function of the game panics. updateRelevancy then calls it again, and the round goes on
+// after the turn that panicked.
 func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
-	for r.places.More(len(r.placed.Items)) {
-		r.placed.Items[r.places.Next(len(r.placed.Items))].locate()
+	for r.places.More(len(r.gridActors.Items)) {
+		r.gridActors.Items[r.places.Next(len(r.gridActors.Items))].locate()
 	}
 	for r.surveys.More(len(w.announced)) {
 		c := w.announced[r.surveys.Next(len(w.announced))]
@@ -256,35 +271,41 @@ func (w *World) continueRounds() {
 			c.survey()
 		}
 	}
+	r.continueAsking(w.announced)
+}
 
-	// Ask the game about all slots, for each connection in turn.
-	for q := &r.asking; q.left > 0; {
-		if q.slot >= len(r.asked.Items) {
+// continueAsking continues the round of questions to the game, on behalf of each of conns in
+// turn.
+func (r *relevance) continueAsking(conns []*Conn) {
+	q := &r.asking
+	for q.left > 0 {
+		if q.slot >= len(r.gameActors.Items) {
 			q.slot = 0
 			q.asker++
 		}
-		q.asker %= len(w.announced)
-		// With toOpen at 0, an answer would be lost until the next round.
-		if r.toOpen == 0 || len(r.asked.Items) == 0 {
+		q.asker %= len(conns)
+		if r.toOpen == 0 || len(r.gameActors.Items) == 0 {
+			// We can't open anything more. If the game said that we should, its answer would be
+			// lost until the next round, so don't ask.
 			q.left = 0
 			return
 		}
-		w.announced[q.asker].ask(min(q.left, r.toOpen, len(r.asked.Items)-q.slot))
+		conns[q.asker].askGame(min(q.left, r.toOpen, len(r.gameActors.Items)-q.slot))
 	}
 }
 
-// survey finds the actors near a connection's view, which settle opens. It also finds those
-// that were out of sight for relevantTime, which settle closes.
+// survey finds the actors near a connection's view, to open them, and those that have been out
+// of sight for relevantTime, to close them. finishSurvey does both.
 //
-// In each opening it records when the actor was last relevant, and how far away the actor is.
-// Flush computes the priority from that distance.
+// It also notes in each opening when the actor was last relevant and how far away it is, from
+// which Flush computes its priority.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
-	defer c.settle()
+	defer c.finishSurvey()
 	c.shown.view.mark()
 
-	// Near actors are open already, or settle will open them.
+	// Open what is near, unless it is open already.
 	r.found = r.found[:0]
 	if ok {
 		r.found = r.grid.Near(r.found, x, y, z)
@@ -300,33 +321,37 @@ func (c *Conn) survey() {
 		c.want(a, 0)
 	}
 
-	// Open actors are near, are relevant at any distance, or have
-	// been out of sight for some time.
+	// Close what has been out of sight for some time.
 	for _, o := range c.shown.view.openings {
 		switch {
-		case o.actor.concerns(c):
+		case o.actor.relevantAnywhere(c):
 			o.noteRelevant(0)
-		case o.actor.relevancy.rule == byGame || o.relevant == r.elapsed:
-		case r.elapsed-o.relevant >= relevantTime:
-			r.unseen = append(r.unseen, o)
+		case o.actor.relevancy.rule == byGame:
+			// Distance doesn't matter. askGame decides.
+		case o.relevantAt == r.elapsed:
+			// We have just found it.
+		case r.elapsed-o.relevantAt >= relevantTime:
+			r.outOfSight = append(r.outOfSight, o)
 		default:
-			o.far = 1 // it stays for relevantTime, at the lowest priority
+			// It stays a little longer, at the lowest priority.
+			o.far = 1
 		}
 	}
 }
 
-// want makes settle open an actor that is not open for the connection. It
-// ignores actors of which the client has a dormant copy. They would not open,
-// and would count against maxOpened each time.
+// want has finishSurvey open an actor that is not open for the connection.
 func (c *Conn) want(a *Actor, far float32) {
-	if !c.shown.hasDormant(a) {
-		c.world.relevance.wanted = append(c.world.relevance.wanted, wish{a, far})
+	if c.shown.hasDormant(a) {
+		// A dormant actor wouldn't open there, but would count against maxOpened each time.
+		return
 	}
+	r := &c.world.relevance
+	r.wanted = append(r.wanted, candidate{a, far})
 }
 
-// ask asks the game whether the next count actors are relevant to the
-// connection. It ends with settle, as survey does.
-func (c *Conn) ask(count int) {
+// askGame asks the game whether the next count actors are relevant to the connection. It ends
+// with finishSurvey, as survey does.
+func (c *Conn) askGame(count int) {
 	r := &c.world.relevance
 	q := &r.asking
 	if !c.usable() {
@@ -335,30 +360,39 @@ func (c *Conn) ask(count int) {
 		return
 	}
 
-	defer c.settle()
+	defer c.finishSurvey()
 	c.shown.view.mark()
-	for ; count > 0 && q.slot < len(r.asked.Items); count-- { // the game may destroy some meanwhile
-		a := r.asked.Items[q.slot]
-		q.slot++ // before the call, so a call that panics is not repeated
+	for ; count > 0; count-- {
+		if q.slot >= len(r.gameActors.Items) {
+			return // the game has destroyed some in the meantime
+		}
+		a := r.gameActors.Items[q.slot]
+
+		// Count the question first. If the game panics, we don't ask it again.
+		q.slot++
 		q.left--
-		relevant := a.seenBy(c)
+		relevant := a.askRelevant(c)
+
 		o := a.relevancy.here
 		switch {
 		case a.dead:
+			// The game's function has destroyed it.
 		case relevant && o == nil:
 			c.want(a, 0)
-		case relevant: // a parted opening is never here, so noteRelevant is not needed: see onlyAsOwner
-			o.relevant = r.elapsed
-		case o != nil && r.elapsed-o.relevant >= relevantTime:
-			r.unseen = append(r.unseen, o)
+		case relevant:
+			// No need for noteRelevant. It would also cancel the close of an opening for a
+			// previous owner, but such an opening never has the rule byGame: see onlyAsOwner.
+			o.relevantAt = r.elapsed
+		case o != nil && r.elapsed-o.relevantAt >= relevantTime:
+			r.outOfSight = append(r.outOfSight, o)
 		}
 	}
 }
 
-// seenBy reports whether the actor is relevant to a connection. It asks the game's function
+// askRelevant returns whether the actor is relevant to a connection. It asks the game's function
 // unless the actor is relevant at any distance.
-func (a *Actor) seenBy(c *Conn) bool {
-	if a.concerns(c) {
+func (a *Actor) askRelevant(c *Conn) bool {
+	if a.relevantAnywhere(c) {
 		return true
 	}
 	if a.own.object == nil {
@@ -368,47 +402,51 @@ func (a *Actor) seenBy(c *Conn) bool {
 	return a.own.binding.relevant(a.own.object, c)
 }
 
-// settle ends a survey or a round of questions. It undoes mark, closes the actors in unseen,
-// and then opens the actors in wanted, nearest first.
-func (c *Conn) settle() {
+// finishSurvey acts on what survey or askGame has found. It closes the actors in outOfSight and
+// then opens those in wanted, nearest first.
+func (c *Conn) finishSurvey() {
 	r := &c.world.relevance
+
+	// Undo mark.
 	for _, o := range c.shown.view.openings {
 		o.actor.relevancy.here = nil
 	}
 
-	for _, o := range r.unseen {
-		if !o.closed {
+	for _, o := range r.outOfSight {
+		if !o.closed { // by the game's function
 			c.world.logs.Actor(logs.Relevancy, "no longer relevant", c, o.actor)
 			o.actor.CloseTo(c)
 		}
 	}
 	if r.elapsed >= c.shown.view.pause {
-		slices.SortStableFunc(r.wanted, func(a, b wish) int { return cmp.Compare(a.far, b.far) })
+		slices.SortStableFunc(r.wanted, func(a, b candidate) int { return cmp.Compare(a.far, b.far) })
 		c.openWanted(r.wanted)
 	}
 
-	clear(r.unseen) // for the garbage collector
+	// Empty the scratch space, and let the garbage collector have what it refers to.
+	clear(r.outOfSight)
 	clear(r.wanted)
-	r.unseen = r.unseen[:0]
+	r.outOfSight = r.outOfSight[:0]
 	r.wanted = r.wanted[:0]
 }
 
-// openWanted opens as many actors as this Flush may open. If an actor cannot be opened for a
-// reason that applies to all, it stops.
-func (c *Conn) openWanted(wanted []wish) {
+// openWanted opens as many of the wanted actors as this Flush may still open.
+func (c *Conn) openWanted(wanted []candidate) {
 	r := &c.world.relevance
-	for _, wish := range wanted[:min(len(wanted), r.toOpen)] {
+	for _, next := range wanted[:min(len(wanted), r.toOpen)] {
 		r.toOpen--
-		c.world.logs.Actor(logs.Relevancy, "relevant", c, wish.actor)
-		err := c.world.openAlways(wish.actor, c)
+		c.world.logs.Actor(logs.Relevancy, "relevant", c, next.actor)
+		err := c.world.openAlways(next.actor, c)
 		if err != nil {
 			c.shown.view.pause = r.elapsed + openPause
 		}
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
+			// The other actors would fail for the same reason. (Only a state that is too large
+			// is a matter of one actor.)
 			return
 		}
-		if o := wish.actor.openingOn(c); o != nil {
-			o.far = wish.far
+		if o := next.actor.openingOn(c); o != nil {
+			o.far = next.far
 		}
 	}
 }
@@ -432,8 +470,8 @@ func (a *Actor) ruleOf() relevancyRule {
 	return byHand
 }
 
-// position returns the actor's position, as its class's At reports it. ok is
-// false if there is no position. a may be nil.
+// position returns the actor's position according to its class's At. ok is false if it has none.
+// a may be nil.
 func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.own.object == nil || !a.own.binding.hasAt() {
 		return 0, 0, 0, false
@@ -443,31 +481,33 @@ func (a *Actor) position() (x, y, z float32, ok bool) {
 	return x, y, z, true
 }
 
-// locate updates the actor's position and cull distance in the grid. An actor that is
-// RelevantAsOwner uses those of its owner, if it has one.
+// locate updates the actor's position and cull distance in the grid.
 func (a *Actor) locate() {
-	stands := a
+	source := a
 	if a.relevancy.asOwner && (a.owner != nil || a.conn != nil) {
-		stands = a.owner
-		if stands == nil {
-			stands = a.conn.viewTarget()
+		// The actor is RelevantAsOwner, so use its owner's position. If a connection owns it
+		// directly, that is the actor from which the connection sees.
+		source = a.owner
+		if source == nil {
+			source = a.conn.viewTarget()
 		}
 	}
 
 	grid := &a.world.relevance.grid
-	x, y, z, ok := stands.position()
-	if a.relevancy.rule != byGrid { // At destroyed it or tore it off
-		return
+	x, y, z, ok := source.position()
+	if a.relevancy.rule != byGrid {
+		return // At has destroyed it or torn it off
 	}
-	if !ok || stands.relevancy.rule == byGame {
+	if !ok || source.relevancy.rule == byGame {
+		// There's no position, or the game's function decides about the owner instead.
 		grid.Remove(&a.relevancy.place)
 		return
 	}
-	grid.Set(&a.relevancy.place, x, y, z, stands.reach())
+	grid.Set(&a.relevancy.place, x, y, z, source.cullDistance())
 }
 
-// reach returns the distance within which others see the actor.
-func (a *Actor) reach() float32 {
+// cullDistance returns the distance within which others see the actor.
+func (a *Actor) cullDistance() float32 {
 	if a.relevancy.always {
 		return everywhere
 	}
@@ -475,7 +515,7 @@ func (a *Actor) reach() float32 {
 }
 
 // concerns reports whether the actor is relevant to a connection at any distance.
-func (a *Actor) concerns(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
+func (a *Actor) relevantAnywhere(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
 
-// everywhere is a cull distance within which every view is.
+// everywhere is a cull distance that no view is beyond.
 const everywhere = math.MaxFloat32

@@ -97,12 +97,12 @@ func TestRelevantMayDoAnything(t *testing.T) {
 		for _, c := range w.announced {
 			require.Len(t, c.channels, len(c.shown.view.openings))
 			for i, o := range c.shown.view.openings {
-				require.Equal(t, i, o.at)
+				require.Equal(t, i, o.viewIndex)
 				require.False(t, o.closed)
-				require.Same(t, w.relevance.asked.Items[o.actor.relevancy.slot], o.actor)
+				require.Same(t, w.relevance.gameActors.Items[o.actor.relevancy.slot], o.actor)
 			}
 		}
-		for _, a := range w.relevance.asked.Items {
+		for _, a := range w.relevance.gameActors.Items {
 			require.Nil(t, a.relevancy.here)
 		}
 	})
@@ -177,17 +177,17 @@ func TestRelevanceForgetsAll(t *testing.T) {
 		require.Empty(t, w.announced)
 		require.Zero(t, r.members)
 		require.Empty(t, w.replicator.states)
-		for _, in := range []*relevancy.Slots[Actor]{&r.placed, &r.asked} {
+		for _, in := range []*relevancy.Slots[Actor]{&r.gridActors, &r.gameActors} {
 			require.Empty(t, in.Items)
 			require.NotZero(t, cap(in.Items))
 			for _, a := range in.Items[:cap(in.Items)] {
 				require.Nil(t, a)
 			}
 		}
-		for _, o := range append(r.unseen[:cap(r.unseen)], make([]*opening, 1)...) {
+		for _, o := range append(r.outOfSight[:cap(r.outOfSight)], make([]*opening, 1)...) {
 			require.Nil(t, o)
 		}
-		for _, o := range append(r.wanted[:cap(r.wanted)], wish{}) {
+		for _, o := range append(r.wanted[:cap(r.wanted)], candidate{}) {
 			require.Nil(t, o.actor)
 		}
 	})
@@ -312,7 +312,7 @@ func TestAskingAfterACrowd(t *testing.T) {
 		w.step()
 	}
 	require.InDelta(t, 5*elves*viewers, asked, elves*viewers, "once a second for each viewer")
-	require.Len(t, w.relevance.asked.Items, elves)
+	require.Len(t, w.relevance.gameActors.Items, elves)
 }
 
 // Actors change their places when a crowd has gone, and are where they were:
@@ -331,7 +331,7 @@ func TestPlacesAfterACrowd(t *testing.T) {
 	for range 7 * 30 { // relevantTime, and a survey
 		w.step()
 	}
-	require.Len(t, w.relevance.placed.Items, len(rest))
+	require.Len(t, w.relevance.gridActors.Items, len(rest))
 	for _, c := range w.announced {
 		x, y, z, ok := c.viewpoint()
 		require.True(t, ok)

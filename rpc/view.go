@@ -137,7 +137,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 // add adds an opening if relevancy decides about its actor.
 func (v *view) add(o *opening) {
 	if o.actor.relevancy.rule != byHand {
-		o.at = len(v.openings)
+		o.viewIndex = len(v.openings)
 		v.openings = append(v.openings, o)
 	}
 }
@@ -148,8 +148,8 @@ func (v *view) remove(o *opening) {
 		return
 	}
 	last := len(v.openings) - 1 // the last opening takes the place of o
-	v.openings[o.at] = v.openings[last]
-	v.openings[o.at].at = o.at
+	v.openings[o.viewIndex] = v.openings[last]
+	v.openings[o.viewIndex].viewIndex = o.viewIndex
 	v.openings[last] = nil
 	v.openings = v.openings[:last]
 	if o.actor.relevancy.here == o { // a function of the game closed it during a survey
@@ -157,7 +157,7 @@ func (v *view) remove(o *opening) {
 	}
 }
 
-// mark sets relevancy.here in the actors of all openings, until settle. A survey can then
+// mark sets relevancy.here in the actors of all openings, until finishSurvey. A survey can then
 // find the opening of an actor without a map.
 func (v *view) mark() {
 	for _, o := range v.openings {
