@@ -77,16 +77,16 @@ type actorTable struct {
 	namesakes map[string][]*Actor
 
 	// Server only.
-	byRef map[Ref]*Actor
-	last  Ref // of the newest actor
-	// Stand-ins for razed actors. Clients that join later are told of them.
-	razed []*Actor
+	byRef   map[Ref]*Actor
+	lastRef Ref // of the newest actor
+	// Stand-ins for gonePlaced actors. Clients that join later are told of them.
+	gonePlaced []*Actor
 }
 
-// number gives an actor the next free Ref.
-func (t *actorTable) number(a *Actor) {
-	t.last++
-	a.ref = t.last
+// assignRef gives an actor the next free Ref.
+func (t *actorTable) assignRef(a *Actor) {
+	t.lastRef++
+	a.ref = t.lastRef
 	t.byRef[a.ref] = a
 }
 
@@ -188,13 +188,13 @@ func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner
 // OnDisconnect. In Unreal only the controller and its pawn are destroyed.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
-	a, err := b.world.spawn(b.untyped.class, owner, options, filler(&object, set))
+	a, err := b.world.spawn(b.untyped.class, owner, options, storeThen(&object, set))
 	return a, object, err
 }
 
-// filler returns the set function of spawn. The function stores the object that the
+// storeThen returns the set function of spawn. The function stores the object that the
 // constructor made in *object. It then passes the object to set, which may be nil.
-func filler[T any](object *T, set func(T)) func(any) {
+func storeThen[T any](object *T, set func(T)) func(any) {
 	return func(made any) {
 		*object = made.(T)
 		if set != nil {
@@ -203,8 +203,8 @@ func filler[T any](object *T, set func(T)) func(any) {
 	}
 }
 
-// apply applies the options of Spawn.
-func (a *Actor) apply(options []SpawnOption) error {
+// applyOptions applies the options of Spawn.
+func (a *Actor) applyOptions(options []SpawnOption) error {
 	for i, option := range options {
 		if option == nil {
 			return fmt.Errorf("rpc: Spawn of a %q: option %d is nil", a.class.name, i+1)
@@ -218,49 +218,49 @@ func (a *Actor) apply(options []SpawnOption) error {
 	return nil
 }
 
-// show opens the actor for c, unless the actor is open there or the client has a
+// ensureOpen opens the actor for c, unless the actor is open there or the client has a
 // dormant copy. It cancels a close that still waits.
-func (a *Actor) show(c *Conn) error {
-	a.resume(c)
+func (a *Actor) ensureOpen(c *Conn) error {
+	a.cancelClose(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
 		return nil
 	}
 	return a.open(c)
 }
 
-// partFrom closes the actor for its previous connection.
+// closeToPrevious closes the actor for its previous connection.
 //
 // If the client has yet to acknowledge the open, the close waits for that ack, and
 // resume can cancel it until then. Without the wait, an actor that changes owners more
 // than once per round trip would queue ever more opens and closes.
-func (a *Actor) partFrom(previous *Conn) {
+func (a *Actor) closeToPrevious(previous *Conn) {
 	o := a.openingOn(previous)
 	if o == nil || !previous.usable() || o.acknowledged() {
 		a.CloseTo(previous)
 		return
 	}
-	o.parted = true
-	o.look()
+	o.closePending = true
+	o.updateVisible()
 	if a.name == "" { // tellOwners has already told the copy of a placed actor
 		_ = a.tellOwner(previous) // on an error the connection is closing
 	}
 	a.closeAtFlush()
 }
 
-// resume cancels a waiting close of partFrom, because c has the actor again.
-func (a *Actor) resume(c *Conn) {
+// cancelClose cancels a waiting close of partFrom, because c has the actor again.
+func (a *Actor) cancelClose(c *Conn) {
 	if o := a.openingOn(c); o != nil {
-		o.stay()
+		o.cancelClose()
 	}
 }
 
-// closeParted closes parted openings of the actor. Flush calls it to close the openings whose
+// closePending closes parted openings of the actor. Flush calls it to close the openings whose
 // clients have acknowledged the open. TearOff calls it with atOnce to close all of them. A copy
 // of a placed actor then stays without a channel, like the copies of other previous owners.
-func (a *Actor) closeParted(atOnce bool) {
+func (a *Actor) closePending(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
-		case !o.parted:
+		case !o.closePending:
 		case atOnce || o.acknowledged():
 			a.closeOpening(o, Relevancy)
 		default:
@@ -339,9 +339,9 @@ func (a *Actor) awaitsAcks() bool {
 	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
 }
 
-// part returns the object for c, which is the actor's class or the class of a
-// component. For other classes it returns the zero part.
-func (a *Actor) part(c *Class) part {
+// partOf returns the object for c, which is the actor's class or the class of a
+// component. For other classes it returns the zero partOf.
+func (a *Actor) partOf(c *Class) part {
 	switch {
 	case c == a.class:
 		return a.own
@@ -391,16 +391,16 @@ func (a *Actor) makeReplicas() {
 	}
 	if b := a.own.binding; b != nil && !b.warned {
 		b.warned = true
-		a.warnUnkept()
+		a.warnUnbound()
 	}
 }
 
-// warnUnkept logs a warning about states that have no Replicate although their class
+// warnUnbound logs a warning about states that have no Replicate although their class
 // is bound. Nothing else would show a forgotten Replicate.
-func (a *Actor) warnUnkept() {
+func (a *Actor) warnUnbound() {
 	var states []string
 	for i, d := range a.class.states {
-		if a.states.replicas[i] == nil && a.part(d.class).binding != nil {
+		if a.states.replicas[i] == nil && a.partOf(d.class).binding != nil {
 			states = append(states, d.String())
 		}
 	}

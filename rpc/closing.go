@@ -107,12 +107,12 @@ func (a *Actor) TearOff() error {
 	// Previous owners that are waiting for their close get it now. Then open the actor for all
 	// copies without a channel, because they need the last state too.
 	a.dormancy.on = false
-	a.closeParted(true)
+	a.closePending(true)
 	a.reopen(Dormancy, LevelUnloaded, Relevancy)
 
 	// If the actor was placed, it no longer exists for any other client, including those that
 	// join later.
-	a.raze()
+	a.endPlacedCopies()
 
 	a.tornOff = true
 	a.world.actors.always.Remove(&a.seats.always)
@@ -196,7 +196,7 @@ func (a *Actor) closeAll(reason CloseReason) {
 
 // closeOpening closes the actor on one connection.
 func (a *Actor) closeOpening(o *opening, reason CloseReason) {
-	if o.parted && reason.keepsCopy() {
+	if o.closePending && reason.keepsCopy() {
 		// This client was the owner once and is about to lose the actor, so it must not keep
 		// its copy.
 		reason = Relevancy
@@ -253,7 +253,7 @@ func (a *Actor) closePayload(o *opening, reason CloseReason) []byte {
 
 	// Repeat all fields that were ever sent in an update, since the latest one may still get
 	// lost. Lists don't travel with the close.
-	fields := (o.lacks | o.everSent) & o.sees &^ a.class.lists
+	fields := (o.lacks | o.everSent) & o.visible &^ a.class.lists
 	if !reason.keepsCopy() || fields == 0 || !o.conn.usable() {
 		return payload
 	}
@@ -275,7 +275,7 @@ func (a *Actor) sendMissingItems(o *opening) {
 	records := o.conn.shown.state.sent.records
 	for i := range records {
 		if records[i].to == o {
-			o.giveBack(&records[i])
+			o.undoUpdate(&records[i])
 		}
 	}
 
@@ -296,7 +296,7 @@ var stateMessage = &method{name: "Actor.State", delivery: bunch.Reliable}
 // forget removes an opening from its actor and its connection.
 func (a *Actor) forget(o *opening) {
 	o.closed = true
-	o.conn.drops.Add(drops.Closed, o.calls.Close())
+	o.conn.drops.Add(drops.Closed, o.queuedCalls.Close())
 	delete(o.conn.shown.openings, a)
 	o.conn.shown.view.remove(o)
 	i := slices.Index(a.openings, o)

@@ -135,7 +135,7 @@ func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
 		switch {
 		case o.closed:
 			return true
-		case o.parted:
+		case o.closePending:
 			// The client has lost the actor to another owner, and we close it there once the
 			// open is acknowledged. That may still be canceled, though, so keep the opening.
 			return false
@@ -159,17 +159,17 @@ func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a
 
 // copies is a client's account of its copies of the server's actors.
 type copies struct {
-	byRef     map[Ref]*Actor
-	reps      pending                  // OnRep functions to call after all states of a packet are applied
-	referrers refs.Index[Ref, replica] // by actor: the states that refer to it
-	razed     map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
+	byRef      map[Ref]*Actor
+	reps       pending                  // OnRep functions to call after all states of a packet are applied
+	referrers  refs.Index[Ref, replica] // by actor: the states that refer to it
+	gonePlaced map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
 }
 
 func newCopies() copies {
 	return copies{
-		byRef:     make(map[Ref]*Actor),
-		referrers: make(refs.Index[Ref, replica]),
-		razed:     make(map[string]bool),
+		byRef:      make(map[Ref]*Actor),
+		referrers:  make(refs.Index[Ref, replica]),
+		gonePlaced: make(map[string]bool),
 	}
 }
 
@@ -182,12 +182,12 @@ func (s *copies) forget(a *Actor) {
 
 // noteRazed records that the server has destroyed a placed actor that is not placed here yet. It
 // returns a violation if the server names too many of them.
-func (s *copies) noteRazed(o opened) *CloseError {
-	if len(s.razed) >= maxDetached {
+func (s *copies) noteRazed(o parsedOpen) *CloseError {
+	if len(s.gonePlaced) >= maxDetached {
 		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already",
-			o.name, len(s.razed))
+			o.name, len(s.gonePlaced))
 	}
-	s.razed[o.name] = true
+	s.gonePlaced[o.name] = true
 	return nil
 }
 

@@ -73,7 +73,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		return nil, errors.New("rpc: Listen needs a TLS config with a certificate; see cert.Development")
 	}
 	world.freeze()
-	if err := world.lobby.listen(); err != nil {
+	if err := world.lobby.addListener(); err != nil {
 		return nil, err
 	}
 	paths := quicconn.NewPaths(world.heldBack)
@@ -83,7 +83,7 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 	if err != nil {
 		_ = transport.Close()
 		unshare()
-		world.lobby.unlisten()
+		world.lobby.removeListener()
 		return nil, errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -199,7 +199,7 @@ func (l *Listener) shutdown() error {
 	time.Sleep(linger)
 	err = errors.Join(err, l.transport.Close())
 	l.unshare()
-	l.world.lobby.unlisten()
+	l.world.lobby.removeListener()
 	if l.socket != nil {
 		err = errors.Join(err, l.socket.Close())
 	}

@@ -123,7 +123,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	}
 	payload = payload[n:]
 	if id == ownerMethod && !c.server {
-		return a.takeOwner(payload)
+		return a.handleOwner(payload)
 	}
 	if id == stateMethod && !c.server {
 		return w.applyLastState(c, a, payload)
@@ -178,7 +178,7 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 	h := &w.handling
 	h.call = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: h.arrived, question: q}
 	w.game.Doing = tasks.Doing{Of: m}
-	p := a.part(m.class)
+	p := a.partOf(m.class)
 	began := c.trace.Begin()
 	err := p.binding.handlers[m.id].remote(p.object, &h.call, argument)
 	h.spent = m.arg == reflect.TypeFor[Raw]() && q == nil
@@ -189,7 +189,7 @@ func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byt
 // dropReason returns why a call from the peer is dropped, or drops.None. It is
 // called before the argument is decoded.
 func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
-	p := a.part(m.class)
+	p := a.partOf(m.class)
 	switch {
 	case a.dead:
 		return drops.Closed
@@ -299,7 +299,7 @@ func (w *World) runNextLocal() bool {
 	}
 	w.local.due--
 	l, _ := w.local.Take()
-	p := l.actor.part(l.method.class)
+	p := l.actor.partOf(l.method.class)
 	if l.actor.dead || !p.bound() { // the actor has ended, or its constructor has returned no object
 		w.dropped.Add(1)
 		return true

@@ -109,7 +109,7 @@ func (w *World) closeChannels() {
 	w.toClose = nil
 	for _, a := range actors {
 		a.dormancy.listed = false
-		a.closeParted(false)
+		a.closePending(false)
 		if a.dormancy.on && !a.dead {
 			a.fallAsleep()
 		}

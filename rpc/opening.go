@@ -44,10 +44,10 @@ type opening struct {
 	since    time.Time // when the last update was handed over, or else when the actor opened
 	claim    float64   // result of urgency, while stateOutbox.sort runs
 
-	// parted is set once the actor has left this client for another owner. Nothing is sent from
+	// closePending is set once the actor has left this client for another owner. Nothing is sent from
 	// then on, and the opening closes as soon as the client has acknowledged the open, unless
 	// cancelClose is called first. See Actor.partFrom.
-	parted bool
+	closePending bool
 
 	// Relevancy.
 	relevantAt time.Duration // relevance.elapsed when the actor was last relevant to the client
@@ -77,7 +77,7 @@ func (o *opening) enqueue() {
 
 // receives reports whether the client gets a Multicast.
 func (o *opening) receives(m *method) bool {
-	return !o.parted && !(m.skipOwner && o.conn == o.actor.conn)
+	return !o.closePending && !(m.skipOwner && o.conn == o.actor.conn)
 }
 
 // queueCall holds a call of a ForceQueue method back until the states have been sent. If too
@@ -123,7 +123,7 @@ func (o *opening) updateVisible() {
 	}
 	before := o.visible
 	o.visible = o.actor.fieldsFor(o.conn) | o.lateInitial
-	if o.parted {
+	if o.closePending {
 		o.visible = 0
 	}
 	o.lacks &= o.visible
@@ -151,8 +151,8 @@ func (o *opening) noteRelevant(far float32) {
 
 // cancelClose cancels the close of a parted opening, and sends states on it again.
 func (o *opening) cancelClose() {
-	if o.parted {
-		o.parted = false
+	if o.closePending {
+		o.closePending = false
 		o.updateVisible()
 	}
 }
@@ -497,7 +497,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	}
 
 	// Make the copy, unless there is one.
-	delete(c.copies.razed, o.name)
+	delete(c.copies.gonePlaced, o.name)
 	isNew := a == nil
 	if isNew {
 		a = &Actor{

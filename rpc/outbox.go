@@ -49,7 +49,7 @@ func (s *sentState) settle() {
 	// list is a separate field because a look-up in the class would
 	// touch memory that most updates do not need.
 	if s.list {
-		s.to.items--
+		s.to.listsInFlight--
 	}
 }
 
@@ -227,7 +227,7 @@ func (c *Conn) settleStates() {
 			sent := &s.sent.records[f.Record]
 			sent.settle()
 			if !f.Kept && !sent.to.closed {
-				sent.to.giveBack(sent)
+				sent.to.undoUpdate(sent)
 			}
 			if f.Back {
 				sent.to.requeue(sent.calls)
@@ -266,8 +266,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 			used += n
 			updates++
 		}
-		o.listed = !o.closed && (o.lacks != 0 || !o.calls.Empty())
-		if o.listed {
+		o.enqueued = !o.closed && (o.lacks != 0 || !o.queuedCalls.Empty())
+		if o.enqueued {
 			kept = append(kept, o)
 			s.heldBack = o.lacks != 0 && used >= room
 		}
@@ -295,7 +295,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	}
 	sent.list = sent.fields&lists != 0
 	if sent.list {
-		o.items++
+		o.listsInFlight++
 	}
 	o.everSent |= sent.fields
 	o.since = now
@@ -326,7 +326,7 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 // message, and returns the number of bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	record, sent := c.shown.state.sent.record(o, now)
-	sent.calls = o.calls.Cut(sent.calls, c.maxUpdate())
+	sent.calls = o.queuedCalls.Cut(sent.calls, c.maxUpdate())
 	b := state.AppendMask(c.world.replicator.fields[:0], 0, o.actor.class.fields)
 	return c.sendUpdate(record, append(b, sent.calls...))
 }
@@ -345,7 +345,7 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	case errors.Is(err, bunch.ErrBunchTooLarge):
 		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
 	default: // the connection has ended, or the channel is about to close
-		o.giveBack(sent)
+		o.undoUpdate(sent)
 	}
 	sent.settle()
 	c.shown.state.sent.release(record)
@@ -365,7 +365,7 @@ func (c *Conn) markAll() (marked int) {
 		if o := a.openingOn(c); o != nil {
 			a.compareAll() // encode items that are not due yet
 			o.markLists(true)
-			o.mark(o.sees)
+			o.mark(o.visible)
 		}
 	}
 	marked = len(c.channels)

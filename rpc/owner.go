@@ -187,7 +187,7 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	heirs = a.withOwned(nil)
 	for _, heir := range heirs {
 		heir.conn = conn
-		heir.resume(conn)
+		heir.cancelClose(conn)
 		for _, o := range heir.openings {
 			o.updateVisible()
 		}

@@ -41,9 +41,9 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	var a *Actor
 	var err error
 	if b.world.IsServer() {
-		a, err = b.world.placeHere(b.untyped.class, name, filler(&object, set), options)
+		a, err = b.world.placeHere(b.untyped.class, name, storeThen(&object, set), options)
 	} else {
-		a, err = b.world.placeCopy(b.untyped, name, filler(&object, set))
+		a, err = b.world.placeCopy(b.untyped, name, storeThen(&object, set))
 	}
 	if err != nil {
 		return nil, object, errorf("rpc: Place of a %q, %q: %w", b.untyped.class.name, name, err)
@@ -88,7 +88,7 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 		return a, nil
 	}
 	for _, c := range w.announced {
-		if c.copies.razed[name] {
+		if c.copies.gonePlaced[name] {
 			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
 		}
 	}
@@ -104,16 +104,16 @@ func (a *Actor) keepsPlaced(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
-// raze is called on the server when a placed actor is destroyed or torn off. It ends the
+// endPlacedCopies is called on the server when a placed actor is destroyed or torn off. It ends the
 // copies that clients have placed themselves, and remembers the name for clients that join
 // later. Clients for which the server opened the actor learn of it from the close instead.
-func (a *Actor) raze() {
+func (a *Actor) endPlacedCopies() {
 	w := a.world
 	if a.name == "" {
 		return
 	}
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
-	w.actors.razed = append(w.actors.razed, gone)
+	w.actors.gonePlaced = append(w.actors.gonePlaced, gone)
 	w.actors.placed[a.name] = gone
 	for _, c := range w.announced {
 		if a.openingOn(c) == nil && !c.shown.hasDetached(a) {
@@ -122,9 +122,9 @@ func (a *Actor) raze() {
 	}
 }
 
-// razeFor tells a client that has just joined which placed actors are gone.
-func (w *World) razeFor(c *Conn) {
-	for _, a := range w.actors.razed {
+// tellGonePlaced tells a client that has just joined which placed actors are gone.
+func (w *World) tellGonePlaced(c *Conn) {
+	for _, a := range w.actors.gonePlaced {
 		a.dismiss(c, Destroyed)
 	}
 }
@@ -132,7 +132,7 @@ func (w *World) razeFor(c *Conn) {
 // adopt returns the copy to which an open message gives a channel. This is a dormant copy, or
 // a copy that this client has placed. It returns nil if the open message is for a new copy,
 // and an error if the message contradicts the copy that exists.
-func (w *World) adopt(c *Conn, message bunch.Message, o opened) (*Actor, *CloseError) {
+func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.tornOff {
 		a = placed

@@ -138,8 +138,8 @@ func (a *Actor) encodeFirst() (failed error) {
 		a.world.watch(a)
 	}
 	for _, o := range a.openings {
-		o.late = a.states.initial()
-		o.look()
+		o.lateInitial = a.states.initial()
+		o.updateVisible()
 	}
 	return failed
 }

@@ -114,7 +114,7 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 
 // handles reports whether m has a handler here. The object need not exist yet: calls that a
 // constructor makes run after it.
-func (a *Actor) handles(m *method) bool { return a.part(m.class).binding.handles(m) }
+func (a *Actor) handles(m *method) bool { return a.partOf(m.class).binding.handles(m) }
 
 // carry carries out the plan of a call of m on a. arg points to the
 // argument. number is the number of a question, or 0.
@@ -163,7 +163,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	for i := range a.openings {
 		o := a.openings[i]
 		switch {
-		case !o.hears(m):
+		case !o.receives(m):
 		case !o.conn.usable():
 			o.conn.countGone()
 		default:
@@ -205,7 +205,7 @@ func (a *Actor) throttles(m *method) bool {
 		return false
 	}
 	for _, o := range a.openings {
-		if o.hears(m) {
+		if o.receives(m) {
 			o.conn.drop(drops.Throttled, a, m)
 		}
 	}
@@ -248,7 +248,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	}
 	if m.policy == forceQueue {
 		c.link.Unlock()
-		return to.queue(m, payload)
+		return to.queueCall(m, payload)
 	}
 
 	c.trace.About(m.name, a.class.name, uint64(a.ref))
@@ -293,7 +293,7 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 		return errorf("rpc: %v: %d bytes encoded to %v, at most %d (Config.Bunch.MaxBunch; package stream sends more): %w",
 			m, size, to.conn, to.conn.maxBunch, bunch.ErrBunchTooLarge)
 	case errors.Is(err, bunch.ErrClosed):
-		return to.closeArrived(m)
+		return to.closeArrivedError(m)
 	case errors.Is(err, bunch.ErrReliableBufferFull):
 		return errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.fullText(to, size), bunch.ErrReliableBufferFull)
 	case !errors.As(err, &fatal):

@@ -167,7 +167,7 @@ func (a *Actor) setCondition(c condition, on bool) {
 	}
 	a.states.conditions[c] = on
 	for _, o := range a.openings {
-		o.look()
+		o.updateVisible()
 	}
 }
 

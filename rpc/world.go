@@ -23,9 +23,9 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// A World is one game's end of all its connections. It plays the part of Unreal's game
-// thread. Handlers, checks, hooks and constructors run one at a time, on the goroutine that
-// drives the world by [World.Tick] (or Dispatch and Flush) or [World.Run].
+// A World is one game's end of all its connections, and plays the part of Unreal's game thread.
+// Handlers, checks, hooks and constructors run one at a time, on the goroutine that drives the
+// world by [World.Tick] (or Dispatch and Flush) or [World.Run].
 //
 // Post, Do, Guard, Close, Conns, IsServer, Inside, Dropped, Attach, Connect, SetLogLevel,
 // SetEmulation, HandshakeStats and MethodStats are safe for concurrent use. All other methods
@@ -34,51 +34,51 @@ type World struct {
 	config   Config
 	log      *slog.Logger  // logs.All, for records without a category
 	logs     *logs.Set     // by category
-	trace    *trace.Writer // nil = none
-	extended extend.World  // what package stream added
+	trace    *trace.Writer // nil if there is none
+	extended extend.World  // what package stream has added
 
-	// Classes and actors. Used only by the world's goroutine, except table and actors.alive.
+	// Classes and actors. Used only by the world's goroutine, except for table and actors.alive.
 	table      classTable // has its own lock
 	bindings   map[*Class]*binding
-	actors     actorTable // all actors that are alive
+	actors     actorTable // those that are alive
 	replicator replicator // server: which states to compare and send
-	relevance  relevance  // server: for which connections actors are open
+	relevance  relevance  // server: which connections an actor is open for
 
-	// Server: actors whose channels the next Flush closes, because the actor is dormant, or
-	// because it is parted and the client has acknowledged the open.
+	// Server: actors whose channels the next Flush closes. They are dormant, or else they have
+	// parted from an owner whose client has acknowledged the open.
 	toClose []*Actor
 
-	// Connections that have joined. Used only by the world's goroutine, except parts of dos.
-	announced    []*Conn      // admitted, and not yet expelled
+	// Connections that have joined. Used only by the world's goroutine, except for parts of dos.
+	announced    []*Conn      // admitted, and not expelled yet
 	joining      []*Conn      // joined, and waiting to be admitted
 	ending       []*Conn      // ended, and waiting to be expelled
-	loggingIn    []*handshake // waiting until the connections of their identity in ending are expelled
-	greeting     greeting     // of the last admitted connection, until its tasks have run
+	loggingIn    []*handshake // waiting until connections of the same identity in ending are expelled
+	greeting     greeting     // of the last connection admitted, until its tasks have run
 	onConnect    []func(*Conn)
 	onDisconnect []func(*Conn, error)
 	dos          dosWatch  // has its own lock for the fields that Stats reads
 	overflows    int       // connections closed because a reliable buffer was full
-	lastSample   time.Time // time when sampleRates last ran
+	lastSample   time.Time // when sampleRates last ran
 
 	// Parts of a step. Used only by the world's goroutine.
-	crowd      stateCrowd          // summary of the state paces of all connections: see crowdAt
-	frame      frame               // the current step, from one Flush to the next
-	game       tasks.Runner[*Conn] // runs functions of the game, one at a time, and catches their panics
+	frame      frame               // the current step
+	game       tasks.Runner[*Conn] // runs functions of the game one by one, and catches panics
 	local      localCalls          // calls that run in this world
-	turns      turns               // determines which connection's messages run now, and for how long
+	turns      turns               // whose messages run now, and for how long
 	requests   requests            // requests that this world makes to itself
 	background background          // handlers of Request.Go
 	handling   handling            // the call that is being handled
-	failWarn   logs.Gates[*method] // for answers that could not be sent
+	crowd      stateCrowd          // how fast all connections send states; see crowdAt
+	failWarn   logs.Gates[*method] // limits warnings about answers that could not be sent
 
 	// Safe for concurrent use.
 	drive    *driver.Driver       // knows which goroutine drives the world, and wakes it
-	callers  driver.Callers[Conn] // connections that have work for the next Dispatch
-	lobby    lobby                // all connections, from their first packet to their end, and posts
-	dropped  atomic.Uint64        // see World.Dropped
-	rate     *budget.Meter        // Config.WorldRate; nil = no limit
+	callers  driver.Callers[Conn] // connections with work for the next Dispatch
+	lobby    lobby                // posts, and all connections from first packet to end
+	dropped  atomic.Uint64        // result of Dropped
+	rate     *budget.Meter        // Config.WorldRate; nil if there is no limit
 	siblings sealed.Siblings      // what the sealed carriers of this world share
-	sockets  *badnet.Sockets      // sockets under Config.Emulation; nil = no emulation
+	sockets  *badnet.Sockets      // for Config.Emulation; nil if there is none
 }
 
 func init() {
@@ -120,7 +120,7 @@ func NewWorld(config Config) (*World, error) {
 	}
 	w.openLogs()
 	if config.OnPanic != nil {
-		w.game.Panicked = w.panicked
+		w.game.Panicked = w.panicked // without OnPanic, panics aren't recovered at all
 	}
 	if config.DoS != nil {
 		var err error
@@ -137,7 +137,7 @@ func NewWorld(config Config) (*World, error) {
 	return w, nil
 }
 
-// openLogs sets up the world's logs and its trace.
+// openLogs sets up the logs and the trace.
 func (w *World) openLogs() {
 	level := w.config.LogLevel
 	if level == nil {
@@ -152,8 +152,8 @@ func (w *World) openLogs() {
 	)
 }
 
-// bind adds a binding. It panics if the class is bound already or has the name of another
-// class. Both are mistakes in the program.
+// bind adds a binding. It panics if the class is bound already, or if another class has the
+// same name, because both are mistakes in the program.
 func (w *World) bind(b *binding) {
 	if err := w.table.add(b.class.root()); err != nil {
 		panic(err.Error())
@@ -164,23 +164,22 @@ func (w *World) bind(b *binding) {
 	w.bindings[b.class] = b
 }
 
-// freeze fixes the set of classes and extensions. It is called before
-// the first connection or listener is made.
+// freeze is called before the first connection or listener is made. From then on, no class and
+// no extension can be added.
 func (w *World) freeze() {
 	w.extended.Close()
 	w.table.freeze()
 }
 
-// IsServer reports whether this world has authority. It has unless it connected to a server.
+// IsServer reports whether this world has authority. It has, unless it has connected to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
-// SetLogLevel changes the log level. Without categories, it sets the level of all
-// records that have no category, or whose category has no level of its own. With
-// categories, it sets the level of those categories only. It returns an error if a
-// category does not exist. UE: Log LogRep Verbose.
+// SetLogLevel changes the log level. If categories are given, it sets the level of those alone.
+// Otherwise it sets the level of all records that have no category, or whose category has no
+// level of its own. It returns an error if a category does not exist. UE: Log LogRep Verbose.
 //
-// Records at Debug have a category, which a slog.Handler also
-// receives by WithAttrs as the attribute category:
+// Records at Debug have one of these categories, which a slog.Handler also receives, by
+// WithAttrs, as the attribute category:
 //
 //   - handshake
 //   - channel: actors open and close
@@ -190,14 +189,14 @@ func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 //   - relevancy
 //   - dormancy
 //
-// Records below the level are not formatted.
+// Records below the level cost no formatting.
 func (w *World) SetLogLevel(level slog.Level, categories ...string) error {
 	return w.logs.SetLevel(level, categories...)
 }
 
 // SetEmulation changes [Config].Emulation for all packets from now on. It is safe for
-// concurrent use. It returns an error if the world was made without Config.Emulation, because
-// the world's sockets cannot emulate a network then.
+// concurrent use. If the world was made without Config.Emulation, its sockets can't emulate a
+// network, so SetEmulation returns an error.
 func (w *World) SetEmulation(e emulation.Settings) error {
 	out, in, err := badnet.Links(e)
 	if err != nil {
@@ -210,12 +209,12 @@ func (w *World) SetEmulation(e emulation.Settings) error {
 	return nil
 }
 
-// Now returns the time that was passed to the current Dispatch, Flush or Tick, or else
-// to the last one. Before the first it is the zero time. In [World.Run] it is the
-// system's time. UE: UWorld::GetTimeSeconds.
+// Now returns the time that was passed to the current Dispatch, Flush or Tick. Between them it
+// returns the time of the last one, and before the first it is the zero time. In [World.Run] it
+// is the system's time. UE: UWorld::GetTimeSeconds.
 //
-// Now is the game's clock for OnConnect, OnDisconnect, Login, posts
-// and constructors. Handlers have [Call].Now.
+// Now is the game's clock for OnConnect, OnDisconnect, Login, posts and constructors. Handlers
+// have [Call].Now.
 func (w *World) Now() time.Time { return w.frame.now }
 
 // OnTick adds a hook that runs in every Flush, before states are compared and packets are sent.
@@ -230,15 +229,15 @@ func (w *World) OnConnect(fn func(*Conn)) {
 	w.onConnect = append(w.onConnect, fn)
 }
 
-// OnDisconnect adds a hook that runs when a connection that had
-// joined ends, before Config.OnDisconnect.
+// OnDisconnect adds a hook that runs when a connection that had joined ends, before
+// Config.OnDisconnect.
 func (w *World) OnDisconnect(fn func(*Conn, error)) {
 	mustRun("OnDisconnect", fn == nil)
 	w.onDisconnect = append(w.onDisconnect, fn)
 }
 
-// mustRun panics if the caller passed no function to a method of World. The tick that would
-// call the function could not tell who passed it.
+// mustRun panics if a method of World was passed no function. The panic has to come now, because
+// the tick that would call the function couldn't tell who passed it.
 func mustRun(by string, none bool) {
 	if none {
 		panic(fmt.Sprintf("rpc: World.%s: no function", by))
@@ -256,14 +255,14 @@ func (w *World) Conns() []*Conn {
 }
 
 // Close closes all connections with code and reason, and returns when their carriers
-// have ended. Like [Conn.Close], it delivers what was sent reliably. Use
+// have ended. Like [Conn.Close], it still delivers what was sent reliably. Use
 // HostClosedConnection for an orderly shutdown.
 //
 // From the call on, the world accepts no connection and no post, and Run returns ErrClosed.
 // OnDisconnect runs in the next Dispatch.
 //
 // If ctx ends first, Close returns an error, and the connections continue to close in the
-// background. Wait for them with another Close or with [Conn.Wait].
+// background. To wait for them, call Close again or use [Conn.Wait].
 //
 // Close does not close listeners. Call [Listener.Close] after it, which waits for clients
 // that need to receive the close again.
@@ -272,7 +271,8 @@ func (w *World) Conns() []*Conn {
 func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	defer w.drive.Signal()
 	w.lobby.close(&CloseError{Code: code, Reason: reason})
-	// Close them even if ctx has ended. A connection that is still being attached closes itself.
+	// Close the connections even if ctx has ended. One that is still being attached isn't among
+	// them, but finds the lobby closed and closes itself.
 	for _, c := range w.lobby.all() {
 		c.Close(code, reason)
 	}
@@ -283,18 +283,18 @@ func (w *World) Close(ctx context.Context, code Code, reason string) error {
 	return err
 }
 
-// WaitHandlers waits until no function of [Request.Go] runs and all
-// their answers have been sent. If ctx ends first, it returns the cause
-// of ctx. The world must be driven while it waits.
+// WaitHandlers waits until no function of [Request.Go] is running and all their answers have
+// been sent. If ctx ends first, it returns the cause of ctx. The world must be driven while it
+// waits.
 //
 // To shut down, a server makes its handlers refuse new requests, calls WaitHandlers for those
-// that run, and closes the world. Call WaitHandlers again after Close to wait for functions
-// whose askers are gone. Their ctx has ended.
+// still running, and closes the world. Afterwards it may call WaitHandlers again, to wait for
+// functions whose askers are gone. Their ctx has ended by then.
 func (w *World) WaitHandlers(ctx context.Context) error { return w.background.wait(ctx) }
 
-// catch passes a panic to Config.OnPanic. Without OnPanic it does not recover. It must be
-// deferred around functions of the game that run on other goroutines. On the world's
-// goroutine, [tasks.Runner.Catch] does the same.
+// catch must be deferred around functions of the game that run on other goroutines. It recovers
+// from a panic and passes it to Config.OnPanic, or lets it continue if there is no OnPanic. On
+// the world's goroutine, [tasks.Runner.Catch] does the same job.
 func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	if w.config.OnPanic == nil {
 		return
@@ -304,8 +304,8 @@ func (w *World) catch(conn *Conn, doing tasks.Doing) {
 	}
 }
 
-// waitClosed waits until the carriers of all connections have ended.
-// It returns an error if ctx ends first.
+// waitClosed waits until the carriers of all connections have ended. It returns an error if ctx
+// ends first.
 func (w *World) waitClosed(ctx context.Context) error {
 	attached := make(chan struct{})
 	go func() {
@@ -336,13 +336,13 @@ func waitFor(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Spawn is like the function [Spawn], for callers that do not need
-// the object or have bound no constructor.
+// Spawn is like the function [Spawn], for callers that have no need for the object, or that have
+// bound no constructor.
 func (w *World) Spawn(class *Class, owner Owner, options ...SpawnOption) (*Actor, error) {
 	return w.spawn(class, owner, options, nil)
 }
 
-// spawn implements both Spawns. If set is not nil, spawn calls it with the object that the
+// spawn implements both Spawns. If set isn't nil, it is called with the object that the
 // constructor returned, before the actor opens for any connection.
 func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(object any)) (*Actor, error) {
 	w.mustBeInside("Spawn", nil)
@@ -359,12 +359,13 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return nil, errorf("rpc: Spawn of a %q: %w", class.name, err)
 	}
 	a := &Actor{world: w, class: class, own: part{binding: w.bindings[class]}, conn: conn}
-	if err := a.apply(options); err != nil {
+	if err := a.applyOptions(options); err != nil {
 		return nil, err
 	}
 
-	// The actor is alive from here on. Its constructor may call, open, tear off and destroy it.
-	w.actors.number(a)
+	// From here on, the actor is alive. Its constructor may call, open, tear off and even
+	// destroy it.
+	w.actors.assignRef(a)
 	a.listAt(owner, conn)
 	w.actors.add(a)
 	w.relevance.join(a)
@@ -373,12 +374,13 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 		return a, nil
 	}
 
-	// The actor opens for its owner, and for all connections if it is AlwaysRelevant.
+	// Open it for its owner or, if it's AlwaysRelevant, for everybody.
 	if err == nil && a.relevancy.always {
-		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch) // its states must fit
+		// Before we open it anywhere, make sure that its states fit.
+		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch)
 	}
 	if err == nil && a.conn != nil && !a.conn.mayJoin() {
-		err = a.show(a.conn) // does nothing if the constructor opened it
+		err = a.ensureOpen(a.conn) // a no-op if the constructor has opened it
 	}
 	if err != nil {
 		_ = w.Destroy(a)
@@ -393,12 +395,13 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 }
 
 // construct makes the objects of an actor that was spawned here. It returns an error if one
-// of their states cannot be encoded. If a constructor panics, construct destroys the actor,
-// because Spawn does not return it.
+// of their states cannot be encoded.
 func (w *World) construct(a *Actor, set func(object any)) error {
 	constructed := false
 	defer func() {
 		if !constructed {
+			// A constructor has panicked. Spawn won't return, so nobody else could destroy the
+			// actor.
 			_ = w.Destroy(a)
 		}
 	}()
@@ -416,39 +419,6 @@ func (w *World) construct(a *Actor, set func(object any)) error {
 	return err
 }
 
-// tellAcked calls OnOpenAcked for the opens that clients have acknowledged.
-func (w *World) tellAcked() {
-	for _, c := range w.frame.attended(w.announced) {
-		if len(c.shown.unacked) == 0 {
-			continue
-		}
-		c.link.Lock()
-		acked := c.shown.takeAcked(c.machine)
-		c.link.Unlock()
-		for _, o := range acked {
-			o.tellAcked()
-		}
-	}
-	w.game.RunTasks()
-}
-
-// mustBeInside panics if Config.CheckGoroutine is set and the caller is not
-// on the world's goroutine. what names the method for the message. of, which
-// may be nil, is what the method is called on.
-func (w *World) mustBeInside(what string, of fmt.Stringer) {
-	if w.config.CheckGoroutine {
-		w.checkGoroutine(tasks.Doing{What: what, Of: of})
-	}
-}
-
-// checkGoroutine is the slow part of mustBeInside, which is inlined.
-func (w *World) checkGoroutine(doing tasks.Doing) {
-	if w.drive.Elsewhere() {
-		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there",
-			doing))
-	}
-}
-
 // openToAll opens an AlwaysRelevant actor for all connections.
 func (w *World) openToAll(a *Actor) {
 	for _, c := range w.announced {
@@ -458,9 +428,26 @@ func (w *World) openToAll(a *Actor) {
 	}
 }
 
-// Destroy ends an actor and its copies on all clients. From now on calls on it return
-// ErrClosed. Calls that were sent before are still delivered. A client can destroy only
-// copies that are torn off, and placed ones without a channel.
+// mustBeInside panics if the caller isn't on the world's goroutine, but only if
+// Config.CheckGoroutine asks for this check. what and of name the method and what it was called
+// on, for the message. of may be nil.
+func (w *World) mustBeInside(what string, of fmt.Stringer) {
+	if w.config.CheckGoroutine {
+		w.checkGoroutine(tasks.Doing{What: what, Of: of})
+	}
+}
+
+// checkGoroutine is the slow part of mustBeInside, kept apart so that the latter is inlined.
+func (w *World) checkGoroutine(doing tasks.Doing) {
+	if w.drive.Elsewhere() {
+		panic(fmt.Sprintf("rpc: %v is called on another goroutine than the one that drives the world: use World.Post or World.Do there",
+			doing))
+	}
+}
+
+// Destroy ends an actor and its copies on all clients. Calls that were sent before are still
+// delivered, but from now on calls on it return ErrClosed. A client can only destroy copies that
+// are torn off, and placed ones without a channel.
 func (w *World) Destroy(a *Actor) error {
 	switch {
 	case !a.valid():
@@ -479,16 +466,17 @@ func (w *World) Destroy(a *Actor) error {
 		return nil
 	}
 
-	// End it on the clients, including those that join later.
+	// End it on the clients that have it. Placed actors exist on clients from the start, so clients
+	// that join later need to be told as well.
 	if !a.tornOff {
-		a.raze()
+		a.endPlacedCopies()
 	}
 	a.closeAll(Destroyed)
 	for len(a.dormancy.detachedAt) > 0 {
 		a.dismiss(a.dormancy.detachedAt[0], Destroyed)
 	}
 
-	// End it here. From now on, the server owns the actors that it owned.
+	// End it here. The actors that it owned now belong to the server.
 	w.relevance.leave(a)
 	heirs := a.orphan()
 	a.unlist()
@@ -501,11 +489,12 @@ func (w *World) Destroy(a *Actor) error {
 }
 
 // Actors yields the game's actors that are alive here, in the order of their [Ref]. On a
-// server these are the actors that it spawned, on a client its copies. The actors of package
-// stream are left out. Actors must be called on the world's goroutine. UE: TActorIterator.
+// server these are the actors that it has spawned, on a client its copies. The actors of
+// package stream are left out. Actors must be called on the world's goroutine. UE:
+// TActorIterator.
 //
-// Actors may be added and may end during the iteration. Actors that are added after the
-// iteration begins are not yielded. Nor are those that have ended.
+// Actors may be added and may end during the iteration. It yields neither those that are added
+// after it has begun, nor those that have ended.
 func (w *World) Actors() iter.Seq[*Actor] {
 	inOrder := w.actors.all.all // a server numbers its actors in the order of Spawn
 	if !w.IsServer() {
@@ -521,4 +510,20 @@ func (w *World) Actors() iter.Seq[*Actor] {
 			}
 		}
 	}
+}
+
+// tellAcked calls OnOpenAcked for the actors whose opens clients have acknowledged.
+func (w *World) tellAcked() {
+	for _, c := range w.frame.attended(w.announced) {
+		if len(c.shown.unacked) == 0 {
+			continue
+		}
+		c.link.Lock()
+		acked := c.shown.takeAcked(c.machine)
+		c.link.Unlock()
+		for _, o := range acked {
+			o.queueOpenAcked()
+		}
+	}
+	w.game.RunTasks()
 }
