@@ -15,39 +15,41 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// mismatchTime is how long a server waits for a client whose classes differ. In this time the
-// client names the difference and closes, which it does as soon as it has the server's lines.
-// The time allows for the lines and the close to arrive, with resends.
+// mismatchTime is how long a server waits for a client whose classes differ from its own. As soon
+// as the client has the server's lines, it names the difference and closes, so this has to be
+// enough for the lines and the close to arrive, even if both are resent.
 const mismatchTime = 2 * time.Second
 
-// handshake is one side of a connection's handshake. It runs on a goroutine of its own
-// (Conn.runHandshake), so it advances even if the world does not tick.
+// A handshake is one side of the exchange that leads from a new carrier to a connection that has
+// joined. Client and server compare versions and classes (Hello), the server decides about the
+// client (Login, Welcome), and the client confirms (Join).
+//
+// It runs on a goroutine of its own, Conn.runHandshake, so it makes progress even if nobody
+// drives the world.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
-	// Fires at deadline. On a server it fires earlier, at HelloTimeout, if Hello has not
-	// arrived. If the classes differ, it fires after mismatchTime.
-	timer    *time.Timer
-	deadline time.Time // of the whole handshake
-	// Set if the classes differ: the error with which the timer ends the connection.
-	mismatch *CloseError
+
 	ctx      context.Context // for Authenticate; done when the handshake ends
-	// From authenticate, awaitTurn or Login to step. There is one verdict at a time,
-	// so with a capacity of 1 no sender waits.
-	verdict chan verdict
+	deadline time.Time       // of the whole handshake
+	timer    *time.Timer     // at deadline, but see HelloTimeout and mismatchTime
+	mismatch *CloseError     // if the classes differ: what the timer ends the connection with
+
+	// Verdicts from authenticate, awaitTurn or Login, which step receives. There is one at a
+	// time, so at a capacity of 1 no sender has to wait.
+	verdicts chan verdict
 }
 
-// verdict is the decision of Authenticate about a client, or of Login afterwards.
+// A verdict is what Authenticate, or Login afterwards, has decided about a client.
 type verdict struct {
 	identity string
 	err      error
-	failures int  // logins of the client's address that Authenticate has refused
+	failures int  // logins from the client's address that Authenticate has refused
 	loggedIn bool // Login has run
 }
 
-// The verdicts if Login or Authenticate panicked or called runtime.Goexit. After a
-// panic, [World.panicked] has already closed the connection, because the panic is
-// not the client's fault.
+// The verdict is one of these if Login or Authenticate panicked or called runtime.Goexit. A
+// panic isn't the client's fault. [World.panicked] has then closed the connection already.
 var (
 	errNoLogin  = errors.New("Config.Login did not return")
 	errNoAnswer = errors.New("Config.Authenticate did not return")
@@ -68,10 +70,11 @@ func (c *Conn) runHandshake() {
 		timer:    time.NewTimer(timeout),
 		deadline: deadline,
 		ctx:      ctx,
-		verdict:  make(chan verdict, 1),
+		verdicts: make(chan verdict, 1),
 	}
 	defer h.timer.Stop()
 	if !c.server {
+		// Send both at once, rather than wait a round trip for the server's Hello.
 		h.conn.sendAtOnce(control.AppendHello(nil, h.hello()))
 		h.conn.sendAtOnce(control.AppendLogin(nil, control.Login{Token: c.world.config.Token}))
 	}
@@ -79,14 +82,14 @@ func (c *Conn) runHandshake() {
 	}
 }
 
-// step waits for a message, a verdict, the timer or the link's end. It reports
-// whether the handshake is over.
+// step waits until a message or a verdict arrives, the timer fires or the link ends, and deals
+// with it. It returns true once the handshake is over.
 func (h *handshake) step() (over bool) {
 	c := h.conn
 	select {
 	case <-c.handshakeWake:
 		h.receiveAll()
-	case v := <-h.verdict:
+	case v := <-h.verdicts:
 		h.answer(v)
 	case <-h.timer.C:
 		h.expire()
@@ -99,8 +102,8 @@ func (h *handshake) step() (over bool) {
 	return false
 }
 
-// receiveAll handles the messages that have arrived. It leaves messages after the
-// handshake's last one to the world.
+// receiveAll handles the handshake messages that have arrived. What follows the last of them is
+// for the world.
 func (h *handshake) receiveAll() {
 	c := h.conn
 	for !h.greeting.Done() && !c.closing.Load() {
@@ -111,7 +114,9 @@ func (h *handshake) receiveAll() {
 			return
 		}
 		c.trace.Took()
-		h.receive(message.Payload) // on channel 0, because the machine refuses other channels before Join
+
+		// It must be a control message, because the machine only accepts channel 0 before Join.
+		h.receive(message.Payload)
 	}
 }
 
@@ -132,30 +137,33 @@ func (h *handshake) receive(payload []byte) {
 		h.onLogin(m)
 	case control.Welcome:
 		h.conn.world.lobby.identify(h.conn, m.Identity)
-		h.conn.refuseChannels(bunch.NoError) // the server opens channels once it has the Join
+		// The server may open channels as soon as it has our Join.
+		h.conn.refuseChannels(bunch.NoError)
 		h.conn.sendAtOnce(control.AppendJoin(nil))
 		h.beginSealed()
 	case control.Join:
+		// A client never opens channels. Until now the error would have been that it's too soon.
 		h.conn.refuseChannels(bunch.Code(BunchWrongChannel))
 	case control.Shape:
+		// Our classes differ from the server's, which explains them to us.
 		h.conn.Close(ProtocolMismatch, shape.Mismatch(h.conn.world.table.shape.Lines, m.Lines, m.Cut))
 	}
 }
 
-// onHello compares the peer's version and classes with ours, and agrees on limits. A
-// server then answers with its own Hello.
+// onHello compares the peer's version and classes with ours and works out the limits that both
+// ends accept. A server also answers with its own Hello.
 func (h *handshake) onHello(peer control.Hello) {
 	c := h.conn
 	ours := h.hello()
-	h.timer.Reset(time.Until(h.deadline))
+	h.timer.Reset(time.Until(h.deadline)) // HelloTimeout no longer applies
 	if peer.Version != ours.Version {
-		client, server := c.bySide(ours, peer)
+		client, server := c.orderBySide(ours, peer)
 		c.abort(violationf(ProtocolMismatch, "the client speaks version %d and the server version %d",
 			client.Version, server.Version))
 		return
 	}
 	if peer.Shape != ours.Shape {
-		h.mismatched(peer)
+		h.onMismatch(peer)
 		return
 	}
 	c.link.Lock()
@@ -171,7 +179,8 @@ func (h *handshake) onHello(peer control.Hello) {
 	c.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
 }
 
-// onLogin starts a goroutine on which Authenticate decides about the client.
+// onLogin has Authenticate decide about the client, on a goroutine of its own. Without
+// Authenticate, the client is admitted.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
 	c.world.lobby.hasLogin(c)
@@ -182,74 +191,77 @@ func (h *handshake) onLogin(m control.Login) {
 	c.work.Go(func() { h.authenticate(m.Token) })
 }
 
-// authenticate waits for the token's turn and runs Authenticate. If Authenticate
-// panics or exits its goroutine, the client is refused.
+// authenticate waits for the token's turn, runs Authenticate and sends its verdict.
 //
-// The handshake keeps its place until Authenticate has returned, even if the connection has
-// ended. This limits the calls of Authenticate to Config.MaxHandshakes at a time.
+// The handshake keeps its place until Authenticate returns, even if the connection has ended by
+// then. This limits the number of concurrent calls to Config.MaxHandshakes.
 func (h *handshake) authenticate(token []byte) {
 	if !h.awaitTurn(token) {
 		return
 	}
+
+	// The error stands if Authenticate panics or exits its goroutine.
 	v := verdict{err: errNoAnswer}
 	defer func() {
 		if h.record(token, &v) {
-			h.verdict <- v
+			h.verdicts <- v
 		}
 	}()
 	defer h.conn.world.catch(h.conn, tasks.Doing{What: "Config.Authenticate"})
 	v.identity, v.err = h.conn.world.config.Authenticate(h.ctx, token)
 }
 
-// awaitTurn waits until Authenticate may be asked about a token. It returns false if
-// the client has left, or if too many logins from its address have failed. In the
-// second case it has sent the verdict.
+// awaitTurn waits until Authenticate may be asked about a token. It returns false if the client
+// has left, or if too many logins from its address have failed.
 func (h *handshake) awaitTurn(token []byte) (may bool) {
 	w, v := h.conn.world, h.conn.visit
 	may, pause := w.lobby.awaitTurn(v, token)
 	if pause > 0 {
+		// Refuse the client without asking Authenticate.
 		reason := fmt.Sprintf("too many logins from %v failed (Config.MaxLoginFailures is %d): the next one may come in %v",
 			v.From(), w.config.MaxLoginFailures, pause.Round(time.Millisecond))
-		h.verdict <- verdict{err: &CloseError{Code: ServerFull, Reason: reason}}
+		h.verdicts <- verdict{err: &CloseError{Code: ServerFull, Reason: reason}}
 	}
 	return may
 }
 
-// record tells the lobby what Authenticate has decided about a token, and sets
-// v.failures. It reports whether to send the verdict.
-//
-// A success that the client is not told of is not recorded, so no later login shows it.
+// record tells the lobby what Authenticate has decided about a token, and sets v.failures. It
+// returns whether the client is still there to be told.
 func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 	late := !time.Now().Before(h.deadline)
-	gone := h.ctx.Err() != nil
-	tell = !late && !gone
+	canceled := h.ctx.Err() != nil
+	tell = !late && !canceled
+
+	// Don't record a success that the client isn't told of, or a later login could show it.
 	passed := v.err == nil && tell
-	refused := v.err != nil && !late && aboutToken(v.err, gone)
+	refused := v.err != nil && !late && blamesToken(v.err, canceled)
 	v.failures = h.conn.world.lobby.recordAnswer(h.conn.visit, token, refused, passed)
 	return tell
 }
 
-// aboutToken reports whether an error of Authenticate says that the token is bad.
-// Otherwise it says that Authenticate could not decide. gone says that the handshake was
-// canceled.
-func aboutToken(err error, gone bool) bool {
-	canceled := gone && errors.Is(err, context.Canceled)
-	return err != errNoAnswer && passing(err) == nil && !canceled
+// blamesToken reports whether an error of Authenticate means that the token is bad, rather than
+// that Authenticate was unable to decide. canceled is true if the handshake has ended meanwhile.
+func blamesToken(err error, canceled bool) bool {
+	interrupted := canceled && errors.Is(err, context.Canceled)
+	return err != errNoAnswer && retryable(err) == nil && !interrupted
 }
 
 // answer acts on a verdict. It asks Login, welcomes the client or refuses it.
 func (h *handshake) answer(v verdict) {
 	c := h.conn
-	if v.err == nil && !v.loggedIn && c.world.config.Login != nil && len(v.identity) <= control.MaxIdentity {
+	identityTooLong := len(v.identity) > control.MaxIdentity
+	needsLogin := c.world.config.Login != nil && !v.loggedIn
+	if v.err == nil && needsLogin && !identityTooLong {
 		h.logIn(v.identity)
 		return
 	}
 	c.world.lobby.awaitJoin(c, v.err == nil)
 	switch {
 	case c.closing.Load():
+		// We have closed the connection in the meantime.
 	case v.err != nil:
 		h.refuse(v)
-	case len(v.identity) > control.MaxIdentity:
+	case identityTooLong:
 		c.abort(violationf(PreLoginFailure, "Authenticate returned an identity of %d bytes, the limit is %d",
 			len(v.identity), control.MaxIdentity))
 	default:
@@ -257,8 +269,8 @@ func (h *handshake) answer(v verdict) {
 	}
 }
 
-// refuse tells the client and the log that its login was refused. From the second failure on,
-// the log also says how many logins of the address Authenticate has refused.
+// refuse closes the connection of a client whose login failed, and logs why. From the second
+// failure on, the log also says how many logins from the address Authenticate has refused.
 func (h *handshake) refuse(v verdict) {
 	c := h.conn
 	args := []any{"conn", c, "error", v.err}
@@ -267,7 +279,7 @@ func (h *handshake) refuse(v verdict) {
 	}
 	c.refused.Store(true)
 	c.world.logs.Stranger(logs.Login, "login refused", args...)
-	retry := passing(v.err)
+	retry := retryable(v.err)
 	switch {
 	case retry != nil:
 		c.Close(retry.Code, retry.Reason)
@@ -278,26 +290,22 @@ func (h *handshake) refuse(v verdict) {
 	}
 }
 
-// passing returns the CloseError for an error of Authenticate or Login after which
-// the client may try again. It returns nil for all other errors.
-//
-// That is the Temporary CloseError that err is or wraps. For a full queue, of
-// Login's post or of a Do in Authenticate, it is ServerFull.
-func passing(err error) *CloseError {
+// retryable returns what to close the connection with if the client may try again after an error
+// of Authenticate or Login, and nil after any other error.
+func retryable(err error) *CloseError {
 	if temporary, ok := errors.AsType[*CloseError](err); ok && temporary != nil && temporary.Temporary() {
 		return temporary
 	}
 	if errors.Is(err, ErrBacklogFull) {
+		// The world's queue of posts is full, so we couldn't call Login, or Authenticate's call
+		// of Do failed.
 		return &CloseError{Code: ServerFull, Reason: strings.TrimPrefix(err.Error(), prefix)}
 	}
 	return nil
 }
 
-// logIn posts decideLogin to the world's goroutine. It first ends the connections that this
-// one replaces, because Config.Login may load what their OnDisconnect saves.
-//
-// In a closed world there is no verdict, because World.Close closes the connection
-// with its own code.
+// logIn has the world call Config.Login. It first ends the connections that this one replaces,
+// because Login may load what their OnDisconnect saves.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -307,26 +315,30 @@ func (h *handshake) logIn(identity string) {
 	}
 	c.expectDispatch() // before the post, as in joinWorld
 	if err := c.world.post(h.decideLogin); errors.Is(err, ErrBacklogFull) {
-		h.verdict <- verdict{identity: identity, err: err, loggedIn: true}
+		h.verdicts <- verdict{identity: identity, err: err, loggedIn: true}
 	}
+	// If the world is closed, there's no need for a verdict, because World.Close closes the
+	// connection with a code of its own.
 }
 
-// decideLogin runs Config.Login and sends its verdict. The handshake waits in World.loggingIn
-// while OnDisconnect has yet to run for ended connections of the same identity.
+// decideLogin runs Config.Login on the world's goroutine and sends its verdict.
 func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
 	if c.mayJoin() && len(w.endedBefore(c)) > 0 {
+		// OnDisconnect has yet to run for earlier connections of the same identity. Wait for
+		// logInWaiting.
 		w.loggingIn = append(w.loggingIn, h)
 		return
 	}
-	defer func() { h.verdict <- v }()
+	defer func() { h.verdicts <- v }()
 	if c.mayJoin() {
 		v.err = w.login(c)
 	}
 }
 
-// logInWaiting tries each login in loggingIn again. A login that must still wait returns there.
+// logInWaiting tries each login in loggingIn again. decideLogin puts back those that still have
+// to wait.
 func (w *World) logInWaiting() {
 	for range w.loggingIn {
 		h := w.loggingIn[0]
@@ -335,7 +347,7 @@ func (w *World) logInWaiting() {
 	}
 }
 
-// login runs Config.Login. It returns errNoLogin if Login does not return.
+// login runs Config.Login. It returns errNoLogin if Login panics.
 func (w *World) login(c *Conn) (err error) {
 	err = errNoLogin
 	defer w.game.Catch(c)
@@ -343,8 +355,8 @@ func (w *World) login(c *Conn) (err error) {
 	return w.config.Login(w, c)
 }
 
-// welcome sends the client its identity. With Config.RefuseLoginElsewhere, it instead
-// closes the connection if the identity may not have another one.
+// welcome sends the client its identity, unless Config.RefuseLoginElsewhere is set and the
+// identity has all the connections that it may have.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
@@ -361,7 +373,8 @@ func (h *handshake) welcome(identity string) {
 	h.beginSealed()
 }
 
-// expire ends a handshake that takes too long, or whose classes differ.
+// expire is called when the timer fires. The handshake has taken too long, or a client whose
+// classes differ hasn't closed by itself.
 func (h *handshake) expire() {
 	config := h.conn.world.config
 	switch {
@@ -378,21 +391,23 @@ func (h *handshake) expire() {
 
 // beginSealed begins the first sealed carrier if both ends have Config.Sealed.
 //
-// It is called after this side has sent its last handshake message. On a slow path that
-// message would otherwise wait for the probe packets with which the carrier begins. A
-// client that has not logged in therefore gets no sealed carrier.
+// We don't call it until we have sent our last handshake message. The carrier begins with probe
+// packets, and on a slow path the message would have to wait behind them. It also means that
+// nobody gets a sealed carrier without having logged in.
 func (h *handshake) beginSealed() {
 	if s := h.conn.sealed; s.agreed() {
 		s.begin()
 	}
 }
 
-// mismatched ends a handshake between ends whose classes differ. A client that has not logged
-// in should not learn the game's classes. The server therefore sends them only with
-// Config.ExplainMismatch. The client then names the difference in both logs.
-func (h *handshake) mismatched(peer control.Hello) {
+// onMismatch ends a handshake between ends whose classes differ.
+//
+// Usually it doesn't say how they differ, since a client that hasn't logged in should not learn
+// the game's classes. With Config.ExplainMismatch, however, the server sends its own to the
+// client, which closes the connection with a reason that names the difference in both logs.
+func (h *handshake) onMismatch(peer control.Hello) {
 	c := h.conn
-	client, server := c.bySide(h.hello(), peer)
+	client, server := c.orderBySide(h.hello(), peer)
 	mismatch := violationf(ProtocolMismatch,
 		"the classes differ: shape %x at the client, %x at the server; the server's Config.ExplainMismatch names the difference",
 		client.Shape[:4], server.Shape[:4])
@@ -406,17 +421,17 @@ func (h *handshake) mismatched(peer control.Hello) {
 	h.conn.sendAtOnce(control.AppendShape(nil, c.world.table.shape.Lines))
 }
 
-// bySide returns the two Hellos by their senders. Reasons appear in both logs, so
-// they must name the client and the server instead of this end.
-func (c *Conn) bySide(ours, peers control.Hello) (client, server control.Hello) {
+// orderBySide returns the client's Hello and then the server's. The logs of both ends show the
+// same reason, so it has to speak of client and server rather than of ours and theirs.
+func (c *Conn) orderBySide(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
 	}
 	return ours, peers
 }
 
-// refuseChannels sets the code with which the connection ends if the peer opens a
-// channel. NoError allows channels.
+// refuseChannels sets the code with which the connection ends if the peer opens a channel. With
+// NoError, the peer may open channels.
 func (c *Conn) refuseChannels(code bunch.Code) {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -435,16 +450,15 @@ func (h *handshake) hello() control.Hello {
 	return ours
 }
 
-// controlCodes are the codes that close a connection for each kind of error of package control.
+// controlCodes maps each kind of error of package control to the code that we close with.
 var controlCodes = map[control.Kind]Code{
 	control.Unknown:     ControlChannelMessageUnknown,
 	control.Fail:        ControlChannelMessageFail,
 	control.PayloadFail: ControlChannelMessagePayloadFail,
 }
 
-// violation returns the CloseError for an error of package control. Every such error
-// is a *control.Error.
+// violation returns the CloseError for an error of package control.
 func violation(err error) *CloseError {
-	message := err.(*control.Error)
+	message := err.(*control.Error) // as all of that package's errors are
 	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
 }
