@@ -29,7 +29,7 @@ var (
 	Bad     = profile("Bad")     // 5 % loss, 100 to 200 ms
 )
 
-// profile returns a profile. It must exist.
+// profile returns the profile with a name, which must exist.
 func profile(name string) emulation.Settings {
 	e, err := emulation.Profile(name)
 	if err != nil {
@@ -39,46 +39,43 @@ func profile(name string) emulation.Settings {
 }
 
 const (
-	// defaultTickRate is the usual number of ticks a second of a game server.
+	// defaultTickRate is how many ticks a second a game server usually has.
 	defaultTickRate = 30
 
 	// joinTime is how long a client may take to join.
 	joinTime = 30 * time.Second
 
-	// mostIdle is how long a network may go without a tick. Without this limit, a test that
-	// waits for something that only a tick does would wait forever, because timers keep
-	// virtual time going. In real time it would wait for minutes, until go test ends it.
-	mostIdle = time.Hour
+	// maxIdle is how long a network may go without a tick. A test that waits for something that
+	// only a tick does would otherwise never end, since timers keep virtual time going. In real
+	// time, that means minutes until go test gives up on it.
+	maxIdle = time.Hour
 
 	// forever is longer than any test.
 	forever = math.MaxInt64 * time.Nanosecond
 )
 
-// A Network is a server and its clients, connected by emulated paths. Its methods must be
-// called on the goroutine of the test.
+// A Network simulates a server and its clients in virtual time, connected by emulated paths. Its
+// methods must be called on the goroutine of the test.
 type Network struct {
 	t        testing.TB
 	seed     uint64
 	profile  emulation.Settings
 	interval time.Duration // time between two ticks
-	began    time.Time
-	next     time.Time // beginning of the next tick
+	start    time.Time
+	nextTick time.Time // beginning of the next tick
 	onTick   []func(now time.Time)
 	driving  bool                     // a world is being driven, so handlers must not tick the network
 	paused   map[*rpc.World]time.Time // end of each pause
-	idle     *time.Timer              // calls stuck after mostIdle without a tick
+	idle     *time.Timer              // calls failIdle after maxIdle without a tick
 
 	server  *rpc.World
-	ended   []*rpc.World // earlier servers, which are closed
+	closed  []*rpc.World // earlier servers
 	hub     *hub
 	clients []*client
-
-	// The worlds of the clients. A world that joins again is here
-	// only once, so it is driven once a tick.
-	worlds []*rpc.World
+	worlds  []*rpc.World // of the clients; each only once, even if it has joined again
 }
 
-// A client is a client's connection and its path to the server.
+// A client is one connection to the server, with the path that it takes.
 type client struct {
 	world *rpc.World
 	conn  *rpc.Conn // nil until it has joined
@@ -99,7 +96,7 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Netw
 	seed := drawSeed(t)
 	enterAlone()
 	defer leaveAlone()
-	defer tellSeed(t.Name(), seed) // in case a goroutine is left
+	defer tellSeed(t.Name(), seed) // in case synctest panics because a goroutine is left
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() {
 			if t.Failed() {
@@ -108,29 +105,30 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Netw
 		})
 		defer tellSeed(t.Name(), seed)
 		n := &Network{
-			t:       t,
-			seed:    seed,
-			profile: profile,
-			began:   time.Now(),
-			next:    time.Now(),
-			hub:     newHub(),
-			paused:  make(map[*rpc.World]time.Time),
+			t:        t,
+			seed:     seed,
+			profile:  profile,
+			start:    time.Now(),
+			nextTick: time.Now(),
+			hub:      newHub(),
+			paused:   make(map[*rpc.World]time.Time),
 		}
 		n.SetTickRate(defaultTickRate)
-		n.idle = time.AfterFunc(mostIdle, n.stuck)
+		n.idle = time.AfterFunc(maxIdle, n.failIdle)
 		defer n.close()
 		fn(t, n)
 	})
 }
 
-// stuck panics. The goroutine of the test is waiting, so there is no other way to end the test.
-func (n *Network) stuck() {
+// failIdle ends the test when there was no tick for maxIdle. It can only do so by a panic, because
+// the test's own goroutine is waiting for something.
+func (n *Network) failIdle() {
 	panic(fmt.Sprintf("rpctest: %s: no tick for %v of virtual time: does the test wait, on a channel perhaps, for what only a tick does? "+
-		"Wait with Network.Until, or on a goroutine of its own while the test advances", n.t.Name(), mostIdle))
+		"Wait with Network.Until, or on a goroutine of its own while the test advances", n.t.Name(), maxIdle))
 }
 
-// tellSeed is deferred. It prints the seed of a test that panics, because the panic ends the
-// program before the test's log is printed.
+// tellSeed prints the seed if the test panics, since the panic ends the program before the
+// test's log gets printed. It must be deferred.
 func tellSeed(test string, seed uint64) {
 	if recovered := recover(); recovered != nil {
 		fmt.Fprintf(os.Stderr, "%s: repeat with QUIVER_SEED=%d\n", test, seed)
@@ -138,7 +136,7 @@ func tellSeed(test string, seed uint64) {
 	}
 }
 
-// drawSeed returns QUIVER_SEED if it is set, otherwise a random seed.
+// drawSeed returns QUIVER_SEED if that is set, and a random seed otherwise.
 func drawSeed(t testing.TB) uint64 {
 	text := os.Getenv("QUIVER_SEED")
 	if text == "" {
@@ -155,35 +153,36 @@ func drawSeed(t testing.TB) uint64 {
 // random numbers should also draw them from this seed.
 func (n *Network) Seed() uint64 { return n.seed }
 
-// SetTickRate sets the number of ticks per second of the worlds. It is at least 1.
+// SetTickRate sets how many ticks per second the worlds have, which is at least 1.
 func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
 
-// OnTick adds a simulation. fn is called in each tick, after the
-// Dispatch and before the Flush of all worlds.
+// OnTick adds a simulation. fn is called in each tick, after the Dispatch of all worlds and
+// before their Flush.
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
-// Server makes w the server and returns it. A network has one server,
-// and needs it before the first client.
+// Server makes w the server and returns it. A network has one server, which has to be there
+// before the first client.
 //
 // After [rpc.World.Close] another world may take the server's place, as if the server had
-// restarted. Clients join it by Client or Join, with their worlds or with new ones. The closed
-// world is still driven, so its last functions run. Between the two servers, a Join fails.
+// restarted. Clients join it by Client or Join, with their worlds or with new ones. We go on
+// driving the closed world so that its last functions run. While there is no server, Join fails.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
 		if !bell.Closed(extend.Closed(n.server)) {
 			n.t.Fatal("rpctest: the network has a server already, and its World.Close was not called")
 		}
-		n.ended = append(n.ended, n.server)
+		n.closed = append(n.closed, n.server)
 	}
 	n.server = w
-	extend.Seed(w, n.seed+uint64(len(n.ended))) // a second server must not draw the same numbers as the first
+	// A second server must not draw the same numbers as the first.
+	extend.Seed(w, n.seed+uint64(len(n.closed)))
 	return w
 }
 
-// Client connects w to the server and returns its connection. It ticks until w has
-// joined and the server's OnConnect has run. It fails the test if the server
-// refuses w, or if joining takes longer than 30 s.
+// Client connects w to the server and returns its connection. It ticks until w has joined and
+// the server's OnConnect has run. It fails the test if the server refuses w, or if joining takes
+// longer than 30 s.
 func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	n.t.Helper()
 	conn, err := n.Join(w)
@@ -193,7 +192,7 @@ func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	return conn
 }
 
-// Join is like Client, for a test in which the server may refuse w. It returns that error.
+// Join is Client for a test in which the server may refuse w, in which case it returns the error.
 func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	n.t.Helper()
 	if n.server == nil {
@@ -210,8 +209,10 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 		n.worlds = append(n.worlds, w)
 	}
 	if _, err := n.server.Attach(p.far); err != nil {
-		return nil, told(err)
+		return nil, remoteError(err)
 	}
+
+	// Connect blocks while the handshake needs ticks, so call it on a goroutine of its own.
 	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
 	defer cancel()
 	var failed error
@@ -224,26 +225,26 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 		n.tick()
 	}
 	if failed == nil {
-		n.Until(joinTime, func() bool { return n.knows(p.addr) || c.conn.Err() != nil })
+		n.Until(joinTime, func() bool { return n.serverHas(p.addr) || c.conn.Err() != nil })
 	}
 	return c.conn, failed
 }
 
-// told returns the error that a client gets when the server refuses it with err.
-func told(err error) error {
+// remoteError returns what a client sees of the error with which the server has refused it.
+func remoteError(err error) error {
 	if closed, ok := errors.AsType[*rpc.CloseError](err); ok {
 		return &rpc.CloseError{Code: closed.Code, Reason: closed.Reason, Remote: true}
 	}
 	return err
 }
 
-// knows reports whether a connection from an address is among the server's Conns.
-func (n *Network) knows(addr net.Addr) bool {
+// serverHas reports whether the server's Conns include one from an address.
+func (n *Network) serverHas(addr net.Addr) bool {
 	return slices.ContainsFunc(n.server.Conns(), func(c *rpc.Conn) bool { return c.RemoteAddr() == addr })
 }
 
-// seedOf returns the seed of a client's path. It depends only on the
-// network's seed and the number of the client.
+// seedOf returns the seed of a client's path and world, which depends only on the network's seed
+// and the number of the client.
 func (n *Network) seedOf(client int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, n.seed, client)
@@ -252,12 +253,13 @@ func (n *Network) seedOf(client int) uint64 {
 
 // Advance ticks all worlds for the duration d.
 func (n *Network) Advance(d time.Duration) {
-	for end := time.Now().Add(d); n.next.Before(end); {
+	for end := time.Now().Add(d); n.nextTick.Before(end); {
 		n.tick()
 	}
 }
 
-// Until ticks until done returns true, for at most limit. It reports whether done returned true.
+// Until ticks until done returns true, but for at most limit. It returns false if it ran out of
+// time.
 func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	for end := time.Now().Add(limit); !done(); n.tick() {
 		if !time.Now().Before(end) {
@@ -267,28 +269,28 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// UntilDone is like Until for a channel that is closed when something is done. The channel
-// may be that of stream.Transfer.Done or of [rpc.Conn.Done], or one that a goroutine of the
-// test closes after a call that blocks.
+// UntilDone is Until for a channel that is closed when something is done, such as that of
+// stream.Transfer.Done or [rpc.Conn.Done], or one that a goroutine of the test closes after a
+// call that blocks.
 func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 	n.t.Helper()
 	return n.Until(limit, func() bool { return bell.Closed(done) })
 }
 
 // Elapsed returns the virtual time since Run began.
-func (n *Network) Elapsed() time.Duration { return time.Since(n.began) }
+func (n *Network) Elapsed() time.Duration { return time.Since(n.start) }
 
-// tick waits for the next tick and drives all worlds once, the server first. Before a
-// world is driven, it waits until all other goroutines are idle. The outcome
-// therefore does not depend on their scheduling.
+// tick waits for the next tick and drives all worlds once, the server first. It lets all other
+// goroutines come to rest before it drives a world, so that the outcome doesn't depend on how
+// they are scheduled.
 func (n *Network) tick() {
 	n.t.Helper()
 	if n.driving {
 		n.t.Fatal("rpctest: Client, Join, Advance or Until called from a handler of the game: only the test and OnTick may")
 	}
-	n.next = n.next.Add(n.interval)
-	n.idle.Reset(mostIdle)
-	time.Sleep(time.Until(n.next))
+	n.nextTick = n.nextTick.Add(n.interval)
+	n.idle.Reset(maxIdle)
+	time.Sleep(time.Until(n.nextTick))
 	synctest.Wait()
 	now := time.Now()
 	goroutine := driver.Goroutine()
@@ -302,7 +304,7 @@ func (n *Network) tick() {
 	n.each(func(w *rpc.World) { w.Flush(now) })
 }
 
-// each calls fn for all worlds, the server's first.
+// each calls fn for all worlds, the server first.
 func (n *Network) each(fn func(w *rpc.World)) {
 	if n.server == nil {
 		return
@@ -310,12 +312,13 @@ func (n *Network) each(fn func(w *rpc.World)) {
 	n.driving = true
 	defer func() { n.driving = false }()
 	n.drive(n.server, fn)
-	for _, w := range slices.Concat(n.ended, n.worlds) {
+	for _, w := range slices.Concat(n.closed, n.worlds) {
 		n.drive(w, fn)
 	}
 }
 
-// drive calls fn for a world that is not paused, and waits until all other goroutines are idle.
+// drive calls fn for a world unless it is paused, and then lets all other goroutines come to
+// rest.
 func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	if time.Now().Before(n.paused[w]) {
 		return
@@ -324,16 +327,15 @@ func (n *Network) drive(w *rpc.World, fn func(w *rpc.World)) {
 	synctest.Wait()
 }
 
-// Pause stops driving a world for d from now, as if it were loading a
-// level. Its packets are still sent and received.
+// Pause stops driving a world for d from now, as if it were loading a level. Its packets are
+// still sent and received.
 func (n *Network) Pause(w *rpc.World, d time.Duration) { n.paused[w] = time.Now().Add(d) }
 
-// Crash ends a world as if its process had been killed. The other ends learn of
-// the crash by silence, as in [Network.Dark].
+// Crash ends a world as if its process had been killed. The other ends only notice that it has
+// fallen silent, as in [Network.Dark], because the world sends nothing more, not even a close.
 //
-// Nothing is sent from the world any more, not even a close. It is not driven
-// again, so none of its functions runs, not even OnDisconnect. Calls that wait for
-// it on goroutines of the game return an error.
+// The world isn't driven again either, so none of its functions runs, not even OnDisconnect.
+// Calls that wait for it on goroutines of the game return an error.
 //
 // A new world may take its place: by Client, with the same Token, or by Server.
 func (n *Network) Crash(w *rpc.World) {
@@ -349,6 +351,8 @@ func (n *Network) Crash(w *rpc.World) {
 		}
 	}
 	n.Pause(w, forever)
+
+	// The peers don't hear of this, but it ends the calls that are waiting for the world.
 	_ = w.Close(context.Background(), rpc.ConnectionLost, "it has crashed")
 }
 
@@ -361,8 +365,8 @@ func (n *Network) Emulate(profile emulation.Settings) {
 	}
 }
 
-// EmulateOne changes the emulation of one client's path, except the server's uplink, which
-// other clients share. The settings hold until the next Emulate or EmulateOne.
+// EmulateOne changes the emulation of one client's path, but not of the server's uplink, which
+// the other clients share. The settings hold until the next Emulate or EmulateOne.
 //
 // A Rate limits the client's uplink, and also its downlink after the server's uplink. An
 // IncomingRate limits that downlink alone. If both are set, the lower one limits the downlink.
@@ -371,7 +375,7 @@ func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.emulate(n.find(conn), profile, true)
 }
 
-// emulate changes the emulation of a client's path. one means the same as in path.set.
+// emulate changes the emulation of a client's path. See path.set for one.
 func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
 	n.t.Helper()
 	if err := c.path.set(profile, one); err != nil {
@@ -401,10 +405,11 @@ func (n *Network) find(conn *rpc.Conn) *client {
 	return nil
 }
 
-// close ends all connections, over paths without emulation. It then
-// ticks once, so that the worlds learn of it.
+// close ends all connections, and then ticks once so that the worlds learn of it.
 func (n *Network) close() {
-	n.onTick = nil // the simulation has ended
+	n.onTick = nil
+
+	// Don't let bad paths delay the end.
 	for _, c := range n.clients {
 		_ = c.path.set(emulation.Settings{}, false)
 	}
@@ -412,7 +417,7 @@ func (n *Network) close() {
 	for _, w := range n.worlds {
 		_ = w.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
-	if n.server != nil { // the test closed earlier servers
+	if n.server != nil { // the test has closed those before it
 		_ = n.server.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
 	n.tick()
