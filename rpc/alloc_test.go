@@ -47,7 +47,7 @@ func TestOnRepAllocatesNothing(t *testing.T) {
 	ran, object := 0, new(walker)
 	bound := &boundState[*walker, body]{declared: declared, where: func(o *walker) *body { return &o.body }}
 	bound.onRep = func(*walker, body) { ran++ }
-	w, r := newTestWorld(t, Config{}), bound.of(object)
+	w, r := newTestWorld(t, Config{}), bound.newReplica(object)
 	require.Zero(t, testkit.Allocs(100, func() {
 		r.remember()
 		r.repNotify(w.World, 0)

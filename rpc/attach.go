@@ -368,7 +368,7 @@ func (w *World) admit(c *Conn) {
 	for _, hook := range w.extended.Joined {
 		w.game.Later(c, tasks.Doing{}, func() { hook(c) })
 	}
-	w.game.Later(c, tasks.Doing{}, func() { w.razeFor(c) })
+	w.game.Later(c, tasks.Doing{}, func() { w.tellGonePlaced(c) })
 	w.openOwned(c)
 	w.greeting.conn = c
 	for _, hook := range w.onConnect {
@@ -430,7 +430,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	if a.dead || a.tornOff {
 		return nil // that happened while the open was queued
 	}
-	err := a.show(c)
+	err := a.ensureOpen(c)
 	if err == nil || !c.usable() || a.dead {
 		return nil
 	}
@@ -496,7 +496,7 @@ func (c *Conn) endActor(channel uint64) {
 	if !c.server {
 		// Drop the references in its states first. Otherwise OnRep would run later, once a
 		// torn-off copy ends that the states refer to.
-		a.states.unfile(c)
+		a.states.removeReferences(c)
 		a.end(Disconnected)
 	}
 }
@@ -505,7 +505,7 @@ func (c *Conn) endActor(channel uint64) {
 // torn-off copy is the client's own by now, and survives.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.tornOff {
-		a.states.unfile(c)
+		a.states.removeReferences(c)
 		a.end(Disconnected)
 	}
 }

@@ -19,7 +19,7 @@ type binding struct {
 	class     *Class
 	construct func(*Actor) any // calls the constructor
 	handlers  []handler        // by method id: an *endpoint[T, A]; nil until the first On or Check
-	states    []stateKeeper    // by state id; nil = not replicated here
+	states    []replicaMaker   // by state id; nil = not replicated here
 	warned    bool             // the first actor has warned of states without a Replicate
 	actors    actors           // the actors of the class that have an object
 
@@ -38,9 +38,9 @@ func (b *binding) hasAt() bool { return b != nil && b.at != nil }
 // replicate makes the replicas of the states that an object keeps. It stores them in
 // into, by state id.
 func (b *binding) replicate(object any, into []replica) {
-	for i, keeper := range b.states {
-		if keeper != nil {
-			into[i] = keeper.of(object)
+	for i, maker := range b.states {
+		if maker != nil {
+			into[i] = maker.newReplica(object)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 			return object
 		},
 		handlers: make([]handler, len(class.root().methods)),
-		states:   make([]stateKeeper, len(class.root().states)),
+		states:   make([]replicaMaker, len(class.root().states)),
 	}
 	world.bind(b)
 	return &Binding[T]{b, world}
@@ -129,7 +129,7 @@ func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	if !a.valid() || a.dead {
 		return object, false
 	}
-	if p := a.part(b.untyped.class); p.binding == b.untyped && p.object != nil {
+	if p := a.partOf(b.untyped.class); p.binding == b.untyped && p.object != nil {
 		return p.object.(T), true
 	}
 	return object, false

@@ -302,7 +302,7 @@ func (a *Actor) forget(o *opening) {
 	i := slices.Index(a.openings, o)
 	a.openings = slices.Delete(a.openings, i, i+1)
 	if len(a.openings) == 0 {
-		a.world.replicator.left = true // the next Flush stops comparing its states
+		a.world.replicator.unwatchDue = true // the next Flush stops comparing its states
 	}
 }
 
@@ -423,7 +423,7 @@ func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 		a.end(reason)
 		return
 	}
-	a.states.unfile(c)
+	a.states.removeReferences(c)
 	a.end(reason)
 	w.game.During(tasks.Doing{}, func() { w.notifyReferrers(c, a.ref) })
 }

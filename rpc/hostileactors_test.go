@@ -118,7 +118,7 @@ func TestManyThatNameOne(t *testing.T) {
 		per[i] = time.Since(began) / time.Duration(n)
 		began = time.Now()
 		for _, a := range all {
-			a.states.unfile(c)
+			a.states.removeReferences(c)
 		}
 		t.Logf("%d actors that name one: %v an update, all end in %v", n, per[i], time.Since(began))
 		require.Empty(t, c.copies.referrers)

@@ -102,7 +102,7 @@ type ListChange[K comparable, V any] struct {
 //
 // OnList panics if ReplicateList was not called first, or if the list already has a function.
 func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn func(object T, change ListChange[K, V])) {
-	bound := mustHave[*boundList[T, K, V]](b.untyped, s.declared, "OnList", "ReplicateList")
+	bound := mustBeBound[*boundList[T, K, V]](b.untyped, s.declared, "OnList", "ReplicateList")
 	mustHook("OnList", s.declared, fn == nil, bound.onChange != nil)
 	bound.onChange = fn
 }
@@ -115,8 +115,8 @@ type boundList[T any, K comparable, V any] struct {
 	onChange func(T, ListChange[K, V]) // nil = none
 }
 
-func (b *boundList[T, K, V]) of(object any) replica {
-	mustKeep(object, "ReplicateList", b.declared)
+func (b *boundList[T, K, V]) newReplica(object any) replica {
+	mustHaveObject(object, "ReplicateList", b.declared)
 	r := &listReplica[T, K, V]{bound: b, object: object.(T)}
 	list := b.where(r.object)
 	if list == nil {
@@ -194,7 +194,7 @@ func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	}
 }
 
-func (r *listReplica[T, K, V]) file(under refs.Index[Ref, replica], on bool) {
+func (r *listReplica[T, K, V]) indexReferences(under refs.Index[Ref, replica], on bool) {
 	if !r.bound.declared.refers {
 		return
 	}

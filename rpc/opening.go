@@ -44,9 +44,9 @@ type opening struct {
 	since    time.Time // when the last update was handed over, or else when the actor opened
 	claim    float64   // result of urgency, while stateOutbox.sort runs
 
-	// closePending is set once the actor has left this client for another owner. Nothing is sent from
-	// then on, and the opening closes as soon as the client has acknowledged the open, unless
-	// cancelClose is called first. See Actor.partFrom.
+	// closePending is set once the actor has left this client for another owner. Nothing is
+	// sent from then on, and the opening closes as soon as the client has acknowledged the
+	// open, unless cancelClose is called first. See Actor.closeToPrevious.
 	closePending bool
 
 	// Relevancy.
@@ -100,8 +100,8 @@ func (o *opening) queueCall(m *method, call []byte) error {
 // those of the moment when it was made, or newer.
 func (o *opening) callsDue(now time.Time) bool {
 	a := o.actor
-	ready := o.conn.world.replicator.looked && !o.queuedCalls.Empty() && !o.closed && o.lacks == 0
-	return ready && a.states.due(now, a.class.updatePeriod, a.ref)
+	ready := o.conn.world.replicator.compared && !o.queuedCalls.Empty() && !o.closed && o.lacks == 0
+	return ready && a.states.claimSlot(now, a.class.updatePeriod, a.ref)
 }
 
 // requeue is called for calls that the machine had accepted and has given back unsent. They go
@@ -149,7 +149,7 @@ func (o *opening) noteRelevant(far float32) {
 	o.cancelClose()
 }
 
-// cancelClose cancels the close of a parted opening, and sends states on it again.
+// cancelClose calls off a pending close, and sends states again.
 func (o *opening) cancelClose() {
 	if o.closePending {
 		o.closePending = false

@@ -21,7 +21,7 @@ func TestBytesBetweenFieldsAreNoChange(t *testing.T) {
 	class := NewClass("Padded")
 	s := NewState[padded](class)
 	live := &padded{X: 1}
-	r := (&boundState[*padded, padded]{declared: s.declared, where: func(p *padded) *padded { return p }}).of(live)
+	r := (&boundState[*padded, padded]{declared: s.declared, where: func(p *padded) *padded { return p }}).newReplica(live)
 	_, err := r.encode()
 	require.NoError(t, err)
 	require.False(t, r.changed())

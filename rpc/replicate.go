@@ -13,34 +13,36 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// replicator compares, on a server, the states of actors at each Flush. It ignores actors
-// that are open for no connection. It is used only by the world's goroutine.
+// The replicator is the part of a server that finds out which states have changed. At each Flush
+// it compares the states of all actors that are open for at least one connection.
+//
+// It is used only by the world's goroutine.
 type replicator struct {
-	states []comparison
-	looked bool      // the current or last Flush compared states: see fewStates
-	left   bool      // some actors in states are no longer open for any connection: see unwatch
-	fields []byte    // scratch: an update
-	warn   logs.Gate // limits warnings that a state cannot be sent to one a second
+	states     []comparison
+	compared   bool      // the current or last Flush compared states: see fewStates
+	unwatchDue bool      // some actors in states are no longer open for any connection: see unwatch
+	fields     []byte    // scratch: an update
+	warn       logs.Gate // limits warnings that a state cannot be sent to one a second
 
 	// Run sleeps until something happens. These fields determine
 	// whether it must wake for states alone.
-	news   time.Time // time of the last event that may have changed states; zero = the game calls Flush itself
-	behind bool      // the last Flush skipped states that may have changed, because of UpdateRate
+	lastEvent time.Time // time of the last event that may have changed states; zero = the game calls Flush itself
+	behind    bool      // the last Flush skipped states that may have changed, because of UpdateRate
 }
 
-// A comparison is one state of one actor, with the fields that the loop over all states needs.
+// A comparison is one state of one actor that has to be compared.
 type comparison struct {
 	replica replica
 	actor   *Actor
 }
 
-// replicate is called in Flush. It compares the states, and sends changes to the clients.
+// replicate is called in Flush to compare the states and send their changes to the clients.
 func (w *World) replicate(now time.Time) {
-	if w.replicator.left {
+	if w.replicator.unwatchDue {
 		w.replicator.unwatch()
 	}
-	w.replicator.looked = w.frame.allConns || len(w.replicator.states) <= fewStates
-	if w.replicator.looked {
+	w.replicator.compared = w.frame.allConns || len(w.replicator.states) <= fewStates
+	if w.replicator.compared {
 		w.replicator.compare(now)
 	}
 	for _, c := range w.frame.attended(w.announced) {
@@ -52,12 +54,12 @@ func (w *World) replicate(now time.Time) {
 	}
 }
 
-// fewStates is the maximum number of states that every step of Run
-// compares. An unchanged state costs some 10 ns.
+// fewStates is the number of states up to which Run compares all of them in every step. A state
+// that hasn't changed costs some 10 ns.
 //
-// If there are more, Run compares them only in steps that look at all connections: in
-// ticks, and once in settleTime. Otherwise the cost of each message would grow with
-// the number of actors. Tests set fewStates.
+// If there are more, Run only compares them in steps that look at all connections, which are
+// ticks and one step per settleTime. Otherwise each message would cost more the more actors there
+// are. Tests set fewStates.
 var fewStates = 256
 
 // compare compares all states that are due.
@@ -67,13 +69,15 @@ func (r *replicator) compare(now time.Time) {
 		c := &r.states[i]
 		switch {
 		case !c.replica.changed():
-		case c.actor.states.due(now, c.actor.class.updatePeriod, c.actor.ref):
+			// There's nothing to send.
+		case c.actor.states.claimSlot(now, c.actor.class.updatePeriod, c.actor.ref):
 			c.actor.compare(c.replica)
-		case r.news.IsZero(): // the game calls Flush itself, so another Flush follows anyway
-		case c.actor.states.compared.Before(r.news) || c.replica.differs():
-			// The state is not due. It may have changed, because something has happened since
-			// it was compared. If nothing has happened, an OnTick hook may still have changed
-			// it, and only a comparison shows that.
+		case r.lastEvent.IsZero():
+			// The state isn't due, but the game calls Flush itself and will do so again.
+		case c.actor.states.compared.Before(r.lastEvent) || c.replica.differs():
+			// The state isn't due, so Run must wake up for it later if it has changed. Whatever
+			// has happened since we compared it may have changed it. If nothing has, an OnTick
+			// hook may still have done so, which only a comparison shows.
 			r.behind = true
 		}
 	}
@@ -83,11 +87,12 @@ func (r *replicator) compare(now time.Time) {
 // allow that yet. UE: ForceNetUpdate.
 func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 
-// compare encodes one state again, and marks its changes for all clients that have the actor.
+// compare encodes one state again, and marks what has changed for all clients that have the
+// actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(keeper); ok {
-		// Without this condition, the actor would never fall asleep
-		// while the game changes its lists.
+		// Leave the lists of an actor alone that is about to fall asleep. Otherwise it never
+		// would while the game changes them.
 		if !a.dormancy.on || a.dormancy.flushLists {
 			a.compareList(list)
 		}
@@ -102,8 +107,7 @@ func (a *Actor) compare(r replica) {
 	}
 }
 
-// compareList encodes the items of a list that were set or deleted, and marks changed ones
-// for all clients that have the actor.
+// compareList is compare for a list. It encodes only the items that the game has set or deleted.
 func (a *Actor) compareList(r keeper) {
 	numbers, err := r.TakeChanged()
 	if err != nil {
@@ -118,11 +122,8 @@ func (a *Actor) compareList(r keeper) {
 	}
 }
 
-// encodeFirst encodes the states of a new object. It returns an error that
-// names fields and items that cannot be encoded.
-//
-// Some clients may have the actor already, because its constructor made a call, which opened
-// the actor without these states. For those clients the states follow in updates.
+// encodeFirst encodes the states of a new object. It returns an error that names the fields and
+// items that cannot be encoded.
 func (a *Actor) encodeFirst() (failed error) {
 	for r := range a.states.present {
 		changed, err := r.encode()
@@ -133,7 +134,11 @@ func (a *Actor) encodeFirst() (failed error) {
 			failed = errors.Join(failed, errorf("rpc: Spawn of a %q: state %v: %w", a.class.name, r.declaration(), err))
 		}
 	}
-	a.states.watched = false // watch ran when there were no replicas, and added none
+
+	// If the constructor has made a call, some clients have the actor already, but without its
+	// states. Watch it again, since there were no replicas to watch then, and send those clients
+	// the states in updates, including fields that only the open contains otherwise.
+	a.states.watched = false
 	if len(a.openings) > 0 {
 		a.world.watch(a)
 	}
@@ -168,8 +173,8 @@ func (a *Actor) mark(fields state.Mask) {
 	}
 }
 
-// watch is called when an actor opens for a connection. It makes each
-// Flush compare the actor's states.
+// watch is called when an actor opens for a connection, so that each Flush compares its states
+// from then on.
 func (w *World) watch(a *Actor) {
 	if a.states.watched {
 		return
@@ -179,7 +184,7 @@ func (w *World) watch(a *Actor) {
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
 		if list, ok := r.(keeper); ok {
 			list.Watch(true)
-			// Items may have been set while no connection had the actor.
+			// The game may have set items while no connection had the actor.
 			if err := list.EncodeAll(); err != nil {
 				w.stateFailed(a, r.declaration(), err)
 			}
@@ -187,10 +192,9 @@ func (w *World) watch(a *Actor) {
 	}
 }
 
-// unwatch removes the states of actors that are no longer open for any
-// connection. It does so in one pass over the list.
+// unwatch stops comparing the states of all actors that are no longer open for any connection.
 func (r *replicator) unwatch() {
-	r.left = false
+	r.unwatchDue = false
 	r.states = slices.DeleteFunc(r.states, func(c comparison) bool {
 		if len(c.actor.openings) > 0 {
 			return false
@@ -203,7 +207,8 @@ func (r *replicator) unwatch() {
 	})
 }
 
-// fieldsFor returns the fields that are sent to c, without those tagged initial.
+// fieldsFor returns the fields that are sent to c in updates, which excludes those tagged
+// initial.
 func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 	for r := range a.states.present {
 		d := r.declaration()
@@ -220,7 +225,7 @@ func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 	return fields
 }
 
-// shows reports whether a field is sent to c. UE: ELifetimeCondition.
+// shows reports whether a field is sent to c in updates. UE: ELifetimeCondition.
 func (a *Actor) shows(f state.Field, id int, c *Conn) bool {
 	switch f.Condition {
 	case state.Owner:
@@ -240,19 +245,18 @@ func (a *Actor) appendFields(b []byte, fields state.Mask) []byte {
 	return a.states.appendTo(state.AppendMask(b, fields, a.class.fields), fields)
 }
 
-// pending holds, on a client, the replicas that the newest packet changed
-// and whose OnRep has not run. OnRep functions run after all states in a
-// packet are applied, so each sees all of them.
-type pending struct {
+// repNotifies are a client's OnRep functions that have yet to run for the newest packet. They
+// wait until all states in the packet are applied, so that each function sees all of them.
+type repNotifies struct {
 	replicas []replica // in the order in which the packet changed them
 	next     int       // index of the first replica whose OnRep has not run
 	packet   uint64    // number of the newest packet
 }
 
-// applyUpdate applies an update from the server to an actor's states. If the update contains
-// ForceQueue calls instead, it runs them.
+// applyUpdate applies an update from the server to an actor's states, or runs the ForceQueue
+// calls that it contains instead.
 func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseError {
-	// An update without fields contains calls.
+	// An update with calls begins with an empty mask.
 	var scratch [2]byte
 	none := state.AppendMask(scratch[:0], 0, a.class.fields)
 	calls, ok := bytes.CutPrefix(message.Payload, none)
@@ -276,9 +280,10 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	return nil
 }
 
-// runQueued runs calls of ForceQueue methods. Before that it runs
-// OnRep for the states that arrived earlier.
+// runQueued runs calls of ForceQueue methods, which wait on the server until the states before
+// them have been sent.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
+	// OnRep has to run before them, too.
 	w.callRepNotifies(c)
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.closing.Load(); {
 		call := r.Bytes(wire.Any)
@@ -295,8 +300,7 @@ func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
 	return nil
 }
 
-// readFields decodes fields into the objects. Packets may overtake each other, so it skips a
-// field if a newer packet has already set it.
+// readFields decodes fields into the actor's objects and returns what follows them.
 func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packet uint64) (rest []byte, err error) {
 	for i := 0; fields>>i != 0; i++ {
 		if fields&(1<<i) == 0 {
@@ -304,15 +308,17 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 		}
 		d := a.class.stateOf(i)
 		r := a.states.of(d)
-		if d.isList() && fields != 1<<i {
+		switch {
+		case d.isList() && fields != 1<<i:
 			return nil, fmt.Errorf("the list %s beside other fields", d.name)
-		}
-		if d.isList() { // a list takes the rest of the update
+		case d.isList():
+			// A list takes up all of the update.
 			return nil, c.readList(r, b, packet)
-		}
-		if r == nil || packet < a.states.newest[i] {
+		case r == nil || packet < a.states.newest[i]:
+			// No object here has the state, or else a newer packet has overtaken this one and
+			// has already set the field.
 			b, err = d.plan.Skip(b, i-d.first)
-		} else {
+		default:
 			c.rememberOnce(r)
 			a.states.newest[i] = packet
 			b, err = r.read(b, i-d.first)
@@ -333,7 +339,7 @@ func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 	return r.(keeper).readItems(b, packet)
 }
 
-// rememberOnce remembers a state before a packet first changes it.
+// rememberOnce remembers a state for OnRep before a packet changes it for the first time.
 func (c *Conn) rememberOnce(r replica) {
 	if !slices.Contains(c.copies.reps.replicas, r) {
 		r.remember()
@@ -347,8 +353,8 @@ func (w *World) callRepNotifies(c *Conn) {
 	p := &c.copies.reps
 	for p.next < len(p.replicas) {
 		r := p.replicas[p.next]
-		p.next++ // before the call, so a call that panics is not repeated
-		r.file(c.copies.referrers, true)
+		p.next++ // don't repeat the call if it panics
+		r.indexReferences(c.copies.referrers, true)
 		r.repNotify(w, 0)
 	}
 	clear(p.replicas)
@@ -356,11 +362,12 @@ func (w *World) callRepNotifies(c *Conn) {
 	p.next = 0
 }
 
-// notifyReferrers calls OnRep for the states that name an actor that just opened or ended here.
+// notifyReferrers calls OnRep for the states that refer to an actor that has just opened or ended
+// here.
 func (w *World) notifyReferrers(c *Conn, ref Ref) {
 	for _, r := range c.copies.referrers.Of(ref) {
-		if slices.Contains(c.copies.reps.replicas, r) { // OnRep is about to run for a packet
-			continue
+		if slices.Contains(c.copies.reps.replicas, r) {
+			continue // callRepNotifies is about to do it for a packet
 		}
 		r.remember()
 		r.repNotify(w, ref)

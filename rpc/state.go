@@ -13,36 +13,36 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A State is a struct of the game's own that the server replicates to every client
-// that has the actor. A client has the newest values that it received. UE: the
-// replicated properties of a class (DOREPLIFETIME).
+// A State is a struct of the game's own that the server replicates to every client that has
+// the actor. A client has the newest values that have reached it. UE: the replicated properties
+// of a class (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server encodes the
-// struct and compares each field with its last encoding. A change below the
-// quantum, or from NaN to NaN, therefore sends nothing.
+// The game changes the struct in place. At each Flush the server encodes the struct and compares
+// each field with its previous encoding, so a change that is smaller than the quantum, or from
+// NaN to NaN, sends nothing.
 //
-// Changed fields are sent to each client after calls and before bulk. Values in
-// between may be skipped, and none waits in a reliable buffer. If a packet is lost,
-// the newest values of its fields are sent again.
+// Changed fields are sent to each client after calls and before bulk. Since only the newest
+// values count, nothing waits in a reliable buffer, and values in between may be skipped. If a
+// packet is lost, its fields are sent again with the values they have by then.
 //
 // The open carries all fields, so a client's object has them before any call. The exception
 // is an actor whose constructor or set made a call on the server: see [Spawn]. Otherwise
 // calls and states are not ordered relative to each other.
 //
-// A client may write to its own copy, for instance to predict. Nobody is told, and what the
-// client wrote stays until the server changes that field.
+// A client may write to its own copy, for instance to predict. The server isn't told, and what
+// the client wrote stays until the server changes that field.
 //
-// Each field is sent by itself, as properties are in Unreal. After a loss the struct may hold
-// fields of different Flushes, a combination that the server never had. Put values that
-// belong together, such as a position and its tick, in a nested struct, which is one field.
+// Each field is sent by itself, as properties are in Unreal. After a loss, the struct may
+// therefore combine fields of different Flushes in a way that the server never did. Put values
+// that belong together, such as a position and its tick, in a nested struct, which is one field.
 //
 // An array or a slice is also one field: if one element changes, all of it is sent. Elements
 // that change one at a time belong in a [List].
 //
 // Fields may be bools, numbers, strings and slices with a bound, arrays, structs of these,
-// [Ref], and types derived from them. A field may take at most 1,000 bytes encoded. If a
-// value exceeds its bound in [Spawn], Spawn fails. Later such a value is not sent: clients
-// keep the value of the field that they have, and the log says so. Tags, separated by commas:
+// [Ref], and types derived from them. A field may take at most 1,000 bytes encoded. If a value
+// exceeds its bound in [Spawn], Spawn fails. If one does so later, it isn't sent. Clients then
+// keep the field's previous value, and the log says so. Tags, separated by commas:
 //
 //	quiver:"owner"        only to the owner's client (UE: COND_OwnerOnly)
 //	quiver:"skipowner"    to all others (UE: COND_SkipOwner)
@@ -55,21 +55,24 @@ import (
 type State[S any] struct{ declared *declaredState }
 
 // declaredState is a State or ListState without its type parameters.
+//
+// The fields of all states of a class are numbered consecutively, and a state.Mask has a bit for
+// each of them. A list counts as a single field.
 type declaredState struct {
 	class *Class
 	id    int         // index among the class's states
-	first int         // index of its first field among the fields of all states of the class
-	count int         // number of fields
-	plan  *state.Plan // of the struct, or of a list's items
+	first int         // number of the first field
+	count int         // how many fields there are
+	plan  *state.Plan // how to encode the struct, or an item of the list
 
-	// Set for a list only, which has one field.
+	// Set for a list only.
 	name   string
 	list   int  // index among the class's lists
 	refers bool // its items may contain a Ref
 }
 
-// String returns the names of the class and of the struct or list. If the struct type has no
-// name, it returns the class and the type itself.
+// String returns the class and the name of the struct or list. For a struct type without a name
+// it spells the type out instead.
 func (d *declaredState) String() string {
 	if d.isList() || d.plan.Type().Name() != "" {
 		return d.path()
@@ -77,8 +80,8 @@ func (d *declaredState) String() string {
 	return shape.Clip(d.path() + d.plan.Type().String())
 }
 
-// path returns String as the handshake compares it. It omits the type of a struct that has no
-// name, because its text may differ between two programs that agree.
+// path is String as the handshake compares it. It leaves out the type of a struct that has no
+// name, because the type's text may differ between two programs that agree.
 func (d *declaredState) path() string {
 	if d.isList() {
 		return d.class.name + "." + d.name
@@ -88,7 +91,7 @@ func (d *declaredState) path() string {
 
 func (d *declaredState) isList() bool { return d.name != "" }
 
-// outline adds the lines of the state to the shape of its class.
+// outline adds the state to the shape of its class, which the handshake compares.
 func (d *declaredState) outline(s *shape.Shape) {
 	kind := "a struct"
 	if d.isList() {
@@ -100,11 +103,10 @@ func (d *declaredState) outline(s *shape.Shape) {
 	}
 }
 
-// mask returns the fields of the state, as a mask of the class's fields.
+// mask returns the fields of the state, as bits of the class's mask.
 func (d *declaredState) mask() state.Mask { return (1<<d.count - 1) << d.first }
 
-// initial returns the fields of the state that are tagged initial, as
-// a mask of the class's fields.
+// initial returns the fields that are tagged initial, as bits of the class's mask.
 func (d *declaredState) initial() (fields state.Mask) {
 	for i := range d.count {
 		if d.plan.Field(i).Condition == state.Initial {
@@ -114,14 +116,15 @@ func (d *declaredState) initial() (fields state.Mask) {
 	return fields
 }
 
-// own converts a mask of the class's fields into one of the state's own fields.
-func (d *declaredState) own(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
+// localMask converts a mask of the class's fields into one of the state's own fields, which
+// begins at bit 0.
+func (d *declaredState) localMask(fields state.Mask) state.Mask { return fields & d.mask() >> d.first }
 
 // NewState declares that actors of class have an S. A class may have several states of
 // different types, with at most 64 fields in total. NewState panics if S cannot be
 // replicated, or if the class has an S already.
 //
-// Like methods, states belong in package variables, and the handshake compares them.
+// States belong in package variables, just like methods, and the handshake compares them.
 func NewState[S any](class *Class) *State[S] {
 	mustDeclare("NewState", class)
 	plan, err := state.Compile(reflect.TypeFor[S](), reflect.TypeFor[Ref]())
@@ -133,7 +136,7 @@ func NewState[S any](class *Class) *State[S] {
 	return &State[S]{d}
 }
 
-// SetCondition switches the fields of a that are tagged if=name on or off for all clients.
+// SetCondition switches those fields of a on or off for all clients that are tagged if=name.
 // They are off at first. SetCondition is for the server only, and must be called on the
 // world's goroutine. UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
@@ -153,14 +156,14 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	return nil
 }
 
-// A condition is a named condition of a state. It is the key of actorStates.conditions.
+// A condition identifies a named condition of a state, as a key of actorStates.conditions.
 type condition struct {
-	state int // its id
+	state int // id of the state
 	name  string
 }
 
-// setCondition switches a condition. The next Flush then sends what
-// each connection may now have.
+// setCondition switches a condition. If that makes fields visible to a client, the next Flush
+// sends them.
 func (a *Actor) setCondition(c condition, on bool) {
 	if a.states.conditions == nil {
 		a.states.conditions = make(map[condition]bool)
@@ -187,8 +190,9 @@ func (d *declaredState) knows(name string) bool {
 // The world calls where once for each object, right after its constructor. The constructor
 // must not return a nil pointer. The struct must stay valid for as long as the actor lives.
 //
-// Each end calls Replicate for the states that its objects have. A server does not send other
-// states, a client skips their updates, and both log a warning once.
+// Each end calls Replicate for the states that its objects have. A server doesn't send states
+// that its objects lack, a client skips updates of those that its objects lack, and both log a
+// warning once.
 func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 	d := s.declared
 	mustBind(b.untyped, d, "Replicate")
@@ -200,62 +204,61 @@ func Replicate[T, S any](b *Binding[T], s *State[S], where func(object T) *S) {
 // of s. OnRep panics if Replicate was not called first, or if s has a function
 // already. UE: OnRep_X, REPNOTIFY_OnChanged.
 //
-// fn runs after all updates in a packet are applied. If this Dispatch has
-// no time left (see Config.DispatchTime), fn runs in the next one.
-// Several OnRep functions run in no defined order.
+// fn runs once all updates in a packet have been applied, or in the next Dispatch if this one
+// has no time left (see Config.DispatchTime). Several OnRep functions run in no defined order.
 //
-// fn also runs after an object's constructor if the open has other values than
-// the constructor left. And it runs when an actor that a [Ref] in s names opens
-// or closes here. It never runs on the server.
+// There are two more occasions. fn also runs after an object's constructor if the open has
+// values other than those that the constructor left. And it runs when an actor that a [Ref] in s
+// names opens or closes here. It never runs on the server.
 func OnRep[T, S any](b *Binding[T], s *State[S], fn func(object T, old S)) {
-	bound := mustHave[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
+	bound := mustBeBound[*boundState[T, S]](b.untyped, s.declared, "OnRep", "Replicate")
 	mustHook("OnRep", s.declared, fn == nil, bound.onRep != nil)
 	bound.onRep = fn
 }
 
-// mustBind panics if d is of another class than b.
+// mustBind panics if d belongs to another class than b. by is the function that wants to know.
 func mustBind(b *binding, d *declaredState, by string) {
 	if d.class != b.class {
 		panic(fmt.Sprintf("rpc: %s(%v): the binding is of class %s", by, d, b.class.name))
 	}
 }
 
-// mustHave returns the keeper of d in b. It panics if d is of another class, or if the
-// function named before was not called yet.
-func mustHave[K stateKeeper](b *binding, d *declaredState, by, before string) K {
+// mustBeBound returns what b has bound to d. It panics if d belongs to another class, or if the
+// function named before has yet to be called.
+func mustBeBound[M replicaMaker](b *binding, d *declaredState, by, before string) M {
 	mustBind(b, d, by)
-	keeper, ok := b.states[d.id].(K)
+	bound, ok := b.states[d.id].(M)
 	if !ok {
 		panic(fmt.Sprintf("rpc: %s(%v): call %s before", by, d, before))
 	}
-	return keeper
+	return bound
 }
 
-// boundState records a call of Replicate. It finds the struct of a
-// declared state in the objects of a binding.
+// A boundState is the result of a call to Replicate. It knows where the objects of a binding
+// have the struct of a declared state.
 type boundState[T, S any] struct {
 	declared *declaredState
 	where    func(T) *S
-	onRep    func(T, S) // nil = none
+	onRep    func(T, S) // set by OnRep; nil if there is none
 }
 
-// stateKeeper is a *boundState or *boundList without its type parameters.
-type stateKeeper interface {
-	// of makes the replica of an actor's object.
-	of(object any) replica
+// A replicaMaker is a *boundState or *boundList without its type parameters.
+type replicaMaker interface {
+	// newReplica returns the replica of an actor's object.
+	newReplica(object any) replica
 }
 
-// mustKeep panics if a constructor returned a nil pointer. by, which is Replicate or
-// ReplicateList, cannot find a state in it.
-func mustKeep(object any, by string, d *declaredState) {
+// mustHaveObject panics if a constructor returned a nil pointer, in which there's no state to be
+// found. by is Replicate or ReplicateList.
+func mustHaveObject(object any, by string, d *declaredState) {
 	if v := reflect.ValueOf(object); v.Kind() == reflect.Pointer && v.IsNil() {
 		panic(fmt.Sprintf("rpc: %s(%v): the constructor of class %s has returned a nil %T, which keeps no state",
 			by, d, d.class.name, object))
 	}
 }
 
-func (b *boundState[T, S]) of(object any) replica {
-	mustKeep(object, "Replicate", b.declared)
+func (b *boundState[T, S]) newReplica(object any) replica {
+	mustHaveObject(object, "Replicate", b.declared)
 	r := &replicaOf[T, S]{bound: b, object: object.(T)}
 	r.live = b.where(r.object)
 	if r.live == nil {
@@ -265,18 +268,21 @@ func (b *boundState[T, S]) of(object any) replica {
 	return r
 }
 
-// actorStates holds the states of an actor once its objects are made.
-// It is used only by the world's goroutine.
+// actorStates holds the states of an actor. It is used only by the world's goroutine.
 type actorStates struct {
-	replicas   []replica          // by state id; nil = no object here has the state
-	conditions map[condition]bool // server: set by SetCondition; missing = off
-	watched    bool               // server: they are in replicator.states
-	compared   time.Time          // server: time when a Flush last compared them
-	late       time.Duration      // server: delay of that comparison; less than the period
-	newest     []uint64           // client: by field, number of the packet that brought its value
+	replicas []replica // by state id, with nil for those that no object here has; set by makeReplicas
+
+	// Server.
+	conditions map[condition]bool // set by SetCondition; off unless it is in there
+	watched    bool               // the replicas are in replicator.states
+	compared   time.Time          // when a Flush last compared them; see claimSlot
+	overdue    time.Duration      // how late that was; less than the period
+
+	// Client: by field, the number of the packet that brought its value.
+	newest []uint64
 }
 
-// present yields the replicas that are not nil.
+// present yields the replicas that objects here have.
 func (s *actorStates) present(yield func(replica) bool) {
 	for _, r := range s.replicas {
 		if r != nil && !yield(r) {
@@ -293,36 +299,38 @@ func (s *actorStates) of(d *declaredState) replica {
 	return s.replicas[d.id]
 }
 
-// due reports whether a Flush at now may compare the states of actor of, given the minimum
-// mean period of their class. If so, it records that the Flush compares them.
+// claimSlot reports whether a Flush at now may compare the actor's states. If so, it claims the
+// slot for this Flush. The period is the minimum for the mean time between two slots.
 //
-// If a comparison is late because there was no Flush at the time, the next one may be
-// earlier by the same amount. Otherwise a class whose rate is the tick rate would miss
-// each tick that a jittering clock makes early.
+// Because a Flush doesn't come exactly when a slot is due, the next one may be early by as much
+// as this one is late. Without this, a class whose rate equals the tick rate would miss each
+// tick that comes early by a clock's jitter.
 //
-// After a pause, the next comparison is earlier by a part of the period
-// that differs between actors. Actors that were spawned or opened together
-// are therefore not all sent in the same tick.
-func (s *actorStates) due(now time.Time, period time.Duration, of Ref) bool {
+// After a pause, we move the next slot forward by some part of the period that differs from
+// actor to actor. That's because actors that were spawned or opened together would otherwise all
+// be sent in the same tick from then on.
+func (s *actorStates) claimSlot(now time.Time, period time.Duration, of Ref) bool {
 	since := now.Sub(s.compared)
 	switch {
-	case since == 0 && !s.compared.IsZero(): // by this Flush
+	case since == 0 && !s.compared.IsZero():
+		// This Flush has claimed it already, for another state of the actor.
 		return true
 	case since < 0 || since >= 3*period:
-		// This is the first comparison after a pause, or the game's clock went back. If a
-		// tick is early, up to two periods pass without a pause.
-		share := float64(uint32(of)*0x9E3779B1) / (1 << 32) // multiples of the golden ratio
-		s.late = time.Duration(float64(period) * share)
-	case since+s.late < period:
+		// This is the first slot, the first after a pause, or else the game's clock went back.
+		// (If a tick comes early, there may be up to two periods between slots without a pause.)
+		// Multiples of the golden ratio spread the actors evenly.
+		share := float64(uint32(of)*0x9E3779B1) / (1 << 32)
+		s.overdue = time.Duration(float64(period) * share)
+	case since+s.overdue < period:
 		return false
 	default:
-		s.late = min(since+s.late-period, period-1)
+		s.overdue = min(since+s.overdue-period, period-1)
 	}
 	s.compared = now
 	return true
 }
 
-// initial returns the fields that are tagged initial.
+// initial returns the fields of all states that are tagged initial.
 func (s *actorStates) initial() (fields state.Mask) {
 	for r := range s.present {
 		fields |= r.declaration().initial()
@@ -330,10 +338,10 @@ func (s *actorStates) initial() (fields state.Mask) {
 	return fields
 }
 
-// size returns the number of bytes that fields take in their last encoding.
+// size returns how many bytes the last encoding of fields takes.
 func (s *actorStates) size(fields state.Mask) (size int) {
 	for r := range s.present {
-		size += r.size(r.declaration().own(fields))
+		size += r.size(r.declaration().localMask(fields))
 	}
 	return size
 }
@@ -341,13 +349,13 @@ func (s *actorStates) size(fields state.Mask) (size int) {
 // appendTo appends the last encoding of fields.
 func (s *actorStates) appendTo(b []byte, fields state.Mask) []byte {
 	for r := range s.present {
-		b = r.appendTo(b, r.declaration().own(fields))
+		b = r.appendTo(b, r.declaration().localMask(fields))
 	}
 	return b
 }
 
-// fitting returns the first of fields that together fit into a
-// message of limit bytes, but at least one field.
+// fitting returns as many of fields as fit into a message of limit bytes, starting with the
+// first. It returns at least one, even if that is too large.
 func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
 	if s.size(fields) <= limit {
 		return fields
@@ -364,49 +372,54 @@ func (s *actorStates) fitting(fields state.Mask, limit int) (fit state.Mask) {
 	return fit
 }
 
-// unfile is called on a client when the actor ends. It removes the states from copies.referrers.
-func (s *actorStates) unfile(c *Conn) {
+// removeReferences is called on a client when the actor ends. It removes the actor's states from
+// copies.referrers, the index of states by the actors they refer to.
+func (s *actorStates) removeReferences(c *Conn) {
 	for r := range s.present {
-		r.file(c.copies.referrers, false)
+		r.indexReferences(c.copies.referrers, false)
 	}
 }
 
-// A replica is one state of one actor. It is used only by the world's goroutine.
+// A replica is one state of one actor: a struct (see replicaOf) or a list. On the server it
+// encodes the state, on a client it applies updates. It is used only by the world's goroutine.
 type replica interface {
 	declaration() *declaredState
 
-	// changed is called on the server. It reports whether the struct may differ from its last
-	// encoding. For a struct with slices it is always true.
+	// Server.
+
+	// changed reports whether the struct may differ from its last encoding. It's cheap, but
+	// always true for a struct with slices.
 	changed() bool
 
-	// differs is called on the server. It encodes the struct and reports whether that differs
-	// from the last encoding. It does not store the new encoding.
+	// differs reports whether the struct does differ from its last encoding. It encodes the
+	// struct to find out, but doesn't store the result.
 	differs() bool
 
-	// encode is called on the server. It encodes the struct, stores the
-	// encoding, and returns the fields that changed.
+	// encode encodes the struct, stores the result, and returns the fields that changed.
 	encode() (state.Mask, error)
 
-	// size returns the number of bytes that fields take in their last encoding.
+	// size returns how many bytes the last encoding of fields takes.
 	size(fields state.Mask) int
 
 	// appendTo appends the last encoding of fields.
 	appendTo(b []byte, fields state.Mask) []byte
 
-	// remember is called on a client before an update is read. It copies the struct for OnRep.
+	// Client.
+
+	// remember is called before an update is applied. It copies the struct, for OnRep.
 	remember()
 
 	// read decodes a field into the struct.
 	read(b []byte, field int) (rest []byte, err error)
 
-	// repNotify calls OnRep's function, if there is one and the struct differs from what was
-	// remembered. If moved is not 0, it calls the function in any case: the struct names the
-	// actor moved, which has just opened or ended.
+	// repNotify calls OnRep's function, if there is one and the struct has changed since
+	// remember. If moved isn't 0, the struct refers to actor moved, which has just opened or
+	// ended. The function is then called in any case.
 	repNotify(w *World, moved Ref)
 
-	// file is called on a client. If on is true, it files the replica under the actors that
-	// the replica names now, otherwise under none.
-	file(under refs.Index[Ref, replica], on bool)
+	// indexReferences brings the index up to date with the actors that the replica refers to
+	// now. If on is false, it removes the replica from the index instead.
+	indexReferences(index refs.Index[Ref, replica], on bool)
 }
 
 // replicaOf implements replica for a struct of type S.
@@ -415,10 +428,14 @@ type replicaOf[T, S any] struct {
 	object T
 	live   *S            // the struct in the game's object
 	value  reflect.Value // *live
-	last   S             // server: the struct as last encoded; client: the struct as remembered
-	shadow state.Shadow  // server: the last encoding
-	filed  []Ref         // client: the actors under which it is filed
-	named  []Ref         // scratch
+
+	// The struct as it was: on the server when it was last encoded, on a client when an update
+	// was about to be applied.
+	last S
+
+	shadow  state.Shadow // server: the last encoding
+	indexed []Ref        // client: what indexReferences has put into the index
+	scratch []Ref        // reused by indexReferences
 }
 
 func (r *replicaOf[T, S]) declaration() *declaredState { return r.bound.declared }
@@ -427,10 +444,10 @@ func (r *replicaOf[T, S]) changed() bool {
 	return !r.bound.declared.plan.Comparable() || !r.same()
 }
 
-// same reports whether live and last have the same memory. This takes a few ns, a tenth of a
-// comparison field by field, and most states do not change in most ticks.
+// same reports whether live and last have the same bytes in memory. It takes a few ns, which is
+// a tenth of a comparison field by field, and in most ticks most states haven't changed.
 //
-// Padding between fields may also differ. In that case encode finds that nothing changed.
+// Padding between fields may differ as well, but then encode finds that nothing has changed.
 func (r *replicaOf[T, S]) same() bool {
 	size := unsafe.Sizeof(r.last)
 	live := unsafe.Slice((*byte)(unsafe.Pointer(r.live)), size)
@@ -442,8 +459,8 @@ func (r *replicaOf[T, S]) differs() bool { return r.shadow.Differs(r.bound.decla
 
 func (r *replicaOf[T, S]) encode() (state.Mask, error) {
 	changed, err := r.shadow.Update(r.bound.declared.plan, r.value)
-	// An assignment would not copy the padding between fields, so
-	// same would find a difference at each Flush.
+	// Copy by reflection, because an assignment wouldn't copy the padding between fields, and
+	// same would then find a difference at each Flush.
 	reflect.ValueOf(&r.last).Elem().Set(r.value)
 	return changed, err
 }
@@ -465,14 +482,14 @@ func (r *replicaOf[T, S]) repNotify(w *World, moved Ref) {
 		return
 	}
 	old := r.last
-	var none S
-	r.last = none // for the garbage collector
+	var zero S
+	r.last = zero // don't keep alive what the old value points to
 	w.game.Doing = tasks.Doing{What: "OnRep of ", Of: r.bound.declared.class}
 	r.bound.onRep(r.object, old)
 }
 
-// unchanged reports, on a client, whether live and last have equal values. Only a struct with
-// slices needs DeepEqual, which allocates.
+// unchanged reports, on a client, whether live and last have equal values. DeepEqual allocates,
+// so it's used only for structs with slices, which need it.
 func (r *replicaOf[T, S]) unchanged() bool {
 	if r.bound.declared.plan.Comparable() {
 		return r.same() || r.value.Equal(reflect.ValueOf(&r.last).Elem())
@@ -480,10 +497,10 @@ func (r *replicaOf[T, S]) unchanged() bool {
 	return reflect.DeepEqual(*r.live, r.last)
 }
 
-func (r *replicaOf[T, S]) file(under refs.Index[Ref, replica], on bool) {
-	r.named = r.named[:0]
+func (r *replicaOf[T, S]) indexReferences(index refs.Index[Ref, replica], on bool) {
+	r.scratch = r.scratch[:0]
 	if on {
-		r.bound.declared.plan.References(r.value, func(id uint64) { r.named = append(r.named, Ref(id)) })
+		r.bound.declared.plan.References(r.value, func(id uint64) { r.scratch = append(r.scratch, Ref(id)) })
 	}
-	r.filed = under.Refile(r, r.filed, r.named)
+	r.indexed = index.Refile(r, r.indexed, r.scratch)
 }

@@ -23,7 +23,7 @@ func TestUpdateRateIsReached(t *testing.T) {
 			const seconds = 20
 			for tick := range seconds * hz {
 				jitter := time.Duration(random.IntN(2_000_001)) - time.Millisecond
-				if now := start.Add(time.Duration(tick)*time.Second/time.Duration(hz) + jitter); s.due(now, class.updatePeriod, ref) {
+				if now := start.Add(time.Duration(tick)*time.Second/time.Duration(hz) + jitter); s.claimSlot(now, class.updatePeriod, ref) {
 					at = append(at, now)
 				}
 			}
@@ -45,7 +45,7 @@ func TestUpdateRateMakesUpForNoPause(t *testing.T) {
 	now := time.Unix(1000, 0)
 	due := func(after time.Duration) bool {
 		now = now.Add(after)
-		return a.states.due(now, 100*time.Millisecond, 0)
+		return a.states.claimSlot(now, 100*time.Millisecond, 0)
 	}
 	require.True(t, due(0))
 	require.True(t, due(0), "for all states in one Flush")
@@ -73,7 +73,7 @@ func TestUpdateRateSpreadsActors(t *testing.T) {
 	for tick := range 4 * hz {
 		due := 0
 		for i := range states {
-			if states[i].due(now, 100*time.Millisecond, Ref(i+1)) {
+			if states[i].claimSlot(now, 100*time.Millisecond, Ref(i+1)) {
 				due++
 			}
 		}
