@@ -160,7 +160,7 @@ func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a
 // copies is a client's account of its copies of the server's actors.
 type copies struct {
 	byRef      map[Ref]*Actor
-	reps       pending                  // OnRep functions to call after all states of a packet are applied
+	reps       repNotifies              // OnRep functions to call after all states of a packet are applied
 	referrers  refs.Index[Ref, replica] // by actor: the states that refer to it
 	gonePlaced map[string]bool          // placed actors, by name, that the server destroyed before they were placed here
 }

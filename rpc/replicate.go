@@ -21,13 +21,13 @@ type replicator struct {
 	states     []comparison
 	compared   bool      // the current or last Flush compared states: see fewStates
 	unwatchDue bool      // some actors in states are no longer open for any connection: see unwatch
-	fields     []byte    // scratch: an update
-	warn       logs.Gate // limits warnings that a state cannot be sent to one a second
+	fields     []byte    // scratch space for an update
+	warn       logs.Gate // limits warnings that a state can't be sent, to one a second
 
-	// Run sleeps until something happens. These fields determine
-	// whether it must wake for states alone.
-	lastEvent time.Time // time of the last event that may have changed states; zero = the game calls Flush itself
-	behind    bool      // the last Flush skipped states that may have changed, because of UpdateRate
+	// Run sleeps until something happens. These fields decide whether it has to wake up just for
+	// the sake of states.
+	lastEvent time.Time // last time something happened that may have changed states; zero if the game calls Flush
+	behind    bool      // because of UpdateRate, the last Flush skipped states that may have changed
 }
 
 // A comparison is one state of one actor that has to be compared.

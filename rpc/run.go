@@ -285,7 +285,7 @@ func (r *run) step() {
 	w := r.world
 	now := time.Now()
 	if r.happened {
-		w.replicator.news = now
+		w.replicator.lastEvent = now
 	}
 	w.frame.allConns = len(w.announced) <= fewConns || now.Sub(r.lookedAtAll) >= settleTime
 	w.dispatch(clock.Beat{Game: now, Real: now}, false)
