@@ -11,86 +11,86 @@ import (
 	"github.com/quivernet/quiver/internal/roster"
 )
 
-// An Actor is an object that both sides know. The server spawns it, and each client for which
-// the actor is open has a copy. Its methods must be called on the world's goroutine.
+// An Actor is an object that both sides know. The server spawns it, and every client that it
+// is open for has a copy. Its methods must be called on the world's goroutine.
 type Actor struct {
 	_ codec.Never `codec:"an actor cannot be encoded; send a number of your own by which both ends know it"`
 
 	world *World
 	class *Class
-	// The number by which all sides know the actor; 0 = placed by a client, and not
-	// opened by the server yet.
+	// The number by which all sides know the actor. It's 0 for an actor that was placed on a
+	// client and that the server hasn't opened yet.
 	ref   Ref
-	name  string // the name by which both ends know a placed actor; empty = not placed
-	seats seats  // the actor's places in lists
+	name  string // a placed actor's name, which both ends know; "" otherwise
+	seats seats  // where the actor is in the lists that it's in
 
-	// The game's objects, as returned by the constructors of the bindings.
-	own        part   // the object of the actor's class; its binding is nil if the class is not bound
+	// The game's objects, made by the constructors of the bindings.
+	own        part   // for the actor's class; has no binding if the class isn't bound here
 	components []part // by slot; nil until makeObjects
 
-	// Ownership, and the connections for which the actor is open.
-	//
-	// On a server conn is the connection at the end of the chain of owners; nil =
-	// none. On a client it is the connection to the server.
+	// Ownership, and the connections that the actor is open for. On a server, conn is the
+	// connection at the end of the chain of owners, or nil if there is none. On a client it's
+	// the connection to the server.
 	conn     *Conn
-	owned    bool       // client: this side owns the actor
-	owner    *Actor     // server: the actor that owns this one; nil = a connection or the server itself does
+	owned    bool       // client: we own the actor
+	owner    *Actor     // server: the owning actor; nil if a connection or the server owns it
 	children actors     // server: the actors that this one owns
-	openings []*opening // one for each connection on which the actor is open; on a client at most one
+	openings []*opening // connections that it's open on; at most one on a client
 	dead     bool       // the actor has ended here
-	tornOff  bool       // TearOff was called, at the server
+	tornOff  bool       // TearOff was called, on the server
 
-	// What the server sends of the actor, and to whom. relevancy and throttle are
-	// used on a server only.
+	// What the server sends, and to whom. Clients use neither relevancy nor throttle.
 	dormancy  dormancy
 	relevancy actorRelevancy
 	states    actorStates
-	throttle  budget.Throttle[*method] // limits the actor's unreliable Multicasts: see Config.MaxRPCPerNetUpdate
+	// See Config.MaxRPCPerNetUpdate.
+	throttle budget.Throttle[*method] // limits unreliable Multicasts (Config.MaxRPCPerNetUpdate)
 }
 
-// seats are an actor's places in four lists: all actors of the world, the actors of its
-// class, the actors of its owner, and the AlwaysRelevant actors.
+// seats are an actor's places in the lists of all actors of the world, of its class, of its
+// owner, and of the AlwaysRelevant actors.
 type seats struct{ world, class, owner, always roster.Seat }
 
 // actors is a list of actors in the order in which they were added.
 type actors struct{ roster.List[Actor] }
 
-// all yields the actors that are in the list when all is called, except those that
-// end during the iteration.
+// all yields the actors that are in the list at the time of the call, except for any that end
+// before their turn comes.
 func (l *actors) all(yield func(*Actor) bool) {
 	l.All(func(a *Actor) bool { return a.dead || yield(a) })
 }
 
-// actorTable lists the actors that are alive in a world. It is used only by the
-// world's goroutine, except for alive.
+// An actorTable lists the actors that are alive in a world. Only the world's goroutine may
+// use it, except for alive.
 type actorTable struct {
 	all    actors       // in the order in which they were spawned or opened
-	always actors       // AlwaysRelevant actors that are not torn off
+	always actors       // AlwaysRelevant actors, unless they're torn off
 	alive  atomic.Int64 // length of all; safe for concurrent use
 
-	// Placed actors by name. On a server they include razed actors, which were
-	// destroyed or torn off.
+	// Placed actors by name. On a server that includes those in gonePlaced, since a name
+	// can't be used again.
 	//
-	// A client may have an actor of the same name on each of several connections. placed
-	// then has the oldest, and namesakes has the others, oldest first.
+	// A client with several connections may have an actor of the same name on each of them.
+	// The oldest is then in placed, and the others are in namesakes, oldest first.
 	placed    map[string]*Actor
 	namesakes map[string][]*Actor
 
 	// Server only.
 	byRef   map[Ref]*Actor
 	lastRef Ref // of the newest actor
-	// Stand-ins for gonePlaced actors. Clients that join later are told of them.
+	// Stand-ins for placed actors that were destroyed or torn off. Clients that join later
+	// have to be told about them.
 	gonePlaced []*Actor
 }
 
-// assignRef gives an actor the next free Ref.
+// assignRef gives an actor the next Ref.
 func (t *actorTable) assignRef(a *Actor) {
 	t.lastRef++
 	a.ref = t.lastRef
 	t.byRef[a.ref] = a
 }
 
-// add adds an actor that is now alive.
+// add adds an actor that has come alive.
 func (t *actorTable) add(a *Actor) {
 	t.alive.Add(1)
 	t.all.Add(a, &a.seats.world)
@@ -114,8 +114,8 @@ func (t *actorTable) remove(a *Actor) {
 	}
 }
 
-// removeName removes an actor that has ended from placed or namesakes. The next
-// actor of that name takes its place in placed.
+// removeName removes an actor that has ended from placed or namesakes. If it was in placed,
+// the oldest actor left of that name takes over.
 func (t *actorTable) removeName(a *Actor) {
 	others := slices.DeleteFunc(t.namesakes[a.name], func(other *Actor) bool { return other == a })
 	if t.placed[a.name] == a {
@@ -137,63 +137,64 @@ type SpawnOption func(*Actor)
 
 // AlwaysRelevant opens the actor for every connection, present and future.
 //
-// The actor can't open for a connection that has no free channel, or whose MaxBunch is too
-// small. That is logged, but Spawn does not fail because of a peer.
+// If a connection has no free channel, or its MaxBunch is too small, the actor can't open
+// there. This is logged, but since it's the peer's doing, Spawn does not fail.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
-// OnlyRelevantToOwner opens an actor for its owner only. Other clients don't see it however
-// near they are, and it needs no At or Relevant in its class. SetOwner closes the previous
+// OnlyRelevantToOwner opens the actor for its owner only. No other client gets to see it,
+// however near, and its class needs neither At nor Relevant. SetOwner closes the previous
 // owner's copy. Spawn returns an error if AlwaysRelevant is also set.
 //
-// UE: bOnlyRelevantToOwner. In Unreal the copy closes after RelevantTimeout, and
+// UE: bOnlyRelevantToOwner. In Unreal the copy only closes after RelevantTimeout, and
 // receives nothing until then.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
-// RelevantAsOwner makes an actor relevant to the connections to which its owner is relevant.
-// A weapon, for instance, is relevant to those that see the pawn carrying it.
+// RelevantAsOwner makes an actor relevant to the connections that its owner is relevant to. A
+// weapon, for instance, is relevant to everyone who sees the pawn that carries it.
 //
-// The actor follows another actor and has its position and cull distance. It follows
-// the actor that owns it. If a connection owns it, it follows the actor that the
-// connection sees from: see [Conn.SetView]. If the followed actor is AlwaysRelevant,
-// all connections that have a view see both. A copy closes 5 s after its client last
-// saw the followed actor, even the copy of a previous owner.
+// The actor follows another one, whose position and cull distance it takes on. That is the
+// actor which owns it or, if it is owned by a connection, the actor from which the connection
+// sees (see [Conn.SetView]). If the followed actor is AlwaysRelevant, all connections that
+// have a view see both. Any copy, even a previous owner's, closes 5 s after its client last
+// saw the followed actor.
 //
-// If there is no actor to follow, or [Relevant] decides about that actor, only the owner
-// has this actor. SetOwner then closes the previous owner's copy.
+// If there is no actor to follow, or if [Relevant] decides about that actor, only the owner
+// has this one, and SetOwner closes the previous owner's copy.
 //
-// While the server itself owns the actor, the [At] of the actor's own class gives
-// its position. Without an At no connection has the actor.
+// While the server itself owns the actor, its position comes from the [At] of its own class.
+// If there is none, no connection has the actor.
 //
 // UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
-// Spawn makes an actor of b's class. It returns the actor and its object. owner owns
-// the actor; nil is the server itself. UE: SpawnActorDeferred.
+// Spawn makes an actor of b's class and returns it with its object. owner is who owns it, and
+// nil means the server itself. UE: SpawnActorDeferred.
 //
-// Spawn first calls b's constructor. It then calls set, unless set is nil, with the object
-// that the constructor returned. Finally it opens the actor for the connection that owns
-// it. The open carries the states as set leaves them. If a state exceeds a bound, Spawn
-// destroys the actor and returns an error that names the field.
+// Spawn first calls b's constructor and passes the object that it returns to set, unless set
+// is nil. Only then does it open the actor for the connection that owns it, so the open
+// already carries the states as set leaves them. If a state exceeds a bound, Spawn destroys
+// the actor and returns an error that names the field.
 //
-// Make calls to clients after Spawn. A call to a client in the constructor or in
-// set, or an OpenTo there, opens the actor earlier and without its states. The
-// states then arrive later, in no order with calls.
+// Don't call clients before Spawn returns. A call to a client in the constructor or in set,
+// or an OpenTo there, opens the actor early and without its states, which then arrive in no
+// particular order with calls.
 //
 // If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed].
-// The actors of such a connection exist until OnDisconnect has run. A game that spawns for them
-// in a tick, such as a pawn for a controller, must expect this error whenever a player leaves.
+// The connection's actors still exist until OnDisconnect has run. A game that spawns actors
+// for them in a tick, such as a pawn for a controller, must therefore expect this error
+// whenever a player leaves.
 //
-// When OnDisconnect has run, the actors that the connection owns are destroyed, with
-// all actors that they own in turn. To keep some, use [World.SetOwner] in
-// OnDisconnect. In Unreal only the controller and its pawn are destroyed.
+// After OnDisconnect, the actors that the connection owns are destroyed, along with
+// everything that they own in turn. To keep some, use [World.SetOwner] in OnDisconnect.
+// Unreal destroys only the controller and its pawn.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, storeThen(&object, set))
 	return a, object, err
 }
 
-// storeThen returns the set function of spawn. The function stores the object that the
-// constructor made in *object. It then passes the object to set, which may be nil.
+// storeThen returns a set function for spawn, which stores the object in *object before it
+// passes it on to set. set may be nil.
 func storeThen[T any](object *T, set func(T)) func(any) {
 	return func(made any) {
 		*object = made.(T)
@@ -203,7 +204,7 @@ func storeThen[T any](object *T, set func(T)) func(any) {
 	}
 }
 
-// applyOptions applies the options of Spawn.
+// applyOptions applies the options of Spawn and checks that they go together.
 func (a *Actor) applyOptions(options []SpawnOption) error {
 	for i, option := range options {
 		if option == nil {
@@ -218,8 +219,8 @@ func (a *Actor) applyOptions(options []SpawnOption) error {
 	return nil
 }
 
-// ensureOpen opens the actor for c, unless the actor is open there or the client has a
-// dormant copy. It cancels a close that still waits.
+// ensureOpen opens the actor for c unless the client already has a copy, open or dormant. If
+// that copy was about to be closed, it stays.
 func (a *Actor) ensureOpen(c *Conn) error {
 	a.cancelClose(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
@@ -228,11 +229,11 @@ func (a *Actor) ensureOpen(c *Conn) error {
 	return a.open(c)
 }
 
-// closeToPrevious closes the actor for its previous connection.
+// closeToPrevious closes the actor for its previous owner.
 //
-// If the client has yet to acknowledge the open, the close waits for that ack, and
-// resume can cancel it until then. Without the wait, an actor that changes owners more
-// than once per round trip would queue ever more opens and closes.
+// If the client hasn't acknowledged the open yet, we wait until it has before we close, and
+// in the meantime cancelClose can call it off. Otherwise an actor that changes owners several
+// times per round trip would build up a backlog of opens and closes.
 func (a *Actor) closeToPrevious(previous *Conn) {
 	o := a.openingOn(previous)
 	if o == nil || !previous.usable() || o.acknowledged() {
@@ -241,22 +242,26 @@ func (a *Actor) closeToPrevious(previous *Conn) {
 	}
 	o.closePending = true
 	o.updateVisible()
-	if a.name == "" { // tellOwners has already told the copy of a placed actor
-		_ = a.tellOwner(previous) // on an error the connection is closing
+	if a.name == "" {
+		// The client must know now that it no longer owns its copy. (If the actor is placed,
+		// tellOwners has said so already.) An error means that the connection is closing.
+		_ = a.tellOwner(previous)
 	}
 	a.closeAtFlush()
 }
 
-// cancelClose cancels a waiting close of partFrom, because c has the actor again.
+// cancelClose calls off a close that closeToPrevious has left for later, because c is getting
+// the actor back.
 func (a *Actor) cancelClose(c *Conn) {
 	if o := a.openingOn(c); o != nil {
 		o.cancelClose()
 	}
 }
 
-// closePending closes parted openings of the actor. Flush calls it to close the openings whose
-// clients have acknowledged the open. TearOff calls it with atOnce to close all of them. A copy
-// of a placed actor then stays without a channel, like the copies of other previous owners.
+// closePending is called by Flush to close the actor for previous owners that have
+// acknowledged the open by now. TearOff calls it with atOnce to close it for all of them.
+// Copies of a placed actor then stay without a channel, like those of any other previous
+// owner.
 func (a *Actor) closePending(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
@@ -275,9 +280,9 @@ func (a *Actor) World() *World { return a.world }
 // Class returns the actor's class.
 func (a *Actor) Class() *Class { return a.class }
 
-// Conn returns the actor's connection. On the server this is the connection at the
-// end of the chain of owners, or nil if there is none. On a client it is the
-// connection to the server, or nil if the copy is torn off.
+// Conn returns the actor's connection. On a server that is the connection at the end of the
+// chain of owners, or nil if there is none. On a client it is the connection to the server,
+// or nil if the copy is torn off.
 func (a *Actor) Conn() *Conn {
 	if a.tornOff && !a.world.IsServer() {
 		return nil
@@ -285,8 +290,8 @@ func (a *Actor) Conn() *Conn {
 	return a.conn
 }
 
-// Owned reports whether a client owns the actor. On a client it reports whether this
-// client owns it, on the server whether any client does.
+// Owned reports whether a client owns the actor: this client on a client, any client on a
+// server.
 func (a *Actor) Owned() bool {
 	if a.world.IsServer() {
 		return a.conn != nil
@@ -294,16 +299,16 @@ func (a *Actor) Owned() bool {
 	return a.owned
 }
 
-// Alive reports whether the actor has not ended. On a client it reports this for the copy.
+// Alive reports whether the actor, or on a client its copy, has not ended yet.
 func (a *Actor) Alive() bool { return !a.dead }
 
-// noActor describes, in an error's text, an actor that no world has made.
+// noActor is what error texts call an actor that didn't come from a world.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
 
-// valid reports whether a world made the actor.
+// valid reports whether the actor came from a world. A nil *Actor or an Actor{} didn't.
 func (a *Actor) valid() bool { return a != nil && a.world != nil }
 
-// openingOn returns the actor's opening on c, or nil if the actor is not open there.
+// openingOn returns the actor's opening on c, or nil if it isn't open there.
 func (a *Actor) openingOn(c *Conn) *opening {
 	if c == nil {
 		return nil
@@ -311,7 +316,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
 		return c.shown.openings[a]
 	}
-	// A client's copy has at most one opening, which may be on another connection.
+	// On a client there's at most one opening, but it may be on another connection than c.
 	for _, o := range a.openings {
 		if o.conn == c {
 			return o
@@ -320,7 +325,8 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	return nil
 }
 
-// parts yields the bound objects of the actor, first the actor's own.
+// parts yields the actor's objects, beginning with its own, as far as their classes are bound
+// here.
 func (a *Actor) parts(yield func(part) bool) {
 	if a.own.bound() && !yield(a.own) {
 		return
@@ -332,15 +338,15 @@ func (a *Actor) parts(yield func(part) bool) {
 	}
 }
 
-// awaitsAcks reports whether the actor's class or a component's class has an
-// OnOpenAcked function. It may be called before the objects are made.
+// awaitsAcks reports whether the actor's class, or the class of one of its components, has an
+// OnOpenAcked function. The objects don't have to exist yet.
 func (a *Actor) awaitsAcks() bool {
 	awaits := func(p part) bool { return p.binding != nil && p.binding.onOpenAcked != nil }
 	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
 }
 
-// partOf returns the object for c, which is the actor's class or the class of a
-// component. For other classes it returns the zero partOf.
+// partOf returns the actor's object of class c, which is either the actor's own class or that
+// of a component. For any other class it returns the zero part.
 func (a *Actor) partOf(c *Class) part {
 	switch {
 	case c == a.class:
@@ -351,12 +357,14 @@ func (a *Actor) partOf(c *Class) part {
 	return part{}
 }
 
-// makeObjects calls the constructors bound to the actor's class and its components.
+// makeObjects calls the constructors that are bound to the actor's class and to the classes
+// of its components.
 func (a *Actor) makeObjects() {
 	a.bindComponents()
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
-		if !a.dead && a.own.object != nil { // the constructor may have ended the actor
+		if !a.dead && a.own.object != nil {
+			// The constructor hasn't destroyed the actor again, so list it.
 			a.own.binding.actors.Add(a, &a.seats.class)
 		}
 	}
@@ -367,8 +375,8 @@ func (a *Actor) makeObjects() {
 	}
 }
 
-// bindComponents finds the bindings of the components. It runs before the
-// constructors, because a constructor may call a component's method.
+// bindComponents looks up the bindings of all components ahead of the constructors, because
+// any constructor may already call a component's method.
 func (a *Actor) bindComponents() {
 	if len(a.class.components) == 0 {
 		return
@@ -379,8 +387,8 @@ func (a *Actor) bindComponents() {
 	}
 }
 
-// makeReplicas makes the replicas of the states that are bound here. For the first
-// actor of a class it also warns of states that are not bound.
+// makeReplicas makes the replicas of the states that are bound here. With the first actor of
+// a class, it also warns of states that aren't.
 func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return
@@ -395,8 +403,8 @@ func (a *Actor) makeReplicas() {
 	}
 }
 
-// warnUnbound logs a warning about states that have no Replicate although their class
-// is bound. Nothing else would show a forgotten Replicate.
+// warnUnbound logs a warning about states that have no Replicate here, although their class
+// is bound. A forgotten Replicate would be hard to notice otherwise.
 func (a *Actor) warnUnbound() {
 	var states []string
 	for i, d := range a.class.states {
@@ -418,7 +426,7 @@ func (a *Actor) Ref() Ref {
 	return a.ref
 }
 
-// String returns the class name and the actor's Ref.
+// String returns the name of the actor's class followed by its Ref.
 func (a *Actor) String() string {
 	if !a.valid() {
 		return "no actor"

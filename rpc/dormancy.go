@@ -102,7 +102,7 @@ func (a *Actor) closeAtFlush() {
 	}
 }
 
-// closeChannels closes parted openings, and the channels of dormant actors that are
+// closeChannels closes actors for previous owners, and the channels of dormant actors that are
 // still open. Flush calls it.
 func (w *World) closeChannels() {
 	actors := w.toClose

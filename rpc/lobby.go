@@ -17,50 +17,52 @@ import (
 	"github.com/quivernet/quiver/internal/shape"
 )
 
-// A lobby holds the connections of a world from their first packet to their end, and the
-// inbox of the world's goroutine. Its methods are safe for concurrent use.
+// A lobby keeps track of a world's connections from their first packet to their end. It also
+// holds the inbox, in which other goroutines leave things for the world's goroutine. All of
+// its methods are safe for concurrent use.
 type lobby struct {
 	config Config
-	client atomic.Bool    // the world has connected to a server
-	shut   chan struct{}  // closed when the world is closed
-	memory *budget.Memory // Config.ReceiveBudget, for reliable messages of all connections
+	client atomic.Bool    // set once the world has connected to a server
+	shut   chan struct{}  // closed along with the world
+	memory *budget.Memory // Config.ReceiveBudget, shared by all connections; has its own lock
 
 	mu        sync.Mutex       // guards the fields below
-	closed    *CloseError      // why the world was closed; nil = it is open
-	listeners int              // open listeners
-	serial    uint64           // id of the newest connection
-	door      *door.Door[Conn] // decides which clients may enter, by address and identity
+	closed    *CloseError      // why the world was closed; nil while it's open
+	listeners int              // open ones
+	serial    uint64           // id of the newest connection, counted from 1
+	door      *door.Door[Conn] // admits clients, by address and by identity
 
-	// Uses mu. Signalled when Authenticate answers, and when a client
-	// leaves that may have been waiting for its turn.
+	// Uses mu. Signaled when Authenticate has answered, and when a client leaves that may
+	// have been waiting for its turn to be authenticated.
 	answered *sync.Cond
 
-	// Connections that are enlisted but not yet attached. None is added once closed is set.
+	// Connections between enlist and attach. There won't be any new ones after closed is set.
 	attaching sync.WaitGroup
 
-	attached map[*Conn]struct{} // connections that have not ended, including half-open ones
+	attached map[*Conn]struct{} // connections that haven't ended, including half-open ones
 	inbox    inbox
 }
 
-// An inbox holds what other goroutines hand to the world's goroutine.
-// The next Dispatch takes it.
+// An inbox holds what other goroutines have left for the world's goroutine. The next Dispatch
+// takes everything.
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
-	refused []*Conn // ended before Join, after Config.Login ran or was about to run for them
+	refused []*Conn // ended before Join, but Config.Login has seen them or is about to
 	posts   []func()
 
-	taken   uint64 // number of Dispatches that have taken the inbox
-	alarmed bool   // expectDispatch has called its alarm
+	dispatches uint64 // how often a Dispatch has taken the inbox
+	alarmed    bool   // nobody drives the world, and expectDispatch has said so
 }
 
-// undrivenTime is how long clients wait for a Dispatch before that is logged.
+// undrivenTime is how long clients may wait for a Dispatch before we log that nobody drives
+// the world.
 const undrivenTime = 5 * time.Second
 
-// visit is a connection's place among the handshakes.
+// A visit is a client's place among the handshakes.
 type visit = door.Visit[Conn]
 
-// open initialises the lobby of a new world.
+// open sets up the lobby of a new world.
 func (l *lobby) open(config Config) {
 	limits := door.Limits{
 		Handshakes: config.MaxHandshakes, OfAddress: config.MaxHandshakesPerAddress,
@@ -75,7 +77,8 @@ func (l *lobby) open(config Config) {
 	l.attached = make(map[*Conn]struct{})
 }
 
-// close closes the lobby. From then on it accepts no connection and no post.
+// close makes the lobby refuse any further connections and posts. Only the first reason
+// counts.
 func (l *lobby) close(why *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +88,7 @@ func (l *lobby) close(why *CloseError) {
 	}
 }
 
-// cause returns why the world was closed, or nil if it is open.
+// cause returns why the world was closed, or nil while it's open.
 func (l *lobby) cause() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,38 +98,38 @@ func (l *lobby) cause() error {
 	return l.closed
 }
 
-// over reports whether the world was closed and has nothing left to run.
-func (l *lobby) over() bool {
+// drained reports whether the world was closed and there's nothing left for it to run.
+func (l *lobby) drained() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
 }
 
-// becomeClient makes the world a client. It returns an error if the world
-// has done something that only a server may do.
+// becomeClient makes the world a client for good. It returns an error if the world has
+// already done something that only a server does. actors is how many actors there are.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.refuseClient(actors); err != nil {
+	if err := l.checkClient(actors); err != nil {
 		return err
 	}
 	l.client.Store(true)
 	return nil
 }
 
-// mayBecomeClient returns the error that becomeClient would return, or the error of a closed
-// world. Dial calls it before it contacts a server.
+// mayBecomeClient returns an error if becomeClient would, or if the world is closed. Dial
+// calls it so that it doesn't contact a server in vain.
 func (l *lobby) mayBecomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil {
 		return worldClosed()
 	}
-	return l.refuseClient(actors)
+	return l.checkClient(actors)
 }
 
-// refuseClient returns why the world cannot become a client, or nil. The caller holds mu.
-func (l *lobby) refuseClient(actors int64) error {
+// checkClient returns an error if the world can't become a client. The caller holds mu.
+func (l *lobby) checkClient(actors int64) error {
 	if !l.client.Load() && (actors > 0 || l.serial > 0 || l.listeners > 0) {
 		return errorf("rpc: a world that listens, or has actors or clients, cannot connect to a server, but another of NewWorld can: %w",
 			ErrWrongRole)
@@ -134,13 +137,14 @@ func (l *lobby) refuseClient(actors int64) error {
 	return nil
 }
 
-// worldClosed returns the error for a connection that begins in a closed world.
+// worldClosed returns the error for a connection that comes too late, because the world is
+// closed.
 func worldClosed() *CloseError {
 	return &CloseError{Code: HostClosedConnection, Reason: "the world is closed"}
 }
 
-// listen counts a new listener of the world. A world with a listener cannot become a client.
-func (l *lobby) listen() error {
+// addListener counts a new listener. As long as the world has one, it can't become a client.
+func (l *lobby) addListener() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client.Load() {
@@ -153,34 +157,35 @@ func (l *lobby) listen() error {
 	return nil
 }
 
-// unlisten is called when a listener closes.
-func (l *lobby) unlisten() {
+// removeListener is called when a listener closes.
+func (l *lobby) removeListener() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.listeners--
 }
 
-// mustProve reports whether a new client must prove its address first, and returns the number
-// of open handshakes. A client for which suspect is true must always prove it.
+// mustProve reports whether a new client has to prove its address first, and returns how many
+// handshakes are open. If suspect is true, the client always has to.
 func (l *lobby) mustProve(suspect bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.MustProve(suspect, time.Now())
 }
 
-// arrive gives a client a place among the handshakes, or returns why it gets none. If out is
-// not nil, the caller must evict that connection.
-func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, none *door.Full) {
+// arrive gives a client a place among the handshakes. If there's none, full says why. If the
+// place was taken from another client, the caller must evict that client's connection, out.
+func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, full *door.Full) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.Arrive(door.AddressOf(from), verified, time.Now())
 }
 
-// enlist counts a new connection against the limits of the world, or returns the limit that
-// is reached. If out is not nil, the caller must evict that connection.
+// enlist counts a new connection against the world's limits and reserves memory for it. It
+// refuses the connection if a limit has been reached, or if the world is closed. Either way,
+// the caller must evict out unless it's nil.
 //
-// v is the client's place among the handshakes. It is nil if the connection's carrier was
-// passed to Attach. World.Close waits until every enlisted connection is attached.
+// v is the client's place among the handshakes, or nil if the connection came through Attach
+// or Connect. World.Close waits until every connection enlisted here is attached.
 func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,18 +193,18 @@ func (l *lobby) enlist(c *Conn, from netip.Prefix, v *visit) (out *Conn, refused
 		l.door.TurnAway(v)
 		return nil, worldClosed()
 	}
-	v, out, none := l.door.Admit(v, from, time.Now(), l.takeMemory)
+	v, out, full := l.door.Admit(v, from, time.Now(), l.takeMemory)
 	c.visit = v
-	if none == nil {
+	if full == nil {
 		c.reserved.Store(minReceiveLimit)
 		l.serial++
 		c.id = l.serial
 		l.attaching.Add(1)
 	}
-	return out, serverFull(none)
+	return out, serverFull(full)
 }
 
-// takeMemory reserves the memory that a connection may hold before Join.
+// takeMemory reserves the memory that a connection may use until it joins.
 func (l *lobby) takeMemory() *door.Full {
 	if l.memory.Enter() {
 		return nil
@@ -208,42 +213,44 @@ func (l *lobby) takeMemory() *door.Full {
 		minReceiveLimit, l.config.ReceiveBudget)}
 }
 
-// serverFull returns the CloseError for the limit that was reached, or nil if none is nil.
-func serverFull(none *door.Full) *CloseError {
-	if none == nil {
+// serverFull returns the error for a client that was refused because of a limit, or nil if
+// full is nil.
+func serverFull(full *door.Full) *CloseError {
+	if full == nil {
 		return nil
 	}
-	if none.Busy {
-		return &CloseError{Code: ServerBusy, Reason: none.Reason}
+	if full.Busy {
+		return &CloseError{Code: ServerBusy, Reason: full.Reason}
 	}
-	return &CloseError{Code: ServerFull, Reason: none.Reason}
+	return &CloseError{Code: ServerFull, Reason: full.Reason}
 }
 
-// attach adds a connection and starts its link by calling begin. It returns why the world was
-// closed, or nil if the world is open.
-//
-// begin runs with mu held. If the link ends at once, detach therefore
-// runs after everything is set.
+// attach calls begin to start a connection's link, and adds the connection. It returns why
+// the world was closed, or nil if it's still open.
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// We still hold mu here. Even if the link ends at once, detach therefore has to wait
+	// until we're done.
 	begin()
 	l.attached[c] = struct{}{}
 	if c.server {
-		c.visit.WaitFor(c) // until its Login arrives
+		// It's up to the client now, until its Login arrives.
+		c.visit.WaitFor(c)
 	}
 	return l.closed
 }
 
-// hasLogin is called when a client's Login arrives. From then on the client waits for this side.
+// hasLogin is called when a client's Login has arrived. From now on the client is waiting for
+// us, so it isn't evicted to make room for another.
 func (l *lobby) hasLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.visit.WaitFor(nil)
 }
 
-// awaitTurn waits until Authenticate may be called for a token. If it returns false, the client
-// must try again after pause. A pause of 0 means that the client has left.
+// awaitTurn waits until we may ask Authenticate about a client's token. If it returns false,
+// the client has to come back after the pause. If the pause is 0, the client has left.
 func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,9 +263,9 @@ func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration
 	return false, 0
 }
 
-// recordAnswer is called when Authenticate answers. refused is true if it refused the
-// token, and passed is true if it accepted the token. recordAnswer returns how many
-// logins from the client's address were refused.
+// recordAnswer is called with Authenticate's answer. refused means that the token is wrong,
+// and passed that it is correct; neither is set if Authenticate couldn't decide. recordAnswer
+// returns how many logins from the client's address have been refused.
 func (l *lobby) recordAnswer(v *visit, token []byte, refused, passed bool) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,32 +280,32 @@ func (l *lobby) recordAnswer(v *visit, token []byte, refused, passed bool) (fail
 	return 0
 }
 
-// identify sets the identity of a connection that has not joined yet.
+// identify sets the identity of a connection that hasn't joined yet.
 func (l *lobby) identify(c *Conn, identity string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.identity = identity
 }
 
-// leave ends a visit. Each way in which a handshake can end calls it,
-// and only the first call has an effect.
+// leave ends a visit. Whichever way a handshake ends, it comes by here, so all calls but the
+// first are no-ops.
 func (l *lobby) leave(v *visit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Leave(v)
 }
 
-// awaitJoin is called when this side has answered the client's Login and waits for its Join. From
-// then on the client may be evicted again.
+// awaitJoin is called when we have answered a client's Login. We're now waiting for its Join,
+// so the client may be evicted again.
 func (l *lobby) awaitJoin(c *Conn, welcomed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.Await(c.visit, c, welcomed)
 }
 
-// claim adds c to the connections of its identity. It returns the connections
-// that now exceed the limit, oldest first. With Config.RefuseLoginElsewhere it
-// refuses c instead. On a client it does nothing.
+// claim adds c to the connections of its identity. It returns those that are now one too
+// many, oldest first, for the caller to close. With Config.RefuseLoginElsewhere it refuses c
+// instead. On a client claim is a no-op.
 func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -314,8 +321,8 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	return replaced, refused
 }
 
-// join hands a connection that has joined to the world. It returns false if the connection
-// ended or was evicted in the meantime.
+// join hands a connection to the world now that it has joined. It returns false if the
+// connection has ended or was evicted in the meantime.
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -329,22 +336,24 @@ func (l *lobby) join(c *Conn) (in bool) {
 	return true
 }
 
-// noteEnd is called when the link of a connection ends.
-func (l *lobby) noteEnd(c *Conn) {
+// markEnded is called when the link of a connection has ended.
+func (l *lobby) markEnded(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.ended.Store(true)
 }
 
-// detach hands a connection whose link has ended to the world, and
-// reports whether the connection had joined.
+// detach removes a connection whose link has ended, and reports whether it had joined. If so,
+// or if Config.Login was called for it, the world still has to deal with it.
 func (l *lobby) detach(c *Conn) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.attached, c)
 	joined = c.joined.Load()
 	if joined {
-		l.inbox.ended = append(l.inbox.ended, c) // expel does the rest after its last message runs
+		// Keep its memory for now, because its last messages have yet to run. expel does the
+		// rest.
+		l.inbox.ended = append(l.inbox.ended, c)
 		l.door.Quit(c.visit.From())
 	} else {
 		l.memory.Leave(int(c.reserved.Load()))
@@ -358,15 +367,16 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	return joined
 }
 
-// forget frees the place and the memory of a connection that had joined and has ended.
-func (l *lobby) forget(c *Conn) {
+// free gives up what a joined connection still holds after detach: its memory, and its place
+// in MaxConns.
+func (l *lobby) free(c *Conn) {
 	l.memory.Leave(int(c.reserved.Load()))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.door.End()
 }
 
-// all returns the connections that have not ended, including half-open ones.
+// all returns the connections that haven't ended, including half-open ones.
 func (l *lobby) all() []*Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,26 +398,26 @@ func (l *lobby) post(fn func()) error {
 	return nil
 }
 
-// postUnlimited is like post but has no limit. It is for functions that must not be
-// lost and whose number is limited elsewhere.
+// postUnlimited is post without a limit, for functions that mustn't be lost and that are
+// limited elsewhere.
 func (l *lobby) postUnlimited(fn func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inbox.posts = append(l.inbox.posts, fn)
 }
 
-// posted returns the number of functions that wait in the inbox.
+// posted returns how many functions are waiting in the inbox.
 func (l *lobby) posted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.inbox.posts)
 }
 
-// closedGrace is how long Do waits for a Dispatch of a closed world.
+// closedGrace is how long Do waits for a Dispatch after the world was closed.
 const closedGrace = time.Second
 
-// awaitDispatch makes Do wait until done is closed. It returns an error if ctx ends first, or
-// if the world is closed and no Dispatch runs within closedGrace.
+// awaitDispatch is how Do waits until done is closed. It returns an error if ctx ends first,
+// or if the world is closed and nobody has driven it for closedGrace since.
 func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -422,14 +432,16 @@ func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	return waitFor(ctx, done)
 }
 
-// awaitAnswer makes Ask wait until done is closed. It returns an
-// error if ctx ends or the world is closed first.
+// awaitAnswer is how Ask waits until done is closed. It returns an error if ctx ends first or
+// the world is closed.
 func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
 		cause := context.Cause(ctx)
+		// Make sure that the error is context.Canceled or DeadlineExceeded as well as the
+		// game's own cause.
 		if !errors.Is(cause, ctx.Err()) {
 			cause = fmt.Errorf("%w: %w", ctx.Err(), cause)
 		}
@@ -439,13 +451,13 @@ func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// take empties the inbox. It is called on the world's goroutine. The function posts takes the
-// queued functions, but must not keep the slice.
+// take empties the inbox. It is called on the world's goroutine. posts gets the queued
+// functions and must take them out of the slice, but not keep it.
 func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := &l.inbox
-	in.taken++
+	in.dispatches++
 	joined, ended, refused = in.joined, in.ended, in.refused
 	in.joined = nil
 	in.ended = nil
@@ -454,20 +466,22 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	return joined, ended, refused
 }
 
-// expectDispatch is called when a client waits for a Dispatch. If no Dispatch takes the inbox
-// within undrivenTime, it calls alarm, at most once in the life of the world.
+// expectDispatch is called when a client begins to wait for a Dispatch. Unless there is one
+// within undrivenTime, it calls alarm, but only once in the life of a world.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := &l.inbox
-	taken := in.taken
+	taken := in.dispatches
 	if in.alarmed || l.closed != nil {
 		return
 	}
 	time.AfterFunc(undrivenTime, func() {
 		l.mu.Lock()
-		overdue := in.taken == taken && !in.alarmed && l.closed == nil
-		in.alarmed = in.alarmed || overdue
+		overdue := in.dispatches == taken && !in.alarmed && l.closed == nil
+		if overdue {
+			in.alarmed = true
+		}
 		l.mu.Unlock()
 		if overdue {
 			alarm()
@@ -475,7 +489,7 @@ func (l *lobby) expectDispatch(alarm func()) {
 	})
 }
 
-// stats returns the counts of handshakes.
+// stats returns the counters behind World.HandshakeStats.
 func (l *lobby) stats() HandshakeStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

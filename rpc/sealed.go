@@ -38,9 +38,11 @@ type SealedStats struct {
 	//	silent   no packet has been acknowledged lately, so QUIC carries everything
 	//	closed   ended, for instance after 10 s of silence; the client opens the next carrier later
 	State string
+
 	// Carries is whether everything we send goes through the sealed carrier, and not over
 	// QUIC. See [Conn.Sealed].
 	Carries bool
+
 	// Err is why the newest carrier closed, or nil if it's not closed.
 	Err error
 
@@ -51,12 +53,15 @@ type SealedStats struct {
 	PacketsLost           uint64
 	SpuriousLosses        uint64 // packets in PacketsLost that turned out to have arrived
 	Discarded             uint64 // packets dropped on arrival, for whatever reason
+
 	// Rate is how many bytes per second we may send, as measured on the path. Until there is
 	// a measurement, it's a guess.
 	Rate int
+
 	// Window is how many bytes may be in flight: what the path itself holds, as measured,
 	// plus some of its queue.
 	Window int
+
 	// MaxPacket is how large a packet may be, in bytes, right now. It's 8,952 while bulk uses
 	// packets of that size. See [Config].NoJumbo.
 	MaxPacket int

@@ -16,175 +16,180 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// Stats is a snapshot of the counters of one connection. [Stats.String] formats it as
-// Unreal's stat net does. [World.StatNet] shows a whole world.
+// Stats is a snapshot of the counters of one connection. [Stats.String] formats it like
+// Unreal's stat net does, and [World.StatNet] does the same for a whole world.
 //
-// Packets, bunches, bytes and their rates count what actors send, without the
-// overhead of QUIC or sealed packets. They include the transfers of package stream
-// that are sent as bunches (Window, the default).
+// Packets, bunches, bytes and their rates count what actors send, without the overhead of
+// QUIC or of sealed packets. That includes transfers of package stream if they go out as
+// bunches (by Window, the default).
 //
-// Slices are counted separately. Sealed has the losses of slices, and everything on the wire.
+// Otherwise a transfer is sent in slices, which are counted separately. Losses of slices, and
+// everything that a sealed carrier puts on the wire, are in Sealed.
 type Stats struct {
 	// Round trip times. UE: Ping.
-	RTT         time.Duration // newest sample, which includes the peer's ack delay
-	SmoothedRTT time.Duration // mean, without that delay
-	MinRTT      time.Duration // minimum of about the last 10 s, never above the mean
+	RTT         time.Duration // newest sample, including the peer's ack delay
+	SmoothedRTT time.Duration // mean, without the peer's ack delay
+	MinRTT      time.Duration // minimum over about 10 s, but never above the mean
 	Jitter      time.Duration // mean deviation
 
-	// Shares of packets that were lost since the start of the connection, 0 to 1.
+	// Share of packets lost since the connection began, from 0 to 1.
 	//
-	// The two ends of a direction count differently. The sender knows only what
-	// happened to packets that ask for an ack, not to packets that carry nothing but
-	// acks. The receiver counts missing numbers, and cannot tell a loss from the 0.2 %
+	// The two ends of a direction don't count the same packets. A sender only learns the fate
+	// of packets that ask for an ack, and so not of those that carry nothing but acks. A
+	// receiver counts the gaps in packet numbers, but can't tell a lost packet from the 0.2 %
 	// of numbers that the peer skips on purpose.
 	LossIn, LossOut float64
 
-	// Rates per second, over the last second. If neither Flush nor Stats was called for
-	// longer, they cover that time. Within the first second, they cover the time since the
-	// start. UE: In and Out Rate, Packets and Bunches.
+	// Rates per second, measured over the last second, or since the last Flush or call of
+	// Stats if that is longer ago. During a connection's first second they're measured since
+	// its start. UE: In and Out Rate, Packets and Bunches.
 	RateIn, RateOut             float64 // bytes
 	PacketRateIn, PacketRateOut float64
 	BunchRateIn, BunchRateOut   float64
 	SliceRateIn, SliceRateOut   float64 // bytes
 
-	// OutSaturation is the share, 0 to 1, of the ticks in that time that began while calls or
-	// states of an earlier tick still waited for the path or Config.Rate. Bulk uses only what
-	// is left, and does not count. UE: Out Saturation.
+	// OutSaturation is the share of ticks in that time, from 0 to 1, which began while calls
+	// or states from an earlier tick were still waiting for the path or for Config.Rate. Bulk
+	// doesn't count, since it only ever gets what the others leave. UE: Out Saturation.
 	OutSaturation float64
 
 	PacketsIn, PacketsOut uint64
-	PacketsLost           uint64 // packets sent that were lost
-	PacketsMissing        uint64 // packets not received, although later ones were
-	PacketsOutOfOrder     uint64 // packets received after a later one
+	PacketsLost           uint64 // packets that we sent and that were lost
+	PacketsMissing        uint64 // packets that we didn't get although later ones arrived
+	PacketsOutOfOrder     uint64 // packets that arrived after a later one
 	BytesIn, BytesOut     uint64
-	PayloadOut            uint64 // BytesOut without headers, acks and repair bunches; resends count again
+	PayloadOut            uint64 // BytesOut without headers, acks or repairs, but with resends
 	BunchesIn, BunchesOut uint64
-	SliceBytesIn          uint64 // bytes of slices and their acks received; resends count again
-	SliceBytesOut         uint64 // bytes of slices and their acks sent; resends count again
+	SliceBytesIn          uint64 // slices and their acks, including resends
+	SliceBytesOut         uint64 // slices and their acks, including resends
 	BunchesResent         uint64
-	RepairsOut            uint64 // repair bunches sent: the parity of a transfer by Window
-	EntriesRestored       uint64 // entries restored from the peer's repair bunches
-	SpuriousLosses        uint64 // packets counted in PacketsLost and LossOut that arrived later
+	RepairsOut            uint64 // repair bunches (parity of a transfer by Window) sent
+	EntriesRestored       uint64 // entries recovered from the peer's repair bunches
+	SpuriousLosses        uint64 // packets in PacketsLost and LossOut that did arrive
 	Probes, AcksAlone     uint64
 
-	InFlight     int // bytes not yet acknowledged
-	Window       int // bytes that bulk may have in flight
+	InFlight     int // bytes sent but not yet acknowledged
+	Window       int // limit on the bytes that bulk may have in flight
 	Queued       int // bytes waiting to be sent
-	DeliveryRate int // bytes per second that the path delivers when busy; above RateOut if little is sent
-	MaxDatagram  int // maximum size of a datagram that QUIC sends now; for sealed packets see Sealed
-	ReceiveLimit int // bytes of received reliable messages that may wait here
+	DeliveryRate int // bytes per second that the path can deliver, not just RateOut
+	MaxDatagram  int // largest datagram that QUIC sends now; see Sealed for sealed packets
+	ReceiveLimit int // limit on the bytes of received reliable messages that may wait here
 
-	// Deferred counts the Dispatches that left messages of this connection for the next
-	// Dispatch: see Config.DispatchTime.
+	// Deferred counts the Dispatches that ran out of time for this connection and left some
+	// of its messages for the next one. See Config.DispatchTime.
 	Deferred uint64
 
-	// ServerTime counts, on a client, how often [Conn.ServerTime] jumped because the server's
-	// clock was set or this one stood still (Steps). It also counts answers of the server
-	// that could not be true (Refused).
+	// ServerTime is about [Conn.ServerTime] on a client. Steps counts how often it jumped
+	// because the server's clock was set or our own stood still. Refused counts answers from
+	// the server that couldn't be true.
 	ServerTime struct{ Steps, Refused uint64 }
 
-	// Sealed is the state of the sealed carrier: see [Config].Sealed.
+	// Sealed describes the sealed carrier. See [Config].Sealed.
 	Sealed SealedStats
 
-	// On a server with Config.DoS: the state of the peer's identity, and the methods that the
-	// peer has called, by name. [World.MethodStats] returns the sums over all clients.
+	// Severity and Methods are only set on a server with Config.DoS. Severity is the state
+	// that the peer's identity is in, and Methods lists which methods the peer has called, by
+	// name. For the sums over all clients, see [World.MethodStats].
 	//
-	// Messages that are not calls have names in parentheses, and are never blocked:
+	// Messages that aren't calls are never blocked, and are listed under a name in
+	// parentheses:
 	//
-	//   - "(control)" are those without an actor, of SendMessage and ServerTime.
+	//   - "(control)" are messages that belong to no actor: those of SendMessage and ServerTime.
 	//   - "(closed channel)" are calls that arrived after their actor was closed for the peer.
-	//   - "(answer)" are answers to closes and messages of this side, which have no quota.
+	//   - "(answer)" are answers to our own closes and messages, which have no quota.
 	//   - "(other)" are messages for an actor that name none of its methods.
 	Severity string
 	Methods  []dos.Count
 
-	// Open channels: the control channel, channels of actors, and those of package stream,
-	// which are its control channel and its lanes.
+	// ChannelsOpen counts all open channels: the control channel, those of actors, and those
+	// of package stream, which has a control channel of its own and a channel for each lane
+	// of bulk.
 	ChannelsOpen int
-	ActorsOpen   int            // number of ChannelsOpen that are channels of the game's actors
+	ActorsOpen   int            // those of ChannelsOpen that belong to the game's actors
 	Channels     []ChannelStats // channels with unacknowledged reliable entries, by number
 	Drops        Drops
 }
 
-// ChannelStats describes a channel that has unacknowledged reliable entries.
+// ChannelStats describes a channel with reliable entries that the peer has yet to
+// acknowledge.
 type ChannelStats struct {
 	Channel    uint64
-	Class      string // empty for the control channel
-	Out, Slots int    // entries of the reliable buffer: used, and in total
+	Class      string // "" for the control channel
+	Out, Slots int    // entries of the reliable buffer: in use, and in total
 	QueueTime  time.Duration
 	Gate       string // see [Channel.Gate]
 }
 
-// Drops counts dropped messages from the peer and for the peer, by reason.
+// Drops counts the messages, to and from the peer, that were dropped, by reason.
 //
-// A reliable call may be made without an error and not run although its connection
-// continues. The end that should have run it counts it in NotOwner, RateLimited,
-// Unbound, ActorClosed, Invalid or Blocked. When a connection ends, Ended counts what
-// had arrived, and Gone what the server sent too late. The other counters are of
-// unreliable messages, updates, requests and copies.
+// Even a reliable call that was made without an error may never run, although its connection
+// lives on. The end that should have run it then counts it in NotOwner, RateLimited, Unbound,
+// ActorClosed, Invalid or Blocked. If the connection ends instead, Ended counts the messages
+// that had already arrived, and Gone those that the server sent too late. All other counters
+// are about unreliable messages, updates, requests and duplicates.
 type Drops struct {
-	// Calls from the peer. On a server, NotOwner, ActorClosed and UnknownRefs are
-	// not a sign of cheating: the client may have sent a call before it learned
-	// that the actor has another owner or has ended.
+	// These are calls from the peer. On a server, NotOwner, ActorClosed and UnknownRefs don't
+	// mean that the peer is cheating, because a client may well call an actor before it
+	// learns that the actor has ended or has a new owner.
 	//
-	// ActorClosed also counts calls of [ForceQueue] methods that were made here and still
-	// waited when their actor closed.
+	// ActorClosed also includes calls of [ForceQueue] methods made here that were still
+	// queued when their actor closed.
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 
-	// Blocked counts calls from the peer that Config.DoS blocked.
+	// Blocked counts calls from the peer that were blocked by Config.DoS.
 	Blocked uint64
 
-	// Ended counts messages that were dropped because their connection ended.
-	// If this side closed the connection, they are dropped at once, otherwise
-	// after a second in which they can still run.
+	// Ended counts messages that were dropped because their connection ended. That happens at
+	// once if this end closed the connection. Otherwise, messages have another second in
+	// which to run.
 	Ended uint64
 
-	// Saturated counts unreliable calls made here that were not sent:
-	// see Config.QueueUnreliable.
+	// Saturated counts unreliable calls made here that weren't sent because the connection
+	// was saturated. See Config.QueueUnreliable.
 	Saturated uint64
 
-	// Throttled counts unreliable Multicasts made here that exceeded Config.MaxRPCPerNetUpdate.
+	// Throttled counts unreliable Multicasts made here beyond Config.MaxRPCPerNetUpdate.
 	Throttled uint64
 
-	// Gone counts Client RPCs and Multicasts made here after the connection began to close
-	// and before OnDisconnect ran. The client may have caused the close by breaking a rule.
+	// Gone counts Client RPCs and Multicasts made here between the moment when the connection
+	// began to close and OnDisconnect. It may be the client's own fault, if it broke a rule.
 	Gone uint64
 
-	// UnknownRefs counts references in the peer's arguments to actors that are not open on
-	// the connection. The handler gets 0 instead.
+	// UnknownRefs counts references, in arguments from the peer, to actors that aren't open
+	// on the connection. The handler sees them as 0.
 	UnknownRefs uint64
 
-	// Requests counts requests from the peer that exceeded Config.MaxRequests.
+	// Requests counts requests from the peer beyond Config.MaxRequests.
 	//
-	// Answers counts answers for which nobody waited: answers from the peer that
-	// arrived late, twice or without a request, and answers of this side to
-	// requests that were canceled or already answered.
+	// Answers counts answers that nobody was waiting for. Those from the peer were late, sent
+	// twice, or never requested. Those of this end were for a request that had already been
+	// answered or canceled.
 	Requests, Answers uint64
 
-	// Messages counts messages of the peer's [Conn.SendMessage] that
-	// arrived while Config.OnMessage was nil.
+	// Messages counts messages that the peer sent with [Conn.SendMessage] while
+	// Config.OnMessage was nil.
 	Messages uint64
 
-	// State counts updates of states. On a client, it counts those that the client
-	// dropped because too many waited. The client then requests everything again. On
-	// a server, it counts those that were not sent because too many waited, an
-	// outage made them stale, or their channel closed.
+	// State counts updates of states. A client drops updates if too many are waiting, and
+	// then asks the server to send everything again. A server doesn't send an update if too
+	// many are waiting, if an outage made it stale, or if its channel has closed.
 	State uint64
 
-	// Duplicate counts packets and bunches that arrived twice, which loses nothing. On a path
-	// that loses packets, small reliable calls, opens and closes, and the end of a transfer are
-	// sent twice. ClosedChannel counts unreliable calls and states for an actor that is closed.
+	// Duplicate counts packets and bunches that arrived twice. Nothing is lost by that: on a
+	// lossy path we send small reliable calls, opens, closes and the end of a transfer twice
+	// to begin with. ClosedChannel counts unreliable calls and states for an actor that is
+	// closed.
 	//
-	// Unreliable counts unreliable messages, of either side, that waited too long
-	// or were too many. Late counts UnreliableSequenced messages that arrived
-	// after a newer one. BeforeOpen counts unreliable messages that arrived before
-	// their actor's open. Assembly counts those of which a part was lost. Repairs
-	// counts repair bunches that were not needed.
+	// Unreliable counts unreliable messages, to or from the peer, that waited too long or
+	// were too many. Late counts UnreliableSequenced messages that were overtaken by a newer
+	// one. BeforeOpen counts unreliable messages that overtook the open of their actor.
+	// Assembly counts unreliable messages that are incomplete because a part was lost.
+	// Repairs counts repair bunches that weren't needed.
 	Duplicate, ClosedChannel, Unreliable, Late, BeforeOpen, Assembly, Repairs uint64
 
-	// RingFull counts datagrams that arrived faster than this process could handle them.
+	// RingFull counts datagrams that were dropped because this process fell behind.
 	// UnknownMachine counts datagrams that were empty or of an unknown kind. BeforeJoin
-	// counts those of package stream that arrived before the connection joined.
+	// counts datagrams of package stream that arrived before the connection had joined.
 	RingFull, UnknownMachine, BeforeJoin uint64
 }
 
@@ -215,7 +220,7 @@ func (c *Conn) Stats() Stats {
 	return s
 }
 
-// statsOf returns the counters that the machine and the link keep.
+// statsOf fills in everything that comes from the bunch machine and from the link.
 func statsOf(m *bunch.Stats, l *link.Stats) Stats {
 	return Stats{
 		RTT:               m.LatestRTT,
@@ -259,10 +264,10 @@ func statsOf(m *bunch.Stats, l *link.Stats) Stats {
 	}
 }
 
-// gate implements Channel.Gate. The caller holds the link's lock.
+// gate is Channel.Gate for a caller that holds the link's lock.
 func (c *Conn) gate(channel uint64) string { return c.machine.Gate(channel, c.link.Rated()) }
 
-// addCounts adds the counters that are kept outside the machine.
+// addCounts fills in the rest, which is counted all over this package.
 func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.MaxDatagram = l.MaxDatagram
 	s.Sealed.State = "off"
@@ -281,7 +286,8 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 	s.Drops.count(&c.drops)
 }
 
-// count sets the counters that are kept outside the machine.
+// count fills in the counters of calls and messages that package rpc itself drops. The
+// machine and the link count the others.
 func (d *Drops) count(of *drops.Counters) {
 	d.NotOwner = of.Of(drops.NotOwner)
 	d.RateLimited = of.Of(drops.RateLimited)
@@ -299,8 +305,10 @@ func (d *Drops) count(of *drops.Counters) {
 	d.Messages = of.Of(drops.Message)
 }
 
-// channelNames returns the open channels, ordered by number. actors is the number of channels
-// that belong to actors of the game.
+// channelNames returns an entry for each open channel, sorted by number, with only the
+// channel's number and class filled in. The first is the control channel. actors is how many
+// of the channels belong to actors of the game, rather than to extensions such as package
+// stream.
 func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +323,7 @@ func (c *Conn) channelNames() (names []ChannelStats, actors int) {
 	return names, actors
 }
 
-// share returns part divided by whole, or 0 if whole is 0.
+// share returns part/whole, or 0 if there is nothing to divide by.
 func share(part, whole uint64) float64 {
 	if whole == 0 {
 		return 0
@@ -323,7 +331,7 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// counters returns the counters from which the rates are calculated.
+// counters picks the counters that we have rates for.
 func counters(m *bunch.Stats, l *link.Stats) statnet.Sample[uint64] {
 	return statnet.Sample[uint64]{
 		BytesIn:    m.BytesReceived,
@@ -339,6 +347,7 @@ func counters(m *bunch.Stats, l *link.Stats) statnet.Sample[uint64] {
 	}
 }
 
+// setRates fills in the rates.
 func (s *Stats) setRates(r statnet.Sample[float64]) {
 	s.RateIn, s.RateOut = r.BytesIn, r.BytesOut
 	s.PacketRateIn, s.PacketRateOut = r.PacketsIn, r.PacketsOut
@@ -349,20 +358,21 @@ func (s *Stats) setRates(r statnet.Sample[float64]) {
 	}
 }
 
-// sampleRates samples the counters of all connections once a second. Stats then has the rates
-// of the last second even if it is seldom called. sampleRates also adds the trace's samples.
+// sampleRates is called by Flush and samples every connection once a second. Otherwise a game
+// that seldom calls Stats would get rates averaged over all the time between its calls. It
+// also takes the samples for the trace, which has an interval of its own.
 func (w *World) sampleRates() {
-	now := w.frame.beat.Real // the game's clock may stand still, or jump
+	now := w.frame.beat.Real // the game's clock may stand still or jump
 	for _, c := range w.announced {
 		if c.trace.Due(now) {
 			m := c.counts()
 			c.trace.Sample(now, &m)
 		}
 	}
-	if now.Sub(w.sampled) < statnet.Window {
+	if now.Sub(w.lastSample) < statnet.Window {
 		return
 	}
-	w.sampled = now
+	w.lastSample = now
 	for _, c := range w.announced {
 		m := c.counts()
 		l := c.link.Stats()
@@ -370,16 +380,17 @@ func (w *World) sampleRates() {
 	}
 }
 
-// fullest is the number of channels that a table shows: those with the fullest reliable buffers.
-const fullest = 5
+// shownChannels is how many channels a table lists. We pick those whose reliable buffers are
+// fullest, because they are the ones in trouble.
+const shownChannels = 5
 
-// String returns the counters as a table of at most 100 columns. A carrier other than QUIC,
-// such as rpctest's, appears as QUIC with sealed off. UE: stat net, of one connection.
+// String formats the counters as a table at most 100 columns wide. A carrier other than QUIC,
+// such as rpctest's, is shown as QUIC with sealed off. UE: stat net, for one connection.
 func (s Stats) String() string {
 	var t statnet.Table
 	t.List("Ping", statnet.Ms(s.RTT), statnet.Ms(s.SmoothedRTT)+" smoothed",
 		statnet.Ms(s.MinRTT)+" least", statnet.Ms(s.Jitter)+" jitter")
-	t.List("Carrier", s.Sealed.carrier()...)
+	t.List("Carrier", s.Sealed.cells()...)
 	t.Row("", "in", "out")
 	t.Row("Rate", statnet.Rate(s.RateIn), statnet.Rate(s.RateOut))
 	t.Row("Packets", statnet.Often(s.PacketRateIn), statnet.Often(s.PacketRateOut))
@@ -409,18 +420,19 @@ func (s Stats) String() string {
 	return t.String()
 }
 
-// addChannels adds the channels whose reliable buffers are fullest.
+// addChannels adds a line for each of the channels with the fullest reliable buffers.
 func (s *Stats) addChannels(t *statnet.Table) {
 	channels := slices.Clone(s.Channels)
+	// Compare a.Out/a.Slots with b.Out/b.Slots, but without dividing.
 	slices.SortStableFunc(channels, func(a, b ChannelStats) int {
 		return cmp.Compare(b.Out*max(1, a.Slots), a.Out*max(1, b.Slots))
 	})
-	for _, ch := range channels[:min(len(channels), fullest)] {
+	for _, ch := range channels[:min(len(channels), shownChannels)] {
 		t.List("", ch.String())
 	}
 }
 
-// String returns the channel's numbers as one line.
+// String describes the channel in one line.
 func (ch ChannelStats) String() string {
 	text := fmt.Sprintf("%d %s: %d of %d entries, %s queued",
 		ch.Channel, cmp.Or(ch.Class, "control"), ch.Out, ch.Slots, statnet.Ms(ch.QueueTime))
@@ -430,10 +442,11 @@ func (ch ChannelStats) String() string {
 	return text
 }
 
-// String lists the counters that are not 0: "NotOwner 2, Late 17", or "none".
+// String lists the counters that aren't zero, as in "NotOwner 2, Late 17". It returns "none"
+// if all are.
 func (d Drops) String() string { return strings.Join(d.reasons(), ", ") }
 
-// reasons lists the counters that are not 0, by name.
+// reasons lists the counters that aren't zero, each with its name, or "none" if all are.
 func (d Drops) reasons() (reasons []string) {
 	v := reflect.ValueOf(d)
 	for i := range v.NumField() {
@@ -447,16 +460,16 @@ func (d Drops) reasons() (reasons []string) {
 	return reasons
 }
 
-// saturatedShare is the OutSaturation at or above which StatNet counts a connection as
-// saturated. It ignores bursts of a tick or two, which occur when many actors open at once.
+// saturatedShare is the OutSaturation from which StatNet calls a connection saturated. It's
+// high because a tick or two in a row are saturated whenever many actors open at once.
 const saturatedShare = 0.5
 
-// StatNet returns the numbers of the world and a line for each connection that has joined, as
-// a table of at most 100 columns. A connection whose OutSaturation is half or more counts as
-// saturated. [Conn.Stats] has all numbers of one connection. UE: stat net.
+// StatNet describes the world, with a line for each connection that has joined, in a table at
+// most 100 columns wide. It calls a connection saturated if its OutSaturation is at least one
+// half. For all numbers of a single connection, see [Conn.Stats]. UE: stat net.
 //
-// StatNet is meant for consoles. It takes about 2 µs for each connection and 10 ns for each
-// actor. It must be called on the world's goroutine.
+// StatNet is meant for consoles. It takes about 2 µs per connection and 10 ns per actor, and
+// must be called on the world's goroutine.
 func (w *World) StatNet() string {
 	var t statnet.Table
 	conns := w.Conns()
@@ -476,7 +489,7 @@ func (w *World) StatNet() string {
 	return t.String()
 }
 
-// role returns "server" or "client", for tables and traces.
+// role returns "server" or "client", as shown in tables and traces.
 func (w *World) role() string {
 	if w.IsServer() {
 		return "server"
@@ -484,10 +497,11 @@ func (w *World) role() string {
 	return "client"
 }
 
-// addActors adds the row with the numbers of actors.
+// addActors adds the row that counts the game's actors.
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0
 	for a := range w.actors.all.all {
+		// package stream's, for instance
 		if a.class.ofExtension() {
 			continue
 		}
@@ -499,6 +513,7 @@ func (w *World) addActors(t *statnet.Table) {
 			dormant++
 		}
 	}
+	// An actor's states follow one another in this list, so we count where the actor changes.
 	considered := 0
 	for i, c := range w.replicator.states {
 		if i == 0 || c.actor != w.replicator.states[i-1].actor {
@@ -509,7 +524,7 @@ func (w *World) addActors(t *statnet.Table) {
 		fmt.Sprintf("%d relevant to somebody", relevant), fmt.Sprintf("%d dormant", dormant))
 }
 
-// spans are the rows of a world's table that show the range of a value over all connections.
+// spans are the rows of StatNet's table that summarize a value over all connections.
 var spans = []struct {
 	label string
 	value func(*Stats) float64
@@ -538,7 +553,7 @@ var spans = []struct {
 	},
 }
 
-// addSpans adds the rows with the minimum, mean and maximum value over all connections.
+// addSpans adds the minimum, mean and maximum over all connections, for each of spans.
 func addSpans(t *statnet.Table, stats []Stats) {
 	if len(stats) == 0 {
 		return
@@ -559,7 +574,7 @@ func addSpans(t *statnet.Table, stats []Stats) {
 	}
 }
 
-// connColumns are the columns of the rows that addConns adds.
+// connColumns are the columns of addConns.
 var connColumns = []statnet.Column{
 	{Width: 28, Left: true}, {Width: 9}, {Width: 12}, {Width: 12}, {Width: 13}, {Width: 9}, {Width: 9}, {Width: 8},
 }
@@ -583,7 +598,8 @@ func addConns(t *statnet.Table, conns []*Conn, stats []Stats) {
 	}
 }
 
-// fullestBuffer returns the entries in use and in total of the fullest reliable buffer.
+// fullestBuffer returns how many entries are used, and how many there are, in whichever
+// reliable buffer is fullest.
 func fullestBuffer(channels []ChannelStats) (out, slots int) {
 	for _, ch := range channels {
 		if out*ch.Slots <= ch.Out*slots {

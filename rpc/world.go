@@ -44,8 +44,8 @@ type World struct {
 	replicator replicator // server: which states to compare and send
 	relevance  relevance  // server: which connections an actor is open for
 
-	// Server: actors whose channels the next Flush closes. They are dormant, or else they have
-	// parted from an owner whose client has acknowledged the open.
+	// Server: actors whose channels the next Flush closes. They are dormant, or else they
+	// have left an owner whose client has acknowledged the open.
 	toClose []*Actor
 
 	// Connections that have joined. Used only by the world's goroutine, except for parts of dos.
