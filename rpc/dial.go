@@ -19,32 +19,35 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// A Listener accepts connections for a world.
+// A Listener accepts connections for a world. Its methods are safe for concurrent use.
 type Listener struct {
 	world     *World
 	transport *quic.Transport
 	listener  *quic.Listener
-	socket    net.PacketConn  // opened by Listen and closed by Close; nil = the socket is the caller's
-	shared    *sealed.Socket  // nil = no Config.Sealed
-	paths     *quicconn.Paths // between the socket and the transport
-	unshare   func()          // called when the socket is no longer used
+
+	// The socket, and what stands between it and the transport.
+	socket  net.PacketConn  // if opened by Listen, for Close to close; nil if it is the caller's
+	shared  *sealed.Socket  // for sealed packets; nil without Config.Sealed
+	paths   *quicconn.Paths // holds back packets to addresses that no client has proven
+	release func()          // called when the socket is no longer used
+
+	// The goroutine in accept.
 	accepting sync.WaitGroup
 	cancel    context.CancelFunc
 
-	mu    sync.Mutex // guards conns and linger
-	conns map[*Conn]*quic.Conn
-	// Until this time, ended connections still answer, to repeat a close that was lost.
-	linger time.Time
+	mu     sync.Mutex // guards conns and linger
+	conns  map[*Conn]*quic.Conn
+	linger time.Time // until then, ended connections still answer, in case their close was lost
 
-	close func() error // calls shutdown once
+	shutdownOnce func() error // calls shutdown, the first time
 }
 
 // Listen opens a UDP socket on addr ("host:port", port 0 for any) and accepts
 // connections for world. config needs a certificate.
 //
-// A server that restarts with the same certificate resets the connections of its
-// previous process. The clients notice when they next send something, within
-// KeepAlive, and need not wait for IdleTimeout (RFC 9000, section 10.3).
+// If a server restarts with the same certificate, it resets the connections of its previous
+// process (RFC 9000, section 10.3). Clients notice when they next send something, which is
+// within KeepAlive, instead of having to wait for IdleTimeout.
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -63,8 +66,7 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	return l, nil
 }
 
-// ListenPacket is Listen on a socket of the caller. The caller closes the socket
-// after the listener.
+// ListenPacket is Listen on a socket of the caller's, who closes it after the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
 	if world == nil {
 		return nil, errors.New("rpc: Listen for a nil *World")
@@ -77,12 +79,12 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		return nil, err
 	}
 	paths := quicconn.NewPaths(world.heldBack)
-	conn, shared, unshare := world.share(socket, paths)
+	conn, shared, release := world.share(socket, paths)
 	transport := world.newTransport(conn, config, paths)
 	listener, err := transport.Listen(quicconn.TLS(config, ""), world.config.quic())
 	if err != nil {
 		_ = transport.Close()
-		unshare()
+		release()
 		world.lobby.removeListener()
 		return nil, errorf("rpc: Listen on %v: %w", socket.LocalAddr(), err)
 	}
@@ -93,28 +95,29 @@ func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Lis
 		listener:  listener,
 		shared:    shared,
 		paths:     paths,
-		unshare:   unshare,
+		release:   release,
 		cancel:    cancel,
 		conns:     make(map[*Conn]*quic.Conn),
 	}
-	l.close = sync.OnceValue(l.shutdown)
+	l.shutdownOnce = sync.OnceValue(l.shutdown)
 	paths.Follow(l.remotes)
 	l.accepting.Go(func() { l.accept(ctx) })
 	return l, nil
 }
 
-// hasCertificate reports whether config names a certificate or a function that returns one.
+// hasCertificate reports whether config has a certificate or a function that returns one.
 func hasCertificate(config *tls.Config) bool {
 	return config != nil &&
 		(len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil)
 }
 
-// newTransport returns the transport of a listener. paths learns of each client that begins.
+// newTransport returns the transport of a listener. paths is told of each client that begins a
+// handshake.
 func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *quicconn.Paths) *quic.Transport {
 	return &quic.Transport{
 		Conn:                conn,
 		ConnectionIDLength:  quicconn.ConnectionIDBytes,
-		VerifySourceAddress: func(addr net.Addr) bool { return w.mustProve(addr, paths.MustProve(addr)) },
+		VerifySourceAddress: func(addr net.Addr) bool { return w.verifySource(addr, paths.MustProve(addr)) },
 		ConnContext: func(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
 			ctx, err := w.onInitial(ctx, client)
 			if err == nil {
@@ -127,16 +130,16 @@ func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *qui
 	}
 }
 
-// mustProve reports whether a client whose first packet arrived from addr must be sent a
-// Retry. quic-go calls it for every first packet without a valid token. addr may be forged.
-// suspect reports that several clients from there have begun without a proof.
-func (w *World) mustProve(addr net.Addr, suspect bool) bool {
+// verifySource is quic.Transport's VerifySourceAddress. quic-go calls it for every first packet
+// without a valid token, and if the result is true, sends the client a Retry. addr may be
+// forged. suspect means that several clients from there have begun without a proof.
+func (w *World) verifySource(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
 	if !must {
 		return false
 	}
-	// Let quic-go's goroutine that sends Retries run. quic-go queues only eight
-	// Retries for it, and drops more.
+	// quic-go queues only eight Retries for the goroutine that sends them, and drops the rest,
+	// so give that goroutine a chance to run.
 	runtime.Gosched()
 	cause, why := logs.Retry, "as many are in their handshake as Config.RetryAbove allows"
 	if suspect {
@@ -147,25 +150,25 @@ func (w *World) mustProve(addr net.Addr, suspect bool) bool {
 	return true
 }
 
-// heldBack logs a warning that QUIC packets to an address are dropped.
+// heldBack is called when paths drops a QUIC packet, and logs a warning.
 func (w *World) heldBack(to net.Addr) {
 	w.logs.Stranger(logs.Unproven, "answers of QUIC dropped: little came from an address that no client has proven",
 		"addr", to)
 }
 
-// visitKey is the key of a client's visit in the context of its QUIC connection.
+// visitKey is the key under which the context of a QUIC connection holds the client's visit, its
+// place among the handshakes.
 type visitKey struct{}
 
-// onInitial reserves a place among the handshakes for a client. An error refuses the
-// client. quic-go calls onInitial, as quic.Transport.ConnContext, before it creates
-// any state for the client.
+// onInitial is quic.Transport's ConnContext, which quic-go calls before it creates any state for
+// a client. It reserves a place among the handshakes. An error refuses the client.
 func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context.Context, error) {
-	v, out, none := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
-	w.evict(out)
-	if full := serverFull(none); full != nil {
+	v, evicted, limit := w.lobby.arrive(client.RemoteAddr, client.AddrVerified)
+	w.evict(evicted)
+	if refusal := serverFull(limit); refusal != nil {
 		w.logs.Stranger(logs.Refused, "handshake refused",
-			"addr", client.RemoteAddr, "code", full.Code.String(), "reason", full.Reason)
-		return nil, full
+			"addr", client.RemoteAddr, "code", refusal.Code.String(), "reason", refusal.Reason)
+		return nil, refusal
 	}
 	context.AfterFunc(ctx, func() { w.lobby.leave(v) })
 	return context.WithValue(ctx, visitKey{}, v), nil
@@ -174,16 +177,15 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 // Addr returns the address of the listener's socket.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close stops accepting and closes the listener's connections with
-// HostClosedConnection. It returns when they have ended and the socket is closed. To
-// close with a code and a reason of the game's, call [World.Close] first.
+// Close stops accepting, closes the listener's connections with HostClosedConnection, and
+// returns when they have ended and the socket is closed. To close with a code and a reason of
+// the game's, call [World.Close] first.
 //
-// Close returns after about two seconds at most. It returns at once if there are no connections
-// and none was closed a moment ago, or if their clients have sent nothing for a while.
-func (l *Listener) Close() error { return l.close() }
+// Close takes about two seconds at most. It returns at once if there are no connections and none
+// was closed a moment ago, or if their clients have sent nothing for a while.
+func (l *Listener) Close() error { return l.shutdownOnce() }
 
-// shutdown closes all connections and then the socket. In between it answers peers
-// for as long as they may repeat packets.
+// shutdown closes all connections, and then the socket.
 func (l *Listener) shutdown() error {
 	l.cancel()
 	err := l.listener.Close()
@@ -196,9 +198,11 @@ func (l *Listener) shutdown() error {
 	for c := range conns {
 		<-c.Done()
 	}
+
+	// Peers whose close was lost repeat their packets. Answer for as long as they may do so.
 	time.Sleep(linger)
 	err = errors.Join(err, l.transport.Close())
-	l.unshare()
+	l.release()
 	l.world.lobby.removeListener()
 	if l.socket != nil {
 		err = errors.Join(err, l.socket.Close())
@@ -206,8 +210,8 @@ func (l *Listener) shutdown() error {
 	return err
 }
 
-// lingerTime returns how long a connection should still answer packets after its close. It is
-// 0 if the peer has been silent for that long, because the peer then has nothing to send.
+// lingerTime returns how long a connection should go on answering packets after its close. If
+// the peer has already been silent for that long, it has nothing to send, and the answer is 0.
 func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	linger := quicconn.LingerTime(conn)
 	if c.link.Silence() >= linger {
@@ -216,14 +220,14 @@ func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	return linger
 }
 
-// snapshot returns the connections, and how long ended connections must still answer.
+// snapshot returns the connections, and for how much longer ended ones must still answer.
 func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.conns), time.Until(l.linger)
 }
 
-// remotes yields the numbers and remote addresses of all connections.
+// remotes yields the id and the remote address of each connection.
 func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,13 +238,13 @@ func (l *Listener) remotes(yield func(conn uint64, at net.Addr) bool) {
 	}
 }
 
-// accept attaches each new connection to the world. It runs on its own goroutine
-// until shutdown closes the QUIC listener.
+// accept attaches each new connection to the world. It runs on its own goroutine until shutdown
+// closes the QUIC listener.
 func (l *Listener) accept(ctx context.Context) {
 	for {
 		conn, err := l.listener.Accept(ctx)
 		if err != nil {
-			if ctx.Err() == nil { // the QUIC listener was not closed by shutdown
+			if ctx.Err() == nil { // it wasn't shutdown
 				l.world.log.Error("the listener's socket has failed: nobody can join there any more",
 					"addr", l.Addr(), "error", err)
 			}
@@ -258,14 +262,14 @@ func (l *Listener) adopt(conn *quic.Conn) {
 	if err != nil {
 		return // attach has refused the connection and logged it
 	}
-	l.keep(c, conn)
-	// Prove the address again. If the addresses were renewed in the meantime, the
-	// renewal did not find the connection and removed its address.
+	l.track(c, conn)
+	// Prove the address once more. If paths has renewed its addresses in the meantime, it didn't
+	// find this connection yet, and removed its address.
 	l.paths.Prove(conn.RemoteAddr())
 }
 
-// keep lists conn among the listener's connections until it ends.
-func (l *Listener) keep(c *Conn, conn *quic.Conn) {
+// track lists a connection until it ends.
+func (l *Listener) track(c *Conn, conn *quic.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conns[c] = conn
@@ -285,11 +289,11 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 // makes a new connection, even if one is open: see [World.Connect]. cert.Pinned
 // makes a config that trusts one certificate.
 //
-// If the host has several addresses, Dial tries up to six of them, alternating between
-// the families with IPv4 first. It starts the next one after a quarter of a second
-// (RFC 8305), or at once if one has failed. Earlier attempts continue. If an address
-// refuses, or has a wrong certificate, the silent addresses get 2 s more. If none
-// connects, the error is the first one that is more than silence.
+// If the host has several addresses, Dial tries up to six of them, alternating between the
+// families with IPv4 first. Without giving up on earlier attempts, it starts the next one after
+// a quarter of a second (RFC 8305), or at once if one has failed. If an address refuses, or has
+// a wrong certificate, the silent addresses get 2 s more. If none connects, the error is the
+// first one that is more than silence.
 //
 // If too many other clients are in their handshake with the server, Dial tries again by itself.
 // It pauses for up to a second each time, for as long as ctx and Config.HandshakeTimeout allow
@@ -297,8 +301,9 @@ func (l *Listener) keep(c *Conn, conn *quic.Conn) {
 //
 // The error is a [*CloseError] if the server still refuses then, if it refuses for another
 // reason, such as Config.MaxConns, or if the connection ends before the welcome. Temporary
-// then reports whether another attempt may succeed. Under pressure a server may still take
-// back the place of a client that is joining. The Conn then ends with ServerBusy.
+// then reports whether another attempt may succeed. Even after the welcome, a server under
+// pressure may take back the place of a client that is joining. The Conn then ends with
+// ServerBusy.
 //
 // If nobody answers, Dial fails after half of Config.HandshakeTimeout for each address, or
 // when ctx ends. The error is then a net.Error whose Timeout is true, and another attempt may
@@ -315,12 +320,13 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
 	}
-	c, err := inTurn(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
+	server := target{addrs: remotes, host: host, config: config}
+	c, err := retryWhileBusy(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
 		socket, err := net.ListenUDP("udp", nil)
 		if err != nil {
 			return nil, err
 		}
-		return dial(ctx, socket, remotes, host, config, world, func() { _ = socket.Close() })
+		return dial(ctx, world, socket, server, func() { _ = socket.Close() })
 	})
 	if err != nil {
 		return nil, errorf("rpc: Dial %q: %w", addr, err)
@@ -328,8 +334,8 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	return c, nil
 }
 
-// DialPacket is Dial from a socket of the caller. The caller closes the socket after
-// [Conn.Wait], or after an error.
+// DialPacket is Dial from a socket of the caller's, who closes it after [Conn.Wait], or after an
+// error.
 //
 // quic-go tries to enlarge the socket's receive buffer. If it can't, for instance because
 // the socket has no SetReadBuffer, it says so once with package log. The environment
@@ -340,8 +346,9 @@ func DialPacket(
 	if world == nil {
 		return nil, errors.New("rpc: DialPacket for a nil *World")
 	}
-	c, err := inTurn(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
-		return dial(ctx, socket, []net.Addr{addr}, "", config, world, func() {})
+	server := target{addrs: []net.Addr{addr}, config: config}
+	c, err := retryWhileBusy(ctx, world.config.HandshakeTimeout, func() (*Conn, error) {
+		return dial(ctx, world, socket, server, func() {})
 	})
 	if err != nil {
 		return nil, errorf("rpc: Dial %v: %w", addr, err)
@@ -349,29 +356,32 @@ func DialPacket(
 	return c, nil
 }
 
-// A client that is refused because of other handshakes tries again after firstPause,
-// and then after pauses that double up to maxPause. Each pause is shortened by up to
-// a half at random, which spreads the clients. A server admits some hundred clients
-// a second, and a refusal costs it one packet.
+// Backoff of a client that is refused because of other handshakes. Pauses begin at firstPause
+// and double up to maxPause. Each is cut short by up to a half, at random, which spreads the
+// clients out.
+//
+// A server admits some hundred clients a second, and a refusal costs it one packet.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = time.Second
 )
 
-// inTurn calls dial until the server has room for the handshake. It returns the
-// refusal if ctx or the limit would end during the next pause.
-func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
+// retryWhileBusy calls dial until the server has room for the handshake. It gives up, and
+// returns the server's refusal, once there's no time for another pause before the limit is used
+// up or ctx ends.
+func retryWhileBusy(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
 	until := time.Now().Add(limit)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
 		until = deadline
 	}
 	var refused error
-	for next := firstPause; ; next = min(2*next, maxPause) {
+	for longest := firstPause; ; longest = min(2*longest, maxPause) {
 		c, err := dial()
 		if err != nil && refused != nil && ctx.Err() == context.DeadlineExceeded {
-			return nil, refused // this attempt was too late for an answer
+			// This attempt had no time to get an answer. The last refusal says more.
+			return nil, refused
 		}
-		pause := next - rand.N(next/2)
+		pause := longest - rand.N(longest/2)
 		if err == nil || !busy(err) || time.Now().Add(pause).After(until) {
 			return c, err
 		}
@@ -384,19 +394,26 @@ func inTurn(ctx context.Context, limit time.Duration, dial func() (*Conn, error)
 	}
 }
 
-// busy reports whether a server has refused a client because other clients are in
-// their handshake. That lasts only for moments.
+// busy reports whether a server has refused a client because other clients are in their
+// handshake, which is only ever true for a moment.
 func busy(err error) bool {
 	closed, ok := errors.AsType[*CloseError](err)
 	return ok && closed.Remote && closed.Code == ServerBusy
 }
 
-// dial connects over a transport of its own. It calls free when the socket is no longer used.
+// A target is the server that a client dials.
+type target struct {
+	addrs  []net.Addr
+	host   string // for TLS; empty if the caller gave an address
+	config *tls.Config
+}
+
+// dial makes a single attempt to connect, over a transport of its own. It calls free when the
+// socket is no longer used.
 func dial(
-	ctx context.Context, socket net.PacketConn, addrs []net.Addr, host string,
-	config *tls.Config, world *World, free func(),
+	ctx context.Context, world *World, socket net.PacketConn, server target, free func(),
 ) (*Conn, error) {
-	if config == nil {
+	if server.config == nil {
 		free()
 		return nil, errors.New("a TLS config is needed; see cert.Pinned")
 	}
@@ -404,9 +421,10 @@ func dial(
 		free()
 		return nil, err
 	}
-	conn, shared, unshare := world.share(socket, nil)
-	carrier, err := quicconn.Dial(ctx, conn, shared, addrs, quicconn.TLS(config, host), world.config.quic(), func() {
-		unshare()
+	conn, shared, release := world.share(socket, nil)
+	tlsConfig := quicconn.TLS(server.config, server.host)
+	carrier, err := quicconn.Dial(ctx, conn, shared, server.addrs, tlsConfig, world.config.quic(), func() {
+		release()
 		free()
 	})
 	if refused, ok := errors.AsType[*quicconn.RefusedError](err); ok {
@@ -427,33 +445,33 @@ func dial(
 	return c, err
 }
 
-// quic returns the config of QUIC connections.
+// quic returns the config for QUIC connections.
 func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.IdleTimeout, c.KeepAlive, c.HandshakeTimeout)
 }
 
-// share prepares a socket for QUIC and, with Config.Sealed, for sealed packets beside it.
-// Packets that the system refuses to send count as lost, and do not end a connection.
+// share wraps a socket for QUIC and, with Config.Sealed, for sealed packets next to it. If the
+// system refuses to send a packet, the packet counts as lost, and the connection lives on.
 //
-// guard, if not nil, inspects QUIC packets. The caller must call free when it no
-// longer uses the socket.
+// guard, which may be nil, inspects QUIC packets. The caller must call release when it no longer
+// uses the socket.
 func (w *World) share(
 	socket net.PacketConn, guard sealed.Guard,
-) (conn net.PacketConn, shared *sealed.Socket, free func()) {
-	// quic-go itself sets the buffers of other sockets.
+) (conn net.PacketConn, shared *sealed.Socket, release func()) {
 	if _, ok := socket.(*net.UDPConn); ok && w.config.Sealed {
+		// For all other sockets, quic-go sets the buffers itself.
 		if err := udp.AskBuffers(socket, udp.BufferBytes); err != nil {
 			w.log.Warn("the socket's buffers are small for sealed packets",
 				"addr", socket.LocalAddr(), "error", err)
 		}
 	}
-	free = func() {}
+	release = func() {}
 	if w.sockets != nil {
-		socket, free = w.sockets.Add(socket)
+		socket, release = w.sockets.Add(socket)
 	}
 	if w.config.Sealed {
 		shared = sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard})
-		return shared.QUIC(), shared, free
+		return shared.QUIC(), shared, release
 	}
-	return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, free
+	return sealed.NewSocket(socket, sealed.SocketConfig{Guard: guard, NoOffload: true}).QUIC(), nil, release
 }

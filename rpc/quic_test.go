@@ -400,7 +400,7 @@ func TestDialAnotherAddress(t *testing.T) {
 			socket := homes{near, dead, second, far.LocalAddr()}
 			for _, addrs := range [][]net.Addr{{dead, far.LocalAddr()}, {far.LocalAddr(), second}} {
 				client := newTestWorld(t, Config{Sealed: sealed})
-				conn, err := dial(t.Context(), socket, addrs, "", clientTLS, client.World, func() {})
+				conn, err := dial(t.Context(), client.World, socket, target{addrs: addrs, config: clientTLS}, func() {})
 				require.NoError(t, err)
 				n := &network{t: t, server: server, clients: []*testWorld{client}}
 				n.tick(60)
