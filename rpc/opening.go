@@ -48,6 +48,7 @@ type opening struct {
 	// sent from then on, and the opening closes as soon as the client has acknowledged the
 	// open, unless cancelClose is called first. See Actor.closeToPrevious.
 	closePending bool
+	missed       int // reliable Multicasts made since then
 
 	// Relevancy.
 	relevantAt time.Duration // relevance.elapsed when the actor was last relevant to the client
@@ -149,11 +150,14 @@ func (o *opening) noteRelevant(far float32) {
 	o.cancelClose()
 }
 
-// cancelClose calls off a pending close, and sends states again.
+// cancelClose calls off a pending close, and sends states again. Multicasts that the client has
+// missed meanwhile are lost.
 func (o *opening) cancelClose() {
 	if o.closePending {
 		o.closePending = false
 		o.updateVisible()
+		o.conn.drops.Add(drops.Closed, o.missed)
+		o.missed = 0
 	}
 }
 

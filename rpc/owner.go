@@ -119,8 +119,9 @@ func (a *Actor) ownerChanged() {
 // Other copies close 5 s after they were last relevant, as always.
 //
 // If the client has not acknowledged the open of its copy, the close waits for the
-// acknowledgement, and the copy gets no updates until then. The copy stays if by then the
-// client owns the actor again, or the actor is relevant to the client. A copy that has closed
+// acknowledgement, and the copy gets neither updates nor Multicasts until then. The copy stays if
+// by then the client owns the actor again, or the actor is relevant to the client. The reliable
+// Multicasts that it has missed are then counted in Drops.ActorClosed. A copy that has closed
 // opens again only when the client has acknowledged the close, a round trip later. If an
 // actor changes hands faster than that, call OpenTo for the clients concerned.
 //
@@ -188,9 +189,7 @@ func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
 	for _, heir := range heirs {
 		heir.conn = conn
 		heir.cancelClose(conn)
-		for _, o := range heir.openings {
-			o.updateVisible()
-		}
+		heir.updateVisible()
 	}
 	for _, heir := range heirs {
 		if err := heir.tellOwners(previous, conn); err != nil && first == nil {

@@ -288,7 +288,7 @@ func (w *World) runQuestionHere(l localCall) {
 	h.question = question{actor: l.actor, method: l.method, number: l.question}
 	h.call.question = &h.question
 	defer h.question.failUnanswered()
-	p := l.actor.part(l.method.class)
+	p := l.actor.partOf(l.method.class)
 	p.binding.handlers[l.method.id].local(p.object, &h.call, l.arg)
 	h.question.answered.Store(true)
 }

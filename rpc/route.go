@@ -163,7 +163,12 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	for i := range a.openings {
 		o := a.openings[i]
 		switch {
+		case o.closePending:
+			if m.delivery <= ReliableUnordered {
+				o.missed++
+			}
 		case !o.receives(m):
+			// The method skips the owner.
 		case !o.conn.usable():
 			o.conn.countGone()
 		default:

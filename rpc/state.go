@@ -137,8 +137,10 @@ func NewState[S any](class *Class) *State[S] {
 }
 
 // SetCondition switches those fields of a on or off for all clients that are tagged if=name.
-// They are off at first. SetCondition is for the server only, and must be called on the
-// world's goroutine. UE: COND_Custom, SetActiveOverride.
+// They are off at first. Clients get the values that the fields have when they are switched on,
+// or later ones, but none from before. A condition is the actor's, not a client's: what one
+// client sees, all see. SetCondition is for the server only, and must be called on the world's
+// goroutine. UE: COND_Custom, SetActiveOverride.
 func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	d := s.declared
 	switch {
@@ -169,9 +171,7 @@ func (a *Actor) setCondition(c condition, on bool) {
 		a.states.conditions = make(map[condition]bool)
 	}
 	a.states.conditions[c] = on
-	for _, o := range a.openings {
-		o.updateVisible()
-	}
+	a.updateVisible()
 }
 
 // knows reports whether a field is tagged if=name.

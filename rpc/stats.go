@@ -132,8 +132,9 @@ type Drops struct {
 	// mean that the peer is cheating, because a client may well call an actor before it
 	// learns that the actor has ended or has a new owner.
 	//
-	// ActorClosed also includes calls of [ForceQueue] methods made here that were still
-	// queued when their actor closed.
+	// ActorClosed also includes calls made here: those of [ForceQueue] methods that were still
+	// queued when their actor closed, and reliable Multicasts that a previous owner missed whose
+	// copy was about to close and then stayed. See [World.SetOwner].
 	NotOwner, RateLimited, Unbound, ActorClosed, Invalid uint64
 
 	// Blocked counts calls from the peer that were blocked by Config.DoS.

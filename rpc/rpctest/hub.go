@@ -153,6 +153,9 @@ func (p *path) set(profile emulation.Settings, one bool) error {
 	return nil
 }
 
+// isOver reports whether both ends have closed, so that no packet is in flight any more.
+func (p *path) isOver() bool { return p.near.over() && p.far.over() }
+
 // dark drops all packets of the path for d.
 func (p *path) dark(d time.Duration) {
 	p.hub.mu.Lock()
@@ -186,7 +189,7 @@ func (h *hub) carry() {
 	}
 	h.timer.Reset(next.Sub(now))
 	before := len(h.paths)
-	h.paths = slices.DeleteFunc(h.paths, func(p *path) bool { return p.near.over() && p.far.over() })
+	h.paths = slices.DeleteFunc(h.paths, (*path).isOver)
 	if len(h.paths) < before {
 		h.share()
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/quivernet/quiver/internal/badnet"
 	"github.com/quivernet/quiver/internal/netsim"
 	"github.com/quivernet/quiver/internal/testkit"
+	"github.com/quivernet/quiver/rpc"
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
@@ -68,4 +69,34 @@ func TestIncomingLossHasNoSizes(t *testing.T) {
 		require.InDelta(t, row.small, lost[100], packets/10, "%+v", row.settings)
 		require.InDelta(t, row.large, lost[1200], packets/10, "%+v", row.settings)
 	}
+}
+
+// A network keeps neither clients that have come and gone nor their worlds, so a long test needs
+// no more memory than a short one.
+func TestNetworkForgetsWhatHasEnded(t *testing.T) {
+	Run(t, Off, func(t *testing.T, n *Network) {
+		newWorld := func() *rpc.World {
+			w, err := rpc.NewWorld(rpc.Config{})
+			require.NoError(t, err)
+			return w
+		}
+		n.Server(newWorld())
+		stays := n.Client(newWorld())
+		for range 5 {
+			w := newWorld()
+			conn := n.Client(w)
+			require.NoError(t, w.Close(t.Context(), 1024, ""))
+			n.Advance(time.Second)
+			n.Dark(conn, time.Second) // has no effect
+		}
+		crashes := newWorld()
+		n.Client(crashes)
+		n.Crash(crashes)
+		n.Advance(lastTime + time.Minute)
+		require.Len(t, n.clients, 1)
+		require.Len(t, n.worlds, 1)
+		require.Empty(t, n.closed)
+		require.Empty(t, n.paused)
+		require.NoError(t, stays.Err())
+	})
 }

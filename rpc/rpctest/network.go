@@ -50,6 +50,9 @@ const (
 	// time, that means minutes until go test gives up on it.
 	maxIdle = time.Hour
 
+	// lastTime is how long we go on driving a closed world, so that its last functions run.
+	lastTime = time.Minute
+
 	// forever is longer than any test.
 	forever = math.MaxInt64 * time.Nanosecond
 )
@@ -69,10 +72,15 @@ type Network struct {
 	idle     *time.Timer              // calls failIdle after maxIdle without a tick
 
 	server  *rpc.World
-	closed  []*rpc.World // earlier servers
+	servers int // how many there have been
 	hub     *hub
-	clients []*client
-	worlds  []*rpc.World // of the clients; each only once, even if it has joined again
+	clients []*client // whose path has not ended
+	joins   int       // how many clients there have been
+
+	// Earlier servers, and the worlds of the clients, each only once even if it has joined again.
+	// A world is removed lastTime after it was closed.
+	worlds []*rpc.World
+	closed map[*rpc.World]time.Time // when we saw that they were closed
 }
 
 // A client is one connection to the server, with the path that it takes.
@@ -112,6 +120,7 @@ func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Netw
 			nextTick: time.Now(),
 			hub:      newHub(),
 			paused:   make(map[*rpc.World]time.Time),
+			closed:   make(map[*rpc.World]time.Time),
 		}
 		n.SetTickRate(defaultTickRate)
 		n.idle = time.AfterFunc(maxIdle, n.failIdle)
@@ -164,19 +173,21 @@ func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, f
 // before the first client.
 //
 // After [rpc.World.Close] another world may take the server's place, as if the server had
-// restarted. Clients join it by Client or Join, with their worlds or with new ones. We go on
-// driving the closed world so that its last functions run. While there is no server, Join fails.
+// restarted. Clients join it by Client or Join, with their worlds or with new ones. The closed
+// world is driven for one more minute so that its last functions run. While there is no server,
+// Join fails.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
 		if !bell.Closed(extend.Closed(n.server)) {
 			n.t.Fatal("rpctest: the network has a server already, and its World.Close was not called")
 		}
-		n.closed = append(n.closed, n.server)
+		n.worlds = append(n.worlds, n.server)
 	}
 	n.server = w
 	// A second server must not draw the same numbers as the first.
-	extend.Seed(w, n.seed+uint64(len(n.closed)))
+	extend.Seed(w, n.seed+uint64(n.servers))
+	n.servers++
 	return w
 }
 
@@ -187,7 +198,7 @@ func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	n.t.Helper()
 	conn, err := n.Join(w)
 	if err != nil {
-		n.t.Fatalf("rpctest: client %d did not join: %v", len(n.clients), err)
+		n.t.Fatalf("rpctest: client %d did not join: %v", n.joins, err)
 	}
 	return conn
 }
@@ -198,13 +209,15 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	if n.server == nil {
 		n.t.Fatal("rpctest: a client before the server")
 	}
-	p, err := n.hub.join(n.profile, n.seedOf(len(n.clients)))
+	seed := n.seedOf(n.joins)
+	p, err := n.hub.join(n.profile, seed)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	c := &client{world: w, path: p}
-	extend.Seed(w, n.seedOf(len(n.clients)))
+	extend.Seed(w, seed)
 	n.clients = append(n.clients, c)
+	n.joins++
 	if !slices.Contains(n.worlds, w) {
 		n.worlds = append(n.worlds, w)
 	}
@@ -302,6 +315,27 @@ func (n *Network) tick() {
 		fn(now)
 	}
 	n.each(func(w *rpc.World) { w.Flush(now) })
+	n.forget(now)
+}
+
+// forget drops clients and worlds that nothing can happen to any more, so that a long test needs
+// no more memory than a short one.
+func (n *Network) forget(now time.Time) {
+	n.clients = slices.DeleteFunc(n.clients, func(c *client) bool { return c.path.isOver() })
+	n.worlds = slices.DeleteFunc(n.worlds, func(w *rpc.World) bool {
+		if !bell.Closed(extend.Closed(w)) {
+			return false
+		}
+		if _, known := n.closed[w]; !known {
+			n.closed[w] = now
+		}
+		over := now.Sub(n.closed[w]) >= lastTime
+		if over {
+			delete(n.closed, w)
+			delete(n.paused, w)
+		}
+		return over
+	})
 }
 
 // each calls fn for all worlds, the server first.
@@ -312,7 +346,7 @@ func (n *Network) each(fn func(w *rpc.World)) {
 	n.driving = true
 	defer func() { n.driving = false }()
 	n.drive(n.server, fn)
-	for _, w := range slices.Concat(n.closed, n.worlds) {
+	for _, w := range n.worlds {
 		n.drive(w, fn)
 	}
 }
@@ -370,9 +404,13 @@ func (n *Network) Emulate(profile emulation.Settings) {
 //
 // A Rate limits the client's uplink, and also its downlink after the server's uplink. An
 // IncomingRate limits that downlink alone. If both are set, the lower one limits the downlink.
+//
+// EmulateOne does nothing if the connection has ended at both ends.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	n.t.Helper()
-	n.emulate(n.find(conn), profile, true)
+	if c := n.find(conn); c != nil {
+		n.emulate(c, profile, true)
+	}
 }
 
 // emulate changes the emulation of a client's path. See path.set for one.
@@ -383,13 +421,17 @@ func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
 	}
 }
 
-// Dark drops all packets from and to a client for d from now.
+// Dark drops all packets from and to a client for d from now. It does nothing if the connection
+// has ended at both ends.
 func (n *Network) Dark(conn *rpc.Conn, d time.Duration) {
 	n.t.Helper()
-	n.find(conn).path.dark(d)
+	if c := n.find(conn); c != nil {
+		c.path.dark(d)
+	}
 }
 
-// find returns the client of a connection. conn may be the connection of either end.
+// find returns the client of a connection, or nil if that has ended at both ends. conn may be the
+// connection of either end.
 func (n *Network) find(conn *rpc.Conn) *client {
 	n.t.Helper()
 	if conn == nil {
@@ -401,7 +443,9 @@ func (n *Network) find(conn *rpc.Conn) *client {
 			return c
 		}
 	}
-	n.t.Fatalf("rpctest: %v is no connection of this network", conn)
+	if conn.Err() == nil {
+		n.t.Fatalf("rpctest: %v is no connection of this network", conn)
+	}
 	return nil
 }
 
@@ -414,10 +458,10 @@ func (n *Network) close() {
 		_ = c.path.set(emulation.Settings{}, false)
 	}
 	ctx := context.Background()
-	for _, w := range n.worlds {
+	for _, w := range n.worlds { // some are closed already
 		_ = w.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
-	if n.server != nil { // the test has closed those before it
+	if n.server != nil {
 		_ = n.server.Close(ctx, rpc.HostClosedConnection, "the test is over")
 	}
 	n.tick()
