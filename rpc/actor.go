@@ -229,6 +229,17 @@ func (a *Actor) ensureOpen(c *Conn) error {
 	return a.open(c)
 }
 
+// updateVisible works out anew which fields each client may see. It is called when the actor's
+// owner or a condition has changed.
+func (a *Actor) updateVisible() {
+	// What we encoded last may be out of date, since the class has an UpdateRate or Run looks at
+	// states only now and then. Clients must not see what the game has cleared in the meantime.
+	a.compareAll()
+	for _, o := range a.openings {
+		o.updateVisible()
+	}
+}
+
 // closeToPrevious closes the actor for its previous owner.
 //
 // If the client hasn't acknowledged the open yet, we wait until it has before we close, and

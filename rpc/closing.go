@@ -147,8 +147,12 @@ func (a *Actor) checkAuthority(caller string) error {
 // CloseTo closes the actor for c, so that the client's copy ends with reason Relevancy. To open
 // the actor there again, call OpenTo, or just make a call to c.
 //
-// CloseTo does nothing on a client, or if c has no copy. In OnConnect of c, however, it
-// prevents an [AlwaysRelevant] actor from opening.
+// An [AlwaysRelevant] actor doesn't open there again by itself. In OnConnect of c, CloseTo
+// prevents it from opening in the first place. Otherwise CloseTo does nothing if c has no copy,
+// or on a client.
+//
+// If the actor was placed, the copy stays at the client without a channel. [Conn.Actor] still
+// returns it, but it gets no more updates and Multicasts.
 func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 
 // UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the game that it

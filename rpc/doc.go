@@ -35,8 +35,9 @@
 // A call that runs in the world that made it waits for the next Dispatch, like a
 // call from the peer. Calls have no result.
 //
-// Reliable calls of one actor run in the order in which they were made. There is no
-// order between actors. If a client doesn't have the actor yet, the first call to
+// Reliable calls of one actor run in the order in which they were made, unless a method
+// waits for an actor in its argument ([WaitForActors]). There is no order between actors.
+// If a client doesn't have the actor yet, the first call to
 // that client opens the actor there first.
 //
 // # Requests

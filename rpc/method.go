@@ -311,9 +311,10 @@ func (m *method) mustForce() {
 // WaitForActors makes a Client or Multicast RPC whose argument contains a [Ref] wait on the
 // client until all actors that it names are open there. UE: net.DelayUnmappedRPCs.
 //
-// A call waits for at most 5 seconds, at most 64 calls of a connection wait, and waiting
-// calls run in no order relative to others. Without WaitForActors, and after those 5 seconds,
-// a Ref that names no open actor becomes 0 and is counted in [Drops].
+// A call waits for at most 5 seconds, and meanwhile the actor's later calls run before it. Up
+// to 64 calls of a connection wait, with 64 KiB of arguments. Calls beyond that, calls of other
+// methods, and calls that have waited for 5 seconds run without waiting: a Ref that names no open
+// actor becomes 0, and is counted in [Drops].
 func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 
 // declare adds a method with argument type A to class. It panics if the declaration is not valid.

@@ -158,17 +158,6 @@ func (a *Actor) compareAll() {
 	}
 }
 
-// updateVisible works out anew which fields each client may see. It is called when the actor's
-// owner or a condition has changed.
-func (a *Actor) updateVisible() {
-	// What we encoded last may be out of date, since the class has an UpdateRate or Run looks at
-	// states only now and then. Clients must not see what the game has cleared in the meantime.
-	a.compareAll()
-	for _, o := range a.openings {
-		o.updateVisible()
-	}
-}
-
 // stateFailed logs, at most once a second, that fields cannot be sent as they are.
 func (w *World) stateFailed(a *Actor, d *declaredState, err error) {
 	if hidden, ok := w.replicator.warn.Pass(w.frame.now); ok {

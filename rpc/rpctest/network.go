@@ -166,7 +166,8 @@ func (n *Network) Seed() uint64 { return n.seed }
 func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
 
 // OnTick adds a simulation. fn is called in each tick, after the Dispatch of all worlds and
-// before their Flush.
+// before their Flush, even if worlds are paused or have crashed. A simulation that stops with its
+// world belongs into [rpc.World.OnTick].
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
 // Server makes w the server and returns it. A network has one server, which has to be there
