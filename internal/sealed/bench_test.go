@@ -54,7 +54,7 @@ func BenchmarkOpen(b *testing.B) {
 			o.window = recovery.Window{}
 		}
 		copy(scratch, packets[n%count])
-		if why := o.mark(o.open(scratch)); why != kept {
+		if why := o.accept(o.open(scratch)); why != dropNone {
 			b.Fatal(why)
 		}
 	}
@@ -73,7 +73,7 @@ func BenchmarkForged(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		copy(scratch, packet)
-		if why := o.mark(o.open(scratch)); why != dropForged {
+		if why := o.accept(o.open(scratch)); why != dropForged {
 			b.Fatal(why)
 		}
 	}
@@ -200,7 +200,7 @@ func BenchmarkStream(b *testing.B) {
 // BenchmarkInbox has 1 MiB of packets wait, as at a busy machine.
 func BenchmarkInbox(b *testing.B) {
 	in := newInbox(func(bool) {})
-	in.lent = new(atomic.Int64)
+	in.allBorrowed = new(atomic.Int64)
 	from, packet, now := netip.MustParseAddrPort("127.0.0.1:1"), make([]byte, 1200), time.Now()
 	in.setRemote(from)
 	b.ReportAllocs()
@@ -209,7 +209,7 @@ func BenchmarkInbox(b *testing.B) {
 		for range (1 << 20) / len(packet) {
 			in.put(now, from, packet)
 		}
-		in.give(in.take())
+		in.release(in.take())
 	}
 	require.Zero(b, in.full.Load())
 }

@@ -31,7 +31,7 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 		return packet, 0, false
 	}
 	if err := s.Seal(packet, number); err != nil {
-		s.end(err)
+		s.closeWith(err)
 		return buf, 0, false
 	}
 	return packet, number, true
@@ -45,7 +45,7 @@ func (s *Session) AppendPacket(now time.Time, buf []byte, size int) (packet []by
 func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet []byte, number uint64, ok bool) {
 	t := s.tick(now)
 	size = min(size, MaxPacket)
-	if size < Overhead+dataHeader+minFeedback {
+	if size < Overhead+dataHeader+minReport {
 		return buf, 0, false
 	}
 	for {
@@ -79,11 +79,11 @@ func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 	case s.records.Len() >= maxRecords:
 		// We can't keep track of any more packets until some old ones are forgotten.
 		return nothing
-	case s.hearing.probes > 0:
+	case s.liveness.probesDue > 0:
 		return forProbe
-	case s.state <= Open && s.train.left > 0:
+	case s.state <= Open && s.train.unsent > 0:
 		return forTrain
-	case s.report.alone && s.mayReport() && s.report.due(t):
+	case s.reporter.needsOwnPacket && s.mayReport() && s.reporter.due(t):
 		// The last packet had no room for feedback, and the next may be just as full, so
 		// send it by itself.
 		return forReport
@@ -98,7 +98,7 @@ func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 		return forPayload
 	case s.wantsUnpacedPlay():
 		return forPlay
-	case s.mayReport() && s.report.due(t):
+	case s.mayReport() && s.reporter.due(t):
 		return forReport
 	}
 	return nothing
@@ -106,12 +106,12 @@ func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
 
 // mayReport reports whether we may send a packet with nothing but feedback. Few of those are
 // ever acked, since most don't ask for it, so we limit how many we have to remember.
-func (s *Session) mayReport() bool { return s.records.silent < silentRecords }
+func (s *Session) mayReport() bool { return s.records.ackOptional < maxAckOptional }
 
 // wantsPayload reports whether there may be a payload to send as soon as the pacer allows it.
 func (s *Session) wantsPayload() bool {
-	return s.state == Open && !s.supply.empty && !s.train.holds() &&
-		s.records.Len() < maxRecords-sparedRecords
+	return s.state == Open && !s.supply.empty && !s.train.holdsPayloads() &&
+		s.records.Len() < maxRecords-reservedRecords
 }
 
 // wantsUnpacedPlay reports whether there may be play to send without asking the pacer. Play
@@ -121,7 +121,7 @@ func (s *Session) wantsPayload() bool {
 // queue on the path that won't drain however long the pacer pauses.
 func (s *Session) wantsUnpacedPlay() bool {
 	return s.state == Open && !s.supply.noPlay &&
-		s.records.Len() < maxRecords-sparedRecords && s.records.play < s.playBound()
+		s.records.Len() < maxRecords-reservedRecords && s.records.playInFlight < s.playBound()
 }
 
 // minPlay is how many packets of play may be in flight without waiting for the pacer, however
@@ -145,7 +145,7 @@ func (s *Session) wantsAckSoon() bool {
 	if s.supply.flooded {
 		bound /= 2
 	}
-	withNext := s.records.play + 2*s.nextPlaySize() // this packet and the one after it
+	withNext := s.records.playInFlight + 2*s.nextPlaySize() // this packet and the one after it
 	return withNext > bound
 }
 
@@ -175,7 +175,7 @@ func (s *Session) pacerAllows(t time.Duration) bool {
 		s.updateStart()
 	}
 	now := s.time(t)
-	at, ok := s.control.Next(now, s.nextSize(), s.records.bytes)
+	at, ok := s.control.Next(now, s.nextSize(), s.records.bytesInFlight)
 	return ok && !at.After(now)
 }
 
@@ -221,12 +221,12 @@ func (s *Session) build(
 		number++
 	}
 	if number >= maxNumber {
-		s.end(&Error{Reason: "packet numbers are used up; a new carrier is needed"})
+		s.closeWith(&Error{Reason: "packet numbers are used up; a new carrier is needed"})
 		return buf, 0, false
 	}
 
 	limit := size - tagBytes
-	rec := record{sent: t, fate: silent}
+	rec := record{sent: t, fate: ackOptional}
 	b := appendHeader(buf[:0], s.id, number)
 	if b, ok = s.appendContent(t, why, number, b, limit, &rec); !ok {
 		return buf, 0, false
@@ -234,10 +234,10 @@ func (s *Session) build(
 
 	// Add feedback if it's due. (The packets of a train have theirs already.) Feedback that
 	// isn't due yet may piggyback on play, as long as that doesn't make a jumbo packet of it.
-	limit = rec.fits(limit)
-	due := why == forReport || why != forTrain && s.report.due(t)
+	limit = rec.frameLimit(limit)
+	due := why == forReport || why != forTrain && s.reporter.due(t)
 	isPlay := rec.payloads > 0 && !rec.bulk
-	piggyback := isPlay && s.report.waits() && limit-len(b) >= minFeedback
+	piggyback := isPlay && s.reporter.hasPending() && limit-len(b) >= minReport
 	if due || piggyback {
 		b = s.appendReport(t, b, limit, why, &rec)
 	}
@@ -268,7 +268,7 @@ func (s *Session) appendContent(
 		b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, rec)
 		if rec.payloads == 0 {
 			s.supply = supply{empty: true, noPlay: true}
-			s.control.Limited(s.records.bytes) // it's the source that holds us up, not the path
+			s.control.Limited(s.records.bytesInFlight) // it's the source that holds us up, not the path
 			return b, false
 		}
 	case forPlay:
@@ -288,13 +288,13 @@ func (s *Session) appendContent(
 // takes. (What QUIC found to work earlier may be too large by now.) Once the carrier is open,
 // the probe carries payloads instead, if there are any.
 func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
-	s.hearing.probes--
+	s.liveness.probesDue--
 	b = append(b, framePing)
-	rec.fate = flying
+	rec.fate = inFlight
 	switch {
 	case s.state == Opening:
 		// Padding takes up the rest of the packet, so leave it out if feedback must follow.
-		if !s.report.due(t) {
+		if !s.reporter.due(t) {
 			b = pad(b, limit)
 		}
 	case s.wantsPayload():
@@ -306,13 +306,13 @@ func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record)
 // appendTrain appends a packet's worth of the train that measures the path: its countdown,
 // feedback if that is due, and padding up to the limit.
 func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record) []byte {
-	s.train.left--
-	s.train.open++
-	s.train.sent = true
-	b = append(b, frameTrain, byte(s.train.left))
-	rec.fate = flying
+	s.train.unsent--
+	s.train.inFlight++
+	s.train.started = true
+	b = append(b, frameTrain, byte(s.train.unsent))
+	rec.fate = inFlight
 	rec.train = true
-	if s.report.due(t) {
+	if s.reporter.due(t) {
 		b = s.appendReport(t, b, limit, forTrain, rec)
 	}
 	return pad(b, limit)
@@ -321,7 +321,7 @@ func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record)
 // appendMTUProbe appends a ping padded to the limit, to see whether a packet of that size gets
 // through. It carries no data, so nothing has to be retransmitted if it doesn't.
 func (s *Session) appendMTUProbe(b []byte, limit int, rec *record) []byte {
-	rec.fate = flying
+	rec.fate = inFlight
 	return pad(append(b, framePing), limit)
 }
 
@@ -333,10 +333,10 @@ func pad(b []byte, limit int) []byte {
 // appendPayloads appends payloads until the source has none left that fits. Frames may take up
 // room.Max bytes if there's bulk among them, but otherwise no more than MaxPacket allows.
 func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
-	for rec.payloads < maxPayloads && rec.fits(room.Max)-len(b) >= minRoom {
+	for rec.payloads < maxPayloads && rec.frameLimit(room.Max)-len(b) >= minRoom {
 		// Write the frame's header first, and let the source append right behind it.
 		head := len(b)
-		free := rec.fits(room.Max) - head - dataHeader
+		free := rec.frameLimit(room.Max) - head - dataHeader
 		b = append(b, framePlay, 0, 0)
 		out, token, content, ok := s.source.AppendPayload(s.time(t), b, Room{Max: free, Bulk: room.Bulk})
 		if !ok {
@@ -363,7 +363,7 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 
 		rec.tokens[rec.payloads] = token
 		rec.payloads++
-		rec.fate = flying
+		rec.fate = inFlight
 		rec.paced = true
 	}
 	return b
@@ -373,53 +373,53 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
 	// Feedback by itself doesn't ask for an ack, except for every pingAfter-th time: the ack
 	// lets us stop repeating what the peer knows already.
-	if why == forReport && s.report.bare+1 >= pingAfter {
+	if why == forReport && s.reporter.sinceAsked+1 >= pingAfter {
 		b = append(b, framePing)
-		rec.fate = flying
+		rec.fate = inFlight
 	}
-	if limit-len(b) < minFeedback {
-		s.report.alone = true // send it in a packet by itself
+	if limit-len(b) < minReport {
+		s.reporter.needsOwnPacket = true // send it in a packet by itself
 		return b
 	}
-	s.report.pace(s.rtt())
-	rec.covers = s.report.fill(t, &s.frame.feedback, &s.opener.window, limit-len(b))
+	s.reporter.pace(s.rtt())
+	rec.knownBelow = s.reporter.fill(t, &s.frame.report, &s.opener.window, limit-len(b))
 	s.stats.Feedbacks++
-	if rec.fate == flying {
-		s.report.bare = 0
+	if rec.fate == inFlight {
+		s.reporter.sinceAsked = 0
 	} else {
-		s.report.bare++
+		s.reporter.sinceAsked++
 	}
-	return s.frame.feedback.append(b)
+	return s.frame.report.append(b)
 }
 
 // packetSent records a packet that was built, along with the number that was skipped before it,
 // if any.
 func (s *Session) packetSent(t time.Duration, packet []byte, number uint64, rec record) {
 	for s.records.Next < number {
-		s.records.push(record{fate: skipped, sent: t, until: t + silentPTOs*s.pto()})
+		s.records.push(record{fate: skipped, sent: t, expires: t + silentPTOs*s.pto()})
 	}
 	if number >= s.skips.next {
 		s.skips.draw(number)
 	}
 
 	rec.size = uint16(len(packet) + overheadUDP)
-	rec.until = t + silentPTOs*s.pto()
+	rec.expires = t + silentPTOs*s.pto()
 	if rec.paced {
 		s.lastSize = int(rec.size)
-		if s.train.holds() {
+		if s.train.holdsPayloads() {
 			// Bulk waits for the train's result, so play alone can't show the path's rate.
-			s.control.Limited(s.records.bytes + int(rec.size))
+			s.control.Limited(s.records.bytesInFlight + int(rec.size))
 		}
-		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytes)
+		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytesInFlight)
 	}
-	if rec.fate == flying {
+	if rec.fate == inFlight {
 		mayDelayAck := rec.payloads > 0 && !rec.bulk
-		wasIdle := s.records.flying == 0 && s.state == Open
-		s.hearing.ask(t, mayDelayAck, wasIdle)
+		wasIdle := s.records.packetsInFlight == 0 && s.state == Open
+		s.liveness.ackAsked(t, mayDelayAck, wasIdle)
 	}
 	s.records.push(rec)
 
-	if s.records.play > 0 && s.records.play >= s.playBound() {
+	if s.records.playInFlight > 0 && s.records.playInFlight >= s.playBound() {
 		s.supply.flooded = true
 	}
 	if s.config.Rate != nil {

@@ -84,12 +84,12 @@ type Carrier struct {
 	mu      Mutex // guards session and issued
 	session *Session
 	issued  []ID // this end's valid ids, oldest first
-	first   []ID // the peer's first ids, for Start; set by NewCarrier
+	peerIDs []ID // the peer's first ids, for Start; set by NewCarrier
 
-	worker worker        // decides which goroutine takes the turns
-	blocks bool          // the socket's writes may block
-	bulk   atomic.Bool   // bulk is in flight or waits; written under mu
-	done   chan struct{} // closed when the session has closed
+	worker   worker        // decides which goroutine takes the turns
+	mayBlock bool          // the socket's writes may block
+	bulk     atomic.Bool   // bulk is in flight or waits; written under mu
+	done     chan struct{} // closed when the session has closed
 
 	run    runner
 	counts carrierCounts
@@ -131,25 +131,25 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	}
 	c.run.writer = udp.NewWriter(socket.sys)
 	c.run.pinger.every = config.PingTime
-	c.inbox = newInbox(c.arrived)
-	c.blocks = socket.sys.Blocks()
+	c.inbox = newInbox(c.packetsArrived)
+	c.mayBlock = socket.sys.Blocks()
 	c.worker = worker{
-		hand:  c.hand,
-		work:  c.loop,
-		empty: c.inbox.empty,
-		real:  socket.real,
-		token: bell.New(),
-		queue: socket.timers,
+		handOff:    c.handOff,
+		work:       c.loop,
+		inboxEmpty: c.inbox.empty,
+		realTime:   socket.realTime,
+		wakeups:    bell.New(),
+		queue:      socket.timers,
 	}
-	c.worker.later.Fire = c.worker.expired
-	c.inbox.lent = &socket.lent
+	c.worker.alarm.Fire = c.worker.alarmFired
+	c.inbox.allBorrowed = &socket.borrowed
 	remote, _ := config.Addrs()
 	c.inbox.setRemote(udp.AddrPort(remote))
 	ours, theirs := toClient, toServer
 	if !config.Client {
 		ours, theirs = theirs, ours
 	}
-	if c.first, err = exportIDs(config.Exporter, config.Instance, theirs); err != nil {
+	if c.peerIDs, err = exportIDs(config.Exporter, config.Instance, theirs); err != nil {
 		return nil, err
 	}
 	if c.issued, err = exportIDs(config.Exporter, config.Instance, ours); err != nil {
@@ -171,7 +171,7 @@ func (c *Carrier) Issue() ID {
 	}
 	c.issued = append(c.issued, c.socket.issue(c.inbox))
 	if over := len(c.issued) - maxIDs; over > 0 {
-		c.socket.retire(c.issued[:over]...)
+		c.socket.unregister(c.issued[:over]...)
 		c.issued = slices.Delete(c.issued, 0, over)
 	}
 	return c.issued[len(c.issued)-1]
@@ -180,7 +180,7 @@ func (c *Carrier) Issue() ID {
 // Start begins to open the carrier.
 func (c *Carrier) Start() {
 	now := c.Lock()
-	c.session.Start(now, c.first...)
+	c.session.Start(now, c.peerIDs...)
 	c.Unlock()
 }
 
@@ -202,21 +202,21 @@ func (c *Carrier) Lock() time.Time {
 // goroutine if that cannot block and takes no longer than a turn with play. Otherwise the
 // carrier's goroutine sends.
 func (c *Carrier) Unlock() {
-	c.mark()
+	c.noteWork()
 	c.mu.Unlock()
-	c.direct()
+	c.runInline()
 }
 
 // Wake wakes the carrier because its source has something to send. The caller holds the
 // lock.
 func (c *Carrier) Wake() {
-	c.mark()
+	c.noteWork()
 	c.worker.wake()
 }
 
 // mark records that the source may have something to send, and whether that includes bulk.
 // The caller holds the lock.
-func (c *Carrier) mark() {
+func (c *Carrier) noteWork() {
 	c.session.Wake()
 	if c.bulkWaits() {
 		c.bulk.Store(true)
@@ -228,7 +228,7 @@ func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directB
 
 // stays reports whether there is bulk, which makes the carrier's own goroutine keep
 // waiting. Only the goroutine that works may call it.
-func (c *Carrier) stays() bool { return c.bulk.Load() || c.run.heavy() }
+func (c *Carrier) hasBulk() bool { return c.bulk.Load() || c.run.isHeavy() }
 
 // Spares returns the number of the peer's unused ids, which are left for changes of
 // address. The owner asks the peer for more over QUIC.
@@ -288,9 +288,9 @@ func (c *Carrier) Close() {
 }
 
 // end closes the session with err. The next turn cleans up.
-func (c *Carrier) end(err error) {
+func (c *Carrier) closeWith(err error) {
 	c.mu.Lock()
-	c.session.end(err)
+	c.session.closeWith(err)
 	c.mu.Unlock()
 	c.worker.wake()
 }
@@ -301,12 +301,12 @@ func (c *Carrier) loop() {
 	for !c.settle() {
 		next, idle := c.heavyTurn()
 		switch {
-		case c.run.owes() || !idle || c.run.heavy() && c.worker.poll(next):
-		case c.stays():
+		case c.run.needsSettle() || !idle || c.run.isHeavy() && c.worker.poll(next):
+		case c.hasBulk():
 			if c.worker.sleep(next) {
 				return
 			}
-		case c.worker.rest(next):
+		case c.worker.tryRest(next):
 			return
 		}
 	}
@@ -316,11 +316,11 @@ func (c *Carrier) loop() {
 // than processors, a carrier that moves bulk first waits for its turn (see heavyTurns). A
 // goroutine whose bulk is done takes its turns for play without waiting.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
-	if c.worker.crowded() && c.run.heavy() {
+	if c.worker.crowded() && c.run.isHeavy() {
 		heavyTurns.Take(nil)
 		defer heavyTurns.End()
 	}
-	c.run.writer.MayWait = c.stays()
+	c.run.writer.MayWait = c.hasBulk()
 	return c.turn()
 }
 
@@ -329,10 +329,10 @@ func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 // holds the lock, it leaves the packets to the worker instead: that goroutine may be
 // waiting for a processor, and the reader could meanwhile read no packet for other
 // carriers.
-func (c *Carrier) arrived(atOnce bool) {
+func (c *Carrier) packetsArrived(atOnce bool) {
 	if atOnce && c.mu.TryLock() {
 		c.mu.Unlock()
-		c.direct()
+		c.runInline()
 	} else {
 		c.worker.wake()
 	}
@@ -341,11 +341,11 @@ func (c *Carrier) arrived(atOnce bool) {
 // direct works on the calling goroutine if no other goroutine works and a turn takes no
 // longer than one with play. That is cheaper, because two switches of goroutines cost as
 // much as a turn with play.
-func (c *Carrier) direct() {
+func (c *Carrier) runInline() {
 	switch {
-	case !c.worker.enter():
-	case c.light():
-		c.play()
+	case !c.worker.tryEnter():
+	case c.isLight():
+		c.takeTurns()
 	default:
 		c.worker.start()
 	}
@@ -353,8 +353,8 @@ func (c *Carrier) direct() {
 
 // hand makes another goroutine work. Without bulk that is one of the crew, whose goroutines
 // take turns for many carriers. With bulk it is this carrier's own.
-func (c *Carrier) hand() {
-	if c.light() {
+func (c *Carrier) handOff() {
+	if c.isLight() {
 		c.socket.crew.Add(c)
 	} else {
 		c.worker.start()
@@ -363,18 +363,18 @@ func (c *Carrier) hand() {
 
 // light reports whether a turn takes no longer than one with play and never blocks. Only
 // the goroutine that works may call it.
-func (c *Carrier) light() bool { return !c.blocks && !c.run.owes() && !c.stays() }
+func (c *Carrier) isLight() bool { return !c.mayBlock && !c.run.needsSettle() && !c.hasBulk() }
 
 // play takes up to directTurns turns. If there is more to do afterwards, the carrier's own
 // goroutine continues.
-func (c *Carrier) play() {
+func (c *Carrier) takeTurns() {
 	c.run.writer.MayWait = false
 	for range directTurns {
 		next, idle := c.turn()
-		if !idle || !c.light() {
+		if !idle || !c.isLight() {
 			break
 		}
-		if c.worker.rest(next) {
+		if c.worker.tryRest(next) {
 			return
 		}
 	}

@@ -160,10 +160,10 @@ func TestCarrierGivesUp(t *testing.T) {
 		<-d.a.Done()
 		require.InDelta(t, stopTime.Seconds(), time.Since(begin).Seconds(), 0.1)
 		require.ErrorContains(t, d.a.Err(), "no ack for 10s")
-		require.Empty(t, d.near.socket.boxes, "its ids are gone")
+		require.Empty(t, d.near.socket.inboxes, "its ids are gone")
 		d.a.Start() // does nothing
 		d.a.Issue()
-		require.Empty(t, d.near.socket.boxes)
+		require.Empty(t, d.near.socket.inboxes)
 	})
 }
 
@@ -175,11 +175,11 @@ func TestCarrierFollows(t *testing.T) {
 		third := netsim.NewPacketConn()
 		netsim.Connect(d.near.conn, third, netsim.Config{Delay: 5 * ms}, netsim.Config{Delay: 5 * ms})
 		moved := newPort(t, third)
-		moved.socket.boxes = d.far.socket.boxes // the peer has another address now
+		moved.socket.inboxes = d.far.socket.inboxes // the peer has another address now
 		d.start()
 		time.Sleep(300 * ms)
 		synctest.Wait()
-		d.a.run.pinger.same = searchPings // QUIC's search for the path MTU is over
+		d.a.run.pinger.sameSize = searchPings // QUIC's search for the path MTU is over
 		require.Zero(t, d.near.conn.To(third).Stats().Packets)
 		before := d.near.conn.To(d.far.conn).Stats().Packets
 		d.to.Store(third.LocalAddr().(*net.UDPAddr))
@@ -187,7 +187,7 @@ func TestCarrierFollows(t *testing.T) {
 		require.NotZero(t, d.near.conn.To(third).Stats().Packets)
 		require.LessOrEqual(t, d.near.conn.To(d.far.conn).Stats().Packets, before+udp.MaxSegments)
 		synctest.Wait()
-		require.Less(t, d.a.run.pinger.same, searchPings, "it searches on the new path")
+		require.Less(t, d.a.run.pinger.sameSize, searchPings, "it searches on the new path")
 		deliver(t, d.a, d.up)
 		require.Equal(t, third.LocalAddr(), d.to.Load())
 	})
@@ -226,7 +226,7 @@ func TestCarrierRotatesWithItsAddress(t *testing.T) {
 			d.a.AddIDs(d.b.Issue())
 		}
 		require.Len(t, d.b.issued, maxIDs)
-		require.Len(t, d.far.socket.boxes, maxIDs)
+		require.Len(t, d.far.socket.inboxes, maxIDs)
 	})
 }
 
@@ -263,7 +263,7 @@ func TestCarrierUnderAttack(t *testing.T) {
 		deliver(t, d.a, d.up)
 		st := d.b.Stats()
 		t.Logf("%+v", st)
-		require.InDelta(t, 1000-elsewhereLimit, st.Elsewhere, elsewhereLimit)
+		require.InDelta(t, 1000-maxElsewhere, st.Elsewhere, maxElsewhere)
 		require.NotZero(t, st.Drops[dropSize])
 		require.NotZero(t, st.Drops[dropForged]+st.Drops[dropKey]+st.Drops[dropOld], "their numbers are any, unmasked")
 		require.NotZero(t, st.Drops[dropReplay])
@@ -292,9 +292,9 @@ func TestCarrierBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBed(t, netsim.Config{}, 0).start()
 		time.Sleep(time.Second)
-		require.False(t, d.a.refused(udp.ErrBlocked))
+		require.False(t, d.a.writeFailed(udp.ErrBlocked))
 		require.EqualValues(t, 1, d.a.Stats().Blocked)
-		require.True(t, d.a.refused(net.UnknownNetworkError("x")))
+		require.True(t, d.a.writeFailed(net.UnknownNetworkError("x")))
 		require.EqualValues(t, 1, d.a.Stats().WriteErrors)
 	})
 }
@@ -309,7 +309,7 @@ func TestHushIsAskedAbout(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		speak := func() {
 			d.b.Lock()
-			d.b.session.hearing.probes = 1
+			d.b.session.liveness.probesDue = 1
 			d.b.Unlock()
 			time.Sleep(21 * ms)
 		}

@@ -28,7 +28,7 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 		now := time.Now()
 		c.socket.reader.noteRead(begin, now)
 		if err != nil {
-			if c.socket.reader.retry(now, err) {
+			if c.socket.reader.handleError(now, err) {
 				continue
 			}
 			return n, from, err
@@ -37,14 +37,14 @@ func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 		if c.socket.forQUIC(now, udp.AddrPort(from), p[:n]) {
 			return n, from, nil
 		}
-		c.socket.reader.serve(now)
+		c.socket.reader.notifyInboxes(now)
 	}
 }
 
 // Unsent returns the error with which the system refused QUIC's latest packet, or nil if
 // the packet was sent.
 func (c *plainConn) Unsent() error {
-	if err := c.socket.unsent.Load(); err != nil {
+	if err := c.socket.lastWriteErr.Load(); err != nil {
 		return *err
 	}
 	return nil
@@ -70,7 +70,7 @@ type udpConn struct {
 
 	// Reading. Used only by quic-go's reader.
 	reader   packetReader
-	left     []udp.Message // messages with packets that split has not taken yet
+	messages []udp.Message // messages with packets that split has not taken yet
 	rest     []byte        // bytes of left[0] that split has not taken yet
 	size     int           // size of each packet in rest; the last may be shorter
 	readTime time.Time     // when left was read
@@ -115,12 +115,12 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 // left in ms. quic-go also does so after some errors, so on an error ReadBatch empties ms.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	for n := 0; ; {
-		for len(c.left) > 0 && n < len(ms) {
-			if c.split(&ms[n]) {
+		for len(c.messages) > 0 && n < len(ms) {
+			if c.nextPacket(&ms[n]) {
 				n++
 			}
 		}
-		c.socket.reader.serve(c.readTime)
+		c.socket.reader.notifyInboxes(c.readTime)
 		if n > 0 {
 			return n, nil
 		}
@@ -137,17 +137,17 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 // fill waits for messages and reads them.
 func (c *udpConn) fill() error {
 	left, waited, err := c.reader.Read()
-	for err != nil && c.socket.reader.retry(time.Now(), err) {
+	for err != nil && c.socket.reader.handleError(time.Now(), err) {
 		left, waited, err = c.reader.Read()
 	}
 	if err != nil {
 		return err
 	}
 	c.socket.reader.succeeded()
-	c.left = left
+	c.messages = left
 	c.readTime = time.Now()
 	if waited {
-		c.socket.reader.waited = c.readTime
+		c.socket.reader.waitedAt = c.readTime
 	}
 	c.beginMessage()
 	return nil
@@ -155,10 +155,10 @@ func (c *udpConn) fill() error {
 
 // beginMessage sets rest and size for left[0], if there is one.
 func (c *udpConn) beginMessage() {
-	if len(c.left) == 0 {
+	if len(c.messages) == 0 {
 		return
 	}
-	m := &c.left[0]
+	m := &c.messages[0]
 	c.rest = m.Data
 	c.size = udp.SegmentSize(m.OOB)
 	if c.size <= 0 || c.size > len(m.Data) {
@@ -168,8 +168,8 @@ func (c *udpConn) beginMessage() {
 
 // split takes the next packet from rest. It copies a packet for QUIC to to. It routes a
 // sealed packet to its carrier.
-func (c *udpConn) split(to *ipv4.Message) (isQUIC bool) {
-	m := &c.left[0]
+func (c *udpConn) nextPacket(to *ipv4.Message) (isQUIC bool) {
+	m := &c.messages[0]
 	p := c.rest[:min(c.size, len(c.rest))]
 	isQUIC = len(p) > 0 && c.socket.forQUIC(c.readTime, m.From, p)
 	if isQUIC {
@@ -180,7 +180,7 @@ func (c *udpConn) split(to *ipv4.Message) (isQUIC bool) {
 	}
 	c.rest = c.rest[len(p):]
 	if len(c.rest) == 0 {
-		c.left = c.left[1:]
+		c.messages = c.messages[1:]
 		c.beginMessage()
 	}
 	return isQUIC

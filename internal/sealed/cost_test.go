@@ -48,7 +48,7 @@ func BenchmarkHostilePackets(b *testing.B) {
 // up to a number that was skipped.
 func scattered(a *Session) []byte {
 	last := a.records.Next - 1
-	f := feedback{largest: uint32(last)}
+	f := report{largest: uint32(last)}
 	for f.nruns < maxRuns && a.records.Has(last-uint64(f.nruns)) && a.records.At(last-uint64(f.nruns)).fate != skipped {
 		f.runs[f.nruns] = 1
 		f.nruns++

@@ -60,7 +60,7 @@ func (e *early) deliver(b *inbox, ids []ID) {
 		case now.Sub(p.at) > earlyTime:
 		case slices.Contains(ids, p.id):
 			if b.put(p.at, p.from, p.bytes) {
-				b.look(false)
+				b.notify(false)
 			}
 		default:
 			*e.packets.Push(1) = *p

@@ -31,10 +31,10 @@ var errMalformed = errors.New("malformed frame")
 // frame is one frame of a packet. kind says which other field is set. The others keep the
 // values of an earlier frame.
 type frame struct {
-	kind     byte
-	payload  []byte   // of frameData and framePlay; aliases the packet
-	left     int      // of frameTrain: number of packets of the train that follow
-	feedback feedback // of frameFeedback
+	kind      byte
+	payload   []byte // of frameData and framePlay; aliases the packet
+	trainLeft int    // of frameTrain: number of packets of the train that follow
+	report    report // of frameFeedback
 }
 
 // consume reads the first frame of b and returns the rest.
@@ -46,14 +46,14 @@ func (f *frame) consume(b []byte) (rest []byte, err error) {
 		return nil, nil
 	case framePing:
 	case frameTrain:
-		f.left = int(r.Byte())
+		f.trainLeft = int(r.Byte())
 	case frameData, framePlay:
 		f.payload = r.Take(int(r.Fixed(2)))
 		if len(f.payload) == 0 {
 			r.Fail(errMalformed)
 		}
 	case frameFeedback:
-		f.feedback.consume(&r)
+		f.report.consume(&r)
 	default:
 		return nil, errMalformed
 	}

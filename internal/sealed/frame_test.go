@@ -12,7 +12,7 @@ import (
 )
 
 func TestFeedbackBytes(t *testing.T) {
-	f := feedback{largest: 0x01020304, delay: 300 * time.Microsecond, clock: 0x0a0b0c0d0e0f, nruns: 3, ndeltas: 2}
+	f := report{largest: 0x01020304, delay: 300 * time.Microsecond, clock: 0x0a0b0c0d0e0f, nruns: 3, ndeltas: 2}
 	copy(f.runs[:], []uint64{5, 1, 200})
 	copy(f.deltas[:], []int64{60, -1})
 	b := f.append(nil)
@@ -21,7 +21,7 @@ func TestFeedbackBytes(t *testing.T) {
 	rest, err := g.consume(b)
 	require.NoError(t, err)
 	require.Empty(t, rest)
-	require.Equal(t, f, g.feedback)
+	require.Equal(t, f, g.report)
 	for n := 1; n < len(b); n++ {
 		_, err := g.consume(b[:n])
 		require.ErrorIs(t, err, errMalformed, "cut to %d bytes", n)
@@ -62,7 +62,7 @@ func TestMalformedFrames(t *testing.T) {
 }
 
 func FuzzFrame(f *testing.F) {
-	var fb feedback
+	var fb report
 	fb.nruns, fb.runs[0] = 1, 3
 	f.Add(fb.append(nil))
 	f.Add([]byte{frameData, 0, 2, 1, 2, framePing, frameTrain, 4, framePadding})
@@ -75,11 +75,11 @@ func FuzzFrame(f *testing.F) {
 			}
 			require.Less(t, len(rest), len(b))
 			if f.kind == frameFeedback {
-				_, err := g.consume(f.feedback.append(nil))
+				_, err := g.consume(f.report.append(nil))
 				require.NoError(t, err)
-				require.Equal(t, f.feedback.runs[:f.feedback.nruns], g.feedback.runs[:g.feedback.nruns])
-				require.Equal(t, f.feedback.deltas[:f.feedback.ndeltas], g.feedback.deltas[:g.feedback.ndeltas])
-				require.Equal(t, f.feedback.clock, g.feedback.clock)
+				require.Equal(t, f.report.runs[:f.report.nruns], g.report.runs[:g.report.nruns])
+				require.Equal(t, f.report.deltas[:f.report.ndeltas], g.report.deltas[:g.report.ndeltas])
+				require.Equal(t, f.report.clock, g.report.clock)
 			}
 			b = rest
 		}
@@ -88,13 +88,13 @@ func FuzzFrame(f *testing.F) {
 
 // The sender decodes what the report has encoded.
 func TestReportSpans(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
 	for i, n := range []uint64{0, 1, 2, 4, 5, 9, 8} {
 		w.Mark(n)
-		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, soon)
+		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, askSoon)
 	}
-	var f feedback
+	var f report
 	require.EqualValues(t, 10, r.fill(7*ms, &f, &w, 1000))
 	require.Equal(t, []uint64{2, 2, 2, 1, 3}, f.runs[:f.nruns])
 	require.Equal(t, 2*ms, f.delay)
@@ -122,13 +122,13 @@ func TestReportSpans(t *testing.T) {
 // TestReportKeepsTheNewestArrival: a packet that is late by as many numbers as there
 // are slots does not replace the newest arrival, whose time is the feedback's clock.
 func TestReportKeepsTheNewestArrival(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
 	for i, n := range []uint64{0, initialArrivals + 8, 8} {
 		w.Mark(n)
-		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, soon)
+		r.note(time.Duration(i)*ms, time.Duration(i)*ms, n, askSoon)
 	}
-	var f feedback
+	var f report
 	r.fill(7*ms, &f, &w, 1000)
 	require.EqualValues(t, initialArrivals+8, f.largest)
 	require.Equal(t, 6*ms, f.delay, "since the newest came")
@@ -138,12 +138,12 @@ func TestReportKeepsTheNewestArrival(t *testing.T) {
 // what was in that report, and nothing else: it knows nothing of reports that
 // were lost, eight in a row, or that had no room.
 func TestReportCoversWhatItTells(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
-	var f feedback
+	var f report
 	for n := range uint64(40) {
 		w.Mark(n)
-		r.note(0, 0, n, soon)
+		r.note(0, 0, n, askSoon)
 		covers := r.fill(0, &f, &w, 1000)
 		low := uint64(f.largest) + 1
 		for _, run := range f.runs[:f.nruns] {
@@ -158,26 +158,26 @@ func TestReportCoversWhatItTells(t *testing.T) {
 	}
 	for n := uint64(41); n < 100; n += 2 {
 		w.Mark(n)
-		r.note(0, 0, n, soon)
+		r.note(0, 0, n, askSoon)
 	}
-	require.Zero(t, r.fill(0, &f, &w, minFeedback))
-	r.floor = 98
-	require.EqualValues(t, 100, r.fill(0, &f, &w, minFeedback))
+	require.Zero(t, r.fill(0, &f, &w, minReport))
+	r.knownBelow = 98
+	require.EqualValues(t, 100, r.fill(0, &f, &w, minReport))
 }
 
 // TestReportReachesBelowWhatIsLate: 25 ms of 100 Mbit/s are 208 packets. While
 // 3 in 10 of them are late, earlier late packets are reported, too.
 func TestReportReachesBelowWhatIsLate(t *testing.T) {
 	rng := testkit.Rand(t)
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
 	for n := range uint64(2000) {
 		if n < 1792 || n == 1999 || rng.IntN(10) >= 3 {
 			w.Mark(n)
-			r.note(0, 0, n, soon)
+			r.note(0, 0, n, askSoon)
 		}
 	}
-	var f feedback
+	var f report
 	require.EqualValues(t, 2000, r.fill(0, &f, &w, SafePacket))
 }
 
@@ -185,19 +185,19 @@ func TestReportReachesBelowWhatIsLate(t *testing.T) {
 // below 250 gaps at any time. All are reported soon after they arrived.
 func TestReportTellsOfTheLate(t *testing.T) {
 	const late, each = 500, 4
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
-	var f feedback
+	var f report
 	told := map[uint64]bool{}
 	for n := uint64(0); n < 6000; n += each {
 		for i := n; i < n+each; i++ {
 			if i%2 == 0 {
 				w.Mark(i)
-				r.note(0, 0, i, soon)
+				r.note(0, 0, i, askSoon)
 			}
 			if i%2 == 1 && i > late {
 				w.Mark(i - late)
-				r.note(0, 0, i-late, soon)
+				r.note(0, 0, i-late, askSoon)
 			}
 		}
 		r.fill(0, &f, &w, SafePacket)
@@ -219,24 +219,24 @@ func TestReportTellsOfTheLate(t *testing.T) {
 // the peer may know them from a report that had room for all. Those for which a
 // later report has no room are reported as well.
 func TestReportTurnsToOlderAgain(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
-	var f feedback
+	var f report
 	gaps := func(from, to uint64) {
 		for n := from; n < to; n += 2 {
 			w.Mark(n)
-			r.note(0, 0, n, soon)
+			r.note(0, 0, n, askSoon)
 		}
 	}
 	gaps(0, 1000)
 	r.fill(0, &f, &w, SafePacket)
-	require.NotZero(t, r.left)
-	r.floor = 1000
+	require.NotZero(t, r.backlogEnd)
+	r.knownBelow = 1000
 	gaps(1000, 2000)
-	r.count = reportMemory
+	r.reports = reportMemory
 	low := uint64(2000)
 	for range 12 {
-		r.cameLate(1000)
+		r.noteLate(1000)
 		r.fill(0, &f, &w, SafePacket)
 		end := uint64(f.largest) + 1
 		for _, run := range f.runs[:f.nruns] {
@@ -251,21 +251,21 @@ func TestReportTurnsToOlderAgain(t *testing.T) {
 // which packets were received then. Packets below them that arrive later are
 // reported as well, and soon, because they would otherwise count as lost.
 func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
-	var f feedback
+	var f report
 	for n := range uint64(12) {
 		if n != 5 {
 			w.Mark(n)
-			r.note(0, 0, n, soon)
+			r.note(0, 0, n, askSoon)
 		}
 	}
 	require.EqualValues(t, 12, r.fill(0, &f, &w, SafePacket))
 	require.EqualValues(t, []uint64{6, 1, 5}, f.runs[:f.nruns])
-	r.floor = 12
+	r.knownBelow = 12
 	w.Mark(5)
-	r.note(0, 0, 5, soon)
-	r.cameLate(5)
+	r.note(0, 0, 5, askSoon)
+	r.noteLate(5)
 	r.fill(0, &f, &w, SafePacket)
 	require.EqualValues(t, []uint64{7}, f.runs[:f.nruns])
 }
@@ -273,14 +273,14 @@ func TestReportTellsOfWhatCameBelowItsFloor(t *testing.T) {
 // TestReportTellsOfTheLateAtOnce: a report covers the last eight, but a packet
 // that arrived below them is in the next one.
 func TestReportTellsOfTheLateAtOnce(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
-	var f feedback
+	var f report
 	take := func(n uint64) (runs []uint64) {
 		w.Mark(n)
-		r.note(0, 0, n, soon)
+		r.note(0, 0, n, askSoon)
 		if n+1 < w.Next {
-			r.cameLate(n)
+			r.noteLate(n)
 		}
 		r.fill(0, &f, &w, SafePacket)
 		return f.runs[:f.nruns]
@@ -290,7 +290,7 @@ func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 			take(n)
 		}
 	}
-	require.NotZero(t, r.count%reportMemory, "not the one that repeats all")
+	require.NotZero(t, r.reports%reportMemory, "not the one that repeats all")
 	require.EqualValues(t, []uint64{30}, take(5))
 	require.Less(t, take(30)[0], uint64(10), "once")
 }
@@ -298,20 +298,20 @@ func TestReportTellsOfTheLateAtOnce(t *testing.T) {
 // TestEverySecondReportIsOfTheNewest: however many older numbers are still to
 // be reported, packets that arrive meanwhile do not wait for that.
 func TestEverySecondReportIsOfTheNewest(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
-	var f feedback
+	var f report
 	for n := uint64(0); n < 3000; n += 2 {
 		w.Mark(n)
-		r.note(0, 0, n, soon)
+		r.note(0, 0, n, askSoon)
 	}
 	for range 4 {
 		for _, newest := range []bool{true, false} {
-			r.fill(0, &f, &w, minFeedback)
+			r.fill(0, &f, &w, minReport)
 			require.Equal(t, newest, uint64(f.largest) == w.Next-1)
 		}
 		w.Mark(w.Next + 1)
-		r.note(0, 0, w.Next-1, soon)
+		r.note(0, 0, w.Next-1, askSoon)
 	}
 }
 
@@ -319,15 +319,15 @@ func TestEverySecondReportIsOfTheNewest(t *testing.T) {
 // times of the packets that arrived since the report before the last.
 func TestTimesOfNumbersThatLeap(t *testing.T) {
 	random := testkit.Rand(t)
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
-	var f feedback
+	var f report
 	came := make(map[uint64]time.Duration)
 	reported := []uint64{0, 0} // one above the largest number of each report
 	take := func(n uint64, at time.Duration) {
 		if came[n] == 0 && !w.Below(n) {
 			w.Mark(n)
-			r.note(at, at, n, soon)
+			r.note(at, at, n, askSoon)
 			came[n] = at
 		}
 	}
@@ -360,15 +360,15 @@ func TestTimesOfNumbersThatLeap(t *testing.T) {
 
 // A report never exceeds its room.
 func TestReportRoom(t *testing.T) {
-	r := newReport(0)
+	r := newReporter(0)
 	var w recovery.Window
 	for n := uint64(0); n < 6000; n += 1 + n%7 {
 		w.Mark(n)
-		r.note(time.Duration(n*n)*time.Microsecond, time.Duration(n*n)*time.Microsecond, n, soon)
+		r.note(time.Duration(n*n)*time.Microsecond, time.Duration(n*n)*time.Microsecond, n, askSoon)
 	}
-	for room := minFeedback; room < 600; room++ {
+	for room := minReport; room < 600; room++ {
 		again := r
-		var f feedback
+		var f report
 		again.fill(time.Hour, &f, &w, room)
 		require.LessOrEqual(t, len(f.append(nil)), room)
 		require.Positive(t, f.nruns)

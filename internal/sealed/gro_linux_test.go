@@ -31,5 +31,5 @@ func TestReadJoined(t *testing.T) {
 		got = append(got, text(ms[:n])...)
 	}
 	require.Equal(t, []string{"@single", "@a", "@b", "@c", "@", "@", "A", "@last"}, got)
-	require.EqualValues(t, 5, s.size.Load())
+	require.EqualValues(t, 5, s.badSize.Load())
 }

@@ -51,8 +51,8 @@ func checkHeader(packet []byte) (why drop) {
 	case packet[0] != firstSealed:
 		return dropVersion
 	}
-	return kept
+	return dropNone
 }
 
 // truncated returns the low 32 bits of the number in an unmasked header.
-func truncated(header []byte) uint32 { return binary.BigEndian.Uint32(header[numberAt:]) }
+func headerNumber(header []byte) uint32 { return binary.BigEndian.Uint32(header[numberAt:]) }

@@ -42,12 +42,12 @@ func TestHostileFlood(t *testing.T) {
 			waits := b.take()
 			put(r.IntN(20_000))
 			most = max(most, testkit.Heap()-before)
-			b.give(waits)
+			b.release(waits)
 		}
 		require.Less(t, most, allowance, "packets of %d bytes", size)
 		t.Logf("packets of %d bytes: %d KiB at most", size, most>>10)
-		b.give(b.take())
-		require.Zero(t, b.held)
+		b.release(b.take())
+		require.Zero(t, b.heldBytes)
 		require.Less(t, testkit.Heap()-before, 64<<10)
 		runtime.KeepAlive(b)
 	}
@@ -58,7 +58,7 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	flood := func(id ID) (b *inbox, taken uint64) {
 		b = newInbox(func(bool) {})
-		b.lent = &s.lent
+		b.allBorrowed = &s.borrowed
 		b.setRemote(udp.AddrPort(here))
 		require.NoError(t, s.register(b, id))
 		p := append([]byte(sealedFor(id, "x")), make([]byte, MaxPacket-Overhead)...)
@@ -74,9 +74,9 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 	first, one := flood(ID{1})
 	second, two := flood(ID{2})
 	perBlock := len(block{}.records) / (MaxPacket + inboxHeader)
-	require.InDelta(t, (inboxBytes+lentBytes/2)/blockBytes*perBlock, one, 100)
-	require.InDelta(t, (inboxBytes+lentBytes/4)/blockBytes*perBlock, two, 100)
-	require.LessOrEqual(t, s.lent.Load(), int64(lentBytes))
+	require.InDelta(t, (inboxBytes+maxBorrowed/2)/blockBytes*perBlock, one, 100)
+	require.InDelta(t, (inboxBytes+maxBorrowed/4)/blockBytes*perBlock, two, 100)
+	require.LessOrEqual(t, s.borrowed.Load(), int64(maxBorrowed))
 	runtime.KeepAlive(first)
 	runtime.KeepAlive(second)
 }
@@ -93,7 +93,7 @@ func TestGuessedIDs(t *testing.T) {
 	}
 	require.EqualValues(t, 100_000, s.unknown.Load())
 	require.Less(t, testkit.Heap()-before, 1<<20)
-	require.Empty(t, s.boxes)
+	require.Empty(t, s.inboxes)
 	require.NoError(t, s.register(newInbox(func(bool) {}), ID{1}))
 	require.Less(t, testkit.Heap()-before, 64<<10, "the moment is over")
 	runtime.KeepAlive(s)
@@ -140,13 +140,13 @@ func TestHostileFrames(t *testing.T) {
 			return bytes.Repeat(append(binary.BigEndian.AppendUint16([]byte{frameData}, 1100), make([]byte, 1100)...), maxPayloads)
 		},
 		"old acks": func() []byte {
-			f := feedback{largest: 0, nruns: 1}
+			f := report{largest: 0, nruns: 1}
 			f.runs[0] = 1
 			return append(f.append(nil), framePing)
 		},
 	} {
 		h := newHostile(t)
-		h.a.source, h.a.guess = sinkOnly{}, time.Microsecond // a path so short that every packet may bring a report
+		h.a.source, h.a.rttGuess = sinkOnly{}, time.Microsecond // a path so short that every packet may bring a report
 		before, held := testkit.Heap(), 0
 		for range 50_000 {
 			h.now = h.now.Add(20 * time.Microsecond)
@@ -155,7 +155,7 @@ func TestHostileFrames(t *testing.T) {
 		}
 		grown := testkit.Heap() - before
 		require.Less(t, grown, allowance, name)
-		require.LessOrEqual(t, held, 2*silentRecords, name)
+		require.LessOrEqual(t, held, 2*maxAckOptional, name)
 		t.Logf("%s: %d KiB, %d records, %v", name, grown>>10, held, h.a)
 		require.NotEqual(t, Closed, h.a.State())
 	}
@@ -184,8 +184,8 @@ func TestAbsurdTimes(t *testing.T) {
 }
 
 // absurd acks the largest number alone, or all of a run.
-func absurd(r *rand.Rand, largest uint64) *feedback {
-	f := &feedback{largest: uint32(largest), nruns: 1, delay: time.Duration(r.Uint32()) * clockUnit, clock: r.Uint64() & clockMask}
+func absurd(r *rand.Rand, largest uint64) *report {
+	f := &report{largest: uint32(largest), nruns: 1, delay: time.Duration(r.Uint32()) * clockUnit, clock: r.Uint64() & clockMask}
 	f.runs[0], f.ndeltas = 1, r.IntN(maxDeltas)
 	for i := range f.ndeltas {
 		f.deltas[i] = []int64{longestDelta, -longestDelta, r.Int64N(1000), 0}[r.IntN(4)]
@@ -199,14 +199,14 @@ func absurd(r *rand.Rand, largest uint64) *feedback {
 // after the next change of paths a probe was due at each turn.
 func TestClockAtItsEnd(t *testing.T) {
 	h := newHostile(t)
-	f := &feedback{largest: uint32(h.a.records.Next - 1), nruns: 1}
+	f := &report{largest: uint32(h.a.records.Next - 1), nruns: 1}
 	f.runs[0] = 1
 	const end = uint64(math.MaxInt64/clockUnit) - 1
-	for h.a.clock < end {
-		f.clock = min(h.a.clock+clockMask/2, end) & clockMask
+	for h.a.peerClock < end {
+		f.clock = min(h.a.peerClock+clockMask/2, end) & clockMask
 		require.NoError(t, h.send(f.append(nil)))
 	}
-	h.a.hearing.probes = 1
+	h.a.liveness.probesDue = 1
 	require.NoError(t, h.send([]byte{framePing}))
 	probe := h.a.records.Next - 1
 	h.now = h.now.Add(3 * ms)
@@ -225,7 +225,7 @@ func TestClockAtItsEnd(t *testing.T) {
 		packets += len(h.build(h.a))
 	}
 	require.LessOrEqual(t, packets, 2)
-	require.LessOrEqual(t, h.a.guess, 3*ms)
+	require.LessOrEqual(t, h.a.rttGuess, 3*ms)
 }
 
 // TestHugeAckRanges: runs that reach as far as a number goes are refused, or
@@ -255,7 +255,7 @@ func (deafPieces) Receive(time.Time, []byte) {}
 // FuzzHostile has a peer with the keys send packets of the fuzzer's frames while
 // payloads are in flight. At worst the session ends with an error that says why.
 func FuzzHostile(f *testing.F) {
-	fb := feedback{nruns: 1}
+	fb := report{nruns: 1}
 	fb.runs[0] = 1
 	f.Add(append([]byte{5, 30}, fb.append([]byte{framePing})...))
 	f.Add([]byte{200, 2, frameTrain, 3, 0, 5, frameData, 0, 2, 7, 7, 255, 1, framePing})
@@ -272,7 +272,7 @@ func FuzzHostile(f *testing.F) {
 				require.Equal(t, Closed, h.a.State())
 				return
 			}
-			require.LessOrEqual(t, h.a.records.Cap(), 2*silentRecords)
+			require.LessOrEqual(t, h.a.records.Cap(), 2*maxAckOptional)
 		}
 	})
 }
@@ -308,7 +308,7 @@ func FuzzDatagram(f *testing.F) {
 // packet has room for a hundred.
 func TestOneFeedbackAPacket(t *testing.T) {
 	h := newHostile(t)
-	f := feedback{largest: 0, nruns: 1}
+	f := report{largest: 0, nruns: 1}
 	f.runs[0] = 1
 	require.NoError(t, h.send(f.append(nil)))
 	var ended *Error
@@ -352,7 +352,7 @@ func TestClockThatRunsAway(t *testing.T) {
 			h.up.acked = append(h.up.acked, false)
 			h.a.Wake()
 			require.NoError(t, h.send([]byte{framePing}), name)
-			f := &feedback{largest: uint32(h.a.records.Next - 1), nruns: 1, clock: clock}
+			f := &report{largest: uint32(h.a.records.Next - 1), nruns: 1, clock: clock}
 			f.runs[0] = 1
 			clock = (clock + step) & clockMask
 			require.NoError(t, h.send(f.append(nil)), name)
@@ -365,7 +365,7 @@ func TestClockThatRunsAway(t *testing.T) {
 			_, ok := h.a.NextTimeout()
 			require.True(t, ok, name)
 		}
-		t.Logf("%s: rate %.0f, window %d, clock %d, %v", name, h.a.control.Rate(), h.a.control.Window(), h.a.clock, h.a)
+		t.Logf("%s: rate %.0f, window %d, clock %d, %v", name, h.a.control.Rate(), h.a.control.Window(), h.a.peerClock, h.a)
 		require.Empty(t, h.up.faults, name)
 	}
 }
@@ -384,7 +384,7 @@ func TestOptimistsAreSoonFound(t *testing.T) {
 			h.now = h.now.Add(5 * ms)
 			require.NoError(t, h.send([]byte{framePing}), "it has what may leave sent")
 			if next := h.a.records.Next; next > told {
-				f := feedback{largest: uint32(next - 1), nruns: 1}
+				f := report{largest: uint32(next - 1), nruns: 1}
 				f.runs[0], told = next-told, next
 				_ = h.send(f.append(nil))
 			}

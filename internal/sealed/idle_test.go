@@ -36,14 +36,14 @@ func TestIdleSessionGivesUpItsMemory(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(300)
 	s.exchange(time.Second)
-	require.NotEmpty(t, s.b.report.arrivals)
+	require.NotEmpty(t, s.b.reporter.arrivals)
 	for range 3 {
 		s.now = s.now.Add(trimAfter)
 		require.NoError(t, s.a.Advance(s.now))
 		require.NoError(t, s.b.Advance(s.now))
 	}
 	for _, end := range []*Session{s.a, s.b} {
-		require.Nil(t, end.report.arrivals)
+		require.Nil(t, end.reporter.arrivals)
 		require.Nil(t, end.arrivals)
 		require.LessOrEqual(t, end.records.Cap(), initialRecords)
 	}
@@ -71,11 +71,11 @@ func TestIdleForWeeks(t *testing.T) {
 func TestPeersClockComesRound(t *testing.T) {
 	const round = (clockMask + 1) * clockUnit
 	s := newStep(t, 0, nil)
-	s.now = clockZero.Add(round - 100*ms)
+	s.now = clockOrigin.Add(round - 100*ms)
 	s.open()
 	s.send(300)
-	require.Greater(t, s.b.report.zero+s.b.now, round)
-	require.InDelta(t, float64(round+s.b.report.zero+s.b.now), float64(s.a.clock)*1e3, float64(time.Second), "it began one round above 0")
+	require.Greater(t, s.b.reporter.clockOffset+s.b.now, round)
+	require.InDelta(t, float64(round+s.b.reporter.clockOffset+s.b.now), float64(s.a.peerClock)*1e3, float64(time.Second), "it began one round above 0")
 	require.Less(t, s.a.Controller().Queue(), 20*ms)
 	rate := s.a.Controller().Estimate()
 
@@ -96,16 +96,16 @@ func TestUnwrap(t *testing.T) {
 
 // at makes the packets from from to to continue at a number, as after that many packets.
 func (s *step) at(from, to *Session, number uint64) {
-	from.records = records{Ring: recovery.Ring[record]{Oldest: number, Next: number}, first: number}
+	from.records = records{Ring: recovery.Ring[record]{Oldest: number, Next: number}, searchFrom: number}
 	from.skips.draw(number)
 	to.opener.window = recovery.Window{Next: number}
-	to.report.floor, to.report.marks = number, [reportMemory]uint64{}
+	to.reporter.knownBelow, to.reporter.ends = number, [reportMemory]uint64{}
 	for to.opener.current.index < (number-recovery.WindowSize)>>generationBits {
 		var err error
 		to.opener.current, err = to.opener.current.next()
 		require.NoError(s, err)
 	}
-	to.opener.turn()
+	to.opener.rotateKeys()
 }
 
 // TestNumbersComeRound where the number on the wire begins again at 0, which is

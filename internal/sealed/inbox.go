@@ -17,9 +17,9 @@ const (
 	// beyond that. As many arrive in 30 ms at 1 Gbit/s, while the machine's cores are busy.
 	// An inbox borrows at most as much as it leaves to others. If there is no room for a
 	// packet, it is dropped.
-	lentBytes = 4 << 20
+	maxBorrowed = 4 << 20
 	// lentStep is the number of bytes that an inbox borrows at a time.
-	lentStep = 64 << 10
+	borrowStep = 64 << 10
 	// blockBytes is the size of a block. It holds six full packets, one jumbo packet, or
 	// about fifty packets of play. The inboxes of a thousand clients whose ticks coincide
 	// take 9 MiB.
@@ -27,7 +27,7 @@ const (
 	// elsewhereLimit is the number of packets accepted per second from addresses other than
 	// that of the QUIC connection. It is enough until QUIC notices a change of address, and
 	// too few to be worth forging.
-	elsewhereLimit = 100
+	maxElsewhere = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
 )
@@ -64,26 +64,26 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 type inbox struct {
 	// look is called after put into an empty inbox. It makes the owner take packets, on
 	// this goroutine if atOnce.
-	look   func(atOnce bool)
+	notify func(atOnce bool)
 	base   time.Time                      // the origin of the arrival times in records
 	remote atomic.Pointer[netip.AddrPort] // the peer's address, as QUIC knows it
 	// Bytes that all inboxes of the socket have borrowed; nil = this inbox may not borrow.
-	lent *atomic.Int64
+	allBorrowed *atomic.Int64
 
 	mu          sync.Mutex // guards the fields below, up to closed
 	first, last *block     // blocks with packets that were not taken yet
-	held        int        // bytes of all blocks, including those that take has handed out
-	extra       int        // bytes borrowed from the socket
-	second      time.Time  // the beginning of the second in which others counts
+	heldBytes   int        // bytes of all blocks, including those that take has handed out
+	borrowed    int        // bytes borrowed from the socket
+	othersSince time.Time  // the beginning of the second in which others counts
 	others      int        // packets from other addresses in that second
 	closed      bool
 
-	strayed         atomic.Bool   // a packet arrived from another address; cleared by the carrier
+	sawOther        atomic.Bool   // a packet arrived from another address; cleared by the carrier
 	full, elsewhere atomic.Uint64 // packets dropped for lack of room, and by elsewhereLimit
 }
 
 // newInbox returns an inbox that calls look.
-func newInbox(look func(atOnce bool)) *inbox { return &inbox{look: look, base: time.Now()} }
+func newInbox(look func(atOnce bool)) *inbox { return &inbox{notify: look, base: time.Now()} }
 
 // put copies a packet into the inbox, or drops and counts it. It returns true if the inbox
 // was empty. The caller must then call look.
@@ -120,7 +120,7 @@ func (b *inbox) isRemote(from netip.AddrPort) bool {
 // grow adds a block, or returns false if the inbox may not hold any more. The caller holds
 // mu.
 func (b *inbox) grow() bool {
-	if b.closed || b.held+blockBytes > inboxBytes+b.extra && !b.borrow() {
+	if b.closed || b.heldBytes+blockBytes > inboxBytes+b.borrowed && !b.borrow() {
 		return false
 	}
 	fresh := blocks.Get().(*block)
@@ -130,67 +130,67 @@ func (b *inbox) grow() bool {
 		b.last.next = fresh
 	}
 	b.last = fresh
-	b.held += blockBytes
+	b.heldBytes += blockBytes
 	return true
 }
 
 // borrow borrows lentStep of the socket's bytes, if enough are left. The caller holds mu.
 func (b *inbox) borrow() bool {
-	if b.lent == nil {
+	if b.allBorrowed == nil {
 		return false
 	}
-	if lent := b.lent.Add(lentStep); int64(b.extra+lentStep) > lentBytes-lent {
-		b.lent.Add(-lentStep)
+	if lent := b.allBorrowed.Add(borrowStep); int64(b.borrowed+borrowStep) > maxBorrowed-lent {
+		b.allBorrowed.Add(-borrowStep)
 		return false
 	}
-	b.extra += lentStep
+	b.borrowed += borrowStep
 	return true
 }
 
 // repay returns borrowed bytes that are no longer needed. The caller holds mu.
 func (b *inbox) repay() {
-	need := max(b.held-inboxBytes, 0)
-	if over := (b.extra - need) / lentStep * lentStep; over > 0 {
-		b.lent.Add(-int64(over))
-		b.extra -= over
+	need := max(b.heldBytes-inboxBytes, 0)
+	if over := (b.borrowed - need) / borrowStep * borrowStep; over > 0 {
+		b.allBorrowed.Add(-int64(over))
+		b.borrowed -= over
 	}
 }
 
 // admit counts a packet from another address and reports whether it is within
 // elsewhereLimit. The caller holds mu.
 func (b *inbox) admit(at time.Time) bool {
-	if at.Sub(b.second) >= time.Second || at.Before(b.second) {
-		b.second = at
+	if at.Sub(b.othersSince) >= time.Second || at.Before(b.othersSince) {
+		b.othersSince = at
 		b.others = 0
 	}
 	b.others++
-	b.strayed.Store(true)
-	return b.others <= elsewhereLimit
+	b.sawOther.Store(true)
+	return b.others <= maxElsewhere
 }
 
 // taken is the sequence of packets that take handed out, and a position in it.
-type taken struct {
+type packetCursor struct {
 	first   *block // nil = no packets
 	current *block // the block of the next packet; nil = all packets were read
 	at      int    // offset of the next packet in current
 }
 
 // more reports whether there is a next packet.
-func (t *taken) more() bool { return t.current != nil }
+func (t *packetCursor) more() bool { return t.current != nil }
 
 // take removes all packets from the inbox, to be read with [inbox.next]. They belong to the
 // caller until it calls give.
-func (b *inbox) take() taken {
+func (b *inbox) take() packetCursor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := b.first
 	b.first = nil
 	b.last = nil
-	return taken{first: first, current: first}
+	return packetCursor{first: first, current: first}
 }
 
 // next returns the next packet of t and its time of arrival. t.more must be true.
-func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
+func (b *inbox) next(t *packetCursor) (at time.Time, packet []byte) {
 	record := t.current.records[t.at:]
 	at = b.base.Add(time.Duration(binary.NativeEndian.Uint64(record[2:])))
 	end := inboxHeader + int(binary.NativeEndian.Uint16(record))
@@ -203,7 +203,7 @@ func (b *inbox) next(t *taken) (at time.Time, packet []byte) {
 }
 
 // give returns the blocks that take handed out.
-func (b *inbox) give(t taken) {
+func (b *inbox) release(t packetCursor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.free(t.first)
@@ -217,7 +217,7 @@ func (b *inbox) free(first *block) {
 		first.next = nil
 		first.end = 0
 		blocks.Put(first)
-		b.held -= blockBytes
+		b.heldBytes -= blockBytes
 		first = next
 	}
 }

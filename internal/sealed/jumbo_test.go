@@ -50,8 +50,8 @@ func TestJumboPackets(t *testing.T) {
 	}{
 		{"fast, large frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: JumboPacket}, [2]int{3000, 4500}},
 		{"fast, large frames, loss", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: JumboPacket, Loss: 0.01}, [2]int{3000, 5000}},
-		{"fast, usual frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: MaxPacket}, [2]int{jumboTries, jumboTries}},
-		{"fast, small frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: SafePacket}, [2]int{jumboTries, jumboTries}},
+		{"fast, usual frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: MaxPacket}, [2]int{maxJumboProbes, maxJumboProbes}},
+		{"fast, small frames", netsim.Config{Delay: 2 * ms, Rate: fast, MTU: SafePacket}, [2]int{maxJumboProbes, maxJumboProbes}},
 		{"slow, large frames", netsim.Config{Delay: 2 * ms, Rate: 10e6, MTU: JumboPacket}, [2]int{0, 0}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestJumboPackets(t *testing.T) {
 			t.Logf("%v, %d jumbo packets, largest %d; %+v", took, d.jumbos, d.largest, d.a.Stats())
 			require.GreaterOrEqual(t, d.jumbos, row.jumbos[0])
 			require.LessOrEqual(t, d.jumbos, row.jumbos[1])
-			if most := d.a.limit(forPayload, MaxPacket, true); row.jumbos[0] > jumboTries {
+			if most := d.a.limit(forPayload, MaxPacket, true); row.jumbos[0] > maxJumboProbes {
 				require.Equal(t, JumboPacket, most)
 			} else {
 				require.LessOrEqual(t, most, MaxPacket)
@@ -79,7 +79,7 @@ func TestJumboProbesCostNothing(t *testing.T) {
 	pair, _, _ := connect(t, up, down, netsim.PairConfig{AtoB: link, BtoA: link, Max: MaxPacket})
 	require.NoError(t, pair.Run(time.Minute, up.delivered))
 	require.InEpsilon(t, down.doneAt.Sub(netsim.Epoch).Seconds(), tried.whole(t).Seconds(), 0.03)
-	require.Equal(t, jumboTries, tried.jumbos)
+	require.Equal(t, maxJumboProbes, tried.jumbos)
 }
 
 // TestJumboPathShrinks in a transfer: the packets become as large as QUIC's at
@@ -94,7 +94,7 @@ func TestJumboPathShrinks(t *testing.T) {
 	d.largest = 0
 	require.NoError(t, d.RunFor(500*ms))
 	require.Greater(t, float64(d.up.ackedN-before)*1000, 0.85*0.5*1e9/8)
-	require.LessOrEqual(t, d.jumbos-jumbos, jumboTries)
+	require.LessOrEqual(t, d.jumbos-jumbos, maxJumboProbes)
 	d.whole(t)
 }
 
@@ -109,8 +109,8 @@ func (playOnly) AppendPayload(_ time.Time, buf []byte, room Room) ([]byte, uint6
 func TestPlayFillsNoJumboPacket(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.a.source = playOnly{}
-	s.a.mtu.jumbo.takes = true
-	s.a.mtu.jumbo.weigh(1e9, 1<<20, 0)
+	s.a.mtu.jumbo.proven = true
+	s.a.mtu.jumbo.checkSpeed(1e9, 1<<20, 0)
 	for range 4 {
 		s.a.Wake()
 		p, _, ok := s.a.Build(s.now, make([]byte, 0, JumboPacket), SafePacket, true)
@@ -149,27 +149,27 @@ func TestJumboPathIsLeft(t *testing.T) {
 	d.SetMTU(MaxPacket)
 	before := d.jumbos
 	d.whole(t)
-	require.LessOrEqual(t, d.jumbos-before, jumboTries)
+	require.LessOrEqual(t, d.jumbos-before, maxJumboProbes)
 }
 
 // TestPlayIsNeverJumbo: packets behind one of play wait no longer than before.
 func TestPlayIsNeverJumbo(t *testing.T) {
 	var j jumbo
 	s := &Session{}
-	j.takes = true
-	j.weigh(1e9, 1<<20, 0)
+	j.proven = true
+	j.checkSpeed(1e9, 1<<20, 0)
 	s.mtu.jumbo = j
 	require.Equal(t, JumboPacket, s.limit(forPayload, MaxPacket, true))
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, false), "the socket sends none")
 	require.Equal(t, MaxPacket, s.limit(forPlay, MaxPacket, true))
 	require.Equal(t, MaxPacket, s.limit(forReport, MaxPacket, true))
-	s.mtu.jumbo.weigh(1.7e6, 1<<20, jumboBurst-1)
+	s.mtu.jumbo.checkSpeed(1.7e6, 1<<20, jumboBurst-1)
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the path is slow")
-	s.mtu.jumbo.weigh(1.7e6, 1<<20, jumboBurst)
+	s.mtu.jumbo.checkSpeed(1.7e6, 1<<20, jumboBurst)
 	require.Equal(t, JumboPacket, s.limit(forPayload, MaxPacket, true), "the path is fast, and many share it")
-	s.mtu.jumbo.weigh(4e5, 1<<20, jumboBurst)
+	s.mtu.jumbo.checkSpeed(4e5, 1<<20, jumboBurst)
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "a shaper may hold it")
-	s.mtu.jumbo.weigh(1e9, 3*JumboPacket, jumboBurst)
+	s.mtu.jumbo.checkSpeed(1e9, 3*JumboPacket, jumboBurst)
 	require.Equal(t, MaxPacket, s.limit(forPayload, MaxPacket, true), "the window is small")
 }
 
@@ -220,11 +220,11 @@ func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 	s.a.source = wide{size: 1300}
 	for n := s.a.opener.window.Next + 1; n < 400; n += 2 {
 		s.a.opener.window.Mark(n)
-		s.a.report.note(s.a.now, s.a.now, n, soon)
+		s.a.reporter.note(s.a.now, s.a.now, n, askSoon)
 	}
 	p, _, ok := s.a.build(s.a.tick(s.now.Add(time.Second)), forPayload, nil, JumboPacket)
 	require.True(t, ok)
-	require.Greater(t, len(p), 1300+Overhead+dataHeader+minFeedback)
+	require.Greater(t, len(p), 1300+Overhead+dataHeader+minReport)
 	require.LessOrEqual(t, len(p), MaxPacket)
 }
 
@@ -232,18 +232,18 @@ func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 // black hole, which may have been an outage.
 func TestJumboSearchesAgain(t *testing.T) {
 	var j jumbo
-	j.weigh(1e9, 1<<20, 0)
+	j.checkSpeed(1e9, 1<<20, 0)
 	large, small := &record{size: JumboPacket + overheadUDP}, &record{size: 100}
 	n := uint64(0)
-	for range jumboTries {
+	for range maxJumboProbes {
 		require.True(t, j.probeDue(time.Second))
 		j.probeSent(n)
 		require.False(t, j.probeDue(time.Second), "one at a time")
 		j.lost(time.Second, n)
 		n++
 	}
-	require.False(t, j.probeDue(time.Second+jumboHold-1))
-	require.True(t, j.probeDue(time.Second+jumboHold))
+	require.False(t, j.probeDue(time.Second+jumboSearchWait-1))
+	require.True(t, j.probeDue(time.Second+jumboSearchWait))
 	j.probeSent(n)
 	j.acked(n, large)
 	require.True(t, j.usable())
@@ -251,17 +251,17 @@ func TestJumboSearchesAgain(t *testing.T) {
 		n++
 		j.lost(time.Second, n)
 	}
-	j.check(time.Second, n+1)
+	j.checkBlackHole(time.Second, n+1)
 	require.True(t, j.usable(), "no smaller one came meanwhile")
 	j.acked(n+1, small)
-	j.check(time.Second, n+2)
+	j.checkBlackHole(time.Second, n+2)
 	require.False(t, j.usable())
 	j.acked(n+1, large)
 	require.False(t, j.usable(), "it left before the black hole was found")
-	require.True(t, j.probeDue(time.Second+jumboHold))
+	require.True(t, j.probeDue(time.Second+jumboSearchWait))
 
 	t.Log("# each further black hole holds the next search back for longer")
-	for wait := holeHold; wait < 8*holeHold; wait *= 2 {
+	for wait := minHoleWait; wait < 8*minHoleWait; wait *= 2 {
 		n += 10
 		j.acked(n, large)
 		for range 3 {
@@ -270,7 +270,7 @@ func TestJumboSearchesAgain(t *testing.T) {
 		}
 		n++
 		j.acked(n, small)
-		j.check(time.Minute, n+1)
+		j.checkBlackHole(time.Minute, n+1)
 		require.False(t, j.probeDue(time.Minute+wait-1))
 		require.True(t, j.probeDue(time.Minute+wait))
 	}
@@ -283,7 +283,7 @@ func TestJumboIsOfOnePath(t *testing.T) {
 	before := s.a.records.Next
 	s.a.Moved(s.now)
 	j := &s.a.mtu.jumbo
-	j.weigh(1e9, 1<<20, 0)
+	j.checkSpeed(1e9, 1<<20, 0)
 	s.a.mtu.acked(before-1, &record{size: JumboPacket + overheadUDP})
 	require.False(t, j.usable())
 	require.True(t, j.probeDue(0))
@@ -298,11 +298,11 @@ func TestPlayHasItsShareBesideJumboPackets(t *testing.T) {
 	s := newStep(t, 0, nil).open().a
 	s.lastSize = MaxPacket + overheadUDP
 	bound := s.playBound()
-	s.records.play = bound - 2*s.lastSize - 1
+	s.records.playInFlight = bound - 2*s.lastSize - 1
 	require.False(t, s.wantsAckSoon())
 
-	s.mtu.jumbo.takes = true
-	s.mtu.jumbo.weigh(1e9, 1<<20, 0)
+	s.mtu.jumbo.proven = true
+	s.mtu.jumbo.checkSpeed(1e9, 1<<20, 0)
 	s.lastSize = JumboPacket + overheadUDP
 	require.Equal(t, bound, s.playBound())
 	require.False(t, s.wantsAckSoon())

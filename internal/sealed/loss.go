@@ -10,22 +10,22 @@ import (
 // packets without any later ack.
 type loss struct {
 	recovery.Losses
-	rtt time.Duration // round trip of the newest acked packet, which the controller may not know yet
+	latestRTT time.Duration // round trip of the newest acked packet, which the controller may not know yet
 }
 
 // detectLosses declares packets lost (RFC 9002, section 6.1). It is called after feedback
 // and when the timer of loss is due.
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
-	rtt := max(latest, smoothed, s.loss.rtt)
+	rtt := max(latest, smoothed, s.loss.latestRTT)
 	if rtt == 0 {
-		rtt = s.guess
+		rtt = s.rttGuess
 	}
 	s.loss.Begin(t, rtt)
-	n, ok := s.records.firstFlying()
+	n, ok := s.records.firstInFlight()
 	for ; ok && n < s.loss.Largest; n++ {
 		r := s.records.At(n)
-		if r.fate != flying {
+		if r.fate != inFlight {
 			continue
 		}
 		if !s.loss.Lost(t, n, r.sent) {
@@ -33,13 +33,13 @@ func (s *Session) detectLosses(t time.Duration) {
 		}
 		s.lose(t, n, lost)
 	}
-	s.mtu.check(t, s.records.Next)
+	s.mtu.checkBlackHole(t, s.records.Next)
 	if s.state == Open {
 		s.train.repeat(s.records.Next)
 	}
-	if shown, ok := s.train.measured(); ok {
+	if shown, ok := s.train.takeResult(); ok {
 		s.control.Train(shown)
-		s.train.fill(s.records.Next)
+		s.train.followUp(s.records.Next)
 	}
 }
 
@@ -48,7 +48,7 @@ func (s *Session) detectLosses(t time.Duration) {
 // be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
-	s.records.land(r, f)
+	s.records.resolve(r, f)
 	s.mtu.lost(t, n, r)
 	// The record of a lost packet keeps the until with which it was sent, and so do the
 	// records of skipped numbers near it. None of them is dropped before the others, so a
@@ -56,14 +56,14 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	//
 	// The until of an abandoned packet may already be over.
 	if f == abandoned {
-		r.until = t + silentPTOs*s.pto()
+		r.expires = t + silentPTOs*s.pto()
 	}
 	s.stats.Lost++
 	if r.paced {
 		s.control.Lost(s.time(t), r.sample, int(r.size))
 	}
 	if r.train {
-		s.train.lose()
+		s.train.lost()
 	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Lost(s.time(t), token)
@@ -86,10 +86,10 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	r := s.records.At(n)
 	was := r.fate
 	switch was {
-	case flying:
-		s.records.land(r, acked)
-	case silent:
-		s.records.silent--
+	case inFlight:
+		s.records.resolve(r, acked)
+	case ackOptional:
+		s.records.ackOptional--
 		r.fate = acked
 	case lost, abandoned:
 		r.fate = acked
@@ -104,21 +104,21 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 		}
 	}
 	s.mtu.acked(n, r)
-	s.report.floor = max(s.report.floor, r.covers)
+	s.reporter.knownBelow = max(s.reporter.knownBelow, r.knownBelow)
 	s.stats.Acked++
 	if r.paced {
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
-	if r.train && was == flying {
-		s.train.ack(r, n, at, s.guess) // sampleRTT has just measured s.guess with this packet
+	if r.train && was == inFlight {
+		s.train.acked(r, n, at, s.rttGuess) // sampleRTT has just measured s.guess with this packet
 	}
 	if r.train && was == lost {
-		if shown, ok := s.train.late(r, n); ok {
+		if shown, ok := s.train.addLate(r, n); ok {
 			s.control.Train(shown)
 		}
 	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Acked(s.time(t), token)
 	}
-	return was != silent
+	return was != ackOptional
 }

@@ -9,8 +9,8 @@ import (
 const (
 	// holeHold is the time between the first two large packets that probe a path that has
 	// shrunk. It doubles up to maxHoleHold.
-	holeHold    = 10 * time.Second
-	maxHoleHold = 10 * time.Minute
+	minHoleWait = 10 * time.Second
+	maxHoleWait = 10 * time.Minute
 
 	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and
 	// UDP it fills a frame of 9,000 bytes. Loopback and many networks in data centres carry
@@ -36,32 +36,32 @@ const (
 	// jumboTries is the number of consecutive probes that must be lost to show that the
 	// path takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES). jumboHold is the
 	// time from then to the next search (section 5.1.1: PMTU_RAISE_TIMER).
-	jumboTries = 3
-	jumboHold  = 10 * time.Minute
+	maxJumboProbes  = 3
+	jumboSearchWait = 10 * time.Minute
 	// jumboLoss is the share of recent jumbo packets whose loss ends their use. The path
 	// then takes them only now and then, and the losses would slow down the pacer. Few
 	// paths that are as fast lose as much of all sizes.
-	jumboLoss = 0.25
+	maxJumboLoss = 0.25
 )
 
 // mtu decides how large a packet may be. It may be as large as QUIC has found, which the
 // owner passes on. While larger packets are lost, SafePacket is the limit (black hole
 // detection, RFC 8899, section 4.3). QUIC itself does not notice if the path shrinks.
 type mtu struct {
-	first  uint64 // number of the first packet on this path; the fates of earlier packets do not count
-	hole   recovery.BlackHole
-	shrunk uint64        // next packet number when the black hole was found; 0 = none
-	retry  time.Duration // while shrunk: when to send the next large packet as a probe
-	hold   time.Duration // while shrunk: time from retry to another probe, if that is lost
-	jumbo  jumbo         // packets larger than MaxPacket
+	pathStart uint64 // number of the first packet on this path; the fates of earlier packets do not count
+	blackHole recovery.BlackHole
+	shrunkAt  uint64        // next packet number when the black hole was found; 0 = none
+	retryAt   time.Duration // while shrunk: when to send the next large packet as a probe
+	retryWait time.Duration // while shrunk: time from retry to another probe, if that is lost
+	jumbo     jumbo         // packets larger than MaxPacket
 }
 
 // takesJumbo reports whether bulk may be sent in jumbo packets.
-func (m *mtu) takesJumbo() bool { return m.shrunk == 0 && m.jumbo.usable() }
+func (m *mtu) takesJumbo() bool { return m.shrunkAt == 0 && m.jumbo.usable() }
 
 // limit returns the maximum size of a packet. allowed is the maximum that the owner allows.
 func (m *mtu) limit(allowed int) int {
-	if m.shrunk > 0 {
+	if m.shrunkAt > 0 {
 		return min(allowed, SafePacket)
 	}
 	return allowed
@@ -70,36 +70,36 @@ func (m *mtu) limit(allowed int) int {
 // check looks for a black hole. next is the number of the next packet. The cause may be an
 // outage after which a small probe was the first packet to arrive, so a large probe is sent
 // at once.
-func (m *mtu) check(t time.Duration, next uint64) {
-	m.jumbo.check(t, next)
-	if m.hole.Found(next) && m.shrunk == 0 {
-		m.shrunk = next
-		m.retry = t
-		m.hold = holeHold
+func (m *mtu) checkBlackHole(t time.Duration, next uint64) {
+	m.jumbo.checkBlackHole(t, next)
+	if m.blackHole.Found(next) && m.shrunkAt == 0 {
+		m.shrunkAt = next
+		m.retryAt = t
+		m.retryWait = minHoleWait
 	}
 }
 
 // probeDue reports whether it is time to probe whether the path takes large packets again.
 func (m *mtu) probeDue(t time.Duration, allowed int) bool {
-	return m.shrunk > 0 && t >= m.retry && allowed > SafePacket
+	return m.shrunkAt > 0 && t >= m.retryAt && allowed > SafePacket
 }
 
 // probeSent records that such a probe is sent.
 func (m *mtu) probeSent(t time.Duration) {
-	m.retry = t + m.hold
-	m.hold = min(2*m.hold, maxHoleHold)
+	m.retryAt = t + m.retryWait
+	m.retryWait = min(2*m.retryWait, maxHoleWait)
 }
 
 // acked records that packet n was acked. A large packet sent after the path had shrunk
 // shows that the path takes large packets again.
 func (m *mtu) acked(n uint64, r *record) {
-	if n < m.first {
+	if n < m.pathStart {
 		return
 	}
 	m.jumbo.acked(n, r)
-	m.hole.Acked(n, r.large())
-	if r.large() && n >= m.shrunk {
-		m.shrunk = 0
+	m.blackHole.Acked(n, r.large())
+	if r.large() && n >= m.shrunkAt {
+		m.shrunkAt = 0
 	}
 }
 
@@ -107,11 +107,11 @@ func (m *mtu) acked(n uint64, r *record) {
 // about smaller ones.
 func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 	switch {
-	case n < m.first:
+	case n < m.pathStart:
 	case r.jumbo():
 		m.jumbo.lost(t, n)
 	default:
-		m.hole.Lost(n, r.large())
+		m.blackHole.Lost(n, r.large())
 	}
 }
 
@@ -119,67 +119,67 @@ func (m *mtu) lost(t time.Duration, n uint64, r *record) {
 // with a single size, far above those for which QUIC probes. Jumbo packets carry bulk on
 // fast paths. The zero value starts to search as soon as the path is fast enough.
 type jumbo struct {
-	hole  recovery.BlackHole
-	pays  bool          // the path is fast enough; see weigh
-	takes bool          // a jumbo packet has arrived since the last black hole
-	since uint64        // first packet after the last black hole; fates of earlier packets do not count
-	probe uint64        // one above the number of the probe in flight; 0 = none
-	tries int           // consecutive probes that were lost
-	again time.Duration // when the next probe may be sent
-	hold  time.Duration // time from the next black hole to the next probe; 0 = at once
-	loss  float64       // share lost of about the last 16 jumbo packets
+	blackHole  recovery.BlackHole
+	fastEnough bool          // the path is fast enough; see weigh
+	proven     bool          // a jumbo packet has arrived since the last black hole
+	validFrom  uint64        // first packet after the last black hole; fates of earlier packets do not count
+	probeEnd   uint64        // one above the number of the probe in flight; 0 = none
+	lostProbes int           // consecutive probes that were lost
+	nextProbe  time.Duration // when the next probe may be sent
+	nextWait   time.Duration // time from the next black hole to the next probe; 0 = at once
+	lossRate   float64       // share lost of about the last 16 jumbo packets
 }
 
 // weigh sets pays. rate is the rate of arrivals in bytes per second. window is in bytes.
 // together is the number of packets, sent together, that arrived within a millisecond.
-func (j *jumbo) weigh(rate float64, window, together int) {
+func (j *jumbo) checkSpeed(rate float64, window, together int) {
 	limit := jumboTime
 	if together >= jumboBurst {
 		limit = sharedJumboTime
 	}
-	j.pays = rate*limit.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
+	j.fastEnough = rate*limit.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
 }
 
 // usable reports whether bulk may be sent in jumbo packets.
-func (j *jumbo) usable() bool { return j.takes && j.pays }
+func (j *jumbo) usable() bool { return j.proven && j.fastEnough }
 
 // probeDue reports whether it is time to send a probe.
 func (j *jumbo) probeDue(t time.Duration) bool {
-	return j.pays && !j.takes && j.probe == 0 && t >= j.again
+	return j.fastEnough && !j.proven && j.probeEnd == 0 && t >= j.nextProbe
 }
 
 // probeSent records that packet n is sent as a probe.
-func (j *jumbo) probeSent(n uint64) { j.probe = n + 1 }
+func (j *jumbo) probeSent(n uint64) { j.probeEnd = n + 1 }
 
 // acked records that packet n was acked.
 func (j *jumbo) acked(n uint64, r *record) {
-	if n < j.since {
+	if n < j.validFrom {
 		return
 	}
-	j.hole.Acked(n, r.jumbo())
+	j.blackHole.Acked(n, r.jumbo())
 	if r.jumbo() {
-		j.takes = true
-		j.probe = 0
-		j.tries = 0
-		j.loss -= j.loss / 16
+		j.proven = true
+		j.probeEnd = 0
+		j.lostProbes = 0
+		j.lossRate -= j.lossRate / 16
 	}
 }
 
 // lost records that jumbo packet n was declared lost.
 func (j *jumbo) lost(t time.Duration, n uint64) {
 	switch {
-	case n < j.since:
+	case n < j.validFrom:
 		return
-	case n+1 != j.probe:
-		j.hole.Lost(n, true)
-		j.loss += (1 - j.loss) / 16
+	case n+1 != j.probeEnd:
+		j.blackHole.Lost(n, true)
+		j.lossRate += (1 - j.lossRate) / 16
 		return
 	}
-	j.probe = 0
-	j.tries++
-	if j.tries == jumboTries {
-		j.tries = 0
-		j.again = t + jumboHold
+	j.probeEnd = 0
+	j.lostProbes++
+	if j.lostProbes == maxJumboProbes {
+		j.lostProbes = 0
+		j.nextProbe = t + jumboSearchWait
 	}
 }
 
@@ -189,12 +189,12 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 // After a black hole the path is probed again. The first probe is sent at once, because the
 // cause may have been an outage. Each further time it is sent later, because each black
 // hole costs a probe timeout.
-func (j *jumbo) check(t time.Duration, next uint64) {
-	if j.hole.Found(next) || j.loss > jumboLoss {
-		j.takes = false
-		j.since = next
-		j.again = t + j.hold
-		j.loss = 0
-		j.hold = min(max(2*j.hold, holeHold), maxHoleHold)
+func (j *jumbo) checkBlackHole(t time.Duration, next uint64) {
+	if j.blackHole.Found(next) || j.lossRate > maxJumboLoss {
+		j.proven = false
+		j.validFrom = next
+		j.nextProbe = t + j.nextWait
+		j.lossRate = 0
+		j.nextWait = min(max(2*j.nextWait, minHoleWait), maxHoleWait)
 	}
 }

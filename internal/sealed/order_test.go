@@ -120,7 +120,7 @@ func TestReaderTakesPlay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
 		others := 0
-		d.far.socket.crew = crew.New(func(c *Carrier) { others++; c.play() })
+		d.far.socket.crew = crew.New(func(c *Carrier) { others++; c.takeTurns() })
 		started := d.b.Stats().Goroutines
 		for n := range 10 {
 			d.say(1)
@@ -149,7 +149,7 @@ func TestReaderWaitsForNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
 		d.b.mu.Lock()
-		d.b.arrived(true)
+		d.b.packetsArrived(true)
 		require.True(t, d.b.worker.runs(), "another goroutine takes the turn")
 		d.b.mu.Unlock()
 		synctest.Wait()
@@ -163,7 +163,7 @@ func TestTickDoesNotWaitForTheSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newTalk(t)
 		gate := gated{d.near.conn, make(chan struct{})}
-		d.near.socket.sys.Conn, d.a.blocks = gate, true
+		d.near.socket.sys.Conn, d.a.mayBlock = gate, true
 		packets := d.left()
 		for range 3 {
 			d.say(1)

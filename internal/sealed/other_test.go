@@ -71,12 +71,12 @@ func TestIdleCarrierDoesNotWatch(t *testing.T) {
 	for range 3 {
 		s.exchange(30 * ms)
 	}
-	require.Zero(t, s.a.records.flying)
+	require.Zero(t, s.a.records.packetsInFlight)
 	looks = 0
 	s.now = s.now.Add(5 * time.Second)
 	require.NoError(t, s.a.Advance(s.now))
 	require.Zero(t, looks)
 	at, ok := s.a.NextTimeout()
 	require.True(t, ok)
-	require.Equal(t, s.a.time(s.a.memory.trimmed+trimAfter), at)
+	require.Equal(t, s.a.time(s.a.memory.lastTrim+trimAfter), at)
 }

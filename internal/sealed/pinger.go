@@ -17,24 +17,24 @@ const (
 
 // pinger decides when a carrier calls Config.Ping.
 type pinger struct {
-	every    time.Duration // Config.PingTime; 0 = no pings because of traffic alone
-	last     time.Time     // when the last ping was sent
-	received uint64        // Stats.Received at that time
+	every        time.Duration // Config.PingTime; 0 = no pings because of traffic alone
+	lastPing     time.Time     // when the last ping was sent
+	receivedThen uint64        // Stats.Received at that time
 
 	// QUIC's search for the path MTU.
-	size int // size of QUIC's largest packet at the last ping for the search
-	same int // consecutive pings that found the same size
+	searchedSize int // size of QUIC's largest packet at the last ping for the search
+	sameSize     int // consecutive pings that found the same size
 }
 
 // at returns when a ping is due because no ack has arrived. ok is false if the session
 // waits for none.
-func (p *pinger) at(s *Session) (at time.Time, ok bool) {
-	if !s.started || !s.waiting() {
+func (p *pinger) ackOverdueAt(s *Session) (at time.Time, ok bool) {
+	if !s.started || !s.awaitsAck() {
 		return time.Time{}, false
 	}
 	wait := s.probeAfter()
-	at = s.time(s.hearing.heard + wait)
-	if again := p.last.Add(max(wait, minPing)); again.After(at) {
+	at = s.time(s.liveness.lastAck + wait)
+	if again := p.lastPing.Add(max(wait, minPing)); again.After(at) {
 		at = again
 	}
 	return at, true
@@ -46,22 +46,22 @@ func (p *pinger) at(s *Session) (at time.Time, ok bool) {
 // other end receives the pings and this end their acks. It is therefore enough if one end
 // sends them.
 func (p *pinger) due(now time.Time, s *Session) bool {
-	since := now.Sub(p.last)
+	since := now.Sub(p.lastPing)
 	if !s.started || since < minPing {
 		return false
 	}
-	at, waits := p.at(s)
+	at, waits := p.ackOverdueAt(s)
 	quiet := waits && !now.Before(at)
-	overdue, ok := s.hearing.overdueAt(s.pto())
-	if ok && s.now >= overdue && p.last.Before(s.time(s.hearing.received)) {
+	overdue, ok := s.liveness.overdueAt(s.pto())
+	if ok && s.now >= overdue && p.lastPing.Before(s.time(s.liveness.lastReceived)) {
 		quiet = true // only once until the next packet is received
 	}
-	traffic := s.stats.Received != p.received || s.records.flying > 0
+	traffic := s.stats.Received != p.receivedThen || s.records.packetsInFlight > 0
 	if !quiet && (!traffic || p.every == 0 || since < p.every) {
 		return false
 	}
-	p.last = now
-	p.received = s.stats.Received
+	p.lastPing = now
+	p.receivedThen = s.stats.Received
 	return true
 }
 
@@ -77,22 +77,22 @@ func (p *pinger) due(now time.Time, s *Session) bool {
 // hundred such transfers, with the packets that quic-go sends for each, took a twelfth of
 // the transfers' time.
 func (p *pinger) searches(now time.Time, s *Session, maxPacket func() int) bool {
-	if p.same >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() {
+	if p.sameSize >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() {
 		return false
 	}
-	if now.Sub(p.last) < max(searchTrips*s.rtt(), minPing) {
+	if now.Sub(p.lastPing) < max(searchTrips*s.rtt(), minPing) {
 		return false
 	}
-	if size := maxPacket(); size != p.size {
-		p.size = size
-		p.same = 0
+	if size := maxPacket(); size != p.searchedSize {
+		p.searchedSize = size
+		p.sameSize = 0
 	} else {
-		p.same++
+		p.sameSize++
 	}
-	p.last = now
-	p.received = s.stats.Received
+	p.lastPing = now
+	p.receivedThen = s.stats.Received
 	return true
 }
 
 // moved is called when the path has changed. QUIC then searches again on the new one.
-func (p *pinger) moved() { p.same = 0 }
+func (p *pinger) moved() { p.sameSize = 0 }

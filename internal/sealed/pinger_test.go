@@ -33,7 +33,7 @@ func TestClientsPing(t *testing.T) {
 	require.Equal(t, []int{10, 0}, []int{a, b})
 
 	t.Logf("# the server has sent something, and hears nothing any more")
-	s.b.hearing.probes = 1
+	s.b.liveness.probesDue = 1
 	require.Len(t, s.build(s.b), 1)
 	s.now = s.now.Add(time.Second)
 	require.True(t, server.due(s.now, s.b))
@@ -67,12 +67,12 @@ func TestPingsWhileQUICSearches(t *testing.T) {
 
 	t.Logf("# bulk travels in jumbo packets")
 	p.moved()
-	s.a.mtu.jumbo = jumbo{takes: true, pays: true}
+	s.a.mtu.jumbo = jumbo{proven: true, fastEnough: true}
 	require.False(t, p.searches(s.now.Add(time.Hour), s.a, func() int { return size }))
 	s.a.mtu.jumbo = jumbo{}
 
 	t.Logf("# play alone")
-	s.a.records.play = s.a.records.bytes
+	s.a.records.playInFlight = s.a.records.bytesInFlight
 	p.moved()
 	require.False(t, p.searches(s.now.Add(time.Hour), s.a, func() int { return size }))
 }

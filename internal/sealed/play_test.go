@@ -163,10 +163,10 @@ func TestFloodOfPlayOnAShortPath(t *testing.T) {
 // feedback from half of it on, until the source has none.
 func TestFloodOfPlayAsksSooner(t *testing.T) {
 	s := newStep(t, 0, nil).open()
-	leave := func(inFlight int) {
-		s.a.records.play = inFlight
-		s.a.packetSent(s.a.now, make([]byte, 100), s.a.records.Next, record{fate: flying, paced: true, payloads: 1})
-		s.a.records.play = inFlight
+	leave := func(bytes int) {
+		s.a.records.playInFlight = bytes
+		s.a.packetSent(s.a.now, make([]byte, 100), s.a.records.Next, record{fate: inFlight, paced: true, payloads: 1})
+		s.a.records.playInFlight = bytes
 	}
 	most := s.a.playBound()
 	leave(most * 3 / 5)
@@ -181,7 +181,7 @@ func TestFloodOfPlayAsksSooner(t *testing.T) {
 
 	_, _, ok := s.a.build(s.a.now, forPlay, nil, SafePacket)
 	require.False(t, ok)
-	require.False(t, s.a.wantsAckSoon(), "%d of %d", s.a.records.play, most)
+	require.False(t, s.a.wantsAckSoon(), "%d of %d", s.a.records.playInFlight, most)
 }
 
 // TestPlayKeepsTheRate: 20 s of play alone, on a path that loses packets in

@@ -8,44 +8,44 @@ import (
 
 // Receive opens and handles a packet that arrived at the time at. It returns the error of
 // take.
-func (s *Session) Receive(at time.Time, packet []byte) error { return s.take(at, s.open(packet)) }
+func (s *Session) Receive(at time.Time, packet []byte) error { return s.handle(at, s.open(packet)) }
 
 // open decrypts a packet in place. It needs no lock, but must be called on the goroutine
 // that calls take.
-func (s *Session) open(packet []byte) opened { return s.opener.open(packet) }
+func (s *Session) open(packet []byte) openedPacket { return s.opener.open(packet) }
 
 // take handles a packet that arrived at the time at. An error means that the session has
 // closed, because the packet violated the protocol or too many packets did not open. Any
 // other packet that cannot be used is dropped and counted.
-func (s *Session) take(at time.Time, p opened) error {
+func (s *Session) handle(at time.Time, p openedPacket) error {
 	t := s.tick(at)
 	if s.state == Closed {
 		return nil
 	}
 	before := s.opener.window.Next
-	if why := s.opener.mark(p); why != kept {
-		return s.dropped(why)
+	if why := s.opener.accept(p); why != dropNone {
+		return s.countDrop(why)
 	}
-	s.hearing.receive(t)
+	s.liveness.packetReceived(t)
 	s.stats.Received++
 	s.stats.ReceivedBytes += uint64(p.size)
 	asks, err := s.consume(t, p.frames)
 	if err != nil {
-		s.end(err)
+		s.closeWith(err)
 		return err
 	}
-	if asks > never && p.number > before { // a gap (RFC 9000, section 13.2.1)
-		asks = atOnce
+	if asks > askNever && p.number > before { // a gap (RFC 9000, section 13.2.1)
+		asks = askNow
 	}
-	s.report.note(t, at.Sub(s.epoch), p.number, asks)
+	s.reporter.note(t, at.Sub(s.epoch), p.number, asks)
 	if p.number+1 < s.opener.window.Next {
-		s.report.cameLate(p.number)
+		s.reporter.noteLate(p.number)
 	}
 	if s.stats.Received == 1 && s.state == Opening {
 		// The peer is ready now, and earlier probes may have been too early, so send one at
 		// once.
-		s.hearing.probes = 1
-		s.hearing.heard = t
+		s.liveness.probesDue = 1
+		s.liveness.lastAck = t
 	}
 	s.Wake()
 	return nil
@@ -53,54 +53,54 @@ func (s *Session) take(at time.Time, p opened) error {
 
 // dropped counts a packet that was dropped. Once maxForged packets have not opened, it
 // closes the session and returns the error.
-func (s *Session) dropped(why drop) error {
+func (s *Session) countDrop(why drop) error {
 	s.stats.Drops[why]++
 	if s.opener.forged < maxForged {
 		return nil
 	}
-	s.end(&Error{Reason: "2^36 packets did not open"})
+	s.closeWith(&Error{Reason: "2^36 packets did not open"})
 	return s.err
 }
 
 // consume handles the frames of a packet and returns how soon they ask for feedback. An
 // error is a violation.
-func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err error) {
+func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err error) {
 	f := s.frame
 	payloads := 0
 	hadFeedback := false
 	for n := 1; len(frames) > 0; n++ {
 		if n > maxFrames {
-			return never, violation("more than 16 frames in a packet")
+			return askNever, violation("more than 16 frames in a packet")
 		}
 		if frames, err = f.consume(frames); err != nil {
-			return never, violation(err.Error())
+			return askNever, violation(err.Error())
 		}
 		switch f.kind {
 		case framePing:
-			asks = atOnce
+			asks = askNow
 		case frameTrain:
-			asks = max(asks, soon)
-			if f.left == 0 {
-				asks = atOnce
+			asks = max(asks, askSoon)
+			if f.trainLeft == 0 {
+				asks = askNow
 			}
 		case frameData, framePlay:
 			payloads++
 			if payloads > maxPayloads {
-				return never, violation("more than 8 payloads in a packet")
+				return askNever, violation("more than 8 payloads in a packet")
 			}
-			asks = max(asks, whenShared)
+			asks = max(asks, askShared)
 			if f.kind == frameData {
-				asks = max(asks, soon)
+				asks = max(asks, askSoon)
 			}
 			s.source.Receive(s.time(t), f.payload)
 			f.payload = nil // so that it does not keep the inbox's memory alive
 		case frameFeedback:
 			if hadFeedback { // each feedback costs a walk over the records
-				return never, violation("two feedbacks in a packet")
+				return askNever, violation("two feedbacks in a packet")
 			}
 			hadFeedback = true
-			if err := s.receiveFeedback(t, &f.feedback); err != nil {
-				return never, err
+			if err := s.receiveReport(t, &f.report); err != nil {
+				return askNever, err
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks asking, err erro
 
 // receiveFeedback sets the fates of packets according to the peer's feedback. An error is a
 // violation.
-func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
+func (s *Session) receiveReport(t time.Duration, f *report) error {
 	largest := recovery.Number(s.records.Next, uint64(f.largest), 32)
 	if largest >= s.records.Next {
 		return violation("ack for a packet that was not sent")
@@ -119,8 +119,8 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 	if err != nil {
 		return err
 	}
-	s.clock = unwrapClock(s.clock, f.clock)
-	f.clock = s.clock
+	s.peerClock = unwrapClock(s.peerClock, f.clock)
+	f.clock = s.peerClock
 	s.arrivals = f.arrivals(spans[:n], s.loss.Largest, s.arrivals[:0])
 	news := false
 	s.control.AckDelay(s.ackDelay(f))
@@ -132,7 +132,7 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 		news = news || fresh
 	}
 	if news { // after ackSpan, because sampleRTT needs hearing.ptos, which hear clears
-		s.hear(t)
+		s.ackArrived(t)
 	}
 	if news || largest >= s.loss.Largest {
 		s.loss.Largest = max(s.loss.Largest, largest+1)
@@ -145,8 +145,8 @@ func (s *Session) receiveFeedback(t time.Duration, f *feedback) error {
 
 // ackDelay returns how long the peer delayed f so that a packet with play could carry it.
 // It returns 0 if f was delayed no longer than for bulk.
-func (s *Session) ackDelay(f *feedback) time.Duration {
-	if f.delay <= s.report.delay {
+func (s *Session) ackDelay(f *report) time.Duration {
+	if f.delay <= s.reporter.maxDelay {
 		return 0
 	}
 	return min(f.delay, s.config.PlayDelay)
@@ -155,25 +155,25 @@ func (s *Session) ackDelay(f *feedback) time.Duration {
 // ackSpan acks the packets of a range. The ranges of a feedback must be passed in rising
 // order. It skips runs that are already acked. Otherwise a peer that repeats itself could
 // make this end walk over all records for every packet.
-func (s *Session) ackSpan(t time.Duration, f *feedback, sp span) (news bool, err error) {
+func (s *Session) ackSpan(t time.Duration, f *report, sp span) (news bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
 		next := n + 1
 		switch r.fate {
 		case acked:
-			next = max(next, min(r.acked, sp.high))
+			next = max(next, min(r.ackedEnd, sp.high))
 		case skipped:
 			return false, violation("ack for a packet number that was skipped")
 		default:
 			at := s.takeArrival(n)
 			// Skip packets that were declared lost before or sent on the previous path.
-			if r.fate == flying && n >= s.mtu.first {
-				s.loss.rtt = t - r.sent
+			if r.fate == inFlight && n >= s.mtu.pathStart {
+				s.loss.latestRTT = t - r.sent
 				s.sampleRTT(t, r, f, at)
 			}
 			news = s.ack(t, n, at) || news
 		}
-		r.acked = max(r.acked, sp.high)
+		r.ackedEnd = max(r.ackedEnd, sp.high)
 		n = next
 	}
 	return news, nil
@@ -196,11 +196,11 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 // sampleRTT measures a round trip by the ack of a packet that the controller has not paced,
 // such as a probe. The controller uses it as a guess until it has measured a round trip
 // itself, and as a sample if the ack ends an outage.
-func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Duration) {
+func (s *Session) sampleRTT(t time.Duration, r *record, f *report, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
-	if s.hearing.ptos > 0 {
+	if s.liveness.ptos > 0 {
 		// This is the end of an outage. Paced packets from before it are acked now as well,
 		// but their age is not a round trip.
 		s.control.RoundTrip(t - r.sent)
@@ -208,7 +208,7 @@ func (s *Session) sampleRTT(t time.Duration, r *record, f *feedback, at time.Dur
 	// Bound both times, because an absurd clock of the peer would make the sum overflow.
 	held := min(max(f.largestArrival()-at, 0), maxReportDelay)
 	held = min(held+f.delay, maxReportDelay)
-	s.guess = max(t-r.sent-held, time.Microsecond)
-	s.control.Guess(s.guess)
-	s.report.trip(s.guess)
+	s.rttGuess = max(t-r.sent-held, time.Microsecond)
+	s.control.Guess(s.rttGuess)
+	s.reporter.trip(s.rttGuess)
 }

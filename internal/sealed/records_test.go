@@ -43,7 +43,7 @@ func TestRepeatedAcksAreTaken(t *testing.T) {
 	s.collect(40)
 	low, high := first, first+30
 	for _, sp := range []span{{low + 3, low + 10}, {low + 12, low + 20}, {low + 1, low + 15}, {low + 18, high}, {low, high}} {
-		f := feedback{clock: 1}
+		f := report{clock: 1}
 		news, err := s.a.ackSpan(s.a.now, &f, sp)
 		require.NoError(t, err)
 		require.True(t, news)
@@ -54,14 +54,14 @@ func TestRepeatedAcksAreTaken(t *testing.T) {
 	for n := low; n < high; n++ {
 		require.Equal(t, acked, s.a.records.At(n).fate, "%d", n-low)
 	}
-	require.Equal(t, flying, s.a.records.At(high).fate)
+	require.Equal(t, inFlight, s.a.records.At(high).fate)
 }
 
 // TestAckedRecordsAreForgotten at once, and those that may yet be acked while there is room.
 func TestAckedRecordsAreForgotten(t *testing.T) {
-	for f, left := range map[fate]int{acked: 0, flying: 1, lost: 1, silent: 1, skipped: 1} {
+	for f, left := range map[fate]int{acked: 0, inFlight: 1, lost: 1, ackOptional: 1, skipped: 1} {
 		var r records
-		r.push(record{fate: flying, until: time.Second})
+		r.push(record{fate: inFlight, expires: time.Second})
 		r.At(0).fate = f
 		r.forget(0)
 		require.Equal(t, left, r.Len(), "%d", f)
@@ -80,7 +80,7 @@ func TestLostPacketIsNotRememberedLongerThanASkippedOne(t *testing.T) {
 	s.deliver(s.b, p[2:]...)
 	s.deliver(s.a, s.build(s.b)...)
 	require.NotZero(t, s.a.Stats().Lost)
-	require.LessOrEqual(t, s.a.records.At(first+2).until, s.a.records.At(first+1).until)
+	require.LessOrEqual(t, s.a.records.At(first+2).expires, s.a.records.At(first+1).expires)
 }
 
 // BenchmarkRepeatedFeedback: what one costs that says nothing new, while an old
@@ -88,16 +88,16 @@ func TestLostPacketIsNotRememberedLongerThanASkippedOne(t *testing.T) {
 func BenchmarkRepeatedFeedback(b *testing.B) {
 	s, _ := ends(b, sinkOnly{}, sinkOnly{}, nil)
 	s.tick(netsim.Epoch)
-	s.records.push(record{fate: flying})
+	s.records.push(record{fate: inFlight})
 	const count = maxRecords - 2
 	for range count {
-		s.records.push(record{fate: flying})
+		s.records.push(record{fate: inFlight})
 	}
-	f := feedback{largest: count, nruns: 1, clock: 1}
+	f := report{largest: count, nruns: 1, clock: 1}
 	f.runs[0] = count
-	require.NoError(b, s.receiveFeedback(0, &f))
+	require.NoError(b, s.receiveReport(0, &f))
 	for b.Loop() {
-		if err := s.receiveFeedback(0, &f); err != nil {
+		if err := s.receiveReport(0, &f); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -109,15 +109,15 @@ func BenchmarkRepeatedFeedback(b *testing.B) {
 func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 	s, _ := ends(t, sinkOnly{}, sinkOnly{}, nil)
 	s.tick(netsim.Epoch)
-	s.loss.rtt = 100 * ms
+	s.loss.latestRTT = 100 * ms
 	for i := range 10 {
-		s.records.push(record{fate: flying, sent: time.Duration(i) * 50 * ms})
+		s.records.push(record{fate: inFlight, sent: time.Duration(i) * 50 * ms})
 	}
 	s.records.At(8).sent = 0 // which does not happen: who looks at it finds it lost
 	s.loss.Spurious(0, time.Millisecond)
 	s.loss.Largest = 9
 	s.detectLosses(350 * ms)
-	for n, want := range []fate{lost, lost, lost, lost, lost, flying, flying, flying, flying, flying} {
+	for n, want := range []fate{lost, lost, lost, lost, lost, inFlight, inFlight, inFlight, inFlight, inFlight} {
 		require.Equal(t, want, s.records.At(uint64(n)).fate, n)
 	}
 	require.Equal(t, 375*ms, s.loss.Next, "when the first of the others is")
@@ -131,26 +131,26 @@ func BenchmarkScatteredFeedback(b *testing.B) {
 	const count = maxRecords - 2
 	s.tick(netsim.Epoch)
 	s.loss.Spurious(0, time.Second)
-	s.guess = time.Second
+	s.rttGuess = time.Second
 	for n := uint64(0); ; n++ {
 		if n%count == 0 { // all are flying
 			b.StopTimer()
 			s.records, s.loss.Largest = records{}, 0
 			for range count + 2 {
-				s.records.push(record{fate: flying})
+				s.records.push(record{fate: inFlight})
 			}
 			b.StartTimer()
 		}
 		if !b.Loop() {
 			return
 		}
-		f := feedback{largest: count, nruns: 3, clock: 1}
+		f := report{largest: count, nruns: 3, clock: 1}
 		at := count - 2 - n%(count-2)
 		f.runs[0], f.runs[1], f.runs[2] = 1, count-at, 1
 		if at == count-1 {
 			continue
 		}
-		if err := s.receiveFeedback(0, &f); err != nil {
+		if err := s.receiveReport(0, &f); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -52,7 +52,7 @@ var batches = sync.Pool{New: func() any { return new(batch) }}
 
 // A batch is the packets that one turn receives.
 type batch struct {
-	packets [turnPackets]arrived
+	packets [turnPackets]receivedPacket
 	n       int
 	// Lent to the session for the turn. Its 2 KiB would otherwise be cold memory of each
 	// session.
@@ -60,9 +60,9 @@ type batch struct {
 }
 
 // arrived is a packet that was opened, with its time of arrival.
-type arrived struct {
+type receivedPacket struct {
 	at time.Time
-	opened
+	openedPacket
 }
 
 // runner is the state that a carrier keeps from turn to turn. Only the goroutine that works
@@ -71,26 +71,26 @@ type runner struct {
 	writer        udp.Writer
 	to, from      net.Addr       // result of Config.Addrs, at asked
 	remote, local netip.AddrPort // the same addresses, to compare
-	aimed         bool           // writer.Aim was called
+	hasAddrs      bool           // writer.Aim was called
 	maxPacket     int            // result of Config.MaxPacket at asked, at most MaxPacket; written under the lock
-	asked         time.Time      // when QUIC was last asked for addresses and size; zero = never
+	followedAt    time.Time      // when QUIC was last asked for addresses and size; zero = never
 
 	// Results of the last turn.
-	state   State // of the session
-	changed bool  // state has changed, and Config.Changed was not called for that yet
-	pings   bool  // Config.Ping is due; not called under the lock, because it may take long
+	state        State // of the session
+	stateChanged bool  // state has changed, and Config.Changed was not called for that yet
+	pingDue      bool  // Config.Ping is due; not called under the lock, because it may take long
 
 	// Memory of a turn.
-	burst *burst // packets to send; nil between turns, unless the socket was blocked
-	batch *batch // received packets; nil when burst is
-	taken taken  // packets from the inbox
+	burst    *burst       // packets to send; nil between turns, unless the socket was blocked
+	batch    *batch       // received packets; nil when burst is
+	incoming packetCursor // packets from the inbox
 
 	// Measurements that decide how the next turns work.
-	waited time.Duration // smoothed time for which packets wait in the inbox
-	load   int           // packets of the last turns; each turn counts 7/8 of the one after it
+	inboxWait time.Duration // smoothed time for which packets wait in the inbox
+	load      int           // packets of the last turns; each turn counts 7/8 of the one after it
 
-	observed time.Time // when Config.Observe was last called
-	pinger   pinger
+	observedAt time.Time // when Config.Observe was last called
+	pinger     pinger
 }
 
 // borrow gets the buffers for a turn, unless the carrier still has them because the socket
@@ -119,37 +119,37 @@ func (r *runner) giveBack() {
 // by eighths, the carrier would send bursts for half a second after the others have ended.
 func (r *runner) noteWait(wait time.Duration) {
 	part := time.Duration(8)
-	if wait < r.waited {
+	if wait < r.inboxWait {
 		part = 2
 	}
-	r.waited += (wait - r.waited) / part
+	r.inboxWait += (wait - r.inboxWait) / part
 }
 
 // heavy reports whether the carrier moves as many packets as bulk has.
-func (r *runner) heavy() bool { return r.load > heavyLoad }
+func (r *runner) isHeavy() bool { return r.load > heavyLoad }
 
 // noteLoad updates load with the number of packets that a turn received and built.
-func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.built) - r.load/8 }
+func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.unsealed) - r.load/8 }
 
 // owes reports whether settle has something to do.
-func (r *runner) owes() bool { return r.changed || r.pings || r.state == Closed }
+func (r *runner) needsSettle() bool { return r.stateChanged || r.pingDue || r.state == Closed }
 
 // busy reports whether packets wait long for a turn, because the processors are busy.
-func (r *runner) busy() bool { return r.waited > busyWait }
+func (r *runner) isBusy() bool { return r.inboxWait > busyWait }
 
 // settle does the part of a turn that may take long. It returns true if the
 // session has ended; it has then cleaned up.
 func (c *Carrier) settle() (ended bool) {
 	r := &c.run
-	if r.changed && c.config.Changed != nil {
+	if r.stateChanged && c.config.Changed != nil {
 		c.config.Changed(r.state)
 	}
-	if r.pings {
+	if r.pingDue {
 		c.config.Ping()
 	}
-	r.changed = false
-	r.pings = false
-	return c.finished()
+	r.stateChanged = false
+	r.pingDue = false
+	return c.cleanUp()
 }
 
 // turn does what is due now. If idle is true, nothing more is due before next or, if next
@@ -158,20 +158,20 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()
 	defer r.giveBack()
-	if !r.taken.more() {
-		r.taken = c.inbox.take()
+	if !r.incoming.more() {
+		r.incoming = c.inbox.take()
 	}
 	c.open()
 	f := c.step()
 	r.noteLoad()
-	if f.turned {
+	if f.callWoken {
 		c.config.Woken()
 	}
 
-	more := r.taken.more()
-	if !more && r.taken.first != nil {
-		c.inbox.give(r.taken)
-		r.taken = taken{}
+	more := r.incoming.more()
+	if !more && r.incoming.first != nil {
+		c.inbox.release(r.incoming)
+		r.incoming = packetCursor{}
 	}
 	idle = !more && !(f.woken && !c.inbox.empty())
 	if r.burst.sent == r.burst.n {
@@ -179,39 +179,39 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	}
 	c.seal()
 	if c.flush() {
-		return f.next, f.all && idle
+		return f.next, f.sentAll && idle
 	}
 	return time.Now().Add(blockedWait), idle
 }
 
 // found is the result of step.
-type found struct {
-	next   time.Time // as turn returns it
-	woken  bool      // the carrier was woken since the last turn
-	all    bool      // the session has no packet to send beyond the burst
-	turned bool      // Config.Turned returned true
+type stepResult struct {
+	next      time.Time // as turn returns it
+	woken     bool      // the carrier was woken since the last turn
+	sentAll   bool      // the session has no packet to send beyond the burst
+	callWoken bool      // Config.Turned returned true
 }
 
 // step is the part of a turn under the lock. It passes the opened packets to the session,
 // runs the session's timers and builds a burst.
-func (c *Carrier) step() (f found) {
+func (c *Carrier) step() (f stepResult) {
 	r := &c.run
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.woken = c.worker.seen()
+	f.woken = c.worker.clearWake()
 	now := time.Now()
 	c.session.frame = &r.batch.frame
 	c.follow(now)
 	c.receive(now)
 	_ = c.session.Advance(now) // Session.Err keeps the error
 	c.observe(now)
-	r.pings = c.pingDue(now)
-	c.session.Controller().Bursts(r.busy())
-	f.all = r.burst.sent == r.burst.n && c.collect(now)
+	r.pingDue = c.pingDue(now)
+	c.session.Controller().Bursts(r.isBusy())
+	f.sentAll = r.burst.sent == r.burst.n && c.collect(now)
 	f.next = c.next()
-	f.turned = c.config.Turned != nil && c.config.Turned()
+	f.callWoken = c.config.Turned != nil && c.config.Turned()
 	state := c.session.State()
-	r.changed = r.changed || state != r.state
+	r.stateChanged = r.stateChanged || state != r.state
 	r.state = state
 	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
 	c.session.frame = nil // so that an idle carrier does not keep a batch in memory
@@ -235,35 +235,35 @@ func (c *Carrier) follow(now time.Time) {
 	if c.session.bulkInFlight() > 0 {
 		age = followBulk
 	}
-	strayed := c.inbox.strayed.Swap(false)
-	if r.aimed && !strayed && now.Sub(r.asked) < age {
+	strayed := c.inbox.sawOther.Swap(false)
+	if r.hasAddrs && !strayed && now.Sub(r.followedAt) < age {
 		return
 	}
-	r.asked = now
+	r.followedAt = now
 	r.maxPacket = SafePacket
 	if c.config.MaxPacket != nil {
 		r.maxPacket = min(c.config.MaxPacket(), MaxPacket)
 	}
 	to, from := c.config.Addrs()
-	if r.aimed && same(to, r.to) && same(from, r.from) {
+	if r.hasAddrs && same(to, r.to) && same(from, r.from) {
 		return
 	}
 	r.to = to
 	r.from = from
 	remote, local := udp.AddrPort(to), udp.AddrPort(from)
-	if r.aimed && remote == r.remote && local == r.local {
+	if r.hasAddrs && remote == r.remote && local == r.local {
 		return
 	}
 	r.writer.Aim(to, from)
 	c.inbox.setRemote(remote)
-	if r.aimed {
+	if r.hasAddrs {
 		c.session.Rotate() // without a spare id, an observer may link the addresses, which is better than silence
 		c.session.Moved(now)
 		r.pinger.moved()
 	}
 	r.remote = remote
 	r.local = local
-	r.aimed = true
+	r.hasAddrs = true
 }
 
 // same reports whether two addresses are the same pointer. The check saves converting and
@@ -280,12 +280,12 @@ func (c *Carrier) open() {
 	r := &c.run
 	b := r.batch
 	b.n = 0
-	for left := turnBytes; b.n < turnPackets && left > 0 && r.taken.more(); b.n++ {
+	for left := turnBytes; b.n < turnPackets && left > 0 && r.incoming.more(); b.n++ {
 		p := &b.packets[b.n]
-		at, packet := c.inbox.next(&r.taken)
+		at, packet := c.inbox.next(&r.incoming)
 		left -= len(packet)
 		p.at = at
-		p.opened = c.session.open(packet)
+		p.openedPacket = c.session.open(packet)
 	}
 }
 
@@ -297,8 +297,8 @@ func (c *Carrier) receive(now time.Time) {
 	}
 	for i := range b.n {
 		p := &b.packets[i]
-		_ = c.session.take(p.at, p.opened) // Session.Err keeps the error
-		p.frames = nil                     // so that it does not keep the inbox's memory alive
+		_ = c.session.handle(p.at, p.openedPacket) // Session.Err keeps the error
+		p.frames = nil                             // so that it does not keep the inbox's memory alive
 	}
 }
 
@@ -309,8 +309,8 @@ func (c *Carrier) observe(now time.Time) {
 	if c.session.bulkInFlight() > 0 {
 		age = observeBulk
 	}
-	if c.config.Observe != nil && now.Sub(r.observed) >= age {
-		r.observed = now
+	if c.config.Observe != nil && now.Sub(r.observedAt) >= age {
+		r.observedAt = now
 		c.config.Observe(now, c.session.Controller())
 	}
 }
@@ -321,25 +321,25 @@ func (c *Carrier) next() time.Time {
 	var first recovery.Earliest
 	first.Add(c.session.NextTimeout())
 	if c.config.Ping != nil {
-		first.Add(c.run.pinger.at(c.session))
+		first.Add(c.run.pinger.ackOverdueAt(c.session))
 	}
 	at, _ := first.Time()
 	return at
 }
 
 // finished reports whether the session has ended. If so, it cleans up and closes Done.
-func (c *Carrier) finished() bool {
+func (c *Carrier) cleanUp() bool {
 	if c.run.state != Closed {
 		return false
 	}
 	c.mu.Lock()
 	ids := c.issued
 	c.mu.Unlock()
-	c.socket.retire(ids...)
-	c.inbox.give(c.run.taken)
+	c.socket.unregister(ids...)
+	c.inbox.release(c.run.incoming)
 	c.inbox.close()
-	c.run.taken = taken{}
-	c.worker.end()
+	c.run.incoming = packetCursor{}
+	c.worker.stop()
 	close(c.done)
 	if c.config.Ended != nil {
 		c.config.Ended()

@@ -16,38 +16,38 @@ import (
 // because of a garbage collection for example, does not make it busy.
 func TestBusy(t *testing.T) {
 	var r runner
-	require.False(t, r.busy())
+	require.False(t, r.isBusy())
 	r.noteWait(5 * busyWait)
-	require.False(t, r.busy())
+	require.False(t, r.isBusy())
 	r.noteWait(5 * busyWait)
-	require.True(t, r.busy())
+	require.True(t, r.isBusy())
 	for range 100 {
 		r.noteWait(5 * busyWait)
 	}
 	for range 3 { // few turns after the others have ended
 		r.noteWait(0)
 	}
-	require.False(t, r.busy())
+	require.False(t, r.isBusy())
 }
 
 // A carrier of play alone is never heavy, one that moves bulk soon is, and no
 // longer once that has ended.
 func TestHeavy(t *testing.T) {
 	turns := func(r *runner, n, received, sent int) {
-		r.batch, r.burst = &batch{n: received}, &burst{built: make([]built, sent)}
+		r.batch, r.burst = &batch{n: received}, &burst{unsealed: make([]unsealedPacket, sent)}
 		for range n {
 			r.noteLoad()
 		}
 	}
 	var r runner
 	turns(&r, 1000, 1, 1)
-	require.False(t, r.heavy(), "one packet each way")
+	require.False(t, r.isHeavy(), "one packet each way")
 	turns(&r, 4, 1, 16)
-	require.True(t, r.heavy(), "bursts")
+	require.True(t, r.isHeavy(), "bursts")
 	turns(&r, 20, 1, 1)
-	require.False(t, r.heavy(), "play again")
+	require.False(t, r.isHeavy(), "play again")
 	turns(&r, 4, 12, 1)
-	require.True(t, r.heavy(), "downloads")
+	require.True(t, r.isHeavy(), "downloads")
 }
 
 // Of the packets of a turn the one that has waited longest counts.
@@ -60,7 +60,7 @@ func TestWaitsAreNoted(t *testing.T) {
 		d.a.receive(now)
 		d.a.run.batch = nil
 		d.a.Unlock()
-		require.Equal(t, 10*ms, d.a.run.waited)
+		require.Equal(t, 10*ms, d.a.run.inboxWait)
 	})
 }
 
@@ -92,14 +92,14 @@ func TestTurnIsShortForJumboPackets(t *testing.T) {
 			for range turnPackets + 1 {
 				box.put(time.Now(), udp.AddrPort(here), make([]byte, row.size))
 			}
-			c.inbox, c.run.taken = box, box.take()
+			c.inbox, c.run.incoming = box, box.take()
 			c.run.borrow()
 			c.open()
 			require.Equal(t, min(row.opened, turnPackets), c.run.batch.n, "packets of %d bytes", row.size)
 			c.run.burst.reset()
 			c.run.giveBack()
-			box.give(c.run.taken)
-			c.run.taken = taken{}
+			box.release(c.run.incoming)
+			c.run.incoming = packetCursor{}
 		}
 	})
 }
@@ -112,15 +112,15 @@ func TestBlocksThatAreReadAreKept(t *testing.T) {
 		for range turnPackets + 1 {
 			c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, 100))
 		}
-		require.True(t, c.worker.enter())
+		require.True(t, c.worker.tryEnter())
 		_, idle := c.turn()
 		require.False(t, idle)
-		require.True(t, c.run.taken.more())
-		require.NotZero(t, c.inbox.held)
+		require.True(t, c.run.incoming.more())
+		require.NotZero(t, c.inbox.heldBytes)
 		_, idle = c.turn()
 		require.True(t, idle)
-		require.Zero(t, c.inbox.held)
-		require.True(t, c.worker.rest(time.Time{}))
+		require.Zero(t, c.inbox.heldBytes)
+		require.True(t, c.worker.tryRest(time.Time{}))
 	})
 }
 
@@ -132,15 +132,15 @@ func TestEndGivesAllBack(t *testing.T) {
 		for range 2 * inboxBytes / MaxPacket {
 			c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, MaxPacket))
 		}
-		require.NotZero(t, c.socket.lent.Load())
-		require.True(t, c.worker.enter())
+		require.NotZero(t, c.socket.borrowed.Load())
+		require.True(t, c.worker.tryEnter())
 		c.turn()
 		c.Close()
 		c.turn()
-		require.True(t, c.run.taken.more())
+		require.True(t, c.run.incoming.more())
 		require.True(t, c.settle())
-		require.Zero(t, c.inbox.held)
-		require.Zero(t, c.socket.lent.Load())
+		require.Zero(t, c.inbox.heldBytes)
+		require.Zero(t, c.socket.borrowed.Load())
 	})
 }
 
@@ -165,7 +165,7 @@ func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
 		c := newBed(t, netsim.Config{Delay: 10 * ms}, 0).a
 		lock := new(hooked)
 		c.mu = lock
-		require.True(t, c.worker.enter())
+		require.True(t, c.worker.tryEnter())
 		lock.before = func() {
 			if c.inbox.put(time.Now(), udp.AddrPort(here), make([]byte, 100)) {
 				c.worker.wake()
@@ -175,7 +175,7 @@ func TestTurnIsNotIdleWithAPacketWhoseWakeItHasSeen(t *testing.T) {
 		require.False(t, idle)
 		_, idle = c.turn()
 		require.True(t, idle)
-		require.True(t, c.worker.rest(time.Time{}))
+		require.True(t, c.worker.tryRest(time.Time{}))
 	})
 }
 

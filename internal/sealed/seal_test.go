@@ -38,7 +38,7 @@ func (tb *tube) packet(number uint64, frames string) []byte {
 
 func (tb *tube) take(p []byte) string {
 	o := tb.open(bytes.Clone(p))
-	if why := tb.mark(o); why != kept {
+	if why := tb.accept(o); why != dropNone {
 		return [...]string{"", "size", "version", "old", "replay", "key", "forged"}[why]
 	}
 	return string(o.frames)
@@ -47,13 +47,13 @@ func (tb *tube) take(p []byte) string {
 func TestHeader(t *testing.T) {
 	header := appendHeader(nil, ID{1, 2, 3, 4, 5, 6, 7, 8}, 0x1_0203_0405)
 	require.Equal(t, "04010203040506070802030405", fmt.Sprintf("%x", header))
-	require.EqualValues(t, 0x02030405, truncated(header))
+	require.EqualValues(t, 0x02030405, headerNumber(header))
 	tb := newTube(t)
 	p := tb.packet(0x1_0203_0405, "hi")
 	require.Equal(t, header[:numberAt], p[:numberAt])
 	require.Len(t, p, len("hi")+Overhead)
 	require.Equal(t, 29, Overhead)
-	require.Equal(t, kept, checkHeader(p))
+	require.Equal(t, dropNone, checkHeader(p))
 	tb.opener.mask.apply(p, p[headerBytes:])
 	require.Equal(t, header, p[:headerBytes])
 }
@@ -91,7 +91,7 @@ func TestNumbersAreMasked(t *testing.T) {
 	alike, last := 0, uint32(0)
 	for number := range uint64(count) {
 		p := tb.packet(number, "the same in each packet")
-		shown := truncated(p)
+		shown := headerNumber(p)
 		if d := shown - last; d < near || -d < near {
 			alike++
 		}
@@ -132,10 +132,10 @@ func TestCopiesOpenedAtOnce(t *testing.T) {
 	first, second := tb.open(bytes.Clone(p)), tb.open(bytes.Clone(p))
 	require.Equal(t, first, second)
 	late, far := tb.open(tb.packet(4, "late")), tb.open(tb.packet(5+recovery.WindowSize, "far"))
-	require.Equal(t, kept, tb.mark(first))
-	require.Equal(t, dropReplay, tb.mark(second))
-	require.Equal(t, kept, tb.mark(far))
-	require.Equal(t, dropOld, tb.mark(late))
+	require.Equal(t, dropNone, tb.accept(first))
+	require.Equal(t, dropReplay, tb.accept(second))
+	require.Equal(t, dropNone, tb.accept(far))
+	require.Equal(t, dropOld, tb.accept(late))
 }
 
 func TestForged(t *testing.T) {
@@ -171,10 +171,10 @@ func TestKeysDiffer(t *testing.T) {
 	} {
 		o, err := make()
 		require.NoError(t, err)
-		why := o.open(bytes.Clone(p)).why
+		why := o.open(bytes.Clone(p)).drop
 		require.Contains(t, []drop{dropForged, dropKey}, why, "%s: not even the number is the same", name)
 		o.mask = newTube(t).opener.mask
-		why = o.open(bytes.Clone(p)).why
+		why = o.open(bytes.Clone(p)).drop
 		require.Equal(t, dropForged, why, name)
 	}
 	failing := func(string, []byte, int) ([]byte, error) { return nil, fmt.Errorf("no keys") }
@@ -186,9 +186,9 @@ func TestGenerations(t *testing.T) {
 	const edge = 1 << generationBits
 	tb := newTube(t)
 	require.Equal(t, "early", tb.take(tb.packet(edge/2-1, "early")))
-	require.Nil(t, tb.later)
+	require.Nil(t, tb.next)
 	require.Equal(t, "half", tb.take(tb.packet(edge/2, "half")))
-	require.NotNil(t, tb.later)
+	require.NotNil(t, tb.next)
 	tb.window.Next = edge - 10
 	late := tb.packet(edge-2, "late")
 	require.Equal(t, "last", tb.take(tb.packet(edge-1, "last")))
@@ -205,13 +205,13 @@ func TestGenerations(t *testing.T) {
 
 	again := newTube(t)
 	again.window.Next = edge
-	again.turn()
+	again.rotateKeys()
 	require.Equal(t, "first", again.take(first), "and the next one before the current is left")
 }
 
 func TestNumbersEnd(t *testing.T) {
 	s := newStep(t, 1, nil).open()
-	s.a.records = records{Ring: recovery.Ring[record]{Oldest: maxNumber, Next: maxNumber}, first: maxNumber}
+	s.a.records = records{Ring: recovery.Ring[record]{Oldest: maxNumber, Next: maxNumber}, searchFrom: maxNumber}
 	_, _, ok := s.a.Build(s.now, make([]byte, 0, MaxPacket), MaxPacket, false)
 	require.False(t, ok)
 	var ended *Error
@@ -229,7 +229,7 @@ func TestDropsDoNotAllocate(t *testing.T) {
 	forged[20] ^= 1
 	before := tb.window
 	for _, p := range [][]byte{good, forged, forged[:10], nil} {
-		require.Zero(t, testkit.Allocs(100, func() { tb.mark(tb.open(p)) }))
+		require.Zero(t, testkit.Allocs(100, func() { tb.accept(tb.open(p)) }))
 	}
 	require.Equal(t, before, tb.window)
 }

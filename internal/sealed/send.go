@@ -10,7 +10,7 @@ import (
 )
 
 // bursts is a pool of the buffers in which carriers build packets.
-var bursts = sync.Pool{New: func() any { return &burst{built: make([]built, 0, burstPackets)} }}
+var bursts = sync.Pool{New: func() any { return &burst{unsealed: make([]unsealedPacket, 0, burstPackets)} }}
 
 // burstPackets is the number of packets for which a burst has room: those of one call, and
 // one more (see collect).
@@ -22,15 +22,15 @@ const burstBytes = 63 << 10
 
 // A burst holds packets that were built and were not sent yet.
 type burst struct {
-	bytes  [burstBytes]byte
-	built  []built // packets not sealed yet
-	groups [burstPackets]group
-	n      int // number of groups
-	sent   int // number of groups that were sent
+	bytes    [burstBytes]byte
+	unsealed []unsealedPacket // packets not sealed yet
+	groups   [burstPackets]group
+	n        int // number of groups
+	sent     int // number of groups that were sent
 }
 
 // built is a packet that is not sealed yet.
-type built struct {
+type unsealedPacket struct {
 	packet []byte
 	number uint64
 }
@@ -43,7 +43,7 @@ type group struct{ start, end, size int }
 func (b *burst) reset() {
 	b.n = 0
 	b.sent = 0
-	b.built = b.built[:0]
+	b.unsealed = b.unsealed[:0]
 }
 
 // add adds a packet that begins where the previous one ends.
@@ -83,7 +83,7 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 		if !ok {
 			return true
 		}
-		b.built = append(b.built, built{packet, number})
+		b.unsealed = append(b.unsealed, unsealedPacket{packet, number})
 		b.add(at, at+len(packet))
 		at += len(packet)
 	}
@@ -93,14 +93,14 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 // seal seals the packets of the burst, without the lock.
 func (c *Carrier) seal() {
 	b := c.run.burst
-	for _, p := range b.built {
+	for _, p := range b.unsealed {
 		if err := c.session.Seal(p.packet, p.number); err != nil {
-			c.end(err)
+			c.closeWith(err)
 			b.reset()
 			return
 		}
 	}
-	b.built = b.built[:0]
+	b.unsealed = b.unsealed[:0]
 }
 
 // flush sends the burst. It returns false if the socket accepts no more packets for now.
@@ -111,7 +111,7 @@ func (c *Carrier) flush() (ok bool) {
 		n, err := r.writer.Write(b.bytes[g.start:g.end], g.size)
 		c.counts.writes.Add(1)
 		g.start += n
-		if err != nil && !c.refused(err) {
+		if err != nil && !c.writeFailed(err) {
 			return false
 		}
 	}
@@ -120,7 +120,7 @@ func (c *Carrier) flush() (ok bool) {
 
 // refused handles an error of the socket. It reports whether to continue with the next
 // group.
-func (c *Carrier) refused(err error) bool {
+func (c *Carrier) writeFailed(err error) bool {
 	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *Carrier) refused(err error) bool {
 	}
 	c.counts.writeErrors.Add(1)
 	if errors.Is(err, net.ErrClosed) {
-		c.end(&Error{Reason: "the socket is closed", Cause: err})
+		c.closeWith(&Error{Reason: "the socket is closed", Cause: err})
 	}
 	return true
 }

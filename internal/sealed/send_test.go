@@ -36,7 +36,7 @@ func TestCollectKnowsWhenThatIsAll(t *testing.T) {
 			d.a.run.borrow()
 			for i, want := range c.packets {
 				all := d.a.collect(now)
-				require.Len(t, d.a.run.burst.built, want)
+				require.Len(t, d.a.run.burst.unsealed, want)
 				require.Equal(t, i == len(c.packets)-1, all)
 			}
 			d.a.run.burst.reset()
@@ -62,14 +62,14 @@ func TestCollectBuildsJumboPackets(t *testing.T) {
 			d.near.socket.sys.GSO.Store(c.gso)
 			d.a.config.NoJumbo = c.no
 			d.a.session.source = newPieces(1000, 1000, 0)
-			d.a.session.mtu.jumbo.takes = true
-			d.a.session.mtu.jumbo.weigh(1e9, 1<<20, 0)
+			d.a.session.mtu.jumbo.proven = true
+			d.a.session.mtu.jumbo.checkSpeed(1e9, 1<<20, 0)
 			d.a.session.Wake()
 			d.a.bulk.Store(true)
 			d.a.run.borrow()
 			d.a.collect(now)
 			largest, bytes := 0, 0
-			for _, p := range d.a.run.burst.built {
+			for _, p := range d.a.run.burst.unsealed {
 				largest, bytes = max(largest, len(p.packet)), bytes+len(p.packet)
 			}
 			d.a.run.burst.reset()

@@ -66,11 +66,11 @@ const trimAfter = 10 * time.Second
 // memoryTimer decides when trim runs. It compares the number of packets sent and received
 // to see whether there were any.
 type memoryTimer struct {
-	trimmed time.Duration // when trim last ran
-	counted uint64        // number of packets at that time
+	lastTrim    time.Duration // when trim last ran
+	packetsThen uint64        // number of packets at that time
 	// Number of packets when trim last freed all that it can. The timer is off until there
 	// is another packet.
-	rested uint64
+	packetsFreed uint64
 }
 
 // supply records what the source had when it was last asked.
@@ -98,10 +98,10 @@ type Session struct {
 	spares []ID // the peer's unused ids
 
 	// The state.
-	state   State
-	started bool    // Start was called with an id
-	err     error   // why the session closed
-	hearing hearing // when the peer was heard, and when it must be asked for an ack
+	state    State
+	started  bool     // Start was called with an id
+	err      error    // why the session closed
+	liveness liveness // when the peer was heard, and when it must be asked for an ack
 
 	// Sending.
 	records  records       // packet numbers whose fates may still change
@@ -112,11 +112,11 @@ type Session struct {
 	mtu      mtu           // how large a packet may be
 	loss     loss          // finds lost packets
 	starting siblingCount  // counts the session while the controller is in its Start with bulk to send
-	guess    time.Duration // round trip until the controller has measured it
+	rttGuess time.Duration // round trip until the controller has measured it
 
 	// Receiving.
-	report report // decides when the peer gets feedback
-	clock  uint64 // the peer's clock in its latest feedback, unwrapped; 0 = none was received
+	reporter  reporter // decides when the peer gets feedback
+	peerClock uint64   // the peer's clock in its latest feedback, unwrapped; 0 = none was received
 
 	// Scratch memory.
 	frame    *frame    // for the frame being read and the report being built; lent by a carrier for each turn
@@ -128,11 +128,11 @@ type Session struct {
 // NewSession makes a session with its keys. Start passes the peer's ids to it.
 func NewSession(c SessionConfig) (*Session, error) {
 	s := &Session{
-		config:  c,
-		source:  c.Source,
-		control: c.Controller,
-		guess:   c.RTT,
-		report:  newReport(c.PlayDelay),
+		config:   c,
+		source:   c.Source,
+		control:  c.Controller,
+		rttGuess: c.RTT,
+		reporter: newReporter(c.PlayDelay),
 	}
 	if c.Siblings != nil {
 		s.starting.all = &c.Siblings.starting
@@ -141,8 +141,8 @@ func NewSession(c SessionConfig) (*Session, error) {
 		s.control = pace.New(pace.Config{})
 	}
 	s.control.Guess(c.RTT)
-	if s.guess <= 0 {
-		s.guess = unknownRTT
+	if s.rttGuess <= 0 {
+		s.rttGuess = unknownRTT
 	}
 	if err := s.makeKeys(); err != nil {
 		return nil, err
@@ -179,10 +179,10 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	}
 	s.started = true
 	if !s.config.NoTrain {
-		s.train = train{left: trainPackets, thin: s.config.RTT > nearRTT || s.config.Instance > 1}
+		s.train = train{unsent: trainPackets, thin: s.config.RTT > nearRTT || s.config.Instance > 1}
 	}
 	// The first probe is small. It arrives even if the packets of the train are too large.
-	s.hearing = hearing{heard: t, asked: t, probes: 1}
+	s.liveness = liveness{lastAck: t, lastAsked: t, probesDue: 1}
 }
 
 // AddIDs adds spare ids issued by the peer.
@@ -204,13 +204,13 @@ func (s *Session) Rotate() bool {
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
-	s.mtu = mtu{first: s.records.Next}
+	s.mtu = mtu{pathStart: s.records.Next}
 	s.train.moved(s.records.Next)
-	s.report.moved()
+	s.reporter.moved()
 	s.source.Moved(now)
-	if s.waiting() {
-		s.hearing.heard = t
-		s.hearing.probes = 1
+	if s.awaitsAck() {
+		s.liveness.lastAck = t
+		s.liveness.probesDue = 1
 	}
 }
 
@@ -229,7 +229,7 @@ func (s *Session) Wake() {
 }
 
 // Close ends the session. It sends nothing, because the owner informs the peer over QUIC.
-func (s *Session) Close() { s.end(&Error{Reason: "closed"}) }
+func (s *Session) Close() { s.closeWith(&Error{Reason: "closed"}) }
 
 // State returns the state of the carrier.
 func (s *Session) State() State { return s.state }
@@ -242,27 +242,27 @@ func (s *Session) Controller() *pace.Controller { return s.control }
 
 // bulkInFlight returns the bytes on the wire of packets with bulk that are neither acked
 // nor lost.
-func (s *Session) bulkInFlight() int { return s.records.bytes - s.records.play }
+func (s *Session) bulkInFlight() int { return s.records.bytesInFlight - s.records.playInFlight }
 
 // updateController is called after all acks and losses of a feedback were recorded. It lets
 // the controller draw its conclusions, and updates whether the rate allows jumbo packets.
 func (s *Session) updateController(now time.Time) {
-	s.control.Feedback(now, s.records.bytes)
-	s.mtu.jumbo.weigh(s.control.Delivered(), s.control.Window(), s.control.Together())
+	s.control.Feedback(now, s.records.bytesInFlight)
+	s.mtu.jumbo.checkSpeed(s.control.Delivered(), s.control.Window(), s.control.Together())
 }
 
 // InFlight returns the bytes on the wire of packets with payloads that are neither acked
 // nor lost.
-func (s *Session) InFlight() int { return s.records.bytes }
+func (s *Session) InFlight() int { return s.records.bytesInFlight }
 
 // end closes the session with err. Only the first call has an effect.
-func (s *Session) end(err error) {
+func (s *Session) closeWith(err error) {
 	if s.state == Closed {
 		return
 	}
 	s.err = err
 	s.state = Closed
-	s.abandon(s.now)
+	s.abandonInFlight(s.now)
 	s.starting.set(false)
 }
 
@@ -270,7 +270,7 @@ func (s *Session) end(err error) {
 func (s *Session) tick(now time.Time) time.Duration {
 	if s.epoch.IsZero() {
 		s.epoch = now
-		s.report.zero = now.Sub(clockZero)
+		s.reporter.clockOffset = now.Sub(clockOrigin)
 	}
 	s.now = max(s.now, now.Sub(s.epoch))
 	return s.now
@@ -294,15 +294,15 @@ func (s *Session) Advance(now time.Time) error {
 		s.detectLosses(t)
 		s.updateController(now)
 	}
-	if s.mtu.shrunk > 0 && s.mtu.retry <= t {
+	if s.mtu.shrunkAt > 0 && s.mtu.retryAt <= t {
 		s.Wake()
 	}
-	s.checkHearing(t)
+	s.checkLiveness(t)
 	if s.control.State() != pace.Start || s.bulkInFlight() == 0 {
 		s.starting.set(false)
 	}
 	s.records.forget(t)
-	if t >= s.memory.trimmed+trimAfter {
+	if t >= s.memory.lastTrim+trimAfter {
 		s.trim(t)
 	}
 	if s.state == Closed {
@@ -315,18 +315,18 @@ func (s *Session) Advance(now time.Time) error {
 // frees all memory of packets.
 func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(initialRecords)
-	if s.packets() == s.memory.counted && s.records.Len() == 0 && !s.report.waits() {
+	if s.packetCount() == s.memory.packetsThen && s.records.Len() == 0 && !s.reporter.hasPending() {
 		s.control.Rest()
-		s.report.rest()
+		s.reporter.freeArrivals()
 		s.arrivals = nil
-		s.memory.rested = s.packets()
+		s.memory.packetsFreed = s.packetCount()
 	}
-	s.memory.trimmed = t
-	s.memory.counted = s.packets()
+	s.memory.lastTrim = t
+	s.memory.packetsThen = s.packetCount()
 }
 
 // packets returns the number of packets sent and received.
-func (s *Session) packets() uint64 { return s.stats.Sent + s.stats.Received }
+func (s *Session) packetCount() uint64 { return s.stats.Sent + s.stats.Received }
 
 // NextTimeout returns the time of the next call of Advance or AppendPacket. ok is false if
 // no timer runs.
@@ -347,16 +347,16 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	earlier(s.ptoAt())
 	earlier(s.silentAt())
 	earlier(s.watchAt())
-	if at, ok := s.hearing.overdueAt(s.pto()); ok && at > s.now {
+	if at, ok := s.liveness.overdueAt(s.pto()); ok && at > s.now {
 		earlier(at, true)
 	}
-	earlier(s.memory.trimmed+trimAfter, s.packets() != s.memory.rested)
-	earlier(s.mtu.retry, s.mtu.shrunk > 0 && s.mtu.retry > s.now)
+	earlier(s.memory.lastTrim+trimAfter, s.packetCount() != s.memory.packetsFreed)
+	earlier(s.mtu.retryAt, s.mtu.shrunkAt > 0 && s.mtu.retryAt > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
-		earlier(s.report.dueAt())
+		earlier(s.reporter.dueAt())
 	}
 	if s.wantsPayload() {
-		first.Add(s.control.Next(s.time(s.now), s.nextSize(), s.records.bytes))
+		first.Add(s.control.Next(s.time(s.now), s.nextSize(), s.records.bytesInFlight))
 	}
 	return first.Time()
 }

@@ -239,8 +239,8 @@ func TestTimeThreshold(t *testing.T) {
 	require.Empty(t, s.up.again, "one later packet is not three")
 	at, ok := s.a.NextTimeout()
 	require.True(t, ok)
-	first, _ := s.a.records.firstFlying()
-	require.Equal(t, s.a.time(s.a.records.At(first).sent+s.a.loss.rtt*9/8), at)
+	first, _ := s.a.records.firstInFlight()
+	require.Equal(t, s.a.time(s.a.records.At(first).sent+s.a.loss.latestRTT*9/8), at)
 	s.now = at
 	require.NoError(t, s.a.Advance(s.now))
 	require.Equal(t, []int{0}, s.up.again)
@@ -285,26 +285,26 @@ func TestLateByOne(t *testing.T) {
 	p := s.collect(2)
 	s.deliver(s.b, p[1])
 	s.build(s.b)
-	require.False(t, s.b.report.late)
+	require.False(t, s.b.reporter.hasLate)
 	s.deliver(s.b, p[0])
-	require.True(t, s.b.report.late)
+	require.True(t, s.b.reporter.hasLate)
 }
 
 // TestUnknownArrivalIsNoGuess: if a probe arrived after a later packet, it is
 // not known how long its ack was held back.
 func TestUnknownArrivalIsNoGuess(t *testing.T) {
 	s := newStep(t, 0, nil).open()
-	before, r := s.a.guess, record{sent: s.a.now}
-	f := feedback{clock: 1000, delay: ms}
+	before, r := s.a.rttGuess, record{sent: s.a.now}
+	f := report{clock: 1000, delay: ms}
 	s.a.sampleRTT(s.a.now+200*ms, &r, &f, 0)
-	require.Equal(t, before, s.a.guess)
+	require.Equal(t, before, s.a.rttGuess)
 	s.a.sampleRTT(s.a.now+200*ms, &r, &f, f.largestArrival())
-	require.Equal(t, 199*ms, s.a.guess)
+	require.Equal(t, 199*ms, s.a.rttGuess)
 }
 
 // forge has s.b send a feedback of the test's making.
 func (s *step) forge(largest uint64, runs ...uint64) error {
-	f := feedback{largest: uint32(largest), nruns: len(runs)}
+	f := report{largest: uint32(largest), nruns: len(runs)}
 	copy(f.runs[:], runs)
 	number := s.b.records.Next + 1000
 	b := f.append(appendHeader(nil, ID{}, number))
@@ -375,32 +375,32 @@ func TestFeedbackIsDue(t *testing.T) {
 	for name, c := range map[string]struct {
 		rtt  time.Duration
 		wait time.Duration // how much longer the last round trips were than the least
-		asks []asking      // of packets a microsecond apart
+		asks []urgency     // of packets a microsecond apart
 		last time.Duration
 		want time.Duration
 	}{
-		"two packets":                        {rtt: 80 * ms, asks: []asking{soon, soon}, want: begun + 10*ms},
-		"the fourth":                         {rtt: 80 * ms, asks: []asking{soon, soon, soon, soon}, want: begun},
-		"feedback asks for none":             {rtt: 80 * ms, asks: []asking{soon, soon, soon, never}, want: begun + 10*ms},
-		"an urgent one":                      {rtt: 80 * ms, asks: []asking{soon, atOnce}, want: begun},
-		"play":                               {rtt: 80 * ms, asks: []asking{whenShared, whenShared, whenShared, whenShared, whenShared}, want: begun + patient},
-		"play and bulk":                      {rtt: 80 * ms, asks: []asking{whenShared, soon}, want: begun + time.Microsecond + 10*ms},
-		"a long path":                        {rtt: time.Second, asks: []asking{soon}, want: begun + 25*ms},
-		"loopback":                           {rtt: 80 * time.Microsecond, asks: []asking{soon}, want: begun + 100*time.Microsecond},
-		"a gap after the last":               {rtt: 16 * ms, asks: []asking{atOnce}, last: begun - ms/2, want: begun + ms/2},
-		"the longest gap, whatever the path": {rtt: time.Second, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
-		"a queue":                            {rtt: 80 * ms, wait: 110 * ms, asks: []asking{atOnce}, last: begun, want: begun + 2*ms},
-		"a way back that is full":            {rtt: 80 * ms, wait: 500 * ms, asks: []asking{atOnce}, last: begun, want: begun + 50*ms},
-		"a way back that stood still":        {rtt: 80 * ms, wait: time.Minute, asks: []asking{atOnce}, last: begun, want: begun + 200*ms},
+		"two packets":                        {rtt: 80 * ms, asks: []urgency{askSoon, askSoon}, want: begun + 10*ms},
+		"the fourth":                         {rtt: 80 * ms, asks: []urgency{askSoon, askSoon, askSoon, askSoon}, want: begun},
+		"feedback asks for none":             {rtt: 80 * ms, asks: []urgency{askSoon, askSoon, askSoon, askNever}, want: begun + 10*ms},
+		"an urgent one":                      {rtt: 80 * ms, asks: []urgency{askSoon, askNow}, want: begun},
+		"play":                               {rtt: 80 * ms, asks: []urgency{askShared, askShared, askShared, askShared, askShared}, want: begun + patient},
+		"play and bulk":                      {rtt: 80 * ms, asks: []urgency{askShared, askSoon}, want: begun + time.Microsecond + 10*ms},
+		"a long path":                        {rtt: time.Second, asks: []urgency{askSoon}, want: begun + 25*ms},
+		"loopback":                           {rtt: 80 * time.Microsecond, asks: []urgency{askSoon}, want: begun + 100*time.Microsecond},
+		"a gap after the last":               {rtt: 16 * ms, asks: []urgency{askNow}, last: begun - ms/2, want: begun + ms/2},
+		"the longest gap, whatever the path": {rtt: time.Second, asks: []urgency{askNow}, last: begun, want: begun + 2*ms},
+		"a queue":                            {rtt: 80 * ms, wait: 110 * ms, asks: []urgency{askNow}, last: begun, want: begun + 2*ms},
+		"a way back that is full":            {rtt: 80 * ms, wait: 500 * ms, asks: []urgency{askNow}, last: begun, want: begun + 50*ms},
+		"a way back that stood still":        {rtt: 80 * ms, wait: time.Minute, asks: []urgency{askNow}, last: begun, want: begun + 200*ms},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newReport(patient)
+			r := newReporter(patient)
 			for _, wait := range []time.Duration{0, c.wait, c.wait + ms, c.wait, c.wait} {
 				r.trip(c.rtt + wait)
 			}
 			r.pace(c.rtt)
 			if c.last > 0 {
-				r.last = c.last
+				r.lastBuilt = c.last
 			}
 			for i, asks := range c.asks {
 				at := begun + time.Duration(i)*time.Microsecond
@@ -413,9 +413,9 @@ func TestFeedbackIsDue(t *testing.T) {
 			require.False(t, r.due(at-1))
 		})
 	}
-	r := newReport(patient)
-	r.note(begun, begun, 0, never)
-	require.False(t, r.waits())
+	r := newReporter(patient)
+	r.note(begun, begun, 0, askNever)
+	require.False(t, r.hasPending())
 	require.False(t, r.due(begun+time.Hour), "feedback alone needs no answer")
 }
 
@@ -428,9 +428,9 @@ func TestFeedbackRhythm(t *testing.T) {
 		for _, p := range s.build(s.a) {
 			s.now = s.now.Add(2 * ms)
 			s.deliver(s.b, p)
-			before := s.b.records.flying
+			before := s.b.records.packetsInFlight
 			answer := s.build(s.b)
-			if bare += len(answer); s.b.records.flying > before {
+			if bare += len(answer); s.b.records.packetsInFlight > before {
 				asking = append(asking, bare)
 			}
 			s.deliver(s.a, answer...)
@@ -440,7 +440,7 @@ func TestFeedbackRhythm(t *testing.T) {
 	feedbacks := float64(s.b.Stats().Feedbacks)
 	require.InDelta(t, 200/reportAfter, feedbacks, 200/reportAfter+10)
 	require.GreaterOrEqual(t, feedbacks, 200.0/reportAfter-1)
-	require.NotZero(t, s.b.report.floor, "the peer acked a feedback")
+	require.NotZero(t, s.b.reporter.knownBelow, "the peer acked a feedback")
 	require.Greater(t, len(asking), 2)
 	for i := range asking[1:] {
 		require.Equal(t, 16, asking[i+1]-asking[i], "%v", asking)
@@ -457,7 +457,7 @@ func TestFeedbackRidesOnData(t *testing.T) {
 	s.now = s.now.Add(maxReportDelay)
 	p := s.build(s.b)
 	require.Len(t, p, 1)
-	require.Greater(t, len(p[0]), 1000+Overhead+dataHeader+maxFeedbackHeader/2)
+	require.Greater(t, len(p[0]), 1000+Overhead+dataHeader+maxReportHeader/2)
 	s.deliver(s.a, p...)
 	require.True(t, s.up.delivered())
 }
@@ -495,17 +495,17 @@ func TestMoved(t *testing.T) {
 func TestMovedForgetsProbes(t *testing.T) {
 	for ptos := range 2 { // the second counts as the end of an outage
 		s := newStep(t, 0, nil).open()
-		s.a.hearing.probes = 1
+		s.a.liveness.probesDue = 1
 		probe := s.build(s.a)
 		require.Len(t, probe, 1)
 		s.now = s.now.Add(3 * time.Second)
-		s.a.hearing.ptos = ptos
+		s.a.liveness.ptos = ptos
 		s.a.Moved(s.now)
-		before, latest := s.a.rtt(), s.a.loss.rtt
+		before, latest := s.a.rtt(), s.a.loss.latestRTT
 		s.deliver(s.b, probe...)
 		s.deliver(s.a, s.build(s.b)...)
-		require.Equal(t, s.now, s.a.time(s.a.hearing.heard))
-		require.Equal(t, latest, s.a.loss.rtt)
+		require.Equal(t, s.now, s.a.time(s.a.liveness.lastAck))
+		require.Equal(t, latest, s.a.loss.latestRTT)
 		require.Equal(t, before, s.a.rtt(), "after %d probe timeouts", ptos)
 	}
 }
@@ -542,14 +542,14 @@ func TestNothingLeaves(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.pass(time.Second)
 	for range maxRecords - s.a.records.Len() {
-		s.a.records.push(record{fate: flying})
+		s.a.records.push(record{fate: inFlight})
 	}
-	s.a.hearing.probes = 1
+	s.a.liveness.probesDue = 1
 	_, _, ok := s.a.AppendPacket(s.now, nil, SafePacket)
 	require.False(t, ok)
 
 	s = newStep(t, 0, nil).open()
-	s.a.hearing.probes = 1
+	s.a.liveness.probesDue = 1
 	s.a.Close()
 	_, _, ok = s.a.AppendPacket(s.now, nil, SafePacket)
 	require.False(t, ok)
@@ -563,7 +563,7 @@ func TestFeedbackWakes(t *testing.T) {
 	require.Empty(t, s.build(s.b))
 	at, ok := s.b.NextTimeout()
 	require.True(t, ok)
-	require.Equal(t, s.now.Add(s.b.report.delay), at)
+	require.Equal(t, s.now.Add(s.b.reporter.maxDelay), at)
 	s.now = at
 	require.Len(t, s.build(s.b), 1)
 }
@@ -642,7 +642,7 @@ func TestOneLateAckMakesNobodyPatient(t *testing.T) {
 	_, smoothed, _ := s.a.control.RTT()
 	require.Greater(t, smoothed, 100*ms)
 	require.Greater(t, silentPTOs*s.a.pto(), 3*time.Second)
-	require.Less(t, silentPTOs*s.a.patience(), 1500*ms)
+	require.Less(t, silentPTOs*s.a.boundedPTO(), 1500*ms)
 }
 
 // TestProbesAfterAStall: a path that held all packets for seconds, as a mobile
@@ -678,8 +678,8 @@ func TestCopiesAreTakenOnce(t *testing.T) {
 	p := s.collect(1)[0]
 	first, second := s.b.open(bytes.Clone(p)), s.b.open(bytes.Clone(p))
 	before := s.b.Stats()
-	require.NoError(t, s.b.take(s.now, first))
-	require.NoError(t, s.b.take(s.now, second))
+	require.NoError(t, s.b.handle(s.now, first))
+	require.NoError(t, s.b.handle(s.now, second))
 	require.Equal(t, before.Received+1, s.b.Stats().Received)
 	require.Equal(t, before.Drops[dropReplay]+1, s.b.Stats().Drops[dropReplay])
 	require.Equal(t, map[int]int{0: 1}, s.down.got)

@@ -18,23 +18,23 @@ const (
 
 // hearing holds the times of the peer's acks and packets, and of the packets that asked for
 // acks.
-type hearing struct {
+type liveness struct {
 	// When the last ack arrived or, if later, when a packet was sent while none was in
 	// flight.
-	heard    time.Duration
-	asked    time.Duration // when the last packet asking for an ack was sent
-	received time.Duration // when the peer's last packet was received; 0 = none
-	gap      time.Duration // longest recent time between two of the peer's packets, at most silentTime
-	probes   int           // number of probes to send now, whatever the pacer allows
-	ptos     int           // consecutive probe timeouts without an ack
+	lastAck      time.Duration
+	lastAsked    time.Duration // when the last packet asking for an ack was sent
+	lastReceived time.Duration // when the peer's last packet was received; 0 = none
+	longestGap   time.Duration // longest recent time between two of the peer's packets, at most silentTime
+	probesDue    int           // number of probes to send now, whatever the pacer allows
+	ptos         int           // consecutive probe timeouts without an ack
 	// The last packet that asked for an ack has only play, so the peer may delay the ack.
-	mayDelay bool
-	other    otherCarrier // shows whether the whole path or only this carrier is silent
+	ackMayWait bool
+	other      otherCarrier // shows whether the whole path or only this carrier is silent
 }
 
 // ack records an ack at t.
-func (h *hearing) ack(t time.Duration) {
-	h.heard = t
+func (h *liveness) ackReceived(t time.Duration) {
+	h.lastAck = t
 	h.ptos = 0
 	h.other = otherCarrier{}
 }
@@ -42,12 +42,12 @@ func (h *hearing) ack(t time.Duration) {
 // ask records that a packet asking for an ack was sent at t. mayDelay is whether the peer
 // may delay the ack. If no packet was in flight before (empty), the time without an ack
 // counts from t.
-func (h *hearing) ask(t time.Duration, mayDelay, empty bool) {
+func (h *liveness) ackAsked(t time.Duration, mayDelay, empty bool) {
 	if empty {
-		h.heard = t
+		h.lastAck = t
 	}
-	h.asked = t
-	h.mayDelay = mayDelay
+	h.lastAsked = t
+	h.ackMayWait = mayDelay
 }
 
 // miss is called when an ack did not arrive in time, so a probe must be sent.
@@ -55,29 +55,29 @@ func (h *hearing) ask(t time.Duration, mayDelay, empty bool) {
 // While the carrier opens, two probes are sent, as RFC 9002, section 6.2.4, allows. On a
 // path that loses a tenth of the packets each way, one in five single probes gets no
 // answer, and the next wait is up to a second.
-func (h *hearing) miss(opening bool) {
-	h.probes = 1
+func (h *liveness) ackMissed(opening bool) {
+	h.probesDue = 1
 	if opening {
-		h.probes = 2
+		h.probesDue = 2
 	}
 	h.ptos++
 }
 
 // receive records that a packet was received at t. Each packet lowers gap by only a
 // sixteenth. It therefore still shows the time between ticks if every tick sends a burst.
-func (h *hearing) receive(t time.Duration) {
-	if h.received > 0 {
-		h.gap = max(h.gap-h.gap/16, min(t-h.received, silentTime))
+func (h *liveness) packetReceived(t time.Duration) {
+	if h.lastReceived > 0 {
+		h.longestGap = max(h.longestGap-h.longestGap/16, min(t-h.lastReceived, silentTime))
 	}
-	h.received = t
+	h.lastReceived = t
 }
 
 // overdueAt returns when a peer that has sent packets should have been heard again. If it
 // is not heard by then, our own address may have changed, which the peer learns only from
 // QUIC's packets. ok is false if the peer sends so rarely that its silence means nothing.
-func (h *hearing) overdueAt(pto time.Duration) (time.Duration, bool) {
-	wait := max(pto, 2*h.gap)
-	return h.received + wait, h.received > 0 && wait < silentTime
+func (h *liveness) overdueAt(pto time.Duration) (time.Duration, bool) {
+	wait := max(pto, 2*h.longestGap)
+	return h.lastReceived + wait, h.lastReceived > 0 && wait < silentTime
 }
 
 // otherCarrier watches the connection's other carrier while an ack for this one is late.
@@ -105,7 +105,7 @@ func (o *otherCarrier) watch(t time.Duration, packets uint64, patience time.Dura
 // When the path works again, either carrier may be heard first, so this one gets two more
 // probe timeouts after the other was heard. While the other is silent as well, this one
 // does not count as silent before the next look.
-func (o *otherCarrier) until(patience time.Duration) time.Duration {
+func (o *otherCarrier) notSilentBefore(patience time.Duration) time.Duration {
 	if o.heardAt > 0 {
 		return o.heardAt + 2*patience
 	}
@@ -113,16 +113,16 @@ func (o *otherCarrier) until(patience time.Duration) time.Duration {
 }
 
 // hear records an ack at t, which opens the carrier.
-func (s *Session) hear(t time.Duration) {
-	s.hearing.ack(t)
+func (s *Session) ackArrived(t time.Duration) {
+	s.liveness.ackReceived(t)
 	if s.state == Opening || s.state == Silent {
 		s.state = Open
 	}
 }
 
 // waiting reports whether the session waits for an ack.
-func (s *Session) waiting() bool {
-	return s.records.flying > 0 || s.state == Opening || s.state == Silent
+func (s *Session) awaitsAck() bool {
+	return s.records.packetsInFlight > 0 || s.state == Opening || s.state == Silent
 }
 
 // rtt returns the smoothed round trip, or guess if none was measured.
@@ -130,7 +130,7 @@ func (s *Session) rtt() time.Duration {
 	if _, smoothed, _ := s.control.RTT(); smoothed > 0 {
 		return smoothed
 	}
-	return s.guess
+	return s.rttGuess
 }
 
 // pto returns the probe timeout (RFC 9002, section 6.2.1).
@@ -140,7 +140,7 @@ func (s *Session) pto() time.Duration {
 	}
 	// The variance is at first half the round trip (RFC 9002, section 5.3), and counts four
 	// times.
-	return 3*s.guess + maxReportDelay
+	return 3*s.rttGuess + maxReportDelay
 }
 
 // probeAfter returns how long the session waits for an ack before it sends a probe or has
@@ -150,7 +150,7 @@ func (s *Session) pto() time.Duration {
 // a silent carrier would end before it had sent a probe.
 func (s *Session) probeAfter() time.Duration {
 	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
-	if s.hearing.mayDelay {
+	if s.liveness.ackMayWait {
 		wait += s.config.PlayDelay
 	}
 	return wait
@@ -159,27 +159,27 @@ func (s *Session) probeAfter() time.Duration {
 // ptoAt returns when the next probe is due. While the carrier opens, the wait doubles with
 // each probe, because the peer may not be ready to receive.
 func (s *Session) ptoAt() (time.Duration, bool) {
-	if !s.started || s.hearing.probes > 0 || !s.waiting() {
+	if !s.started || s.liveness.probesDue > 0 || !s.awaitsAck() {
 		return 0, false
 	}
 	wait := s.probeAfter()
 	if s.state == Opening {
-		wait <<= min(s.hearing.ptos, 4)
+		wait <<= min(s.liveness.ptos, 4)
 		wait = min(wait, silentTime)
 	}
-	return s.hearing.asked + wait, true
+	return s.liveness.lastAsked + wait, true
 }
 
 // silentAt returns when the carrier becomes silent if no ack arrives. If it is already
 // silent, silentAt returns when it ends. ok is false if the session waits for no ack.
 func (s *Session) silentAt() (time.Duration, bool) {
 	switch {
-	case !s.started || !s.waiting():
+	case !s.started || !s.awaitsAck():
 		return 0, false
 	case s.state == Silent:
-		return s.hearing.heard + stopTime, true
+		return s.liveness.lastAck + stopTime, true
 	}
-	return max(s.hearing.heard+s.silentAfter(), s.hearing.other.until(s.patience())), true
+	return max(s.liveness.lastAck+s.silentAfter(), s.liveness.other.notSilentBefore(s.boundedPTO())), true
 }
 
 // silentAfter returns the time without an ack after which the carrier is silent.
@@ -188,23 +188,23 @@ func (s *Session) silentAt() (time.Duration, bool) {
 // With bulk, while opening, and without another carrier it is at least silentTime, because
 // silentPTOs are only 80 ms on a short path.
 func (s *Session) silentAfter() time.Duration {
-	if s.config.Other != nil && s.state == Open && s.records.play == s.records.bytes {
-		return silentPTOs * s.patience()
+	if s.config.Other != nil && s.state == Open && s.records.playInFlight == s.records.bytesInFlight {
+		return silentPTOs * s.boundedPTO()
 	}
-	return max(silentTime, silentPTOs*s.patience())
+	return max(silentTime, silentPTOs*s.boundedPTO())
 }
 
 // watchAt returns when to look at the other carrier. ok is false if the session waits for
 // no ack or there is no other carrier.
 func (s *Session) watchAt() (at time.Duration, ok bool) {
-	at = max(s.hearing.heard+s.patience(), s.hearing.other.lookAt)
-	return at, s.config.Other != nil && s.state == Open && s.waiting()
+	at = max(s.liveness.lastAck+s.boundedPTO(), s.liveness.other.lookAt)
+	return at, s.config.Other != nil && s.state == Open && s.awaitsAck()
 }
 
 // patience returns the probe timeout with a limit on its variance. Without the limit, after
 // one late ack, play would wait for seconds in the next outage although QUIC could carry
 // it.
-func (s *Session) patience() time.Duration {
+func (s *Session) boundedPTO() time.Duration {
 	_, smoothed, _ := s.control.RTT()
 	if smoothed == 0 {
 		return s.pto()
@@ -213,28 +213,28 @@ func (s *Session) patience() time.Duration {
 }
 
 // checkHearing runs the timers for silence and probes.
-func (s *Session) checkHearing(t time.Duration) {
+func (s *Session) checkLiveness(t time.Duration) {
 	if at, ok := s.watchAt(); ok && t >= at {
-		s.hearing.other.watch(t, s.config.Other(), s.patience())
+		s.liveness.other.watch(t, s.config.Other(), s.boundedPTO())
 	}
 	at, ok := s.silentAt()
 	switch {
 	case !ok || at > t:
 	case s.state == Silent:
-		s.end(&Error{Reason: "no ack for " + stopTime.String()})
+		s.closeWith(&Error{Reason: "no ack for " + stopTime.String()})
 	default:
 		s.state = Silent
-		s.abandon(t)
+		s.abandonInFlight(t)
 	}
 	if at, ok := s.ptoAt(); ok && at <= t {
-		s.hearing.miss(s.state == Opening)
+		s.liveness.ackMissed(s.state == Opening)
 	}
 }
 
 // abandon declares all packets in flight lost, so that the source sends their payloads over
 // the other carrier.
-func (s *Session) abandon(t time.Duration) {
-	for n, ok := s.records.firstFlying(); ok; n, ok = s.records.firstFlying() {
+func (s *Session) abandonInFlight(t time.Duration) {
+	for n, ok := s.records.firstInFlight(); ok; n, ok = s.records.firstInFlight() {
 		s.lose(t, n, abandoned)
 	}
 	s.updateController(s.time(t))

@@ -13,7 +13,7 @@ const meanSkip = 500
 // (RFC 9000, section 21.4).
 type skips struct {
 	next uint64 // the next number to skip
-	dice *mrand.Rand
+	rng  *mrand.Rand
 }
 
 // init draws the first number to skip. If seed is zero, it uses a random one.
@@ -21,7 +21,7 @@ func (s *skips) init(seed [32]byte) {
 	if seed == [32]byte{} {
 		_, _ = rand.Read(seed[:]) // never fails
 	}
-	s.dice = mrand.New(mrand.NewChaCha8(seed))
+	s.rng = mrand.New(mrand.NewChaCha8(seed))
 	s.next = s.distance()
 }
 
@@ -30,4 +30,4 @@ func (s *skips) init(seed [32]byte) {
 func (s *skips) draw(number uint64) { s.next = number + s.distance() }
 
 // distance returns a random distance from 1 to 2*meanSkip-1.
-func (s *skips) distance() uint64 { return 1 + uint64(s.dice.IntN(2*meanSkip-1)) }
+func (s *skips) distance() uint64 { return 1 + uint64(s.rng.IntN(2*meanSkip-1)) }

@@ -37,26 +37,26 @@ type Guard interface {
 // A Socket shares a UDP socket between QUIC and carriers. All methods are safe for
 // concurrent use.
 type Socket struct {
-	sys   *udp.Socket
-	real  bool  // the socket is the kernel's and time is real, unlike in some tests
-	guard Guard // SocketConfig.Guard
+	sys      *udp.Socket
+	realTime bool  // the socket is the kernel's and time is real, unlike in some tests
+	guard    Guard // SocketConfig.Guard
 
-	mu    sync.RWMutex // guards boxes
-	boxes map[ID]*inbox
+	mu      sync.RWMutex // guards boxes
+	inboxes map[ID]*inbox
 
 	reader reader               // used by quic-go's reader only
 	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
 	timers *timers.Queue        // of carriers that wait
 
-	early early        // packets with unknown ids, for carriers about to be made; has its own lock
-	lent  atomic.Int64 // bytes that all inboxes have borrowed, at most lentBytes
+	early    early        // packets with unknown ids, for carriers about to be made; has its own lock
+	borrowed atomic.Int64 // bytes that all inboxes have borrowed, at most lentBytes
 
-	unsent atomic.Pointer[error] // why QUIC's latest packet was not sent; nil = it was
+	lastWriteErr atomic.Pointer[error] // why QUIC's latest packet was not sent; nil = it was
 
 	// Counts of packets that QUIC did not get.
 	routed  atomic.Uint64 // to a carrier
 	unknown atomic.Uint64 // with an unknown id; dropped unless a carrier registers it within earlyTime
-	size    atomic.Uint64 // dropped because they were too short or too long to be sealed packets
+	badSize atomic.Uint64 // dropped because they were too short or too long to be sealed packets
 }
 
 // kernelTimers are the timers of all real sockets, because a process may have hundreds of
@@ -68,14 +68,14 @@ var kernelTimers = timers.New()
 // from it. The caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	s := &Socket{
-		sys:    udp.New(conn, !c.NoOffload),
-		guard:  c.Guard,
-		boxes:  make(map[ID]*inbox),
-		crew:   crew.New((*Carrier).play),
-		timers: kernelTimers,
+		sys:     udp.New(conn, !c.NoOffload),
+		guard:   c.Guard,
+		inboxes: make(map[ID]*inbox),
+		crew:    crew.New((*Carrier).takeTurns),
+		timers:  kernelTimers,
 	}
-	s.real = s.sys.Raw != nil && kernelTimers.Shares(time.Now())
-	if !s.real {
+	s.realTime = s.sys.Raw != nil && kernelTimers.Shares(time.Now())
+	if !s.realTime {
 		s.timers = timers.New()
 	}
 	return s
@@ -104,12 +104,12 @@ func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if s.boxes[id] != nil {
+		if s.inboxes[id] != nil {
 			return fmt.Errorf("sealed: id %x is in use", id)
 		}
 	}
 	for _, id := range ids {
-		s.boxes[id] = b
+		s.inboxes[id] = b
 	}
 	s.early.deliver(b, ids)
 	return nil
@@ -121,19 +121,19 @@ func (s *Socket) issue(b *inbox) ID {
 	defer s.mu.Unlock()
 	for {
 		id := NewID()
-		if s.boxes[id] == nil {
-			s.boxes[id] = b
+		if s.inboxes[id] == nil {
+			s.inboxes[id] = b
 			return id
 		}
 	}
 }
 
 // retire makes ids unknown. Packets for them are dropped from then on.
-func (s *Socket) retire(ids ...ID) {
+func (s *Socket) unregister(ids ...ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		delete(s.boxes, id)
+		delete(s.inboxes, id)
 	}
 }
 
@@ -154,15 +154,15 @@ func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool 
 // return an error that is equivalent to a lost packet, because quic-go ends a connection if
 // sending fails.
 func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
-	n, err := s.guarded(packets, to, write)
+	n, err := s.sendGuarded(packets, to, write)
 	if err == nil {
-		if s.unsent.Load() != nil {
-			s.unsent.Store(nil)
+		if s.lastWriteErr.Load() != nil {
+			s.lastWriteErr.Store(nil)
 		}
 		return n, nil
 	}
 	refused := err
-	s.unsent.Store(&refused)
+	s.lastWriteErr.Store(&refused)
 	if udp.IsLoss(err) {
 		return len(packets), nil
 	}
@@ -170,7 +170,7 @@ func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int,
 }
 
 // guarded is send without the handling of errors.
-func (s *Socket) guarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
+func (s *Socket) sendGuarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
 	if s.guard == nil || len(packets) == 0 {
 		return write(to)
 	}
@@ -189,12 +189,12 @@ func (s *Socket) guarded(packets []byte, to net.Addr, write func(to net.Addr) (i
 // arrival.
 func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
-		s.size.Add(1)
+		s.badSize.Add(1)
 		return
 	}
 	id := ID(packet[1 : 1+idBytes])
 	s.mu.RLock()
-	box := s.boxes[id]
+	box := s.inboxes[id]
 	if box == nil && len(packet) <= MaxPacket { // a new carrier sends no jumbo packets
 		s.early.keep(at, from, id, packet) // under the lock, so that register does not miss it
 	}
@@ -205,7 +205,7 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	}
 	s.routed.Add(1)
 	if box.put(at, from, packet) {
-		s.reader.boxes = append(s.reader.boxes, box)
+		s.reader.inboxes = append(s.reader.inboxes, box)
 	}
 }
 
@@ -225,12 +225,12 @@ const (
 // reader records which carriers have packets. It is used only by the goroutine that reads
 // the socket, which is quic-go's.
 type reader struct {
-	boxes  []*inbox  // inboxes that were empty and have received packets since the last serve
-	waited time.Time // when the last read that had to wait for packets returned
+	inboxes  []*inbox  // inboxes that were empty and have received packets since the last serve
+	waitedAt time.Time // when the last read that had to wait for packets returned
 
-	failed  time.Time     // when the last read failed; zero = it succeeded
-	failing time.Time     // when the first of the consecutive failed reads failed
-	pause   time.Duration // before the next failed read returns
+	failedAt     time.Time     // when the last read failed; zero = it succeeded
+	failingSince time.Time     // when the first of the consecutive failed reads failed
+	pause        time.Duration // before the next failed read returns
 }
 
 // retry reports whether to read again after an error at now. It returns true for an error
@@ -240,37 +240,37 @@ type reader struct {
 // After other errors quic-go reads again at once, so retry pauses if errors follow each
 // other. It does not pause for a datagram that is too long, because anybody may send such
 // datagrams.
-func (r *reader) retry(now time.Time, err error) bool {
+func (r *reader) handleError(now time.Time, err error) bool {
 	if errors.Is(err, udp.TooLong) {
 		return false
 	}
-	if now.Sub(r.failed) >= failedTime/10 {
-		r.failing = now
+	if now.Sub(r.failedAt) >= failedTime/10 {
+		r.failingSince = now
 		r.pause = 0
 	}
 	time.Sleep(r.pause)
 	r.pause = min(max(2*r.pause, minFailedPause), maxFailedPause)
-	r.failed = time.Now()
-	return udp.IsLoss(err) && now.Sub(r.failing) < failedTime
+	r.failedAt = time.Now()
+	return udp.IsLoss(err) && now.Sub(r.failingSince) < failedTime
 }
 
 // succeeded is called after a read without an error. The next error is then the first of a
 // series.
-func (r *reader) succeeded() { r.failed = time.Time{} }
+func (r *reader) succeeded() { r.failedAt = time.Time{} }
 
 // noteRead records a read from begin to end, if it had to wait.
 func (r *reader) noteRead(begin, end time.Time) {
 	if end.Sub(begin) >= udp.LongRead {
-		r.waited = end
+		r.waitedAt = end
 	}
 }
 
 // serve makes the carriers handle the packets that were routed to them.
-func (r *reader) serve(now time.Time) {
-	atOnce := now.Sub(r.waited) < promptTime
-	for _, b := range r.boxes {
-		b.look(atOnce)
+func (r *reader) notifyInboxes(now time.Time) {
+	atOnce := now.Sub(r.waitedAt) < promptTime
+	for _, b := range r.inboxes {
+		b.notify(atOnce)
 	}
-	clear(r.boxes)
-	r.boxes = r.boxes[:0]
+	clear(r.inboxes)
+	r.inboxes = r.inboxes[:0]
 }

@@ -128,7 +128,7 @@ func TestReadBatchKeepsOurs(t *testing.T) {
 	for i, m := range ms {
 		require.Same(t, buffers[i], &m.Buffers[0][0], "buffers stay where quic-go put them")
 	}
-	require.Equal(t, []uint64{4, 1, 1}, []uint64{s.routed.Load(), s.unknown.Load(), s.size.Load()})
+	require.Equal(t, []uint64{4, 1, 1}, []uint64{s.routed.Load(), s.unknown.Load(), s.badSize.Load()})
 	waits := box.take()
 	at, packet := box.next(&waits)
 	require.Equal(t, ours, string(packet))
@@ -169,7 +169,7 @@ func TestReadFromKeepsOurs(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "@quic", string(p[:n]))
 		require.Equal(t, a.LocalAddr(), from)
-		require.Equal(t, []uint64{0, 1, 1}, []uint64{s.routed.Load(), s.unknown.Load(), s.size.Load()})
+		require.Equal(t, []uint64{0, 1, 1}, []uint64{s.routed.Load(), s.unknown.Load(), s.badSize.Load()})
 	})
 }
 
@@ -191,9 +191,9 @@ func TestLinkLocalAddressWithoutAZone(t *testing.T) {
 		{"192.0.2.1:7777", "192.0.2.2:7777", false},
 	} {
 		b.setRemote(netip.MustParseAddrPort(row.remote))
-		b.strayed.Store(false)
+		b.sawOther.Store(false)
 		b.put(time.Now(), netip.MustParseAddrPort(row.from), make([]byte, 100))
-		require.Equal(t, !row.same, b.strayed.Load(), "%s from %s", row.remote, row.from)
+		require.Equal(t, !row.same, b.sawOther.Load(), "%s from %s", row.remote, row.from)
 	}
 }
 
@@ -222,8 +222,8 @@ func TestInboxIsBounded(t *testing.T) {
 	require.Equal(t, fit, n)
 	put()
 	require.True(t, b.empty(), "what is being opened counts")
-	b.give(waits)
-	require.Zero(t, b.held)
+	b.release(waits)
+	require.Zero(t, b.heldBytes)
 	put()
 	require.Equal(t, 2, firsts)
 	require.False(t, b.empty())
@@ -239,9 +239,9 @@ func TestBusyReader(t *testing.T) {
 	now := time.Now()
 	serve := func() bool {
 		looks = nil
-		r.boxes = append(r.boxes, newInbox(func(atOnce bool) { looks = append(looks, atOnce) }))
-		r.serve(now)
-		require.Empty(t, r.boxes)
+		r.inboxes = append(r.inboxes, newInbox(func(atOnce bool) { looks = append(looks, atOnce) }))
+		r.notifyInboxes(now)
+		require.Empty(t, r.inboxes)
 		require.Len(t, looks, 1)
 		return looks[0]
 	}
@@ -307,7 +307,7 @@ func TestOtherReads(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "@quic", string(b[:n]))
 		require.Equal(t, udp.LocalAddr().String(), addr.String())
-		require.EqualValues(t, 2, s.size.Load())
+		require.EqualValues(t, 2, s.badSize.Load())
 		require.NoError(t, udp.Close())
 		_, _, err = q.ReadFrom(b)
 		require.ErrorIs(t, err, net.ErrClosed)
@@ -407,25 +407,25 @@ func TestInboxBorrows(t *testing.T) {
 	held := 0
 	for i := range boxes {
 		b := newInbox(func(bool) {})
-		b.lent = &s.lent
+		b.allBorrowed = &s.borrowed
 		b.setRemote(udp.AddrPort(here))
 		boxes[i] = b
 		for range 5000 {
 			b.put(time.Now(), udp.AddrPort(here), p)
 		}
-		held += b.held
-		require.GreaterOrEqual(t, b.held, inboxBytes, "everybody has his own")
+		held += b.heldBytes
+		require.GreaterOrEqual(t, b.heldBytes, inboxBytes, "everybody has his own")
 	}
-	require.InDelta(t, lentBytes, s.lent.Load(), 2*lentStep)
-	require.LessOrEqual(t, held, len(boxes)*inboxBytes+lentBytes)
-	require.Greater(t, held, len(boxes)*inboxBytes+lentBytes-(len(boxes)+2)*lentStep)
+	require.InDelta(t, maxBorrowed, s.borrowed.Load(), 2*borrowStep)
+	require.LessOrEqual(t, held, len(boxes)*inboxBytes+maxBorrowed)
+	require.Greater(t, held, len(boxes)*inboxBytes+maxBorrowed-(len(boxes)+2)*borrowStep)
 
-	boxes[0].give(boxes[0].take())
-	require.Less(t, s.lent.Load(), int64(lentBytes))
+	boxes[0].release(boxes[0].take())
+	require.Less(t, s.borrowed.Load(), int64(maxBorrowed))
 	for _, b := range boxes {
 		b.close()
 	}
-	require.Zero(t, s.lent.Load())
+	require.Zero(t, s.borrowed.Load())
 }
 
 // guards holds back what goes to one address, and copies what goes to another to a third.
@@ -486,7 +486,7 @@ func TestGuard(t *testing.T) {
 func TestNoJumboPacketWaitsForItsCarrier(t *testing.T) {
 	s := NewSocket(netsim.NewPacketConn(), SocketConfig{})
 	b, id := newInbox(func(bool) {}), NewID()
-	b.lent = &s.lent
+	b.allBorrowed = &s.borrowed
 	b.setRemote(udp.AddrPort(here))
 	packet := []byte(sealedFor(id, "x"))
 	s.route(time.Now(), udp.AddrPort(here), append(packet[:len(packet):len(packet)], make([]byte, MaxPacket)...))
@@ -515,10 +515,10 @@ func TestTimersOfABubble(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			require.Equal(t, 1, fired)
-			require.False(t, s.real, "nor may who works wait for real time to pass")
+			require.False(t, s.realTime, "nor may who works wait for real time to pass")
 		})
 	}
 	s := open()
-	require.True(t, s.real)
+	require.True(t, s.realTime)
 	require.Same(t, kernelTimers, s.timers)
 }

@@ -52,11 +52,11 @@ func TestStormOfCopies(t *testing.T) {
 		client, server := ends(t, up, down, nil)
 		for _, s := range []*Session{client, server} {
 			edge := uint64(1<<generationBits - count/3)
-			s.records = records{Ring: recovery.Ring[record]{Oldest: edge, Next: edge}, first: edge}
+			s.records = records{Ring: recovery.Ring[record]{Oldest: edge, Next: edge}, searchFrom: edge}
 			s.skips.draw(edge)
 			s.opener.window.Next = edge
-			s.report.floor = edge
-			s.opener.turn()
+			s.reporter.knownBelow = edge
+			s.opener.rotateKeys()
 		}
 		client.Start(netsim.Epoch, ID{1})
 		server.Start(netsim.Epoch, ID{2})
@@ -68,7 +68,7 @@ func TestStormOfCopies(t *testing.T) {
 		require.NoError(t, pair.Run(time.Minute, up.delivered))
 		require.Empty(t, up.faults)
 		require.EqualValues(t, 1, server.opener.current.index)
-		require.Nil(t, server.opener.later)
+		require.Nil(t, server.opener.next)
 		st = server.Stats()
 		require.Equal(t, b.copies, st.Drops[dropOld]+st.Drops[dropReplay])
 		require.Zero(t, st.Drops[dropKey]+st.Drops[dropForged])

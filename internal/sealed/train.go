@@ -41,46 +41,46 @@ const (
 
 // A train measures the path's rate with packets that are sent back to back.
 type train struct {
-	left  int  // packets not sent yet
-	sent  bool // a packet of the train was sent
-	again bool // this is the second train, or the train was measured: it is not repeated
-	thin  bool // its packets have thinPacket bytes
-	known bool // a thin train has shown some rate, so payloads need not wait for this one
+	unsent    int  // packets not sent yet
+	started   bool // a packet of the train was sent
+	final     bool // this is the second train, or the train was measured: it is not repeated
+	thin      bool // its packets have thinPacket bytes
+	rateKnown bool // a thin train has shown some rate, so payloads need not wait for this one
 	// Number of its first packet that counts. Earlier packets belong to a train that was
 	// repeated, or were sent on another path.
-	first   uint64
-	open    int // packets in flight
-	arrived int
-	bytes   int                         // bytes of the packets that arrived, except the first
-	way     time.Duration               // minimum round trip of a packet, minus its arrival by the peer's clock
-	at      [trainPackets]time.Duration // when each packet arrived
-	shown   pace.Train                  // the last measurement, without packets that arrived late; no bytes = none
+	first        uint64
+	inFlight     int // packets in flight
+	arrived      int
+	arrivedBytes int                         // bytes of the packets that arrived, except the first
+	minOffset    time.Duration               // minimum round trip of a packet, minus its arrival by the peer's clock
+	arrivals     [trainPackets]time.Duration // when each packet arrived
+	result       pace.Train                  // the last measurement, without packets that arrived late; no bytes = none
 }
 
 // running reports whether packets of the train are not sent yet, or neither acked nor lost.
-func (tr *train) running() bool { return tr.left > 0 || tr.open > 0 }
+func (tr *train) running() bool { return tr.unsent > 0 || tr.inFlight > 0 }
 
 // holds reports whether payloads must wait for the train.
-func (tr *train) holds() bool { return tr.running() && !tr.known }
+func (tr *train) holdsPayloads() bool { return tr.running() && !tr.rateKnown }
 
 // repeat sends the train once more if none of it counts, because the peer was not ready,
 // the packets were too large, or the path has changed. next is the number of its first
 // packet.
 func (tr *train) repeat(next uint64) {
-	if tr.sent && !tr.again && tr.arrived == 0 && !tr.running() {
-		*tr = train{left: trainPackets, again: true, thin: tr.thin, first: next}
+	if tr.started && !tr.final && tr.arrived == 0 && !tr.running() {
+		*tr = train{unsent: trainPackets, final: true, thin: tr.thin, first: next}
 	}
 }
 
 // fill sends the train once more, with full packets, if a thin train has shown that the
 // path is not slow, but not exactly how fast it is. next is the number of its first packet.
-func (tr *train) fill(next uint64) {
+func (tr *train) followUp(next uint64) {
 	limit := thinJitter
-	if tr.shown.Even {
+	if tr.result.Even {
 		limit = thinSpan
 	}
-	if tr.thin && tr.shown.Span <= limit {
-		*tr = train{left: trainPackets, again: true, first: next, known: tr.shown.Span > blindSpan}
+	if tr.thin && tr.result.Span <= limit {
+		*tr = train{unsent: trainPackets, final: true, first: next, rateKnown: tr.result.Span > blindSpan}
 	}
 }
 
@@ -92,50 +92,50 @@ func (tr *train) fill(next uint64) {
 func (tr *train) moved(next uint64) {
 	tr.first = next
 	tr.arrived = 0
-	tr.bytes = 0
-	tr.shown = pace.Train{}
-	if tr.left > 0 {
-		tr.left = trainPackets
-		tr.known = false
+	tr.arrivedBytes = 0
+	tr.result = pace.Train{}
+	if tr.unsent > 0 {
+		tr.unsent = trainPackets
+		tr.rateKnown = false
 	}
 }
 
 // lose records that a packet is lost.
-func (tr *train) lose() { tr.open-- }
+func (tr *train) lost() { tr.inFlight-- }
 
 // ack records that packet n, whose record is r, arrived at the time at by the peer's clock
 // (0 = unknown). rtt is its round trip.
-func (tr *train) ack(r *record, n uint64, at, rtt time.Duration) {
-	tr.open--
+func (tr *train) acked(r *record, n uint64, at, rtt time.Duration) {
+	tr.inFlight--
 	if at == 0 || n < tr.first {
 		return
 	}
-	if tr.arrived == 0 || rtt-at < tr.way {
-		tr.way = rtt - at
+	if tr.arrived == 0 || rtt-at < tr.minOffset {
+		tr.minOffset = rtt - at
 	}
 	if tr.arrived > 0 {
-		tr.bytes += int(r.size)
+		tr.arrivedBytes += int(r.size)
 	}
-	tr.at[tr.arrived] = at
+	tr.arrivals[tr.arrived] = at
 	tr.arrived++
 }
 
 // measured returns the result of the train, once. ok is false while the train runs and if
 // too few packets arrived. If they did not arrive evenly, the span includes the widest gap
 // twice, because as much time may have passed before the first packet.
-func (tr *train) measured() (shown pace.Train, ok bool) {
+func (tr *train) takeResult() (shown pace.Train, ok bool) {
 	if tr.running() || tr.arrived < minTrain {
 		return shown, false
 	}
-	at := tr.at[:tr.arrived]
+	at := tr.arrivals[:tr.arrived]
 	slices.Sort(at)
 	shown = pace.Train{
-		Bytes: tr.bytes,
+		Bytes: tr.arrivedBytes,
 		Span:  at[len(at)-1] - at[0],
-		Trip:  tr.way + at[0],
+		Trip:  tr.minOffset + at[0],
 		Whole: tr.arrived == trainPackets,
 	}
-	if gap := widest(at); gap*time.Duration(len(at)-1) > unevenTrain*shown.Span {
+	if gap := widestGap(at); gap*time.Duration(len(at)-1) > unevenTrain*shown.Span {
 		shown.Span += gap
 	} else {
 		shown.Even = true
@@ -146,7 +146,7 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 		shown.Whole = false
 		shown.Trip = 0
 	}
-	*tr = train{again: true, thin: tr.thin, first: tr.first, shown: shown}
+	*tr = train{final: true, thin: tr.thin, first: tr.first, result: shown}
 	return shown, true
 }
 
@@ -154,18 +154,18 @@ func (tr *train) measured() (shown pace.Train, ok bool) {
 // path carried it among the others and delayed it elsewhere. If every other packet is late,
 // the packets that arrive in time show half of the rate. ok is false if there is no
 // measurement to add to.
-func (tr *train) late(r *record, n uint64) (shown pace.Train, ok bool) {
-	if tr.shown.Bytes == 0 || n < tr.first {
+func (tr *train) addLate(r *record, n uint64) (shown pace.Train, ok bool) {
+	if tr.result.Bytes == 0 || n < tr.first {
 		return shown, false
 	}
-	tr.shown.Bytes += int(r.size)
-	return tr.shown, true
+	tr.result.Bytes += int(r.size)
+	return tr.result, true
 }
 
 // widest returns the widest gap between two arrivals. With jitter or a link layer that
 // batches, packets arrive in a few clumps, which show no rate. After a bottleneck they
 // arrive evenly.
-func widest(at []time.Duration) (widest time.Duration) {
+func widestGap(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])
 	}

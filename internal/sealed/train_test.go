@@ -12,23 +12,23 @@ import (
 // TestTrainThatCameWhole: only a train without a loss shows how many packets may be sent together.
 func TestTrainThatCameWhole(t *testing.T) {
 	for _, lost := range []int{0, 1} {
-		tr := train{open: trainPackets, sent: true}
+		tr := train{inFlight: trainPackets, started: true}
 		for i := range trainPackets {
-			_, ok := tr.measured()
+			_, ok := tr.takeResult()
 			require.False(t, ok, "after %d", i)
 			if i < lost {
-				tr.lose()
+				tr.lost()
 				continue
 			}
-			tr.ack(&record{size: 1200}, uint64(i), time.Second+time.Duration((i*7)%trainPackets)*time.Microsecond, 0) // in any order
+			tr.acked(&record{size: 1200}, uint64(i), time.Second+time.Duration((i*7)%trainPackets)*time.Microsecond, 0) // in any order
 		}
-		shown, ok := tr.measured()
+		shown, ok := tr.takeResult()
 		require.True(t, ok)
 		require.Equal(t, lost == 0, shown.Whole)
 		if shown.Whole {
 			require.Equal(t, (trainPackets-1)*time.Microsecond, shown.Span)
 		}
-		_, ok = tr.measured()
+		_, ok = tr.takeResult()
 		require.False(t, ok, "it is told once")
 	}
 }
@@ -36,21 +36,21 @@ func TestTrainThatCameWhole(t *testing.T) {
 // TestTrainOfWhichHalfIsLate: packets that counted as lost and arrive show that
 // the path has carried them, too, and the train's result is reported again.
 func TestTrainOfWhichHalfIsLate(t *testing.T) {
-	tr, r := train{open: trainPackets, sent: true}, &record{size: 1200}
-	_, ok := tr.late(r, 0)
+	tr, r := train{inFlight: trainPackets, started: true}, &record{size: 1200}
+	_, ok := tr.addLate(r, 0)
 	require.False(t, ok, "nothing was shown yet")
 	for i := range trainPackets {
 		if i%2 == 0 {
-			tr.ack(r, uint64(i), time.Second+time.Duration(i)*time.Millisecond, 0)
+			tr.acked(r, uint64(i), time.Second+time.Duration(i)*time.Millisecond, 0)
 		} else {
-			tr.lose()
+			tr.lost()
 		}
 	}
-	shown, ok := tr.measured()
+	shown, ok := tr.takeResult()
 	require.True(t, ok)
 	require.Equal(t, (trainPackets/2-1)*1200, shown.Bytes)
 	for range trainPackets / 2 {
-		shown, ok = tr.late(r, 0)
+		shown, ok = tr.addLate(r, 0)
 		require.True(t, ok)
 	}
 	require.Equal(t, (trainPackets-1)*1200, shown.Bytes)
@@ -85,7 +85,7 @@ func TestTrainOfAnotherPath(t *testing.T) {
 	s.arrive(train...)
 	require.Equal(t, Open, s.a.State())
 	require.Zero(t, s.a.control.Estimate())
-	require.Equal(t, trainPackets, s.a.train.left)
+	require.Equal(t, trainPackets, s.a.train.unsent)
 
 	s, train = onTheWay(t)
 	var late [][]byte
@@ -109,20 +109,20 @@ func TestTrainOfAnotherPath(t *testing.T) {
 
 // TestTrainThatWasRepeated: late packets of the first train do not count for the second.
 func TestTrainThatWasRepeated(t *testing.T) {
-	tr, r := train{open: trainPackets, sent: true}, &record{size: 1200}
+	tr, r := train{inFlight: trainPackets, started: true}, &record{size: 1200}
 	for range trainPackets {
-		tr.lose()
+		tr.lost()
 	}
 	tr.repeat(100)
-	require.Equal(t, trainPackets, tr.left)
-	tr.left, tr.open = 0, trainPackets
+	require.Equal(t, trainPackets, tr.unsent)
+	tr.unsent, tr.inFlight = 0, trainPackets
 	for i := range uint64(trainPackets) {
-		tr.ack(r, 100+i, time.Second+time.Duration(i)*time.Millisecond, 0)
+		tr.acked(r, 100+i, time.Second+time.Duration(i)*time.Millisecond, 0)
 	}
-	shown, ok := tr.measured()
+	shown, ok := tr.takeResult()
 	require.True(t, ok)
 	require.Equal(t, (trainPackets-1)*1200, shown.Bytes)
-	_, ok = tr.late(r, 99)
+	_, ok = tr.addLate(r, 99)
 	require.False(t, ok)
 }
 
@@ -130,18 +130,18 @@ func TestTrainThatWasRepeated(t *testing.T) {
 // changes begins again, however little of it was left to send.
 func TestTrainInterruptedByAMove(t *testing.T) {
 	for left := 1; left < trainPackets; left++ {
-		tr := train{left: left, open: trainPackets - left, sent: true}
-		tr.moved(uint64(tr.open))
-		require.Equal(t, trainPackets, tr.left)
-		for n := range uint64(tr.open) { // over the path before
-			tr.ack(&record{size: 1200}, n, time.Second, 0)
+		tr := train{unsent: left, inFlight: trainPackets - left, started: true}
+		tr.moved(uint64(tr.inFlight))
+		require.Equal(t, trainPackets, tr.unsent)
+		for n := range uint64(tr.inFlight) { // over the path before
+			tr.acked(&record{size: 1200}, n, time.Second, 0)
 		}
 		first := tr.first
-		tr.open, tr.left = tr.left, 0
+		tr.inFlight, tr.unsent = tr.unsent, 0
 		for n := range uint64(trainPackets) {
-			tr.ack(&record{size: 1200}, first+n, time.Second+time.Duration(n)*time.Millisecond, 0)
+			tr.acked(&record{size: 1200}, first+n, time.Second+time.Duration(n)*time.Millisecond, 0)
 		}
-		shown, ok := tr.measured()
+		shown, ok := tr.takeResult()
 		require.True(t, ok)
 		require.True(t, shown.Whole)
 	}
@@ -191,31 +191,31 @@ func TestThinTrain(t *testing.T) {
 // arrived too fast to show a rate, or the path has changed.
 func TestFullTrainBehindAThinOne(t *testing.T) {
 	thin := func(gap time.Duration) *train {
-		tr := &train{open: trainPackets, sent: true, thin: true}
+		tr := &train{inFlight: trainPackets, started: true, thin: true}
 		for n := range uint64(trainPackets) {
-			tr.ack(&record{size: 128}, n, time.Second+time.Duration(n)*gap, 50*ms)
+			tr.acked(&record{size: 128}, n, time.Second+time.Duration(n)*gap, 50*ms)
 		}
-		shown, ok := tr.measured()
+		shown, ok := tr.takeResult()
 		require.True(t, ok)
 		require.False(t, shown.Whole)
 		require.Zero(t, shown.Trip)
-		tr.fill(20)
+		tr.followUp(20)
 		return tr
 	}
 	slow := thin(ms)
-	require.Zero(t, slow.left)
-	_, ok := slow.late(&record{size: 128}, 3)
+	require.Zero(t, slow.unsent)
+	_, ok := slow.addLate(&record{size: 128}, 3)
 	require.True(t, ok)
 
 	fast := thin(20 * time.Microsecond)
-	require.Equal(t, trainPackets, fast.left)
+	require.Equal(t, trainPackets, fast.unsent)
 	require.True(t, fast.running())
-	require.False(t, fast.holds())
+	require.False(t, fast.holdsPayloads())
 	require.False(t, fast.thin)
-	_, ok = fast.late(&record{size: 128}, 3)
+	_, ok = fast.addLate(&record{size: 128}, 3)
 	require.False(t, ok, "that was of the thin one")
 	fast.moved(30)
-	require.True(t, fast.holds())
+	require.True(t, fast.holdsPayloads())
 
-	require.True(t, thin(time.Microsecond).holds())
+	require.True(t, thin(time.Microsecond).holdsPayloads())
 }

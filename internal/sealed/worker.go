@@ -14,7 +14,7 @@ import (
 const (
 	// linger is how long the goroutine of a carrier with bulk waits for work before it
 	// ends.
-	linger = 20 * time.Millisecond
+	lingerTime = 20 * time.Millisecond
 	// parkAfter is the time until the next work above which the goroutine ends and leaves
 	// the work to a timer.
 	parkAfter = 100 * time.Millisecond
@@ -39,29 +39,29 @@ var awake atomic.Int32
 // wake, enter and expired are safe for concurrent use. The other methods may be called only
 // by the goroutine that works.
 type worker struct {
-	hand func() // makes another goroutine work in place of the caller
-	work func() // works on its own goroutine, and calls sleep until that returns true
+	handOff func() // makes another goroutine work in place of the caller
+	work    func() // works on its own goroutine, and calls sleep until that returns true
 	// Reports whether the inbox is empty. The work ends only then, because wake is called
 	// only for the first packet in it.
-	empty func() bool
-	real  bool          // the socket is the kernel's and time is real, unlike in some tests
-	queue *timers.Queue // of later
-	token bell.Bell     // rung by enter while another goroutine works; ends its sleep
-	timer *time.Timer   // of sleep; nil before the first
+	inboxEmpty func() bool
+	realTime   bool          // the socket is the kernel's and time is real, unlike in some tests
+	queue      *timers.Queue // of later
+	wakeups    bell.Bell     // rung by enter while another goroutine works; ends its sleep
+	timer      *time.Timer   // of sleep; nil before the first
 
-	mu      sync.Mutex   // guards the fields below, up to due
-	working bool         // a goroutine works; stays true after end
-	next    time.Time    // when work is due while no goroutine works; zero = never
-	later   timers.Timer // calls expired at due
-	due     time.Time    // when later fires; zero = it is not set
+	mu       sync.Mutex   // guards the fields below, up to due
+	working  bool         // a goroutine works; stays true after end
+	nextWork time.Time    // when work is due while no goroutine works; zero = never
+	alarm    timers.Timer // calls expired at due
+	alarmAt  time.Time    // when later fires; zero = it is not set
 
 	started atomic.Uint64 // goroutines started
 }
 
 // wake makes another goroutine look for work.
 func (w *worker) wake() {
-	if w.enter() {
-		w.hand()
+	if w.tryEnter() {
+		w.handOff()
 	}
 }
 
@@ -69,14 +69,14 @@ func (w *worker) wake() {
 // until rest returns true, or until it calls hand or start.
 //
 // It returns false if another goroutine works, which will then look again, and after end.
-func (w *worker) enter() (ok bool) {
+func (w *worker) tryEnter() (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.working {
 		w.working = true
 		return true
 	}
-	w.token.Ring()
+	w.wakeups.Ring()
 	return false
 }
 
@@ -87,23 +87,23 @@ func (w *worker) start() {
 }
 
 // expired is called when the timer fires. If work is due, another goroutine does it.
-func (w *worker) expired() {
-	if w.overdue() {
-		w.hand()
+func (w *worker) alarmFired() {
+	if w.enterIfDue() {
+		w.handOff()
 	}
 }
 
 // overdue makes the caller the goroutine that works, if none does and work is due by now.
-func (w *worker) overdue() bool {
+func (w *worker) enterIfDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.due = time.Time{}
+	w.alarmAt = time.Time{}
 	if w.working {
 		return false
 	}
-	w.working = !w.next.IsZero() && time.Until(w.next) <= 0
+	w.working = !w.nextWork.IsZero() && time.Until(w.nextWork) <= 0
 	if !w.working {
-		w.schedule()
+		w.setAlarm()
 	}
 	return w.working
 }
@@ -111,7 +111,7 @@ func (w *worker) overdue() bool {
 // seen clears a wake and reports whether there was one. The goroutine that works calls it
 // under the carrier's lock before it looks into the inbox. It then sees everything that the
 // owner did before that wake.
-func (w *worker) seen() bool { return w.token.Heard() }
+func (w *worker) clearWake() bool { return w.wakeups.Heard() }
 
 // run is the goroutine that start starts. It is counted in awake.
 func (w *worker) run() {
@@ -122,7 +122,7 @@ func (w *worker) run() {
 
 // crowded reports whether more carriers have work than there are processors. It
 // is always false in virtual time.
-func (w *worker) crowded() bool { return w.real && int(awake.Load()) > runtime.GOMAXPROCS(0) }
+func (w *worker) crowded() bool { return w.realTime && int(awake.Load()) > runtime.GOMAXPROCS(0) }
 
 // poll polls for work for at most pollTime, and lets other goroutines run meanwhile. It
 // reports whether there is work: a wake, a packet, or a timer due at next.
@@ -130,12 +130,12 @@ func (w *worker) crowded() bool { return w.real && int(awake.Load()) > runtime.G
 // It does not poll while more carriers have work than there are processors. Nor does it
 // poll in virtual time, because nothing can arrive meanwhile.
 func (w *worker) poll(next time.Time) bool {
-	if !w.real || w.crowded() {
+	if !w.realTime || w.crowded() {
 		return false
 	}
 	for begin := time.Now(); ; runtime.Gosched() {
 		now := time.Now()
-		if len(w.token) > 0 || !w.empty() || !next.IsZero() && !next.After(now) {
+		if len(w.wakeups) > 0 || !w.inboxEmpty() || !next.IsZero() && !next.After(now) {
 			return true
 		}
 		if now.Sub(begin) >= pollTime {
@@ -147,13 +147,13 @@ func (w *worker) poll(next time.Time) bool {
 // sleep waits for a wake or for work that is due at next (zero = none). It reports whether
 // the goroutine must end, because there is no work for a long time.
 func (w *worker) sleep(next time.Time) (end bool) {
-	wait := linger
+	wait := lingerTime
 	rests := true
 	if until := time.Until(next); !next.IsZero() && until <= parkAfter {
 		wait = until
 		rests = false
 	}
-	if w.token.Heard() || wait <= 0 {
+	if w.wakeups.Heard() || wait <= 0 {
 		return false
 	}
 	wait, naps := w.adjust(wait)
@@ -166,10 +166,10 @@ func (w *worker) sleep(next time.Time) (end bool) {
 		w.timer.Reset(wait)
 	}
 	select {
-	case <-w.token:
+	case <-w.wakeups:
 		return false
 	case <-w.timer.C:
-		return rests && w.rest(next)
+		return rests && w.tryRest(next)
 	}
 }
 
@@ -183,7 +183,7 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 	procs := runtime.GOMAXPROCS(0)
 	crowd := int(awake.Load())
 	switch {
-	case !w.real:
+	case !w.realTime:
 		return wait, false
 	case crowd > procs:
 		return max(wait, crowdWait), false
@@ -193,31 +193,31 @@ func (w *worker) adjust(wait time.Duration) (_ time.Duration, naps bool) {
 
 // rest reports whether the caller may stop working because there is nothing to do before
 // next. If so, the timer will call expired at next.
-func (w *worker) rest(next time.Time) bool {
+func (w *worker) tryRest(next time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.token) > 0 || !w.empty() {
+	if len(w.wakeups) > 0 || !w.inboxEmpty() {
 		return false
 	}
 	w.working = false
-	w.next = next
-	w.schedule()
+	w.nextWork = next
+	w.setAlarm()
 	return true
 }
 
 // schedule sets the timer for next. It leaves a timer that fires earlier, because play
 // postpones next in every turn. overdue sets it again when it fires.
-func (w *worker) schedule() {
-	if !w.next.IsZero() && (w.due.IsZero() || w.due.After(w.next)) {
-		w.due = w.next
-		w.queue.Set(&w.later, w.due)
+func (w *worker) setAlarm() {
+	if !w.nextWork.IsZero() && (w.alarmAt.IsZero() || w.alarmAt.After(w.nextWork)) {
+		w.alarmAt = w.nextWork
+		w.queue.Set(&w.alarm, w.alarmAt)
 	}
 }
 
 // end makes later calls of wake do nothing. It is called by the last goroutine that works,
 // which does not rest afterwards.
-func (w *worker) end() {
+func (w *worker) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue.Stop(&w.later)
+	w.queue.Stop(&w.alarm)
 }

@@ -24,7 +24,7 @@ func setAwake(t *testing.T, crowd int) {
 func TestWaitsOfACrowd(t *testing.T) {
 	const short = crowdWait / 4
 	procs := runtime.GOMAXPROCS(0)
-	w := worker{real: true}
+	w := worker{realTime: true}
 	as := func(crowd int) { setAwake(t, crowd) }
 	as(procs / 2)
 	wait, naps := w.adjust(short)
@@ -52,12 +52,12 @@ func TestWaitsOfACrowd(t *testing.T) {
 
 // TestSeenWakesAreForgotten: a wake that a turn has seen starts no other one.
 func TestSeenWakesAreForgotten(t *testing.T) {
-	w := worker{working: true, token: bell.New()}
-	require.False(t, w.seen())
+	w := worker{working: true, wakeups: bell.New()}
+	require.False(t, w.clearWake())
 	w.wake()
 	w.wake()
-	require.True(t, w.seen())
-	require.False(t, w.seen())
+	require.True(t, w.clearWake())
+	require.False(t, w.clearWake())
 }
 
 // TestPoll: a carrier with bulk finds a packet, a wake or a timer without
@@ -66,35 +66,35 @@ func TestPoll(t *testing.T) {
 	setAwake(t, 1)
 	synctest.Test(t, func(t *testing.T) { // where the time of a poll does not pass while it looks
 		looks := 0
-		w := worker{real: true, empty: func() bool { looks++; return looks < 3 }}
+		w := worker{realTime: true, inboxEmpty: func() bool { looks++; return looks < 3 }}
 		require.True(t, w.poll(time.Time{}), "a packet comes")
 		require.Equal(t, 3, looks)
 	})
-	w := worker{real: true, working: true, token: bell.New(), empty: func() bool { return true }}
+	w := worker{realTime: true, working: true, wakeups: bell.New(), inboxEmpty: func() bool { return true }}
 	require.False(t, w.poll(time.Time{}), "nothing comes")
 	require.False(t, w.poll(time.Now().Add(time.Hour)))
 	require.True(t, w.poll(time.Now()), "something is due")
 	w.wake()
 	require.True(t, w.poll(time.Time{}), "somebody wakes it")
-	require.True(t, w.seen(), "and the wake stays for the turn")
+	require.True(t, w.clearWake(), "and the wake stays for the turn")
 
-	w.empty = func() bool { return false }
+	w.inboxEmpty = func() bool { return false }
 	setAwake(t, runtime.GOMAXPROCS(0)+1)
 	require.False(t, w.poll(time.Time{}), "in a crowd")
 	setAwake(t, 1)
-	w.real = false
+	w.realTime = false
 	require.False(t, w.poll(time.Time{}), "in virtual time")
 }
 
 // TestSleepLingers where nothing is due for long, and wakes for what is due soon.
 func TestSleepLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{working: true, token: bell.New(), empty: func() bool { return true }, queue: timers.New()}
-		w.later.Fire = func() {}
+		w := &worker{working: true, wakeups: bell.New(), inboxEmpty: func() bool { return true }, queue: timers.New()}
+		w.alarm.Fire = func() {}
 		for _, row := range []struct {
 			next, sleeps time.Duration // 0 = nothing is due
 			end          bool
-		}{{0, linger, true}, {parkAfter + ms, linger, true}, {parkAfter, parkAfter, false}, {ms, ms, false}, {-ms, 0, false}} {
+		}{{0, lingerTime, true}, {parkAfter + ms, lingerTime, true}, {parkAfter, parkAfter, false}, {ms, ms, false}, {-ms, 0, false}} {
 			begin, next := time.Now(), time.Time{}
 			if row.next != 0 {
 				next = begin.Add(row.next)
@@ -102,7 +102,7 @@ func TestSleepLingers(t *testing.T) {
 			require.Equal(t, row.end, w.sleep(next), "%v", row.next)
 			require.Equal(t, row.sleeps, time.Since(begin), "%v", row.next)
 		}
-		w.end()
+		w.stop()
 	})
 }
 
@@ -112,23 +112,23 @@ func TestTimersThatAreOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var worked []time.Duration
 		begin := time.Now()
-		w := &worker{token: bell.New(), empty: func() bool { return true }, queue: timers.New()}
-		w.later.Fire = w.expired
-		w.hand = func() {
+		w := &worker{wakeups: bell.New(), inboxEmpty: func() bool { return true }, queue: timers.New()}
+		w.alarm.Fire = w.alarmFired
+		w.handOff = func() {
 			worked = append(worked, time.Since(begin))
-			require.True(t, w.rest(time.Time{}))
+			require.True(t, w.tryRest(time.Time{}))
 		}
 		for _, next := range []time.Duration{20 * ms, 50 * ms, 80 * ms} {
-			require.True(t, w.enter())
-			require.True(t, w.rest(begin.Add(next)))
+			require.True(t, w.tryEnter())
+			require.True(t, w.tryRest(begin.Add(next)))
 		}
 		pass(time.Second)
 		require.Equal(t, []time.Duration{80 * ms}, worked)
 
 		begin = time.Now()
 		for _, next := range []time.Duration{50 * ms, 20 * ms} {
-			require.True(t, w.enter())
-			require.True(t, w.rest(begin.Add(next)))
+			require.True(t, w.tryEnter())
+			require.True(t, w.tryRest(begin.Add(next)))
 		}
 		pass(time.Second)
 		require.Equal(t, []time.Duration{80 * ms, 20 * ms}, worked, "an earlier time counts at once")
