@@ -9,19 +9,27 @@ import (
 	"github.com/quivernet/quiver/internal/pace"
 )
 
-// A purpose is why we build a packet.
-type purpose uint8
+// A draft is a packet that's being built.
+type draft struct {
+	why    purpose
+	now    time.Duration
+	number uint64
+	bytes  []byte // the header and the frames so far
+	limit  int    // how many bytes header and frames may take, without the tag
+	rec    record // becomes the packet's record when it is sent
+}
 
-const (
-	nothing    purpose = iota // no packet may be sent now
-	forProbe                  // get an ack out of the peer; carries payloads if there are any
-	forTrain                  // one of the padded back-to-back packets that measure the path's rate
-	forMTU                    // padding, to find out if the path takes packets of up to MaxPacket again
-	forJumbo                  // padding, to find out if the path takes packets of JumboPacket bytes
-	forPayload                // bulk (transfers) and play (the game's own traffic), as paced
-	forPlay                   // play alone, which needn't wait for the pacer
-	forReport                 // feedback alone
-)
+// room returns how many more bytes of frames fit.
+func (d *draft) room() int { return d.limit - len(d.bytes) }
+
+// ping appends a ping, to which the peer must respond with an ack.
+func (d *draft) ping() {
+	d.bytes = append(d.bytes, framePing)
+	d.rec.fate = inFlight
+}
+
+// pad fills the packet up with framePadding, which is 0. No frame may follow.
+func (d *draft) pad() { d.bytes = append(d.bytes, make([]byte, max(d.room(), 0))...) }
 
 // AppendPacket builds and seals the next packet. If size is large enough for a jumbo packet,
 // it may be one.
@@ -49,6 +57,7 @@ func (s *Session) Build(now time.Time, buf []byte, size int, jumbo bool) (packet
 		return buf, 0, false
 	}
 	for {
+		s.updateStart()
 		why := s.next(t, size, jumbo)
 		if why == nothing {
 			return buf, 0, false
@@ -71,117 +80,12 @@ func (s *Session) Seal(packet []byte, number uint64) error {
 	return nil
 }
 
-// next decides what the next packet is for. allowed is the largest size that the owner allows.
-func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
-	switch {
-	case !s.started || s.state == Closed:
-		return nothing
-	case s.records.Len() >= maxRecords:
-		// We can't keep track of any more packets until some old ones are forgotten.
-		return nothing
-	case s.liveness.probesDue > 0:
-		return forProbe
-	case s.state <= Open && s.train.unsent > 0:
-		return forTrain
-	case s.reporter.needsOwnPacket && s.mayReport() && s.reporter.due(t):
-		// The last packet had no room for feedback, and the next may be just as full, so
-		// send it by itself.
-		return forReport
-	case s.wantsPayload() && s.pacerAllows(t):
-		// We only look for larger packets while there's data to send.
-		if s.mtu.probeDue(t, allowed) {
-			return forMTU
-		}
-		if jumbo && s.bulkInFlight() > 0 && s.mtu.jumbo.probeDue(t) {
-			return forJumbo
-		}
-		return forPayload
-	case s.wantsUnpacedPlay():
-		return forPlay
-	case s.mayReport() && s.reporter.due(t):
-		return forReport
-	}
-	return nothing
-}
-
-// mayReport reports whether we may send a packet with nothing but feedback. Few of those are
-// ever acked, since most don't ask for it, so we limit how many we have to remember.
-func (s *Session) mayReport() bool { return s.records.ackOptional < maxAckOptional }
-
-// wantsPayload reports whether there may be a payload to send as soon as the pacer allows it.
-func (s *Session) wantsPayload() bool {
-	return s.state == Open && !s.supply.empty && !s.train.holdsPayloads() &&
-		s.records.Len() < maxRecords-reservedRecords
-}
-
-// wantsUnpacedPlay reports whether there may be play to send without asking the pacer. Play
-// normally goes out at once, but only until playBound bytes of it are in flight.
-//
-// Beyond that it waits for the pacer, just like bulk. Otherwise a flood of play would keep up a
-// queue on the path that won't drain however long the pacer pauses.
-func (s *Session) wantsUnpacedPlay() bool {
-	return s.state == Open && !s.supply.noPlay &&
-		s.records.Len() < maxRecords-reservedRecords && s.records.playInFlight < s.playBound()
-}
-
-// minPlay is how many packets of play may be in flight without waiting for the pacer, however
-// small the window is.
-const minPlay = 4
-
-// playBound returns how many bytes of play may be in flight before play must wait for the
-// pacer: half of the window, but at least minPlay packets.
-func (s *Session) playBound() int { return max(minPlay*s.nextPlaySize(), s.control.Window()/2) }
-
-// wantsAckSoon reports whether a packet of play should ask for feedback soon, as bulk does.
-//
-// Usually the peer may take its time with feedback for play. In a flood, though, each flight
-// would then sit out the peer's ack delay before the next could leave, so a packet asks for
-// feedback if the one after it wouldn't fit into playBound any more. Once play has run into the
-// bound, packets ask from half of it on, until the source runs out of play.
-//
-// See TestFloodOfPlayOnAShortPath and rpc.TestFloodOfPlayOverSealedPackets.
-func (s *Session) wantsAckSoon() bool {
-	bound := s.playBound()
-	if s.supply.flooded {
-		bound /= 2
-	}
-	withNext := s.records.playInFlight + 2*s.nextPlaySize() // this packet and the one after it
-	return withNext > bound
-}
-
-// canSendPayload reports whether we could send a payload right now if the source had one.
-func (s *Session) canSendPayload() bool {
-	return s.started && (s.wantsUnpacedPlay() || s.wantsPayload() && s.pacerAllows(s.now))
-}
-
-// nextSize estimates the size on the wire of the next packet with a payload. We can't know
-// before we ask the source, so we assume that it will be as large as the last one.
-func (s *Session) nextSize() int {
-	switch {
-	case s.lastSize == 0:
-		return SafePacket + overheadUDP
-	case s.mtu.takesJumbo():
-		return s.lastSize
-	}
-	return min(s.lastSize, MaxPacket+overheadUDP)
-}
-
-// nextPlaySize is nextSize for a packet of play, which is never a jumbo packet.
-func (s *Session) nextPlaySize() int { return min(s.nextSize(), MaxPacket+overheadUDP) }
-
-// pacerAllows reports whether the pacer lets us send a packet now.
-func (s *Session) pacerAllows(t time.Duration) bool {
-	if s.control.State() == pace.Start {
-		s.updateStart()
-	}
-	now := s.time(t)
-	at, ok := s.control.Next(now, s.nextSize(), s.records.bytesInFlight)
-	return ok && !at.After(now)
-}
-
 // updateStart tells a controller in state Start how much is waiting to be sent, and how many of
 // the owner's sessions are starting alongside this one.
 func (s *Session) updateStart() {
+	if !s.wantsPayload() || s.control.State() != pace.Start {
+		return
+	}
 	waiting := s.source.Waiting()
 	s.control.Waiting(waiting)
 	if waiting > trainPackets*s.nextSize() {
@@ -189,25 +93,6 @@ func (s *Session) updateStart() {
 		s.starting.set(true)
 	}
 	s.control.Starters(s.starting.count(), s.bulkInFlight())
-}
-
-// limit returns how large a packet may be, given its purpose. allowed is the largest size that
-// the owner allows.
-func (s *Session) limit(why purpose, allowed int, jumbo bool) int {
-	switch {
-	case s.train.thin && (why == forTrain || why == forProbe && s.state == Opening):
-		// The path may be slow, so don't burden it with full packets yet.
-		return thinPacket
-	case why == forProbe:
-		// Stay small enough to get through even if the path has shrunk. We then learn that
-		// smaller packets still arrive.
-		return min(allowed, SafePacket)
-	case why == forMTU:
-		return allowed
-	case why == forJumbo, why == forPayload && jumbo && s.mtu.takesJumbo():
-		return JumboPacket
-	}
-	return s.mtu.limit(allowed)
 }
 
 // build builds a packet of at most size bytes. ok is false if it was to carry a payload and the
@@ -225,61 +110,63 @@ func (s *Session) build(
 		return buf, 0, false
 	}
 
-	limit := size - tagBytes
-	rec := record{sent: t, fate: ackOptional}
-	b := appendHeader(buf[:0], s.id, number)
-	if b, ok = s.appendContent(t, why, number, b, limit, &rec); !ok {
+	d := draft{
+		why:    why,
+		now:    t,
+		number: number,
+		bytes:  appendHeader(buf[:0], s.id, number),
+		limit:  size - tagBytes,
+		rec:    record{sent: t, fate: ackOptional},
+	}
+	if !s.appendContent(&d) {
 		return buf, 0, false
 	}
 
-	// Add feedback if it's due. (The packets of a train have theirs already.) Feedback that
-	// isn't due yet may piggyback on play, as long as that doesn't make a jumbo packet of it.
-	limit = rec.frameLimit(limit)
+	// Add a report if it's due. (The packets of a train have theirs already.) A report that isn't
+	// due yet may piggyback on play, as long as that doesn't make a jumbo packet of it.
+	d.limit = d.rec.frameLimit(d.limit)
 	due := why == forReport || why != forTrain && s.reporter.due(t)
-	isPlay := rec.payloads > 0 && !rec.bulk
-	piggyback := isPlay && s.reporter.hasPending() && limit-len(b) >= minReport
+	isPlay := d.rec.payloads > 0 && !d.rec.bulk
+	piggyback := isPlay && s.reporter.hasPending() && d.room() >= minReport
 	if due || piggyback {
-		b = s.appendReport(t, b, limit, why, &rec)
+		s.appendReport(&d)
 	}
 
-	packet = slices.Grow(b, tagBytes)[:len(b)+tagBytes] // Seal fills in the tag
-	s.packetSent(t, packet, number, rec)
-	return packet, number, true
+	d.bytes = slices.Grow(d.bytes, tagBytes)[:len(d.bytes)+tagBytes] // Seal fills in the tag
+	s.packetSent(&d)
+	return d.bytes, number, true
 }
 
-// appendContent appends whatever the packet is for, except for feedback. ok is false if that is
-// a payload and the source has none. In that case it makes a note in supply, so that we don't
+// appendContent appends whatever the packet is for, except for a report. It returns false if that
+// is a payload and the source has none. In that case it makes a note in supply, so that we don't
 // ask the source over and over.
-func (s *Session) appendContent(
-	t time.Duration, why purpose, number uint64, b []byte, limit int, rec *record,
-) (_ []byte, ok bool) {
-	switch why {
+func (s *Session) appendContent(d *draft) (ok bool) {
+	switch d.why {
 	case forProbe:
-		return s.appendProbe(t, b, limit, rec), true
+		s.appendProbe(d)
 	case forTrain:
-		return s.appendTrain(t, b, limit, rec), true
-	case forMTU:
-		s.mtu.probeSent(t)
-		return s.appendMTUProbe(b, limit, rec), true
-	case forJumbo:
-		s.mtu.jumbo.probeSent(number)
-		return s.appendMTUProbe(b, limit, rec), true
+		s.appendTrain(d)
+	case forMTU, forJumbo:
+		// There's no data in the packet, so nothing is lost with it if it's too large.
+		d.ping()
+		d.pad()
 	case forPayload:
-		b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, rec)
-		if rec.payloads == 0 {
+		s.appendPayloads(d, true)
+		if d.rec.payloads == 0 {
 			s.supply = supply{empty: true, noPlay: true}
-			s.control.Limited(s.records.bytesInFlight) // it's the source that holds us up, not the path
-			return b, false
+			// It's the source that holds us up, not the path.
+			s.control.Limited(s.records.bytesInFlight)
+			return false
 		}
 	case forPlay:
-		b = s.appendPayloads(t, b, Room{Max: limit}, rec)
-		if rec.payloads == 0 {
+		s.appendPayloads(d, false)
+		if d.rec.payloads == 0 {
 			s.supply.noPlay = true
 			s.supply.flooded = false
-			return b, false
+			return false
 		}
 	}
-	return b, true
+	return true
 }
 
 // appendProbe appends a ping.
@@ -287,70 +174,55 @@ func (s *Session) appendContent(
 // While the carrier opens, the probe is padded to the limit, which is a size that every path
 // takes. (What QUIC found to work earlier may be too large by now.) Once the carrier is open,
 // the probe carries payloads instead, if there are any.
-func (s *Session) appendProbe(t time.Duration, b []byte, limit int, rec *record) []byte {
-	s.liveness.probesDue--
-	b = append(b, framePing)
-	rec.fate = inFlight
+func (s *Session) appendProbe(d *draft) {
+	d.ping()
 	switch {
 	case s.state == Opening:
-		// Padding takes up the rest of the packet, so leave it out if feedback must follow.
-		if !s.reporter.due(t) {
-			b = pad(b, limit)
+		// Padding takes up the rest of the packet, so leave it out if a report must follow.
+		if !s.reporter.due(d.now) {
+			d.pad()
 		}
 	case s.wantsPayload():
-		b = s.appendPayloads(t, b, Room{Max: limit, Bulk: true}, rec)
+		s.appendPayloads(d, true)
 	}
-	return b
 }
 
-// appendTrain appends a packet's worth of the train that measures the path: its countdown,
-// feedback if that is due, and padding up to the limit.
-func (s *Session) appendTrain(t time.Duration, b []byte, limit int, rec *record) []byte {
-	s.train.unsent--
-	s.train.inFlight++
-	s.train.started = true
-	b = append(b, frameTrain, byte(s.train.unsent))
-	rec.fate = inFlight
-	rec.train = true
-	if s.reporter.due(t) {
-		b = s.appendReport(t, b, limit, forTrain, rec)
+// appendTrain appends a packet's worth of the train that measures the path: its countdown, a
+// report if that is due, and padding up to the limit.
+func (s *Session) appendTrain(d *draft) {
+	following := s.train.unsent - 1
+	d.bytes = append(d.bytes, frameTrain, byte(following))
+	d.rec.fate = inFlight
+	d.rec.train = true
+	if s.reporter.due(d.now) {
+		s.appendReport(d)
 	}
-	return pad(b, limit)
+	d.pad()
 }
 
-// appendMTUProbe appends a ping padded to the limit, to see whether a packet of that size gets
-// through. It carries no data, so nothing has to be retransmitted if it doesn't.
-func (s *Session) appendMTUProbe(b []byte, limit int, rec *record) []byte {
-	rec.fate = inFlight
-	return pad(append(b, framePing), limit)
-}
-
-// pad fills the packet up with framePadding, which is 0. No frame may follow.
-func pad(b []byte, limit int) []byte {
-	return append(b, make([]byte, max(limit-len(b), 0))...)
-}
-
-// appendPayloads appends payloads until the source has none left that fits. Frames may take up
-// room.Max bytes if there's bulk among them, but otherwise no more than MaxPacket allows.
-func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *record) []byte {
-	for rec.payloads < maxPayloads && rec.frameLimit(room.Max)-len(b) >= minRoom {
+// appendPayloads appends payloads until the source has none left that fits. Frames may fill the
+// packet up to its limit if there's bulk among them, but otherwise no more than MaxPacket allows.
+func (s *Session) appendPayloads(d *draft, bulk bool) {
+	rec := &d.rec
+	limit := d.limit
+	for rec.payloads < maxPayloads && rec.frameLimit(limit)-len(d.bytes) >= minRoom {
 		// Write the frame's header first, and let the source append right behind it.
-		head := len(b)
-		free := rec.frameLimit(room.Max) - head - dataHeader
-		b = append(b, framePlay, 0, 0)
-		out, token, content, ok := s.source.AppendPayload(s.time(t), b, Room{Max: free, Bulk: room.Bulk})
+		head := len(d.bytes)
+		free := rec.frameLimit(limit) - head - dataHeader
+		b := append(d.bytes, framePlay, 0, 0)
+		out, token, content, ok := s.source.AppendPayload(s.time(d.now), b, Room{Max: free, Bulk: bulk})
 		if !ok {
-			return b[:head]
+			return
 		}
 		n := len(out) - len(b)
 		if n < 1 || n > free {
 			panic(fmt.Sprintf("sealed: a source appended a payload of %d bytes, its limits were 1 and %d", n, free))
 		}
 		if content.Play {
-			s.control.Played(s.time(t))
+			s.control.Played(s.time(d.now))
 			// Don't go on to make a jumbo packet of it, since other play would have to wait
 			// for the rest.
-			room.Max = min(room.Max, MaxPacket-tagBytes)
+			limit = min(limit, MaxPacket-tagBytes)
 		}
 
 		// Now that we know what the payload is, complete the header.
@@ -359,50 +231,61 @@ func (s *Session) appendPayloads(t time.Duration, b []byte, room Room, rec *reco
 			out[head] = frameData
 		}
 		binary.BigEndian.PutUint16(out[head+1:], uint16(n))
-		b = out
+		d.bytes = out
 
 		rec.tokens[rec.payloads] = token
 		rec.payloads++
 		rec.fate = inFlight
 		rec.paced = true
 	}
-	return b
 }
 
-// appendReport appends feedback if there's room for it.
-func (s *Session) appendReport(t time.Duration, b []byte, limit int, why purpose, rec *record) []byte {
-	// Feedback by itself doesn't ask for an ack, except for every pingAfter-th time: the ack
+// appendReport appends a report if there's room for it.
+func (s *Session) appendReport(d *draft) {
+	// A report by itself doesn't ask for an ack, except for every pingAfter-th time: the ack
 	// lets us stop repeating what the peer knows already.
-	if why == forReport && s.reporter.sinceAsked+1 >= pingAfter {
-		b = append(b, framePing)
-		rec.fate = inFlight
+	if d.why == forReport && s.reporter.sinceAsked+1 >= pingAfter {
+		d.ping()
 	}
-	if limit-len(b) < minReport {
-		s.reporter.needsOwnPacket = true // send it in a packet by itself
-		return b
+	if d.room() < minReport {
+		s.reporter.ownPacket = true // send it in a packet by itself
+		return
 	}
 	s.reporter.pace(s.rtt())
-	rec.knownBelow = s.reporter.fill(t, &s.frame.report, &s.opener.window, limit-len(b))
+	d.rec.knownBelow = s.reporter.fill(d.now, &s.frame.report, &s.opener.window, d.room())
+	d.bytes = s.frame.report.append(d.bytes)
 	s.stats.Feedbacks++
-	if rec.fate == inFlight {
+	if d.rec.fate == inFlight {
 		s.reporter.sinceAsked = 0
 	} else {
 		s.reporter.sinceAsked++
 	}
-	return s.frame.report.append(b)
 }
 
 // packetSent records a packet that was built, along with the number that was skipped before it,
 // if any.
-func (s *Session) packetSent(t time.Duration, packet []byte, number uint64, rec record) {
-	for s.records.Next < number {
+func (s *Session) packetSent(d *draft) {
+	t := d.now
+	for s.records.Next < d.number {
 		s.records.push(record{fate: skipped, sent: t, expires: t + silentPTOs*s.pto()})
 	}
-	if number >= s.skips.next {
-		s.skips.draw(number)
+	if d.number >= s.skips.next {
+		s.skips.draw(d.number)
 	}
 
-	rec.size = uint16(len(packet) + overheadUDP)
+	switch d.why {
+	case forProbe:
+		s.liveness.probesDue--
+	case forTrain:
+		s.train.packetSent()
+	case forMTU:
+		s.mtu.probeSent(t)
+	case forJumbo:
+		s.mtu.jumbo.probeSent(d.number)
+	}
+
+	rec := &d.rec
+	rec.size = uint16(len(d.bytes) + overheadUDP)
 	rec.expires = t + silentPTOs*s.pto()
 	if rec.paced {
 		s.lastSize = int(rec.size)
@@ -413,18 +296,18 @@ func (s *Session) packetSent(t time.Duration, packet []byte, number uint64, rec 
 		rec.sample = s.control.Sent(s.time(t), int(rec.size), s.records.bytesInFlight)
 	}
 	if rec.fate == inFlight {
-		mayDelayAck := rec.payloads > 0 && !rec.bulk
+		ackMayWait := rec.payloads > 0 && !rec.bulk
 		wasIdle := s.records.packetsInFlight == 0 && s.state == Open
-		s.liveness.ackAsked(t, mayDelayAck, wasIdle)
+		s.liveness.ackAsked(t, ackMayWait, wasIdle)
 	}
-	s.records.push(rec)
+	s.records.push(*rec)
 
 	if s.records.playInFlight > 0 && s.records.playInFlight >= s.playBound() {
 		s.supply.flooded = true
 	}
 	if s.config.Rate != nil {
-		s.config.Rate.Spend(s.time(t), len(packet))
+		s.config.Rate.Spend(s.time(t), len(d.bytes))
 	}
 	s.stats.Sent++
-	s.stats.SentBytes += uint64(len(packet))
+	s.stats.SentBytes += uint64(len(d.bytes))
 }

@@ -98,13 +98,12 @@ func TestReportSpans(t *testing.T) {
 	require.EqualValues(t, 10, r.fill(7*ms, &f, &w, 1000))
 	require.Equal(t, []uint64{2, 2, 2, 1, 3}, f.runs[:f.nruns])
 	require.Equal(t, 2*ms, f.delay)
-	var spans [maxRuns/2 + 1]span
-	n, err := f.spans(9, &spans)
+	spans, err := f.appendSpans(nil, 9)
 	require.NoError(t, err)
-	require.Equal(t, []span{{8, 10}, {4, 6}, {0, 3}}, spans[:n])
+	require.Equal(t, []span{{8, 10}, {4, 6}, {0, 3}}, spans)
 	var numbers []uint64
 	base := f.largestArrival()
-	for _, a := range f.arrivals(spans[:n], 2, nil) {
+	for _, a := range f.appendArrivals(nil, spans, 2) {
 		numbers = append(numbers, a.number)
 		want, known := map[uint64]time.Duration{9: 0, 5: -ms, 4: -2 * ms, 2: -3 * ms}[a.number]
 		if !known { // 8 came behind 9, and numbers below 2 behind what an earlier feedback told of
@@ -115,7 +114,7 @@ func TestReportSpans(t *testing.T) {
 	require.Equal(t, []uint64{9, 8, 5, 4, 2, 1, 0}, numbers)
 
 	f.runs[4] = 4
-	_, err = f.spans(9, &spans)
+	_, err = f.appendSpans(nil, 9)
 	require.Error(t, err, "below packet 0")
 }
 
@@ -347,7 +346,7 @@ func TestTimesOfNumbersThatLeap(t *testing.T) {
 			if came[n] == 0 {
 				continue
 			}
-			if r.arrival(n).number != n {
+			if r.arrivals.slot(n).number != n {
 				break
 			}
 			want = append(want, int64((last-came[n])/clockUnit))

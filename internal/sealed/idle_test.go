@@ -36,14 +36,14 @@ func TestIdleSessionGivesUpItsMemory(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	s.send(300)
 	s.exchange(time.Second)
-	require.NotEmpty(t, s.b.reporter.arrivals)
+	require.NotEmpty(t, s.b.reporter.arrivals.slots)
 	for range 3 {
 		s.now = s.now.Add(trimAfter)
 		require.NoError(t, s.a.Advance(s.now))
 		require.NoError(t, s.b.Advance(s.now))
 	}
 	for _, end := range []*Session{s.a, s.b} {
-		require.Nil(t, end.reporter.arrivals)
+		require.Nil(t, end.reporter.arrivals.slots)
 		require.Nil(t, end.arrivals)
 		require.LessOrEqual(t, end.records.Cap(), initialRecords)
 	}
@@ -74,8 +74,8 @@ func TestPeersClockComesRound(t *testing.T) {
 	s.now = clockOrigin.Add(round - 100*ms)
 	s.open()
 	s.send(300)
-	require.Greater(t, s.b.reporter.clockOffset+s.b.now, round)
-	require.InDelta(t, float64(round+s.b.reporter.clockOffset+s.b.now), float64(s.a.peerClock)*1e3, float64(time.Second), "it began one round above 0")
+	require.Greater(t, s.b.reporter.arrivals.offset+s.b.now, round)
+	require.InDelta(t, float64(round+s.b.reporter.arrivals.offset+s.b.now), float64(s.a.peerClock)*1e3, float64(time.Second), "it began one round above 0")
 	require.Less(t, s.a.Controller().Queue(), 20*ms)
 	rate := s.a.Controller().Estimate()
 

@@ -165,7 +165,8 @@ func TestFloodOfPlayAsksSooner(t *testing.T) {
 	s := newStep(t, 0, nil).open()
 	leave := func(bytes int) {
 		s.a.records.playInFlight = bytes
-		s.a.packetSent(s.a.now, make([]byte, 100), s.a.records.Next, record{fate: inFlight, paced: true, payloads: 1})
+		rec := record{fate: inFlight, paced: true, payloads: 1}
+		s.a.packetSent(&draft{now: s.a.now, number: s.a.records.Next, bytes: make([]byte, 100), rec: rec})
 		s.a.records.playInFlight = bytes
 	}
 	most := s.a.playBound()

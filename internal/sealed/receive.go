@@ -1,49 +1,53 @@
 package sealed
 
 import (
+	"slices"
 	"time"
 
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Receive opens and handles a packet that arrived at the time at. It returns the error of
-// take.
+// Receive opens and handles a packet that arrived at the time at. It returns an error if the
+// packet makes the session close: because it violates the protocol, or because too many packets
+// couldn't be opened. Other packets that are of no use are dropped and counted.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.handle(at, s.open(packet)) }
 
-// open decrypts a packet in place. It needs no lock, but must be called on the goroutine
-// that calls take.
+// open decrypts a packet in place. It doesn't need the lock, but must be called on the goroutine
+// that calls handle.
 func (s *Session) open(packet []byte) openedPacket { return s.opener.open(packet) }
 
-// take handles a packet that arrived at the time at. An error means that the session has
-// closed, because the packet violated the protocol or too many packets did not open. Any
-// other packet that cannot be used is dropped and counted.
+// handle is Receive for a packet that has been opened already.
 func (s *Session) handle(at time.Time, p openedPacket) error {
 	t := s.tick(at)
 	if s.state == Closed {
 		return nil
 	}
-	before := s.opener.window.Next
+	expected := s.opener.window.Next
 	if why := s.opener.accept(p); why != dropNone {
 		return s.countDrop(why)
 	}
 	s.liveness.packetReceived(t)
 	s.stats.Received++
 	s.stats.ReceivedBytes += uint64(p.size)
+
 	asks, err := s.consume(t, p.frames)
 	if err != nil {
 		s.closeWith(err)
 		return err
 	}
-	if asks > askNever && p.number > before { // a gap (RFC 9000, section 13.2.1)
+	if asks > askNever && p.number > expected {
+		// There's a gap, so some packets may be lost. Tell the peer at once (RFC 9000, section
+		// 13.2.1).
 		asks = askNow
 	}
 	s.reporter.note(t, at.Sub(s.epoch), p.number, asks)
 	if p.number+1 < s.opener.window.Next {
 		s.reporter.noteLate(p.number)
 	}
+
 	if s.stats.Received == 1 && s.state == Opening {
-		// The peer is ready now, and earlier probes may have been too early, so send one at
-		// once.
+		// The peer is ready now, but earlier probes may have reached it too early. Rather than
+		// sit out the probe timeout, send another one at once.
 		s.liveness.probesDue = 1
 		s.liveness.lastAck = t
 	}
@@ -51,8 +55,8 @@ func (s *Session) handle(at time.Time, p openedPacket) error {
 	return nil
 }
 
-// dropped counts a packet that was dropped. Once maxForged packets have not opened, it
-// closes the session and returns the error.
+// countDrop counts a packet that was dropped. Once maxForged packets couldn't be opened, it closes
+// the session and returns the error.
 func (s *Session) countDrop(why drop) error {
 	s.stats.Drops[why]++
 	if s.opener.forged < maxForged {
@@ -62,12 +66,12 @@ func (s *Session) countDrop(why drop) error {
 	return s.err
 }
 
-// consume handles the frames of a packet and returns how soon they ask for feedback. An
-// error is a violation.
+// consume handles a packet's frames and returns how soon they want feedback. An error means that
+// the peer violated the protocol.
 func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err error) {
 	f := s.frame
 	payloads := 0
-	hadFeedback := false
+	hadReport := false
 	for n := 1; len(frames) > 0; n++ {
 		if n > maxFrames {
 			return askNever, violation("more than 16 frames in a packet")
@@ -81,7 +85,7 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err err
 		case frameTrain:
 			asks = max(asks, askSoon)
 			if f.trainLeft == 0 {
-				asks = askNow
+				asks = askNow // the peer waits for the result of its train
 			}
 		case frameData, framePlay:
 			payloads++
@@ -93,12 +97,13 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err err
 				asks = max(asks, askSoon)
 			}
 			s.source.Receive(s.time(t), f.payload)
-			f.payload = nil // so that it does not keep the inbox's memory alive
+			f.payload = nil // don't keep the inbox's memory alive
 		case frameFeedback:
-			if hadFeedback { // each feedback costs a walk over the records
+			if hadReport {
+				// One per packet is all we accept, because each makes us walk over the records.
 				return askNever, violation("two feedbacks in a packet")
 			}
-			hadFeedback = true
+			hadReport = true
 			if err := s.receiveReport(t, &f.report); err != nil {
 				return askNever, err
 			}
@@ -107,34 +112,36 @@ func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err err
 	return asks, nil
 }
 
-// receiveFeedback sets the fates of packets according to the peer's feedback. An error is a
-// violation.
+// receiveReport updates the fates of the packets that the peer reports. An error means that the
+// peer violated the protocol.
 func (s *Session) receiveReport(t time.Duration, f *report) error {
 	largest := recovery.Number(s.records.Next, uint64(f.largest), 32)
 	if largest >= s.records.Next {
 		return violation("ack for a packet that was not sent")
 	}
-	var spans [maxRuns/2 + 1]span
-	n, err := f.spans(largest, &spans)
+	var buf [maxSpans]span
+	spans, err := f.appendSpans(buf[:0], largest)
 	if err != nil {
 		return err
 	}
 	s.peerClock = unwrapClock(s.peerClock, f.clock)
 	f.clock = s.peerClock
-	s.arrivals = f.arrivals(spans[:n], s.loss.Largest, s.arrivals[:0])
-	news := false
+	s.arrivals = f.appendArrivals(s.arrivals[:0], spans, s.loss.Largest)
 	s.control.AckDelay(s.ackDelay(f))
-	for i := range n { // oldest first
-		fresh, err := s.ackSpan(t, f, spans[n-1-i])
+
+	anyNew := false
+	for _, sp := range slices.Backward(spans) { // oldest first
+		isNew, err := s.ackSpan(t, f, sp)
 		if err != nil {
 			return err
 		}
-		news = news || fresh
+		anyNew = anyNew || isNew
 	}
-	if news { // after ackSpan, because sampleRTT needs hearing.ptos, which hear clears
+	if anyNew {
+		// This has to wait until now, because it clears liveness.ptos, which sampleRTT needs.
 		s.ackArrived(t)
 	}
-	if news || largest >= s.loss.Largest {
+	if anyNew || largest >= s.loss.Largest {
 		s.loss.Largest = max(s.loss.Largest, largest+1)
 		s.detectLosses(t)
 		s.updateController(s.time(t))
@@ -143,8 +150,8 @@ func (s *Session) receiveReport(t time.Duration, f *report) error {
 	return nil
 }
 
-// ackDelay returns how long the peer delayed f so that a packet with play could carry it.
-// It returns 0 if f was delayed no longer than for bulk.
+// ackDelay returns how long the peer held back a report so that it could piggyback on play. It's
+// zero unless the peer took longer than it would for bulk.
 func (s *Session) ackDelay(f *report) time.Duration {
 	if f.delay <= s.reporter.maxDelay {
 		return 0
@@ -152,10 +159,12 @@ func (s *Session) ackDelay(f *report) time.Duration {
 	return min(f.delay, s.config.PlayDelay)
 }
 
-// ackSpan acks the packets of a range. The ranges of a feedback must be passed in rising
-// order. It skips runs that are already acked. Otherwise a peer that repeats itself could
-// make this end walk over all records for every packet.
-func (s *Session) ackSpan(t time.Duration, f *report, sp span) (news bool, err error) {
+// ackSpan acks the packets of a span. It must be called for the spans of a report in rising order.
+// isNew is true if this is the first ack of a packet that asked for one.
+//
+// A peer may ack the same packets over and over, so we skip whole runs of packets that have been
+// acked before. Otherwise we'd have to walk over all records for every such report.
+func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
 		next := n + 1
@@ -166,23 +175,24 @@ func (s *Session) ackSpan(t time.Duration, f *report, sp span) (news bool, err e
 			return false, violation("ack for a packet number that was skipped")
 		default:
 			at := s.takeArrival(n)
-			// Skip packets that were declared lost before or sent on the previous path.
 			if r.fate == inFlight && n >= s.mtu.pathStart {
+				// Packets that we had given up for lost, or that were sent on the previous path,
+				// say nothing about the round trip.
 				s.loss.latestRTT = t - r.sent
 				s.sampleRTT(t, r, f, at)
 			}
-			news = s.ack(t, n, at) || news
+			isNew = s.ack(t, n, at) || isNew
 		}
 		r.ackedEnd = max(r.ackedEnd, sp.high)
 		n = next
 	}
-	return news, nil
+	return isNew, nil
 }
 
-// takeArrival returns the arrival of packet n (0 = unknown) and removes those of smaller
-// numbers from s.arrivals.
+// takeArrival returns when packet n arrived, or 0 if the report doesn't tell. It drops the
+// arrivals of smaller numbers from s.arrivals, so n must not fall.
 func (s *Session) takeArrival(n uint64) time.Duration {
-	list := s.arrivals
+	list := s.arrivals // largest number first
 	for len(list) > 0 && list[len(list)-1].number < n {
 		list = list[:len(list)-1]
 	}
@@ -193,22 +203,23 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip by the ack of a packet that the controller has not paced,
-// such as a probe. The controller uses it as a guess until it has measured a round trip
-// itself, and as a sample if the ack ends an outage.
+// sampleRTT measures a round trip by the ack of a packet that wasn't paced, such as a probe. The
+// controller only uses it as a guess until a paced packet is acked, unless it ends an outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *report, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
 	if s.liveness.ptos > 0 {
-		// This is the end of an outage. Paced packets from before it are acked now as well,
-		// but their age is not a round trip.
+		// An outage is over. Paced packets that were sent before it may be acked now as well, but
+		// their age isn't a round trip, so the controller needs this one.
 		s.control.RoundTrip(t - r.sent)
 	}
-	// Bound both times, because an absurd clock of the peer would make the sum overflow.
+
+	// Subtract how long the peer held back the ack. Bound both parts, because the sum would
+	// overflow if the peer's clock is absurd.
 	held := min(max(f.largestArrival()-at, 0), maxReportDelay)
 	held = min(held+f.delay, maxReportDelay)
 	s.rttGuess = max(t-r.sent-held, time.Microsecond)
 	s.control.Guess(s.rttGuess)
-	s.reporter.trip(s.rttGuess)
+	s.reporter.returnPath.sample(s.rttGuess)
 }

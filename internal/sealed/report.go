@@ -6,27 +6,29 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/quivernet/quiver/internal/recovery"
 	"github.com/quivernet/quiver/internal/wire"
 )
 
 const (
-	// maxRuns limits the runs in one feedback. 191 runs leave room for 95 gaps, which is enough
-	// for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
+	// maxRuns limits the runs in one report. 191 runs leave room for 95 gaps, which is enough for
+	// up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
 	//
-	// Packets below the oldest gap don't fit, but earlier feedbacks have listed them already,
-	// except for those that arrived late. Those have to wait for their turn (see report.fill).
-	maxRuns = 191
+	// Packets below the oldest gap don't fit, but earlier reports have listed them already, except
+	// for those that arrived late. Those have to wait for their turn (see reporter.fill).
+	maxRuns  = 191
+	maxSpans = maxRuns/2 + 1 // every other run, starting with the first, is of received packets
 
-	// maxDeltas limits the arrival times in one feedback, not counting the largest packet's.
-	// Packets beyond that are still acked, but without a time.
+	// maxDeltas limits the arrival times in one report, not counting the largest packet's. Packets
+	// beyond that are still acked, but without a time.
 	maxDeltas = 64
 
-	// maxFeedbackHeader is the most space a feedback takes before its runs and deltas.
+	// maxReportHeader is the most space a report takes before its runs and deltas.
 	maxReportHeader = 1 + 4 + binary.MaxVarintLen32 + clockBytes + 2
 
-	// minFeedback is how much room a packet must have left before we try to fit a feedback into
-	// it: enough for two runs and for the few bytes that fillRuns keeps free for deltas.
-	minReport = maxReportHeader + 2*binary.MaxVarintLen16 + 4
+	// minReport is how much room a packet must have left before we try to fit a report into it:
+	// enough for two runs, and for the few bytes that runs leave to the deltas.
+	minReport = maxReportHeader + 2*binary.MaxVarintLen16 + deltaRoom
 
 	// Times are sent in units of clockUnit, and the clock is truncated to its low clockBytes
 	// bytes (the bits of clockMask).
@@ -41,21 +43,21 @@ const (
 	longestDelta = 1 << 40
 )
 
-// A feedback is this carrier's ACK frame. It tells the peer which of its packets have arrived
-// and when, so that the peer can detect losses and measure how fast the path delivers.
+// A report is this carrier's ACK frame. It tells the peer which of its packets have arrived and
+// when, so that the peer can detect losses and measure how fast the path delivers.
 //
 // Like an ACK frame in QUIC (RFC 9000, section 19.3), it works down from the largest packet
 // number received, alternating between runs of received and missing numbers. That packet's
 // arrival is sent as a time on the receiver's clock. The others follow as deltas, each
 // relative to the received packet just above it.
 //
-// If there are too many runs for one feedback, another one continues further down. It starts
+// If there are too many runs for one report, a later one continues further down. It starts
 // at an older packet and has no deltas, but its clock and delay are still those of the largest
 // number received.
 type report struct {
 	largest uint32        // low 32 bits of the largest number listed
 	clock   uint64        // when it arrived, on the receiver's clock; low 48 bits, see unwrapClock
-	delay   time.Duration // how long it then took the receiver to send this feedback
+	delay   time.Duration // how long it then took the receiver to send this report
 
 	// Run lengths, from largest down: received, missing, received, and so on.
 	runs  [maxRuns]uint64
@@ -87,8 +89,7 @@ func (f *report) append(b []byte) []byte {
 	return b
 }
 
-// consume reads a feedback from r. The caller has already consumed the byte with the frame's
-// kind.
+// consume reads a report from r. The caller has already consumed the byte with the frame's kind.
 func (f *report) consume(r *wire.Reader) {
 	f.largest = uint32(r.Fixed(4))
 	f.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
@@ -96,7 +97,6 @@ func (f *report) consume(r *wire.Reader) {
 	f.nruns = int(r.Byte())
 	f.ndeltas = int(r.Byte())
 	if f.nruns < 1 || f.nruns > maxRuns || f.ndeltas > maxDeltas {
-		// Stop before the counts take us past the end of the arrays.
 		r.Fail(errMalformed)
 		return
 	}
@@ -104,50 +104,76 @@ func (f *report) consume(r *wire.Reader) {
 		f.runs[i] = r.Uvarint(maxNumber)
 		if f.runs[i] == 0 {
 			r.Fail(errMalformed)
+			return
 		}
 	}
 	for i := range f.ndeltas {
 		f.deltas[i] = r.Varint()
 		if f.deltas[i] < -longestDelta || f.deltas[i] > longestDelta {
 			r.Fail(errMalformed)
+			return
 		}
 	}
+}
+
+// setRuns replaces the runs with those of w, from the number from down to floor, as far as they fit
+// into room. roomLeft is what remains of room. rest is one above the largest number that didn't
+// fit, or 0 if they all did.
+func (f *report) setRuns(
+	w *recovery.Window, room int, from, floor uint64,
+) (roomLeft int, rest uint64) {
+	f.largest = uint32(from)
+	f.nruns = 0
+	n := from
+	for f.nruns < maxRuns {
+		run := w.Run(n, floor)
+		if room-uvarintLen(run) < deltaRoom {
+			break
+		}
+		f.runs[f.nruns] = run
+		f.nruns++
+		room -= uvarintLen(run)
+		if n-floor < run {
+			return room, 0
+		}
+		n -= run
+	}
+	return room, n + 1
 }
 
 // A span is a range of packet numbers that have all arrived: low <= n < high.
 type span struct{ low, high uint64 }
 
-// spans expands the runs into spans, newest first, and returns how many there are. largest is
-// f.largest with its missing high bits restored.
+// appendSpans appends the runs of received packets to spans, newest first. largest is f.largest
+// with its missing high bits restored.
 //
 // It returns an error if the peer acks numbers below zero.
-func (f *report) spans(largest uint64, spans *[maxRuns/2 + 1]span) (n int, err error) {
+func (f *report) appendSpans(spans []span, largest uint64) ([]span, error) {
 	high := largest + 1
 	for i, run := range f.runs[:f.nruns] {
 		if run > high {
-			return 0, violation("ack runs reach below packet 0")
+			return nil, violation("ack runs reach below packet 0")
 		}
 		if i%2 == 0 { // every other run is of missing packets
-			spans[n] = span{high - run, high}
-			n++
+			spans = append(spans, span{high - run, high})
 		}
 		high -= run
 	}
-	return n, nil
+	return spans, nil
 }
 
 // largestArrival returns when the largest packet arrived, on the peer's clock. We add one
 // nanosecond so that the result is never 0, which stands for an unknown time.
 func (f *report) largestArrival() time.Duration { return time.Duration(f.clock)*clockUnit + 1 }
 
-// arrivals lists the packets in spans, largest number first, with their arrival times as far
-// as f has any. It appends to list, which must be empty.
+// appendArrivals lists the packets in spans, largest number first, with their arrival times as
+// far as f has any. It appends to list, which must be empty.
 //
 // If a packet was overtaken by one sent after it, its arrival time is reported as 0 (unknown).
 // Queues don't reorder packets, so something other than the queue must have held this one up,
 // and its arrival would tell us nothing about the queue. Numbers below firstNew were overtaken
-// by a packet that an earlier feedback has already acked.
-func (f *report) arrivals(spans []span, firstNew uint64, list []arrival) []arrival {
+// by a packet that an earlier report has already acked.
+func (f *report) appendArrivals(list []arrival, spans []span, firstNew uint64) []arrival {
 	at := f.largestArrival()
 	earliest := at // of all packets so far
 	for _, sp := range spans {
@@ -171,7 +197,7 @@ func (f *report) arrivals(spans []span, firstNew uint64, list []arrival) []arriv
 // around every 9 years, so we choose the time closest to last, the peer's previous clock.
 //
 // If last is 0, this is the first clock we get from the peer. We then start one full cycle
-// above zero, because a feedback that was delayed on the way may have an earlier clock.
+// above zero, because a report that was delayed on the way may have an earlier clock.
 func unwrapClock(last, low uint64) uint64 {
 	const cycle = clockMask + 1
 	if last == 0 {

@@ -270,7 +270,7 @@ func (s *Session) closeWith(err error) {
 func (s *Session) tick(now time.Time) time.Duration {
 	if s.epoch.IsZero() {
 		s.epoch = now
-		s.reporter.clockOffset = now.Sub(clockOrigin)
+		s.reporter.arrivals.offset = now.Sub(clockOrigin)
 	}
 	s.now = max(s.now, now.Sub(s.epoch))
 	return s.now
@@ -317,7 +317,7 @@ func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(initialRecords)
 	if s.packetCount() == s.memory.packetsThen && s.records.Len() == 0 && !s.reporter.hasPending() {
 		s.control.Rest()
-		s.reporter.freeArrivals()
+		s.reporter.arrivals.free()
 		s.arrivals = nil
 		s.memory.packetsFreed = s.packetCount()
 	}

@@ -396,7 +396,7 @@ func TestFeedbackIsDue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReporter(patient)
 			for _, wait := range []time.Duration{0, c.wait, c.wait + ms, c.wait, c.wait} {
-				r.trip(c.rtt + wait)
+				r.returnPath.sample(c.rtt + wait)
 			}
 			r.pace(c.rtt)
 			if c.last > 0 {

@@ -1,0 +1,64 @@
+package sealed
+
+import "time"
+
+const (
+	// maxArrivals limits how many arrivals a session remembers, and initialArrivals is how many
+	// it has room for at first.
+	maxArrivals     = 256
+	initialArrivals = 32
+)
+
+// An arrival is the time at which a packet arrived, on the receiver's clock.
+type arrival struct {
+	number uint64
+	at     time.Duration
+}
+
+// clockOrigin is the zero of the clock on which we report arrivals to peers. All carriers of the
+// process share it, so that their arrivals can be compared. It is a whole second because every
+// process then rounds times for the wire alike, which makes tests in virtual time repeatable.
+var clockOrigin = wholeSecond(time.Now())
+
+// wholeSecond rounds t down to a second.
+func wholeSecond(t time.Time) time.Time { return t.Add(-time.Duration(t.Nanosecond())) }
+
+// An arrivalLog remembers when recent packets arrived. A packet's slot is its number modulo the
+// number of slots, so a newer packet replaces an older one.
+type arrivalLog struct {
+	slots    []arrival     // doubled by grow, up to maxArrivals
+	received int           // packets added since free
+	offset   time.Duration // the session's time plus offset is the time on the receiver's clock
+}
+
+// add records that a packet arrived at the session's time at.
+func (l *arrivalLog) add(number uint64, at time.Duration) {
+	l.grow()
+	if slot := l.slot(number); slot.number <= number { // a late packet must not replace a newer one
+		*slot = arrival{number: number, at: l.offset + at}
+	}
+}
+
+// slot returns the slot for a packet. If it has another packet's number, we no longer know when
+// this one arrived.
+func (l *arrivalLog) slot(number uint64) *arrival { return &l.slots[number%uint64(len(l.slots))] }
+
+// grow counts one more packet, and doubles the slots once there are as many packets as slots.
+func (l *arrivalLog) grow() {
+	l.received++
+	if l.received <= len(l.slots) || len(l.slots) == maxArrivals {
+		return
+	}
+	old := l.slots
+	l.slots = make([]arrival, max(initialArrivals, 2*len(old)))
+	for _, a := range old {
+		*l.slot(a.number) = a
+	}
+}
+
+// free drops all arrivals and their memory. It is called after a silence, when everything has
+// been reported.
+func (l *arrivalLog) free() {
+	l.slots = nil
+	l.received = 0
+}

@@ -1,0 +1,141 @@
+package sealed
+
+import "time"
+
+// A purpose is why we build a packet.
+type purpose uint8
+
+const (
+	nothing    purpose = iota // no packet may be sent now
+	forProbe                  // get an ack out of the peer; carries payloads if there are any
+	forTrain                  // one of the padded back-to-back packets that measure the path's rate
+	forMTU                    // padding, to find out if the path takes packets of up to MaxPacket again
+	forJumbo                  // padding, to find out if the path takes packets of JumboPacket bytes
+	forPayload                // bulk (transfers) and play (the game's own traffic), as paced
+	forPlay                   // play alone, which needn't wait for the pacer
+	forReport                 // a report alone
+)
+
+// minPlay is how many packets of play may be in flight without waiting for the pacer, however
+// small the window is.
+const minPlay = 4
+
+// next decides what the next packet is for. allowed is the largest size that the owner allows.
+func (s *Session) next(t time.Duration, allowed int, jumbo bool) purpose {
+	switch {
+	case !s.started || s.state == Closed:
+		return nothing
+	case s.records.Len() >= maxRecords:
+		// We can't keep track of any more packets until some old ones are forgotten.
+		return nothing
+	case s.liveness.probesDue > 0:
+		return forProbe
+	case s.state <= Open && s.train.unsent > 0:
+		return forTrain
+	case s.reporter.ownPacket && s.mayReport() && s.reporter.due(t):
+		// The last packet had no room for a report, and the next may be just as full, so
+		// send it by itself.
+		return forReport
+	case s.wantsPayload() && s.pacerAllows(t):
+		// We only look for larger packets while there's data to send.
+		if s.mtu.probeDue(t, allowed) {
+			return forMTU
+		}
+		if jumbo && s.bulkInFlight() > 0 && s.mtu.jumbo.probeDue(t) {
+			return forJumbo
+		}
+		return forPayload
+	case s.wantsUnpacedPlay():
+		return forPlay
+	case s.mayReport() && s.reporter.due(t):
+		return forReport
+	}
+	return nothing
+}
+
+// mayReport reports whether we may send a packet with nothing but a report. Few of those are
+// ever acked, since most don't ask for it, so we limit how many we have to remember.
+func (s *Session) mayReport() bool { return s.records.ackOptional < maxAckOptional }
+
+// wantsPayload reports whether there may be a payload to send as soon as the pacer allows it.
+func (s *Session) wantsPayload() bool {
+	return s.state == Open && !s.supply.empty && !s.train.holdsPayloads() &&
+		s.records.Len() < maxRecords-reservedRecords
+}
+
+// wantsUnpacedPlay reports whether there may be play to send without asking the pacer. Play
+// normally goes out at once, but only until playBound bytes of it are in flight.
+//
+// Beyond that it waits for the pacer, just like bulk. Otherwise a flood of play would maintain a
+// standing queue on the path that won't drain however long the pacer pauses.
+func (s *Session) wantsUnpacedPlay() bool {
+	return s.state == Open && !s.supply.noPlay &&
+		s.records.Len() < maxRecords-reservedRecords && s.records.playInFlight < s.playBound()
+}
+
+// playBound returns how many bytes of play may be in flight before play must wait for the
+// pacer: half of the window, but at least minPlay packets.
+func (s *Session) playBound() int { return max(minPlay*s.nextPlaySize(), s.control.Window()/2) }
+
+// wantsAckSoon reports whether a packet of play should ask for feedback soon, as bulk does.
+//
+// Usually the peer may take its time with feedback for play. In a flood, though, each flight
+// would then sit out the peer's ack delay before the next could leave, so a packet asks for
+// feedback if the one after it wouldn't fit into playBound any more. Once play has reached
+// the bound, packets ask as soon as it takes up half of that, until the source runs out of play.
+//
+// See TestFloodOfPlayOnAShortPath and rpc.TestFloodOfPlayOverSealedPackets.
+func (s *Session) wantsAckSoon() bool {
+	bound := s.playBound()
+	if s.supply.flooded {
+		bound /= 2
+	}
+	withNext := s.records.playInFlight + 2*s.nextPlaySize() // this packet and the one after it
+	return withNext > bound
+}
+
+// canSendPayload reports whether we could send a payload right now if the source had one.
+func (s *Session) canSendPayload() bool {
+	return s.started && (s.wantsUnpacedPlay() || s.wantsPayload() && s.pacerAllows(s.now))
+}
+
+// nextSize estimates the size on the wire of the next packet with a payload. We can't know
+// before we ask the source, so we assume that it will be as large as the last one.
+func (s *Session) nextSize() int {
+	switch {
+	case s.lastSize == 0:
+		return SafePacket + overheadUDP
+	case s.mtu.takesJumbo():
+		return s.lastSize
+	}
+	return min(s.lastSize, MaxPacket+overheadUDP)
+}
+
+// nextPlaySize is nextSize for a packet of play, which is never a jumbo packet.
+func (s *Session) nextPlaySize() int { return min(s.nextSize(), MaxPacket+overheadUDP) }
+
+// pacerAllows reports whether the pacer lets us send a packet now.
+func (s *Session) pacerAllows(t time.Duration) bool {
+	now := s.time(t)
+	at, ok := s.control.Next(now, s.nextSize(), s.records.bytesInFlight)
+	return ok && !at.After(now)
+}
+
+// limit returns how large a packet may be, given its purpose. allowed is the largest size that
+// the owner allows.
+func (s *Session) limit(why purpose, allowed int, jumbo bool) int {
+	switch {
+	case s.train.thin && (why == forTrain || why == forProbe && s.state == Opening):
+		// The path may be slow, so don't burden it with full packets yet.
+		return thinPacket
+	case why == forProbe:
+		// Stay small enough to get through even if the path has shrunk. We then learn that
+		// smaller packets still arrive.
+		return min(allowed, SafePacket)
+	case why == forMTU:
+		return allowed
+	case why == forJumbo, why == forPayload && jumbo && s.mtu.takesJumbo():
+		return JumboPacket
+	}
+	return s.mtu.limit(allowed)
+}
