@@ -6,15 +6,15 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// loss decides which packets are lost because later ones arrived. The type hearing handles
-// packets without any later ack.
+// A loss detects packets that were lost while later ones were acked. If no later one is acked
+// either, it's up to liveness.
 type loss struct {
 	recovery.Losses
-	latestRTT time.Duration // round trip of the newest acked packet, which the controller may not know yet
+	latestRTT time.Duration // of the newest acked packet, which the controller may not know yet
 }
 
-// detectLosses declares packets lost (RFC 9002, section 6.1). It is called after feedback
-// and when the timer of loss is due.
+// detectLosses declares packets lost (RFC 9002, section 6.1). It is called after the acks of a
+// report, and when loss.Next is due.
 func (s *Session) detectLosses(t time.Duration) {
 	latest, smoothed, _ := s.control.RTT()
 	rtt := max(latest, smoothed, s.loss.latestRTT)
@@ -29,35 +29,38 @@ func (s *Session) detectLosses(t time.Duration) {
 			continue
 		}
 		if !s.loss.Lost(t, n, r.sent) {
-			break // later packets were sent later, so they are not lost either
+			// All packets from here on were sent even later, so they aren't lost either.
+			break
 		}
 		s.lose(t, n, lost)
 	}
+
+	// These draw their conclusions from all acks and losses so far.
 	s.mtu.checkBlackHole(t, s.records.Next)
 	if s.state == Open {
 		s.train.repeat(s.records.Next)
 	}
-	if shown, ok := s.train.takeResult(); ok {
-		s.control.Train(shown)
+	if result, ok := s.train.takeResult(); ok {
+		s.control.Train(result)
 		s.train.followUp(s.records.Next)
 	}
 }
 
-// lose declares packet n lost and reports its payloads to the source. f, lost or abandoned,
-// is its new fate: what became of the packet. The record stays, because the packet may only
-// be late.
+// lose declares packet n lost and tells the source about its payloads. f is lost or abandoned. We
+// keep the record, because the packet may only be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.resolve(r, f)
 	s.mtu.lost(t, n, r)
-	// The record of a lost packet keeps the until with which it was sent, and so do the
-	// records of skipped numbers near it. None of them is dropped before the others, so a
-	// forged ack that covers both includes a skipped number.
-	//
-	// The until of an abandoned packet may already be over.
 	if f == abandoned {
+		// The packet may be so old that its record has expired.
+		//
+		// Otherwise leave expires as it is. The records of skipped numbers nearby expire at about
+		// the same time, and none is dropped before the others. If the peer makes up an ack for
+		// all of them, we still know that some were skipped.
 		r.expires = t + silentPTOs*s.pto()
 	}
+
 	s.stats.Lost++
 	if r.paced {
 		s.control.Lost(s.time(t), r.sample, int(r.size))
@@ -71,21 +74,12 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	}
 }
 
-// peerTime converts a time by the peer's clock to a time.Time. It converts 0 to the zero
-// Time. Only differences between the results are meaningful.
-func peerTime(at time.Duration) time.Time {
-	if at == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, 0).Add(at)
-}
-
-// ack records that packet n arrived at the time at by the peer's clock (0 = unknown). It
-// reports whether this is the first ack of a packet that asked for one.
-func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
+// ack records that packet n arrived at the time at on the peer's clock, which is 0 if unknown.
+// isNew is true if this is the first ack of a packet that asked for one.
+func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) {
 	r := s.records.At(n)
-	was := r.fate
-	switch was {
+	previous := r.fate
+	switch previous {
 	case inFlight:
 		s.records.resolve(r, acked)
 	case ackOptional:
@@ -96,7 +90,8 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	default:
 		return false
 	}
-	if was == lost {
+	if previous == lost {
+		// We gave up on the packet too early.
 		s.stats.Spurious++
 		s.loss.Spurious(t, t-r.sent)
 		if r.paced {
@@ -105,20 +100,30 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (news bool) {
 	}
 	s.mtu.acked(n, r)
 	s.reporter.knownBelow = max(s.reporter.knownBelow, r.knownBelow)
+
 	s.stats.Acked++
 	if r.paced {
 		s.control.Acked(s.time(t), r.sample, int(r.size), peerTime(at))
 	}
-	if r.train && was == inFlight {
-		s.train.acked(r, n, at, s.rttGuess) // sampleRTT has just measured s.guess with this packet
+	if r.train && previous == inFlight {
+		s.train.acked(r, n, at, s.rttGuess) // which sampleRTT has just measured with this packet
 	}
-	if r.train && was == lost {
-		if shown, ok := s.train.addLate(r, n); ok {
-			s.control.Train(shown)
+	if r.train && previous == lost {
+		if result, ok := s.train.addLate(r, n); ok {
+			s.control.Train(result)
 		}
 	}
 	for _, token := range r.tokens[:r.payloads] {
 		s.source.Acked(s.time(t), token)
 	}
-	return was != ackOptional
+	return previous != ackOptional
+}
+
+// peerTime converts a time on the peer's clock to a time.Time, or to the zero Time if it's 0. Only
+// the differences between such times mean anything.
+func peerTime(at time.Duration) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, 0).Add(at)
 }

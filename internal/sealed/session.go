@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// overheadUDP is the number of bytes that IPv4 and UDP add to a packet. The controller
-	// counts bytes on the wire.
+	// overheadUDP is how many bytes IPv4 and UDP add to a packet. The controller counts bytes on
+	// the wire.
 	overheadUDP = 28
-	// minRoom is the minimum room, in bytes, for which the source is asked for another
+	// minRoom is how many bytes must be free in a packet before we ask the source for another
 	// payload.
 	minRoom = 64
 )
 
 // SessionConfig holds the settings of a session, which do not change.
 type SessionConfig struct {
-	// Exporter, CipherSuite (as in TLS 1.3; 0 = AES-128), Instance and Client determine the
-	// keys. An instance must not be used twice on a connection.
+	// Exporter, CipherSuite, Instance and Client determine the keys. CipherSuite is an id of
+	// TLS 1.3, and 0 means AES-128. An instance must not be used twice on a connection.
 	Exporter    Exporter
 	CipherSuite uint16
 	Instance    uint32
@@ -27,105 +27,109 @@ type SessionConfig struct {
 
 	// Source provides the payloads to send and handles those that arrive.
 	Source Source
-	// Controller paces the packets. Several sessions may use it one after another, but not
-	// two at once. nil = a new one.
+	// Controller paces the packets. Several sessions may use it one after another, but not two
+	// at once. If it is nil, the session makes one.
 	Controller *pace.Controller
 
-	// Rate counts all packets that are sent. nil = they are not counted.
+	// Rate counts all packets that are sent, unless it is nil.
 	Rate Rate
 
-	// Siblings is shared by all sessions of one owner. nil = this session is the only one.
+	// Siblings is shared by all sessions of one owner. If it is nil, the session has none.
 	Siblings *Siblings
 
-	// RTT is the round trip that QUIC has measured; 0 = unknown.
+	// RTT is the round trip that QUIC has measured, or 0 if it is unknown.
 	RTT time.Duration
-	// Other returns the number of packets that have arrived over the connection's other
-	// carrier. If nothing arrives there either, the whole path is interrupted, and changing
-	// carriers would not help. nil = there is none.
+	// Other returns how many packets have arrived over the connection's other carrier. If
+	// nothing arrives there either, the whole path is interrupted, and changing carriers would
+	// not help. It is nil if there is no other carrier.
 	Other func() uint64
-	// PlayDelay is how long feedback for play may wait for a packet that it can share. The
-	// session assumes that the peer's delay is the same.
+	// PlayDelay is how long feedback for play may wait for a packet to piggyback on. The session
+	// assumes that the peer waits for as long.
 	PlayDelay time.Duration
-	// NoTrain leaves out the packets that measure a path when the session opens. It is for
-	// a path that was measured before.
+	// NoTrain leaves out the train of packets that measures the path when the session opens. It
+	// is for a path that has been measured before.
 	NoTrain bool
-	// Seed decides which packet numbers are skipped. Zero = a random one.
+	// Seed decides which packet numbers are skipped. If it is zero, a random seed is used.
 	Seed [32]byte
 }
 
-// A Rate limits the bytes that a connection sends over all its carriers. The session only
-// counts packets. The source stops when the limit is reached.
+// A Rate limits how many bytes a connection sends over all its carriers. The session only counts
+// its packets; it is the source that stops when the limit is reached.
 type Rate interface {
 	// Spend counts a packet that is being sent.
 	Spend(now time.Time, bytes int)
 }
 
-// trimAfter is how often Advance frees memory that is not needed, as in package bunch.
+// trimAfter is how often Advance frees memory that isn't needed, as in package bunch.
 const trimAfter = 10 * time.Second
 
-// memoryTimer decides when trim runs. It compares the number of packets sent and received
-// to see whether there were any.
+// A memoryTimer decides when to call trim. It compares packet counts to see whether the session
+// has been idle.
 type memoryTimer struct {
-	lastTrim    time.Duration // when trim last ran
-	packetsThen uint64        // number of packets at that time
-	// Number of packets when trim last freed all that it can. The timer is off until there
-	// is another packet.
+	lastTrim    time.Duration
+	packetsThen uint64 // packets sent and received by lastTrim
+	// Packets sent and received when trim last freed all it can. The timer is off until there
+	// are more.
 	packetsFreed uint64
 }
 
-// supply records what the source had when it was last asked.
+// supply is what the source had when it was last asked.
 type supply struct {
-	empty   bool // it had nothing; it is not asked again until Wake
-	noPlay  bool // it had no play; it is not asked for play alone until Wake
-	flooded bool // play has filled playBound, and the source has had play each time since
+	empty   bool // it had nothing, so don't ask again until Wake
+	noPlay  bool // it had no play, so don't ask for play alone until Wake
+	flooded bool // play has filled playBound, and the source hasn't run out of play since
 }
 
-// A Session is one end of a carrier: a machine without a clock, goroutine or lock.
+// A Session is one end of a carrier as a pure state machine, without a clock, goroutine or lock. It
+// is not safe for concurrent use, except that Seal may run alongside other methods.
+//
+// The owner passes packets that arrive to Receive, sends what AppendPacket (or Build and Seal)
+// returns, and calls Advance when NextTimeout is due. All times are passed in as now.
 type Session struct {
 	config  SessionConfig
 	source  Source
 	control *pace.Controller
 
 	// Time.
-	epoch  time.Time     // the first now that was passed to a method; zero before that
+	epoch  time.Time     // the first now passed to a method; zero before that
 	now    time.Duration // since epoch; never decreases
 	memory memoryTimer
 
-	// Keys and ids.
-	sealer *sealer // used only by Seal, which may run concurrently with the other methods
+	// Keys and connection IDs.
+	sealer *sealer // used only by Seal
 	opener *opener
-	id     ID   // the peer's id in use
-	spares []ID // the peer's unused ids
+	id     ID   // the peer's ID in use
+	spares []ID // the peer's unused IDs
 
-	// The state.
+	// State.
 	state    State
-	started  bool     // Start was called with an id
-	err      error    // why the session closed
-	liveness liveness // when the peer was heard, and when it must be asked for an ack
+	started  bool  // Start was called, and we have an ID of the peer
+	err      error // why the session has closed
+	liveness liveness
 
 	// Sending.
-	records  records       // packet numbers whose fates may still change
-	skips    skips         // packet numbers that are never sent
-	supply   supply        // what the source had when it was last asked
-	lastSize int           // bytes on the wire of the last packet with a payload
-	train    train         // the packets that measure the path at first
-	mtu      mtu           // how large a packet may be
+	records  records // of packets whose fates may still change
+	skips    skips   // packet numbers that are never sent
+	supply   supply
+	lastSize int           // bytes on the wire of the last packet with a payload; 0 if none was sent
+	train    train         // measures the path when the carrier opens
+	mtu      mtu           // limits the size of packets
 	loss     loss          // finds lost packets
-	starting siblingCount  // counts the session while the controller is in its Start with bulk to send
-	rttGuess time.Duration // round trip until the controller has measured it
+	starting siblingCount  // counts us while the controller is in its Start with bulk to send
+	rttGuess time.Duration // stands in for the round trip until the controller has measured it
 
 	// Receiving.
 	reporter  reporter // decides when the peer gets feedback
-	peerClock uint64   // the peer's clock in its latest feedback, unwrapped; 0 = none was received
+	peerClock uint64   // from the peer's latest report, unwrapped; 0 if there was none
 
-	// Scratch memory.
-	frame    *frame    // for the frame being read and the report being built; lent by a carrier for each turn
-	arrivals []arrival // of the feedback being read
+	// Scratch space.
+	frame    *frame    // being read, or the report being built; lent by the carrier for each turn
+	arrivals []arrival // of the report being read; reused
 
 	stats Stats
 }
 
-// NewSession makes a session with its keys. Start passes the peer's ids to it.
+// NewSession makes a session and derives its keys. It sends nothing before Start.
 func NewSession(c SessionConfig) (*Session, error) {
 	s := &Session{
 		config:   c,
@@ -152,7 +156,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 	return s, nil
 }
 
-// makeKeys derives the keys of both directions from the exporter.
+// makeKeys derives the keys of both directions.
 func (s *Session) makeKeys() error {
 	c := &s.config
 	out, in := toClient, toServer
@@ -170,7 +174,8 @@ func (s *Session) makeKeys() error {
 	return err
 }
 
-// Start begins to open the carrier, with the peer's first ids.
+// Start begins to open the carrier, with the peer's first ids. It has no effect if it was called
+// before.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)
@@ -179,17 +184,19 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	}
 	s.started = true
 	if !s.config.NoTrain {
-		s.train = train{unsent: trainPackets, thin: s.config.RTT > nearRTT || s.config.Instance > 1}
+		maybeSlow := s.config.RTT > nearRTT || s.config.Instance > 1
+		s.train = train{unsent: trainPackets, thin: maybeSlow}
 	}
-	// The first probe is small. It arrives even if the packets of the train are too large.
+	// Before the train, send a small probe, which arrives even if the train's packets turn out to
+	// be too large.
 	s.liveness = liveness{lastAck: t, lastAsked: t, probesDue: 1}
 }
 
 // AddIDs adds spare ids issued by the peer.
 func (s *Session) AddIDs(ids ...ID) { s.spares = append(s.spares, ids...) }
 
-// Rotate changes to an unused id of the peer, so that an observer cannot link two addresses
-// (RFC 9000, section 9.5). It returns false if there is no spare id.
+// Rotate changes to an unused id of the peer, so that an observer can't tell that two addresses
+// belong together (RFC 9000, section 9.5). It returns false if there is no spare id.
 func (s *Session) Rotate() bool {
 	if len(s.spares) == 0 {
 		return false
@@ -199,7 +206,7 @@ func (s *Session) Rotate() bool {
 	return true
 }
 
-// Moved is called when the path has changed. The session forgets its measurements of the
+// Moved is called when the path has changed. The session forgets what it has measured of the
 // previous path (RFC 9000, section 9.4).
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
@@ -209,13 +216,13 @@ func (s *Session) Moved(now time.Time) {
 	s.reporter.moved()
 	s.source.Moved(now)
 	if s.awaitsAck() {
+		// Count the time without an ack from now on, and probe the new path at once.
 		s.liveness.lastAck = t
 		s.liveness.probesDue = 1
 	}
 }
 
-// Blocked is called when the socket did not accept packets that were built, because its
-// buffer is full.
+// Blocked is called when the socket's buffer was too full to take packets that were built.
 func (s *Session) Blocked(now time.Time) {
 	s.tick(now)
 	s.stats.Blocked++
@@ -227,57 +234,6 @@ func (s *Session) Wake() {
 	s.supply.empty = false
 	s.supply.noPlay = false
 }
-
-// Close ends the session. It sends nothing, because the owner informs the peer over QUIC.
-func (s *Session) Close() { s.closeWith(&Error{Reason: "closed"}) }
-
-// State returns the state of the carrier.
-func (s *Session) State() State { return s.state }
-
-// Err returns why the session is closed, an *[Error], or nil if it is not closed.
-func (s *Session) Err() error { return s.err }
-
-// Controller returns the controller that paces this session.
-func (s *Session) Controller() *pace.Controller { return s.control }
-
-// bulkInFlight returns the bytes on the wire of packets with bulk that are neither acked
-// nor lost.
-func (s *Session) bulkInFlight() int { return s.records.bytesInFlight - s.records.playInFlight }
-
-// updateController is called after all acks and losses of a feedback were recorded. It lets
-// the controller draw its conclusions, and updates whether the rate allows jumbo packets.
-func (s *Session) updateController(now time.Time) {
-	s.control.Feedback(now, s.records.bytesInFlight)
-	s.mtu.jumbo.checkSpeed(s.control.Delivered(), s.control.Window(), s.control.Together())
-}
-
-// InFlight returns the bytes on the wire of packets with payloads that are neither acked
-// nor lost.
-func (s *Session) InFlight() int { return s.records.bytesInFlight }
-
-// end closes the session with err. Only the first call has an effect.
-func (s *Session) closeWith(err error) {
-	if s.state == Closed {
-		return
-	}
-	s.err = err
-	s.state = Closed
-	s.abandonInFlight(s.now)
-	s.starting.set(false)
-}
-
-// tick returns now as time since epoch. The result never decreases.
-func (s *Session) tick(now time.Time) time.Duration {
-	if s.epoch.IsZero() {
-		s.epoch = now
-		s.reporter.arrivals.offset = now.Sub(clockOrigin)
-	}
-	s.now = max(s.now, now.Sub(s.epoch))
-	return s.now
-}
-
-// time converts a time since epoch to a time.Time.
-func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }
 
 // Advance runs the timers that are due. It returns an error if the session is closed.
 // Afterwards NextTimeout is after now, or a packet can be built.
@@ -295,6 +251,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.updateController(now)
 	}
 	if s.mtu.shrunkAt > 0 && s.mtu.retryAt <= t {
+		// We only try larger packets while there's data to send, so ask the source again.
 		s.Wake()
 	}
 	s.checkLiveness(t)
@@ -311,11 +268,12 @@ func (s *Session) Advance(now time.Time) error {
 	return nil
 }
 
-// trim frees memory of records that is not needed. After trimAfter without a packet, it
-// frees all memory of packets.
+// trim frees memory of records that isn't needed. If there hasn't been a packet since the last
+// call, it frees everything that we keep about single packets.
 func (s *Session) trim(t time.Duration) {
 	s.records.Shrink(initialRecords)
-	if s.packetCount() == s.memory.packetsThen && s.records.Len() == 0 && !s.reporter.hasPending() {
+	idle := s.packetCount() == s.memory.packetsThen
+	if idle && s.records.Len() == 0 && !s.reporter.hasPending() {
 		s.control.Rest()
 		s.reporter.arrivals.free()
 		s.arrivals = nil
@@ -325,35 +283,36 @@ func (s *Session) trim(t time.Duration) {
 	s.memory.packetsThen = s.packetCount()
 }
 
-// packets returns the number of packets sent and received.
+// packetCount returns how many packets we have sent and received.
 func (s *Session) packetCount() uint64 { return s.stats.Sent + s.stats.Received }
 
-// NextTimeout returns the time of the next call of Advance or AppendPacket. ok is false if
-// no timer runs.
+// NextTimeout returns when Advance or AppendPacket must be called next. ok is false if no timer
+// is running.
 func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	if s.state == Closed {
 		return time.Time{}, false
 	}
 	at, ok = s.source.NextTimeout()
 	if ok && !s.canSendPayload() && !at.After(s.time(s.now)) {
-		// The source waits but may not send now. It is asked again after an ack or when the
-		// pacer allows it.
+		// The source is waiting to send, but may not send now. It'll be asked after the next ack,
+		// or when the pacer allows it.
 		ok = false
 	}
 	var first recovery.Earliest
 	first.Add(at, ok)
-	earlier := func(t time.Duration, is bool) { first.Add(s.time(t), is) }
-	earlier(s.loss.Next, s.loss.Next > 0)
-	earlier(s.ptoAt())
-	earlier(s.silentAt())
-	earlier(s.watchAt())
+
+	add := func(t time.Duration, ok bool) { first.Add(s.time(t), ok) }
+	add(s.loss.Next, s.loss.Next > 0)
+	add(s.ptoAt())
+	add(s.silentAt())
+	add(s.watchAt())
 	if at, ok := s.liveness.overdueAt(s.pto()); ok && at > s.now {
-		earlier(at, true)
+		add(at, true)
 	}
-	earlier(s.memory.lastTrim+trimAfter, s.packetCount() != s.memory.packetsFreed)
-	earlier(s.mtu.retryAt, s.mtu.shrunkAt > 0 && s.mtu.retryAt > s.now)
+	add(s.memory.lastTrim+trimAfter, s.packetCount() != s.memory.packetsFreed)
+	add(s.mtu.retryAt, s.mtu.shrunkAt > 0 && s.mtu.retryAt > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
-		earlier(s.reporter.dueAt())
+		add(s.reporter.dueAt())
 	}
 	if s.wantsPayload() {
 		first.Add(s.control.Next(s.time(s.now), s.nextSize(), s.records.bytesInFlight))
@@ -361,8 +320,60 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// MaySend reports whether the source may have bulk that the pacer allows to be sent now.
+// MaySend reports whether the source may have bulk that the pacer allows us to send now.
 func (s *Session) MaySend(now time.Time) bool {
 	t := s.tick(now)
 	return s.wantsPayload() && s.pacerAllows(t)
 }
+
+// Close ends the session. It sends nothing, because the owner tells the peer over QUIC.
+func (s *Session) Close() { s.closeWith(&Error{Reason: "closed"}) }
+
+// closeWith closes the session because of err. If it's closed already, this is a no-op.
+func (s *Session) closeWith(err error) {
+	if s.state == Closed {
+		return
+	}
+	s.err = err
+	s.state = Closed
+	s.abandonInFlight(s.now)
+	s.starting.set(false)
+}
+
+// State returns the state of the carrier.
+func (s *Session) State() State { return s.state }
+
+// Err returns why the session is closed, an *[Error], or nil if it is not closed.
+func (s *Session) Err() error { return s.err }
+
+// Controller returns the controller that paces this session.
+func (s *Session) Controller() *pace.Controller { return s.control }
+
+// InFlight returns the bytes on the wire of packets with payloads that are neither acked
+// nor lost.
+func (s *Session) InFlight() int { return s.records.bytesInFlight }
+
+// bulkInFlight is InFlight for packets with bulk alone.
+func (s *Session) bulkInFlight() int { return s.records.bytesInFlight - s.records.playInFlight }
+
+// updateController is called once all acks and losses of a report have been recorded. The
+// controller then draws its conclusions, and may have found the path fast enough for jumbo
+// packets, or too slow.
+func (s *Session) updateController(now time.Time) {
+	s.control.Feedback(now, s.records.bytesInFlight)
+	s.mtu.jumbo.checkSpeed(s.control.Delivered(), s.control.Window(), s.control.Together())
+}
+
+// tick advances the session's time to now, unless it's later already, and returns it as a time
+// since epoch.
+func (s *Session) tick(now time.Time) time.Duration {
+	if s.epoch.IsZero() {
+		s.epoch = now
+		s.reporter.arrivals.offset = now.Sub(clockOrigin)
+	}
+	s.now = max(s.now, now.Sub(s.epoch))
+	return s.now
+}
+
+// time converts a time since epoch to a time.Time.
+func (s *Session) time(t time.Duration) time.Time { return s.epoch.Add(t) }

@@ -1,0 +1,130 @@
+package sealed
+
+import (
+	"time"
+
+	"github.com/quivernet/quiver/internal/recovery"
+)
+
+const (
+	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and UDP it
+	// fills a frame of 9,000 bytes, which loopback and many networks in data centres carry.
+	JumboPacket = 9000 - 40 - 8
+
+	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster than our
+	// rate, because play has to wait for it. The rate must be at least 1.8 MB/s for that. Links
+	// that take such frames are far faster, and our rate is only a share of theirs, unless a
+	// shaper limits it.
+	jumboTime = 5 * time.Millisecond
+	// sharedJumboTime is used instead of jumboTime once the path has delivered jumboBurst packets,
+	// which is as many as fill a jumbo packet, within a millisecond. The bottleneck is then far
+	// faster than our rate. If it's a shaper that passes such bursts, play waits for this long at
+	// most.
+	//
+	// Two hundred clients that load from one server over loopback get half a MB/s each. With
+	// jumbo packets, they need two fifths of the packets.
+	sharedJumboTime = 20 * time.Millisecond
+	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
+	// jumboWindow is how many jumbo packets the window must hold, so that acks arrive one by one.
+	jumboWindow = 4
+
+	// maxJumboProbes is how many probes in a row must be lost before we conclude that the path
+	// takes no jumbo packets (RFC 8899, section 5.1.2: MAX_PROBES), and jumboSearchWait is how
+	// long we wait before we try again (section 5.1.1: PMTU_RAISE_TIMER).
+	maxJumboProbes  = 3
+	jumboSearchWait = 10 * time.Minute
+
+	// maxJumboLoss is the share of recent jumbo packets whose loss makes us stop using them. The
+	// path then takes them only now and then, and the losses would slow down the pacer. Few paths
+	// that are as fast lose as many packets of all sizes.
+	maxJumboLoss = 0.25
+	// jumboLossWeight is the weight of one jumbo packet in the average of their losses.
+	jumboLossWeight = 1. / 16
+)
+
+// A jumbo finds out whether the path takes jumbo packets, which carry bulk on fast paths. It is path
+// MTU discovery (RFC 8899) for a single size, far above those for which QUIC probes.
+//
+// The zero value starts to probe as soon as the path is fast enough.
+type jumbo struct {
+	fastEnough bool // jumbo packets won't keep play waiting for long; set by checkSpeed
+	proven     bool // a jumbo packet has arrived since the last black hole
+
+	// Probing.
+	probeEnd   uint64        // one above the number of the probe in flight; 0 if there is none
+	lostProbes int           // consecutive probes that were lost
+	nextProbe  time.Duration // not before then
+
+	// Watching for a black hole.
+	blackHole recovery.BlackHole
+	lossRate  float64       // moving average; lost probes don't count
+	validFrom uint64        // first packet after the last black hole; the fates of earlier ones don't count
+	nextWait  time.Duration // from the next black hole to a probe; 0 at first
+}
+
+// checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and window is in
+// bytes. together is how many packets that were sent together arrived within a millisecond.
+func (j *jumbo) checkSpeed(rate float64, window, together int) {
+	limit := jumboTime
+	if together >= jumboBurst {
+		limit = sharedJumboTime
+	}
+	j.fastEnough = rate*limit.Seconds() >= JumboPacket && window >= jumboWindow*JumboPacket
+}
+
+// usable reports whether bulk may be sent in jumbo packets.
+func (j *jumbo) usable() bool { return j.proven && j.fastEnough }
+
+// probeDue reports whether it's time to send a probe.
+func (j *jumbo) probeDue(t time.Duration) bool {
+	return j.fastEnough && !j.proven && j.probeEnd == 0 && t >= j.nextProbe
+}
+
+// probeSent is called when packet n is sent as a probe.
+func (j *jumbo) probeSent(n uint64) { j.probeEnd = n + 1 }
+
+// acked is called when packet n is acked, whatever its size.
+func (j *jumbo) acked(n uint64, r *record) {
+	if n < j.validFrom {
+		return
+	}
+	j.blackHole.Acked(n, r.jumbo())
+	if r.jumbo() {
+		j.proven = true
+		j.probeEnd = 0
+		j.lostProbes = 0
+		j.lossRate -= j.lossRate * jumboLossWeight
+	}
+}
+
+// lost is called when jumbo packet n is declared lost.
+func (j *jumbo) lost(t time.Duration, n uint64) {
+	switch {
+	case n < j.validFrom:
+	case n+1 == j.probeEnd:
+		j.probeEnd = 0
+		j.lostProbes++
+		if j.lostProbes == maxJumboProbes {
+			j.lostProbes = 0
+			j.nextProbe = t + jumboSearchWait
+		}
+	default:
+		j.blackHole.Lost(n, true)
+		j.lossRate += (1 - j.lossRate) * jumboLossWeight
+	}
+}
+
+// checkBlackHole stops the use of jumbo packets if all recent ones were lost, or more than
+// maxJumboLoss of them. next is the number of the next packet.
+//
+// After the first black hole we probe again at once, since it may just have been an outage. After
+// each further one we wait longer, because every black hole costs a probe timeout.
+func (j *jumbo) checkBlackHole(t time.Duration, next uint64) {
+	if j.blackHole.Found(next) || j.lossRate > maxJumboLoss {
+		j.proven = false
+		j.validFrom = next
+		j.nextProbe = t + j.nextWait
+		j.nextWait = min(max(2*j.nextWait, minHoleWait), maxHoleWait)
+		j.lossRate = 0
+	}
+}
