@@ -15,9 +15,10 @@ type arrival struct {
 	at     time.Duration
 }
 
-// clockOrigin is the zero of the clock on which we report arrivals to peers. All carriers of the
-// process share it, so that their arrivals can be compared. It is a whole second because every
-// process then rounds times for the wire alike, which makes tests in virtual time repeatable.
+// clockOrigin is the zero of the clock on which we report arrivals to peers. All carriers of
+// the process share it, so that their arrivals can be compared. It is a whole second because
+// every process then rounds times for the wire alike, which makes tests in virtual time
+// repeatable.
 var clockOrigin = wholeSecond(time.Now())
 
 // wholeSecond rounds t down to a second.

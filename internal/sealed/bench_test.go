@@ -211,5 +211,5 @@ func BenchmarkInbox(b *testing.B) {
 		}
 		in.release(in.take())
 	}
-	require.Zero(b, in.full.Load())
+	require.Zero(b, in.droppedFull.Load())
 }

@@ -122,8 +122,8 @@ func (s *Session) build(
 		return buf, 0, false
 	}
 
-	// Add a report if it's due. (The packets of a train have theirs already.) A report that isn't
-	// due yet may piggyback on play, as long as that doesn't make a jumbo packet of it.
+	// Add a report if it's due. (The packets of a train have theirs already.) A report that
+	// isn't due yet may piggyback on play, as long as that doesn't make a jumbo packet of it.
 	d.limit = d.rec.frameLimit(d.limit)
 	due := why == forReport || why != forTrain && s.reporter.due(t)
 	isPlay := d.rec.payloads > 0 && !d.rec.bulk
@@ -137,9 +137,9 @@ func (s *Session) build(
 	return d.bytes, number, true
 }
 
-// appendContent appends whatever the packet is for, except for a report. It returns false if that
-// is a payload and the source has none. In that case it makes a note in supply, so that we don't
-// ask the source over and over.
+// appendContent appends whatever the packet is for, except for a report. It returns false if
+// that is a payload and the source has none. In that case it makes a note in supply, so that we
+// don't ask the source over and over.
 func (s *Session) appendContent(d *draft) (ok bool) {
 	switch d.why {
 	case forProbe:
@@ -201,7 +201,8 @@ func (s *Session) appendTrain(d *draft) {
 }
 
 // appendPayloads appends payloads until the source has none left that fits. Frames may fill the
-// packet up to its limit if there's bulk among them, but otherwise no more than MaxPacket allows.
+// packet up to its limit if there's bulk among them, but otherwise no more than MaxPacket
+// allows.
 func (s *Session) appendPayloads(d *draft, bulk bool) {
 	rec := &d.rec
 	limit := d.limit

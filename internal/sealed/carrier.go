@@ -12,17 +12,17 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// maxIDs is the maximum number of this end's ids that are valid at a time. When one more is
-// issued, the oldest is retired.
+// maxIDs limits how many of our ids are valid at a time. When another one is issued, the oldest
+// is retired.
 const maxIDs = 8
 
-// directTurns is the maximum number of turns that play takes. The second turn handles
-// packets that arrived during the first.
+// directTurns is how many turns takeTurns takes at most. The second one handles packets that
+// arrived during the first.
 const directTurns = 2
 
-// directBytes is the maximum number of bytes waiting to be sent that direct sends itself: a
-// tick of play. The first part of a transfer is larger, so it is left to the carrier's
-// goroutine, which sends the play of the same step first.
+// directBytes is how many bytes may wait to be sent for runInline to send them itself: a tick
+// of play. The first part of a transfer is larger, so that's left to the carrier's own
+// goroutine, and the play of the same step goes out first.
 const directBytes = 8 << 10
 
 // Config holds the settings of a carrier. Its functions must not block. Changed, Ping and
@@ -36,36 +36,34 @@ type Config struct {
 	// flight, every followPlay otherwise, and when packets arrive from another address.
 	Addrs func() (remote, local net.Addr)
 	// MaxPacket returns the size in bytes of the largest packet that QUIC has found the
-	// path to take. nil = SafePacket.
+	// path to take. nil means SafePacket.
 	MaxPacket func() int
-	// NoJumbo limits packets to MaxPacket. Without it, bulk on a fast path probes for
-	// larger packets (see JumboPacket), if the kernel has GSO.
+	// NoJumbo limits packets to MaxPacket. Otherwise, if the kernel has GSO, bulk on a fast
+	// path tries whether larger packets get through (see JumboPacket).
 	NoJumbo bool
 
-	// Ping makes QUIC send a packet that is acked. It is called:
+	// Ping makes QUIC send a packet that is acked, unless it is nil. It is called:
 	//
 	//   - if no ack has arrived for a PTO, because only QUIC can find out a new address of the peer;
 	//   - every PingTime while there is traffic, so that QUIC does not become idle;
 	//   - every five round trips while bulk is in flight, until QUIC has found the largest packet.
-	//
-	// nil = never.
 	Ping     func()
-	PingTime time.Duration // 0 = no pings because of traffic alone
+	PingTime time.Duration // 0 means no pings because of traffic alone
 	// Observe is called under the lock while there is work, with the controller's knowledge
-	// of the path. It is called at most once a millisecond while bulk is in flight, and
-	// otherwise every 100 ms. nil = not called.
+	// of the path, unless it is nil. It is called at most once a millisecond while bulk is
+	// in flight, and otherwise every 100 ms.
 	Observe func(now time.Time, c *pace.Controller)
-	// Mutex guards session and source. The source's owner may lock it as well. nil = the
-	// carrier makes one.
+	// Mutex guards session and source. The source's owner may lock it as well. If it is
+	// nil, the carrier makes one.
 	Mutex Mutex
-	// Turned is called under the lock at the end of each turn. If it returns true, Woken is
-	// called without the lock. nil = not called.
+	// Turned, if not nil, is called under the lock at the end of each turn. If it returns
+	// true, Woken is called without the lock.
 	Turned func() bool
 	Woken  func()
-	// Changed is called without the lock after the state has changed. nil = not called.
+	// Changed, if not nil, is called without the lock after the state has changed.
 	Changed func(State)
-	// Ended is called without the lock after Done was closed, so the owner needs no
-	// goroutine that waits for Done. nil = not called.
+	// Ended, if not nil, is called without the lock after Done was closed, so the owner
+	// needs no goroutine that waits for Done.
 	Ended func()
 }
 
@@ -76,22 +74,26 @@ type Mutex interface {
 }
 
 // A Carrier runs a session over a socket. All methods may be called concurrently.
+//
+// It works in turns. In each turn it passes the packets that have arrived to the session, runs
+// the timers that are due, and sends what the session has to send. Only one goroutine at a time
+// works for the carrier, and the worker decides which.
 type Carrier struct {
 	config Config
 	socket *Socket
-	inbox  *inbox // packets that the socket has routed to this carrier
+	inbox  *inbox // packets that the socket has routed to us
 
 	mu      Mutex // guards session and issued
 	session *Session
-	issued  []ID // this end's valid ids, oldest first
+	issued  []ID // our valid ids, oldest first
 	peerIDs []ID // the peer's first ids, for Start; set by NewCarrier
 
-	worker   worker        // decides which goroutine takes the turns
-	mayBlock bool          // the socket's writes may block
-	bulk     atomic.Bool   // bulk is in flight or waits; written under mu
+	worker   worker
+	mayBlock bool          // the socket's writes may block; set by NewCarrier
+	bulk     atomic.Bool   // bulk is in flight or waiting; written under mu
 	done     chan struct{} // closed when the session has closed
 
-	run    runner
+	run    runner // used by the goroutine that works
 	counts carrierCounts
 }
 
@@ -112,7 +114,7 @@ type CarrierStats struct {
 	MaxPacket int     // size in bytes of the largest packet with payloads that may be sent now
 }
 
-// NewCarrier makes a carrier. It receives from now on, and sends nothing before Start. The
+// NewCarrier makes a carrier. It receives from now on, but sends nothing before Start. The
 // owner must close the carrier before the connection and the socket.
 func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	session, err := NewSession(config.SessionConfig)
@@ -123,16 +125,21 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 		config.Mutex = new(sync.Mutex)
 	}
 	c := &Carrier{
-		config:  config,
-		mu:      config.Mutex,
-		socket:  socket,
-		session: session,
-		done:    make(chan struct{}),
+		config:   config,
+		mu:       config.Mutex,
+		socket:   socket,
+		session:  session,
+		mayBlock: socket.sys.Blocks(),
+		done:     make(chan struct{}),
 	}
 	c.run.writer = udp.NewWriter(socket.sys)
 	c.run.pinger.every = config.PingTime
+
 	c.inbox = newInbox(c.packetsArrived)
-	c.mayBlock = socket.sys.Blocks()
+	c.inbox.allBorrowed = &socket.borrowed
+	remote, _ := config.Addrs()
+	c.inbox.setRemote(udp.AddrPort(remote))
+
 	c.worker = worker{
 		handOff:    c.handOff,
 		work:       c.loop,
@@ -142,17 +149,9 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 		queue:      socket.timers,
 	}
 	c.worker.alarm.Fire = c.worker.alarmFired
-	c.inbox.allBorrowed = &socket.borrowed
-	remote, _ := config.Addrs()
-	c.inbox.setRemote(udp.AddrPort(remote))
-	ours, theirs := toClient, toServer
-	if !config.Client {
-		ours, theirs = theirs, ours
-	}
-	if c.peerIDs, err = exportIDs(config.Exporter, config.Instance, theirs); err != nil {
-		return nil, err
-	}
-	if c.issued, err = exportIDs(config.Exporter, config.Instance, ours); err != nil {
+
+	// Packets for our ids may be arriving already, so register only once all else is ready.
+	if err = c.exportIDs(); err != nil {
 		return nil, err
 	}
 	if err = socket.register(c.inbox, c.issued...); err != nil {
@@ -161,13 +160,27 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	return c, nil
 }
 
-// Issue makes one more id for a peer that has used one. If there are now more than maxIDs,
-// it retires the oldest.
+// exportIDs derives the first ids of both ends.
+func (c *Carrier) exportIDs() (err error) {
+	ours, theirs := toClient, toServer
+	if !c.config.Client {
+		ours, theirs = theirs, ours
+	}
+	if c.peerIDs, err = exportIDs(c.config.Exporter, c.config.Instance, theirs); err != nil {
+		return err
+	}
+	c.issued, err = exportIDs(c.config.Exporter, c.config.Instance, ours)
+	return err
+}
+
+// Issue makes one more id for a peer that has used one. If there are now more than maxIDs, it
+// retires the oldest.
 func (c *Carrier) Issue() ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.State() == Closed {
-		return NewID() // an id of no carrier, whose packets are dropped
+		// No carrier has this id, so packets for it are dropped.
+		return NewID()
 	}
 	c.issued = append(c.issued, c.socket.issue(c.inbox))
 	if over := len(c.issued) - maxIDs; over > 0 {
@@ -191,6 +204,14 @@ func (c *Carrier) AddIDs(ids ...ID) {
 	c.Unlock()
 }
 
+// Spares returns how many unused ids of the peer are left for changes of address. The owner
+// asks the peer for more over QUIC.
+func (c *Carrier) Spares() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.session.spares)
+}
+
 // Lock locks session and source and returns the time to pass to their methods. The carrier
 // cannot take a turn before Unlock, so the caller must not block.
 func (c *Carrier) Lock() time.Time {
@@ -198,24 +219,23 @@ func (c *Carrier) Lock() time.Time {
 	return time.Now()
 }
 
-// Unlock releases the lock and sends what the source has to send. It sends on the calling
-// goroutine if that cannot block and takes no longer than a turn with play. Otherwise the
-// carrier's goroutine sends.
+// Unlock releases the lock and sends what the source has to send. It does so on the calling
+// goroutine if that cannot block and takes no longer than a turn with play. Otherwise it leaves
+// the work to the carrier's goroutine.
 func (c *Carrier) Unlock() {
 	c.noteWork()
 	c.mu.Unlock()
 	c.runInline()
 }
 
-// Wake wakes the carrier because its source has something to send. The caller holds the
-// lock.
+// Wake wakes the carrier because its source has something to send. The caller holds the lock.
 func (c *Carrier) Wake() {
 	c.noteWork()
 	c.worker.wake()
 }
 
-// mark records that the source may have something to send, and whether that includes bulk.
-// The caller holds the lock.
+// noteWork records that the source may have something to send, and whether there's bulk. The
+// caller holds the lock.
 func (c *Carrier) noteWork() {
 	c.session.Wake()
 	if c.bulkWaits() {
@@ -223,20 +243,29 @@ func (c *Carrier) noteWork() {
 	}
 }
 
-// bulkWaits reports whether more than play waits to be sent. The caller holds the lock.
+// bulkWaits reports whether more than a tick of play is waiting to be sent. The caller holds
+// the lock.
 func (c *Carrier) bulkWaits() bool { return c.session.source.Waiting() > directBytes }
 
-// stays reports whether there is bulk, which makes the carrier's own goroutine keep
-// waiting. Only the goroutine that works may call it.
-func (c *Carrier) hasBulk() bool { return c.bulk.Load() || c.run.isHeavy() }
-
-// Spares returns the number of the peer's unused ids, which are left for changes of
-// address. The owner asks the peer for more over QUIC.
-func (c *Carrier) Spares() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.session.spares)
+// Close ends the carrier and returns at once. It calls the source's Lost for the payloads in
+// flight. Done is closed once the carrier has stopped using the socket.
+func (c *Carrier) Close() {
+	c.Lock()
+	c.session.Close()
+	c.Unlock()
 }
+
+// closeWith closes the session because of err. The next turn cleans up.
+func (c *Carrier) closeWith(err error) {
+	c.mu.Lock()
+	c.session.closeWith(err)
+	c.mu.Unlock()
+	c.worker.wake()
+}
+
+// Done is closed when the carrier has ended, on its own or by Close, and no longer uses the
+// socket.
+func (c *Carrier) Done() <-chan struct{} { return c.done }
 
 // Session returns the session. It may be used only under the lock.
 func (c *Carrier) Session() *Session { return c.session }
@@ -263,8 +292,8 @@ func (c *Carrier) Stats() CarrierStats {
 		Stats:       c.session.Stats(),
 		Writes:      c.counts.writes.Load(),
 		WriteErrors: c.counts.writeErrors.Load(),
-		Full:        c.inbox.full.Load(),
-		Elsewhere:   c.inbox.elsewhere.Load(),
+		Full:        c.inbox.droppedFull.Load(),
+		Elsewhere:   c.inbox.droppedElsewhere.Load(),
 		Goroutines:  c.worker.started.Load(),
 		Rate:        c.session.control.Rate(),
 		Window:      c.session.control.Window(),
@@ -272,65 +301,19 @@ func (c *Carrier) Stats() CarrierStats {
 	}
 }
 
-// maxPacket returns the size in bytes of the largest packet that collect could build for
-// bulk now. The caller holds the lock, under which follow writes run.maxPacket.
+// maxPacket returns the size in bytes of the largest packet that collect could build for bulk
+// now. The caller holds the lock, under which follow writes run.maxPacket.
 func (c *Carrier) maxPacket() int {
 	jumbo := !c.config.NoJumbo && c.socket.sys.GSO.Load()
 	return c.session.limit(forPayload, max(SafePacket, c.run.maxPacket), jumbo)
 }
 
-// Close ends the carrier and returns at once. It calls the source's Lost for the payloads
-// in flight. Done is closed once the carrier has stopped using the socket.
-func (c *Carrier) Close() {
-	c.Lock()
-	c.session.Close()
-	c.Unlock()
-}
-
-// end closes the session with err. The next turn cleans up.
-func (c *Carrier) closeWith(err error) {
-	c.mu.Lock()
-	c.session.closeWith(err)
-	c.mu.Unlock()
-	c.worker.wake()
-}
-
-// loop takes turns on one of the carrier's goroutines, until that goroutine is no longer
-// needed.
-func (c *Carrier) loop() {
-	for !c.settle() {
-		next, idle := c.heavyTurn()
-		switch {
-		case c.run.needsSettle() || !idle || c.run.isHeavy() && c.worker.poll(next):
-		case c.hasBulk():
-			if c.worker.sleep(next) {
-				return
-			}
-		case c.worker.tryRest(next):
-			return
-		}
-	}
-}
-
-// heavyTurn takes a turn of the carrier's goroutine. While there are more such goroutines
-// than processors, a carrier that moves bulk first waits for its turn (see heavyTurns). A
-// goroutine whose bulk is done takes its turns for play without waiting.
-func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
-	if c.worker.crowded() && c.run.isHeavy() {
-		heavyTurns.Take(nil)
-		defer heavyTurns.End()
-	}
-	c.run.writer.MayWait = c.hasBulk()
-	return c.turn()
-}
-
-// arrived is called when packets were put into an empty inbox. If atOnce is true, it
-// handles them on the calling goroutine, which is the socket's reader. If another goroutine
-// holds the lock, it leaves the packets to the worker instead: that goroutine may be
-// waiting for a processor, and the reader could meanwhile read no packet for other
-// carriers.
-func (c *Carrier) packetsArrived(atOnce bool) {
-	if atOnce && c.mu.TryLock() {
+// packetsArrived is called when packets were put into an empty inbox. If inline is true, they
+// may be handled on the calling goroutine, which is the socket's reader.
+func (c *Carrier) packetsArrived(inline bool) {
+	// If the lock is taken, don't wait for it. The goroutine that holds it may be waiting for a
+	// processor, and the reader couldn't read packets for other carriers in the meantime.
+	if inline && c.mu.TryLock() {
 		c.mu.Unlock()
 		c.runInline()
 	} else {
@@ -338,9 +321,9 @@ func (c *Carrier) packetsArrived(atOnce bool) {
 	}
 }
 
-// direct works on the calling goroutine if no other goroutine works and a turn takes no
-// longer than one with play. That is cheaper, because two switches of goroutines cost as
-// much as a turn with play.
+// runInline works on the calling goroutine, unless another one is working already or a turn may
+// take longer than one with play. That's cheaper than waking a goroutine, because switching to
+// it and back costs as much as a turn with play.
 func (c *Carrier) runInline() {
 	switch {
 	case !c.worker.tryEnter():
@@ -351,8 +334,8 @@ func (c *Carrier) runInline() {
 	}
 }
 
-// hand makes another goroutine work. Without bulk that is one of the crew, whose goroutines
-// take turns for many carriers. With bulk it is this carrier's own.
+// handOff makes another goroutine work. Without bulk, that's one of the crew, whose goroutines
+// take turns for many carriers. With bulk, it's the carrier's own.
 func (c *Carrier) handOff() {
 	if c.isLight() {
 		c.socket.crew.Add(c)
@@ -361,12 +344,16 @@ func (c *Carrier) handOff() {
 	}
 }
 
-// light reports whether a turn takes no longer than one with play and never blocks. Only
-// the goroutine that works may call it.
+// isLight reports whether a turn never blocks and takes no longer than one with play. Only the
+// goroutine that works may call it.
 func (c *Carrier) isLight() bool { return !c.mayBlock && !c.run.needsSettle() && !c.hasBulk() }
 
-// play takes up to directTurns turns. If there is more to do afterwards, the carrier's own
-// goroutine continues.
+// hasBulk reports whether there's bulk, for which the carrier has a goroutine of its own. Only
+// the goroutine that works may call it.
+func (c *Carrier) hasBulk() bool { return c.bulk.Load() || c.run.isHeavy() }
+
+// takeTurns takes up to directTurns turns. If there's more to do afterwards, it leaves that to
+// the carrier's own goroutine.
 func (c *Carrier) takeTurns() {
 	c.run.writer.MayWait = false
 	for range directTurns {
@@ -381,6 +368,34 @@ func (c *Carrier) takeTurns() {
 	c.worker.start()
 }
 
-// Done is closed when the carrier has ended, on its own or by Close, and no longer uses the
-// socket.
-func (c *Carrier) Done() <-chan struct{} { return c.done }
+// loop takes turns on the carrier's own goroutine, until that's no longer needed.
+func (c *Carrier) loop() {
+	for !c.settle() {
+		next, idle := c.heavyTurn()
+		switch {
+		case c.run.needsSettle() || !idle:
+			// There's more to do right away.
+		case c.run.isHeavy() && c.worker.poll(next):
+			// There is again.
+		case c.hasBulk():
+			// More bulk may follow soon, so keep the goroutine for a while.
+			if c.worker.sleep(next) {
+				return
+			}
+		case c.worker.tryRest(next):
+			return
+		}
+	}
+}
+
+// heavyTurn takes a turn of the carrier's own goroutine. If there are more such goroutines than
+// processors, one that moves bulk first has to wait its turn (see heavyTurns). Once its bulk is
+// done, it doesn't wait any more, since only play is left.
+func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
+	if c.worker.crowded() && c.run.isHeavy() {
+		heavyTurns.Take(nil)
+		defer heavyTurns.End()
+	}
+	c.run.writer.MayWait = c.hasBulk()
+	return c.turn()
+}

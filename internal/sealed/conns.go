@@ -9,12 +9,12 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
-// quic-go uses each method that it finds on its net.PacketConn: ReadBatch instead of
-// ReadFrom; SyscallConn to set "don't fragment" and discover the path MTU; ReadMsgUDP and
-// WriteMsgUDP for GSO and ECN. There is therefore one type for each kind of socket, which
-// has only the methods that its socket supports.
+// quic-go uses whatever methods it finds on its net.PacketConn: ReadBatch instead of ReadFrom,
+// SyscallConn to set "don't fragment" and discover the path MTU, and ReadMsgUDP and WriteMsgUDP
+// for GSO and ECN. So there is one type for each kind of socket, and it has only the methods
+// that its socket supports.
 
-// plainConn is the QUIC side of a socket that is not a udp.SystemConn.
+// A plainConn is the QUIC side of a socket that isn't a udp.SystemConn.
 type plainConn struct {
 	net.PacketConn
 	socket *Socket
@@ -22,32 +22,24 @@ type plainConn struct {
 
 // ReadFrom returns the next packet for QUIC.
 func (c *plainConn) ReadFrom(p []byte) (n int, from net.Addr, err error) {
+	r := &c.socket.reader
 	for {
 		begin := time.Now()
 		n, from, err = c.PacketConn.ReadFrom(p)
 		now := time.Now()
-		c.socket.reader.noteRead(begin, now)
+		r.noteRead(begin, now)
 		if err != nil {
-			if c.socket.reader.handleError(now, err) {
+			if r.handleError(now, err) {
 				continue
 			}
 			return n, from, err
 		}
-		c.socket.reader.succeeded()
-		if c.socket.forQUIC(now, udp.AddrPort(from), p[:n]) {
+		r.succeeded()
+		if c.socket.sift(now, udp.AddrPort(from), p[:n]) {
 			return n, from, nil
 		}
-		c.socket.reader.notifyInboxes(now)
+		r.notifyInboxes(now)
 	}
-}
-
-// Unsent returns the error with which the system refused QUIC's latest packet, or nil if
-// the packet was sent.
-func (c *plainConn) Unsent() error {
-	if err := c.socket.lastWriteErr.Load(); err != nil {
-		return *err
-	}
-	return nil
 }
 
 // WriteTo sends a packet for QUIC.
@@ -55,14 +47,24 @@ func (c *plainConn) WriteTo(p []byte, to net.Addr) (n int, err error) {
 	return c.socket.send(p, to, func(to net.Addr) (int, error) { return c.PacketConn.WriteTo(p, to) })
 }
 
-// sizedConn is the QUIC side of a udp.SystemConn that is not a *net.UDPConn.
+// Unsent returns the error with which the system refused QUIC's latest packet, or nil if the
+// packet was sent.
+func (c *plainConn) Unsent() error {
+	if err := c.socket.lastWriteErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// A sizedConn is the QUIC side of a udp.SystemConn that isn't a *net.UDPConn.
 type sizedConn struct {
 	*plainConn
 	udp.SystemConn
 }
 
-// udpConn is the QUIC side of a *net.UDPConn. It splits packets that the kernel has joined
-// (GRO), because a joined packet may contain packets for QUIC and packets for carriers.
+// A udpConn is the QUIC side of a *net.UDPConn. The kernel may have joined several packets into
+// one message (GRO). udpConn splits them, because some may be for QUIC and others for carriers.
+//
 // Only one goroutine, quic-go's reader, may read.
 type udpConn struct {
 	sizedConn
@@ -70,13 +72,13 @@ type udpConn struct {
 
 	// Reading. Used only by quic-go's reader.
 	reader   packetReader
-	messages []udp.Message // messages with packets that split has not taken yet
-	rest     []byte        // bytes of left[0] that split has not taken yet
-	size     int           // size of each packet in rest; the last may be shorter
-	readTime time.Time     // when left was read
+	messages []udp.Message // not split yet, except that the first may be in part
+	rest     []byte        // of messages[0], not split yet
+	size     int           // of each packet in rest; the last may be shorter
+	readTime time.Time     // when the messages were read
 }
 
-// packetReader is the part of [udp.Reader] that udpConn uses. Tests have other
+// A packetReader is the part of [udp.Reader] that udpConn uses. Tests have other
 // implementations.
 type packetReader interface {
 	Read() (ms []udp.Message, waited bool, err error)
@@ -111,8 +113,7 @@ func (c *udpConn) ReadMsgUDP(b, oob []byte) (n, oobn, flags int, addr *net.UDPAd
 }
 
 // ReadBatch waits for packets for QUIC, stores as many as there are in ms and returns their
-// number. It never returns an empty batch, because quic-go would parse what an earlier call
-// left in ms. quic-go also does so after some errors, so on an error ReadBatch empties ms.
+// number.
 func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 	for n := 0; ; {
 		for len(c.messages) > 0 && n < len(ms) {
@@ -124,6 +125,8 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 		if n > 0 {
 			return n, nil
 		}
+		// Don't return an empty batch. quic-go would parse what an earlier call has left in ms,
+		// and since it also does that after some errors, empty ms in that case.
 		if err := c.fill(); err != nil {
 			for i := range ms {
 				ms[i].N = 0
@@ -136,24 +139,25 @@ func (c *udpConn) ReadBatch(ms []ipv4.Message, _ int) (int, error) {
 
 // fill waits for messages and reads them.
 func (c *udpConn) fill() error {
-	left, waited, err := c.reader.Read()
-	for err != nil && c.socket.reader.handleError(time.Now(), err) {
-		left, waited, err = c.reader.Read()
+	r := &c.socket.reader
+	messages, waited, err := c.reader.Read()
+	for err != nil && r.handleError(time.Now(), err) {
+		messages, waited, err = c.reader.Read()
 	}
 	if err != nil {
 		return err
 	}
-	c.socket.reader.succeeded()
-	c.messages = left
+	r.succeeded()
+	c.messages = messages
 	c.readTime = time.Now()
 	if waited {
-		c.socket.reader.waitedAt = c.readTime
+		r.waitedAt = c.readTime
 	}
 	c.beginMessage()
 	return nil
 }
 
-// beginMessage sets rest and size for left[0], if there is one.
+// beginMessage gets ready to split the next message, if there is one.
 func (c *udpConn) beginMessage() {
 	if len(c.messages) == 0 {
 		return
@@ -162,17 +166,17 @@ func (c *udpConn) beginMessage() {
 	c.rest = m.Data
 	c.size = udp.SegmentSize(m.OOB)
 	if c.size <= 0 || c.size > len(m.Data) {
-		c.size = len(m.Data)
+		c.size = len(m.Data) // nothing was joined
 	}
 }
 
-// split takes the next packet from rest. It copies a packet for QUIC to to. It routes a
-// sealed packet to its carrier.
-func (c *udpConn) nextPacket(to *ipv4.Message) (isQUIC bool) {
+// nextPacket splits off the next packet. If it's for QUIC, nextPacket copies it to to and
+// returns true. Otherwise the packet is routed to its carrier.
+func (c *udpConn) nextPacket(to *ipv4.Message) (forQUIC bool) {
 	m := &c.messages[0]
 	p := c.rest[:min(c.size, len(c.rest))]
-	isQUIC = len(p) > 0 && c.socket.forQUIC(c.readTime, m.From, p)
-	if isQUIC {
+	forQUIC = len(p) > 0 && c.socket.sift(c.readTime, m.From, p)
+	if forQUIC {
 		to.N = copy(to.Buffers[0], p)
 		to.NN = copy(to.OOB, m.OOB)
 		to.Addr = net.UDPAddrFromAddrPort(m.From)
@@ -183,5 +187,5 @@ func (c *udpConn) nextPacket(to *ipv4.Message) (isQUIC bool) {
 		c.messages = c.messages[1:]
 		c.beginMessage()
 	}
-	return isQUIC
+	return forQUIC
 }

@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// earlyPackets is the maximum number of packets with an unknown id kept for carriers
-	// about to be made. A server's first packets arrive right after the Welcome that makes
-	// the client make its carrier. The number is enough for thirty clients that join
-	// together.
+	// earlyPackets limits how many packets with an unknown id we keep for carriers that are
+	// about to be made. The client makes its carrier when it gets the server's Welcome, and the
+	// server's first sealed packets arrive right behind that. The number is enough for thirty
+	// clients that join together.
 	earlyPackets = 512
-	// earlyTime is how long they are kept. A carrier is made at once unless the Welcome is
-	// lost. It is then sent again after a probe timeout or two.
+	// earlyTime is how long we keep them. The carrier is made at once, unless the Welcome is
+	// lost. In that case it's sent again after a probe timeout or two.
 	earlyTime = time.Second
 )
 
-// early keeps the newest packets whose id is unknown. A flood of such packets displaces a
-// carrier's first packets. The carrier then opens a round trip later.
+// early keeps the newest packets whose id is unknown. If a flood of them displaces a carrier's
+// first packets, that carrier merely opens a round trip later. It is safe for concurrent use.
 type early struct {
 	mu      sync.Mutex
 	packets recovery.Ring[earlyPacket] // at most earlyPackets
 }
 
-// earlyPacket is a packet, its time of arrival, its source and its id.
+// An earlyPacket is a packet with an unknown id.
 type earlyPacket struct {
 	at    time.Time
 	from  netip.AddrPort
@@ -35,7 +35,7 @@ type earlyPacket struct {
 	bytes []byte
 }
 
-// keep copies a packet. If there are already earlyPackets, it replaces the oldest.
+// keep copies a packet. It replaces the oldest one if there are earlyPackets already.
 func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,8 +46,8 @@ func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	*p = earlyPacket{at, from, id, append(p.bytes[:0], packet...)}
 }
 
-// deliver puts the packets for ids that are at most earlyTime old into b, in the order of
-// their arrival. It removes them and all older packets.
+// deliver puts the packets for ids into b, in the order in which they arrived. It removes them,
+// along with all packets that are older than earlyTime.
 func (e *early) deliver(b *inbox, ids []ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,11 +58,13 @@ func (e *early) deliver(b *inbox, ids []ID) {
 		p := all.At(n)
 		switch {
 		case now.Sub(p.at) > earlyTime:
+			// It's too old to keep.
 		case slices.Contains(ids, p.id):
 			if b.put(p.at, p.from, p.bytes) {
 				b.notify(false)
 			}
 		default:
+			// It's for another carrier, which may still be made.
 			*e.packets.Push(1) = *p
 		}
 	}

@@ -6,34 +6,34 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Kinds of frames in a sealed packet. They may be in any order. WIRE.md specifies them.
+// The kinds of frames in a sealed packet, which may be in any order. See WIRE.md.
 const (
 	framePadding  = 0 // the rest of the packet is padding
 	framePing     = 1 // asks for feedback at once
-	frameFeedback = 2
+	frameFeedback = 2 // a report
 	frameData     = 3 // length u16, payload; asks for feedback soon
-	frameTrain    = 4 // u8: number of packets of the train that follow
+	frameTrain    = 4 // u8: how many more packets of the train follow
 	framePlay     = 5 // length u16, payload; its feedback may wait for a packet with other content
 )
 
-// maxFrames is the maximum number of frames in a packet: twice maxPayloads, more than a
-// correct peer sends. A jumbo packet has room for 8,900 pings, which would take as long to
+// maxFrames limits the frames in a packet to twice maxPayloads, which is more than a correct
+// peer sends. Otherwise a jumbo packet would have room for 8,900 pings, which take as long to
 // handle as 25 ordinary packets.
 const maxFrames = 16
 
-// dataHeader is the size of a data frame without its payload.
+// dataHeader is the size of a data or play frame without its payload.
 const dataHeader = 1 + 2
 
-// errMalformed means that the peer violated the protocol, because only the peer can make a
-// packet that opens.
+// errMalformed means that the peer violated the protocol, since nobody else can make a packet
+// that opens.
 var errMalformed = errors.New("malformed frame")
 
-// frame is one frame of a packet. kind says which other field is set. The others keep the
-// values of an earlier frame.
+// A frame is one frame of a packet that's being read. It is reused for all frames, and kind
+// says which of the other fields is valid.
 type frame struct {
 	kind      byte
 	payload   []byte // of frameData and framePlay; aliases the packet
-	trainLeft int    // of frameTrain: number of packets of the train that follow
+	trainLeft int    // of frameTrain: how many more packets of the train follow
 	report    report // of frameFeedback
 }
 
@@ -43,8 +43,9 @@ func (f *frame) consume(b []byte) (rest []byte, err error) {
 	f.kind = r.Byte()
 	switch f.kind {
 	case framePadding:
-		return nil, nil
+		return nil, nil // the rest of the packet
 	case framePing:
+		// The kind says it all.
 	case frameTrain:
 		f.trainLeft = int(r.Byte())
 	case frameData, framePlay:

@@ -6,9 +6,10 @@ const (
 	// firstSealed is the first byte of a sealed packet of version 1. The other values from
 	// minFirst to maxFirst are reserved for later versions.
 	firstSealed = 0x04
-	// minFirst and maxFirst bound the first bytes of packets that a Socket does not pass to
-	// QUIC. QUIC sets one of the two highest bits. Middleboxes take smaller values for
-	// STUN, and larger ones for ZRTP and DTLS (RFC 9443, section 3).
+	// minFirst and maxFirst bound the first bytes of packets that a Socket doesn't pass to
+	// QUIC. They can't be mistaken for QUIC, which sets one of the two highest bits.
+	// Middleboxes take smaller values for STUN, and larger ones for ZRTP and DTLS (RFC 9443,
+	// section 3).
 	minFirst = 0x04
 	maxFirst = 0x0f
 
@@ -16,7 +17,7 @@ const (
 	headerBytes = 1 + idBytes + numberBytes
 	tagBytes    = 16
 
-	// Overhead is the number of bytes that sealing adds to the frames of a packet.
+	// Overhead is how many bytes sealing adds to the frames of a packet.
 	Overhead = headerBytes + tagBytes
 
 	// MaxPacket is the size in bytes of the largest packet for which QUIC probes, and of
@@ -42,8 +43,8 @@ func appendHeader(b []byte, to ID, number uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(number))
 }
 
-// checkHeader returns the reason to drop a packet that cannot be of this version, or kept.
-// A packet that is kept is long enough to be unmasked.
+// checkHeader returns why a packet can't be one of this version, or dropNone. In the latter
+// case, it's long enough to be unmasked.
 func checkHeader(packet []byte) (why drop) {
 	switch {
 	case len(packet) <= Overhead || len(packet) > JumboPacket:
@@ -54,5 +55,5 @@ func checkHeader(packet []byte) (why drop) {
 	return dropNone
 }
 
-// truncated returns the low 32 bits of the number in an unmasked header.
+// headerNumber returns the low 32 bits of the packet number, which are in the unmasked header.
 func headerNumber(header []byte) uint32 { return binary.BigEndian.Uint32(header[numberAt:]) }

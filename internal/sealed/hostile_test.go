@@ -69,7 +69,7 @@ func TestNoInboxBorrowsAll(t *testing.T) {
 			s.route(time.Now(), udp.AddrPort(here), tooLong)
 		}
 		require.EqualValues(t, 5_000, s.routed.Load()-before, "what is too long is none")
-		return b, 5_000 - b.full.Load()
+		return b, 5_000 - b.droppedFull.Load()
 	}
 	first, one := flood(ID{1})
 	second, two := flood(ID{2})

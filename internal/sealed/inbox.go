@@ -9,31 +9,29 @@ import (
 )
 
 const (
-	// inboxBytes is the number of bytes of packets that an inbox may always hold, 252 KiB.
-	// It includes packets that the carrier is opening. It is small because the connection's
-	// receive limit does not cover these bytes.
+	// inboxBytes is how many bytes of packets an inbox may always hold, 252 KiB. That includes
+	// packets that the carrier is opening. It's small because the connection's receive limit
+	// doesn't cover these bytes.
 	inboxBytes = 28 * blockBytes
-	// lentBytes is the number of bytes that all inboxes of a socket may borrow together
-	// beyond that. As many arrive in 30 ms at 1 Gbit/s, while the machine's cores are busy.
-	// An inbox borrows at most as much as it leaves to others. If there is no room for a
-	// packet, it is dropped.
+	// maxBorrowed is how many bytes all inboxes of a socket may borrow together beyond that. As
+	// many arrive in 30 ms at 1 Gbit/s, while the machine's cores are busy. An inbox borrows at
+	// most as much as it leaves to others. If there's no room for a packet, it is dropped.
 	maxBorrowed = 4 << 20
-	// lentStep is the number of bytes that an inbox borrows at a time.
+	// borrowStep is how many bytes an inbox borrows at a time.
 	borrowStep = 64 << 10
-	// blockBytes is the size of a block. It holds six full packets, one jumbo packet, or
-	// about fifty packets of play. The inboxes of a thousand clients whose ticks coincide
-	// take 9 MiB.
+	// blockBytes is the size of a block. It holds six full packets, one jumbo packet, or about
+	// fifty packets of play. The inboxes of a thousand clients whose ticks coincide take 9 MiB.
 	blockBytes = 9 << 10
-	// elsewhereLimit is the number of packets accepted per second from addresses other than
-	// that of the QUIC connection. It is enough until QUIC notices a change of address, and
-	// too few to be worth forging.
-	maxElsewhere = 100
+	// maxFromOthers is how many packets per second we accept from addresses other than the one
+	// that the QUIC connection has for the peer. It's enough until QUIC notices a change of
+	// address, and too few to be worth forging.
+	maxFromOthers = 100
 
 	inboxHeader = 2 + 8 // length u16, arrival i64
 )
 
-// blocks is the memory of all inboxes. An idle inbox has no block, and a busy one grows
-// block by block without copying.
+// blocks is the memory of all inboxes. An idle inbox has no block, and a busy one grows block
+// by block without copying.
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
 // A block holds packets in the order in which they arrived.
@@ -43,8 +41,8 @@ type block struct {
 	records [blockBytes - 2*8]byte // each is a header of inboxHeader bytes and a packet
 }
 
-// append copies a packet into the block. It returns false if the packet does not fit or b
-// is nil.
+// append copies a packet into the block. It returns false if the packet doesn't fit or b is
+// nil.
 func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	n := inboxHeader + len(packet)
 	if b == nil || len(b.records)-b.end < n {
@@ -58,67 +56,85 @@ func (b *block) append(at time.Duration, packet []byte) (ok bool) {
 	return true
 }
 
-// An inbox holds the packets that have arrived for one carrier. The socket's reader puts
-// packets into it. The carrier takes all of them at once, while the reader continues with
-// other blocks.
+// An inbox holds the packets that have arrived for a carrier. The socket's reader puts them in
+// one by one. The carrier takes all of them at once and opens them, while the reader goes on
+// with other blocks.
+//
+// put and take, and the methods that take mu, are safe for concurrent use.
 type inbox struct {
-	// look is called after put into an empty inbox. It makes the owner take packets, on
-	// this goroutine if atOnce.
-	notify func(atOnce bool)
-	base   time.Time                      // the origin of the arrival times in records
+	// notify is called after put into an empty inbox. The owner then takes the packets. If
+	// inline is true, it may do so on the calling goroutine.
+	notify func(inline bool)
+	base   time.Time                      // zero of the arrival times in records
 	remote atomic.Pointer[netip.AddrPort] // the peer's address, as QUIC knows it
-	// Bytes that all inboxes of the socket have borrowed; nil = this inbox may not borrow.
+	// What all inboxes of the socket have borrowed, in bytes; nil if this one may not borrow.
 	allBorrowed *atomic.Int64
 
 	mu          sync.Mutex // guards the fields below, up to closed
-	first, last *block     // blocks with packets that were not taken yet
-	heldBytes   int        // bytes of all blocks, including those that take has handed out
+	first, last *block     // blocks with packets that haven't been taken
+	heldBytes   int        // size of all blocks, including those that take has handed out
 	borrowed    int        // bytes borrowed from the socket
-	othersSince time.Time  // the beginning of the second in which others counts
-	others      int        // packets from other addresses in that second
+	othersSince time.Time  // start of the second for othersCount
+	othersCount int        // packets from other addresses in that second
 	closed      bool
 
-	sawOther        atomic.Bool   // a packet arrived from another address; cleared by the carrier
-	full, elsewhere atomic.Uint64 // packets dropped for lack of room, and by elsewhereLimit
+	sawOther atomic.Bool // a packet has arrived from another address; cleared by the carrier
+
+	// Packets dropped because there was no room, and because of maxFromOthers.
+	droppedFull, droppedElsewhere atomic.Uint64
 }
 
-// newInbox returns an inbox that calls look.
-func newInbox(look func(atOnce bool)) *inbox { return &inbox{notify: look, base: time.Now()} }
+// newInbox returns an inbox that calls notify.
+func newInbox(notify func(inline bool)) *inbox { return &inbox{notify: notify, base: time.Now()} }
 
-// put copies a packet into the inbox, or drops and counts it. It returns true if the inbox
-// was empty. The caller must then call look.
-func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (first bool) {
+// setRemote sets the peer's address. It is called when QUIC has a new one.
+func (b *inbox) setRemote(a netip.AddrPort) { b.remote.Store(&a) }
+
+// put copies a packet into the inbox, or drops and counts it. It returns true if the inbox was
+// empty, in which case the caller must call notify.
+func (b *inbox) put(at time.Time, from netip.AddrPort, packet []byte) (wasEmpty bool) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if !b.isRemote(from) && !b.admit(at) {
-		b.mu.Unlock()
-		b.elsewhere.Add(1)
+		b.droppedElsewhere.Add(1)
 		return false
 	}
-	came := at.Sub(b.base)
-	first = b.first == nil
-	if !b.last.append(came, packet) && (!b.grow() || !b.last.append(came, packet)) {
-		b.mu.Unlock()
-		b.full.Add(1)
+	wasEmpty = b.first == nil
+	sinceBase := at.Sub(b.base)
+	stored := b.last.append(sinceBase, packet) || b.grow() && b.last.append(sinceBase, packet)
+	if !stored {
+		b.droppedFull.Add(1)
 		return false
 	}
-	b.mu.Unlock()
-	return first
+	return wasEmpty
 }
 
-// isRemote reports whether from is the peer's address. A link-local server may have been
-// dialed without a zone, but its packets come from an address with one. The zone is ignored
-// in that case.
+// isRemote reports whether from is the peer's address.
 func (b *inbox) isRemote(from netip.AddrPort) bool {
 	remote := b.remote.Load()
 	if remote == nil || *remote == from {
 		return remote != nil
 	}
+	// A link-local server may have been dialed without a zone, but its packets come from an
+	// address with one.
 	zone := from.Addr().Zone()
 	return zone != "" && *remote == netip.AddrPortFrom(from.Addr().WithZone(""), from.Port())
 }
 
-// grow adds a block, or returns false if the inbox may not hold any more. The caller holds
-// mu.
+// admit counts a packet from another address. It returns false if there were more than
+// maxFromOthers within a second. The caller holds mu.
+func (b *inbox) admit(at time.Time) bool {
+	if at.Sub(b.othersSince) >= time.Second || at.Before(b.othersSince) {
+		b.othersSince = at
+		b.othersCount = 0
+	}
+	b.othersCount++
+	b.sawOther.Store(true)
+	return b.othersCount <= maxFromOthers
+}
+
+// grow adds a block. It returns false if the inbox is closed or may not hold any more. The
+// caller holds mu.
 func (b *inbox) grow() bool {
 	if b.closed || b.heldBytes+blockBytes > inboxBytes+b.borrowed && !b.borrow() {
 		return false
@@ -134,12 +150,13 @@ func (b *inbox) grow() bool {
 	return true
 }
 
-// borrow borrows lentStep of the socket's bytes, if enough are left. The caller holds mu.
+// borrow borrows borrowStep bytes from the socket, if enough are left. The caller holds mu.
 func (b *inbox) borrow() bool {
 	if b.allBorrowed == nil {
 		return false
 	}
-	if lent := b.allBorrowed.Add(borrowStep); int64(b.borrowed+borrowStep) > maxBorrowed-lent {
+	all := b.allBorrowed.Add(borrowStep)
+	if leftToOthers := maxBorrowed - all; int64(b.borrowed+borrowStep) > leftToOthers {
 		b.allBorrowed.Add(-borrowStep)
 		return false
 	}
@@ -150,36 +167,24 @@ func (b *inbox) borrow() bool {
 // repay returns borrowed bytes that are no longer needed. The caller holds mu.
 func (b *inbox) repay() {
 	need := max(b.heldBytes-inboxBytes, 0)
-	if over := (b.borrowed - need) / borrowStep * borrowStep; over > 0 {
-		b.allBorrowed.Add(-int64(over))
-		b.borrowed -= over
+	if surplus := (b.borrowed - need) / borrowStep * borrowStep; surplus > 0 {
+		b.allBorrowed.Add(-int64(surplus))
+		b.borrowed -= surplus
 	}
 }
 
-// admit counts a packet from another address and reports whether it is within
-// elsewhereLimit. The caller holds mu.
-func (b *inbox) admit(at time.Time) bool {
-	if at.Sub(b.othersSince) >= time.Second || at.Before(b.othersSince) {
-		b.othersSince = at
-		b.others = 0
-	}
-	b.others++
-	b.sawOther.Store(true)
-	return b.others <= maxElsewhere
-}
-
-// taken is the sequence of packets that take handed out, and a position in it.
+// A packetCursor is a position in the packets that take has handed out.
 type packetCursor struct {
-	first   *block // nil = no packets
-	current *block // the block of the next packet; nil = all packets were read
-	at      int    // offset of the next packet in current
+	first   *block // nil if there are no packets
+	current *block // the block of the next packet; nil after the last one
+	offset  int    // of the next packet in current
 }
 
 // more reports whether there is a next packet.
-func (t *packetCursor) more() bool { return t.current != nil }
+func (c *packetCursor) more() bool { return c.current != nil }
 
-// take removes all packets from the inbox, to be read with [inbox.next]. They belong to the
-// caller until it calls give.
+// take removes all packets from the inbox. The caller reads them with [inbox.next] and then
+// gives them back with release.
 func (b *inbox) take() packetCursor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,24 +194,25 @@ func (b *inbox) take() packetCursor {
 	return packetCursor{first: first, current: first}
 }
 
-// next returns the next packet of t and its time of arrival. t.more must be true.
-func (b *inbox) next(t *packetCursor) (at time.Time, packet []byte) {
-	record := t.current.records[t.at:]
+// next returns the next packet and when it arrived. There must be one. The packet is valid
+// until release.
+func (b *inbox) next(c *packetCursor) (at time.Time, packet []byte) {
+	record := c.current.records[c.offset:]
 	at = b.base.Add(time.Duration(binary.NativeEndian.Uint64(record[2:])))
 	end := inboxHeader + int(binary.NativeEndian.Uint16(record))
-	t.at += end
-	if t.at == t.current.end {
-		t.current = t.current.next
-		t.at = 0
+	c.offset += end
+	if c.offset == c.current.end {
+		c.current = c.current.next
+		c.offset = 0
 	}
 	return at, record[inboxHeader:end:end]
 }
 
-// give returns the blocks that take handed out.
-func (b *inbox) release(t packetCursor) {
+// release gives back the blocks that take handed out.
+func (b *inbox) release(c packetCursor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.free(t.first)
+	b.free(c.first)
 	b.repay()
 }
 
@@ -229,8 +235,8 @@ func (b *inbox) empty() bool {
 	return b.first == nil
 }
 
-// close drops the packets in the inbox and all later ones. Packets that were taken must
-// still be given back.
+// close drops the packets in the inbox and all later ones. Packets that were taken must still
+// be given back.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -240,6 +246,3 @@ func (b *inbox) close() {
 	b.closed = true
 	b.repay()
 }
-
-// setRemote sets the peer's address. It is called when QUIC has a new one.
-func (b *inbox) setRemote(a netip.AddrPort) { b.remote.Store(&a) }

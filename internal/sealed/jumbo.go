@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and UDP it
-	// fills a frame of 9,000 bytes, which loopback and many networks in data centres carry.
+	// JumboPacket is the size in bytes of the largest packet. With the headers of IPv6 and UDP
+	// it fills a frame of 9,000 bytes, which loopback and many networks in data centres carry.
 	JumboPacket = 9000 - 40 - 8
 
 	// jumboTime is how long a jumbo packet may occupy a bottleneck that is no faster than our
@@ -16,16 +16,17 @@ const (
 	// that take such frames are far faster, and our rate is only a share of theirs, unless a
 	// shaper limits it.
 	jumboTime = 5 * time.Millisecond
-	// sharedJumboTime is used instead of jumboTime once the path has delivered jumboBurst packets,
-	// which is as many as fill a jumbo packet, within a millisecond. The bottleneck is then far
-	// faster than our rate. If it's a shaper that passes such bursts, play waits for this long at
-	// most.
+	// sharedJumboTime is used instead of jumboTime once the path has delivered jumboBurst
+	// packets, which is as many as fill a jumbo packet, within a millisecond. The bottleneck is
+	// then far faster than our rate. If it's a shaper that passes such bursts, play waits for
+	// this long at most.
 	//
 	// Two hundred clients that load from one server over loopback get half a MB/s each. With
 	// jumbo packets, they need two fifths of the packets.
 	sharedJumboTime = 20 * time.Millisecond
 	jumboBurst      = (JumboPacket + MaxPacket - 1) / MaxPacket
-	// jumboWindow is how many jumbo packets the window must hold, so that acks arrive one by one.
+	// jumboWindow is how many jumbo packets the window must hold, so that acks arrive one by
+	// one.
 	jumboWindow = 4
 
 	// maxJumboProbes is how many probes in a row must be lost before we conclude that the path
@@ -34,16 +35,16 @@ const (
 	maxJumboProbes  = 3
 	jumboSearchWait = 10 * time.Minute
 
-	// maxJumboLoss is the share of recent jumbo packets whose loss makes us stop using them. The
-	// path then takes them only now and then, and the losses would slow down the pacer. Few paths
-	// that are as fast lose as many packets of all sizes.
+	// maxJumboLoss is the share of recent jumbo packets whose loss makes us stop using them.
+	// The path then takes them only now and then, and the losses would slow down the pacer. Few
+	// paths that are as fast lose as many packets of all sizes.
 	maxJumboLoss = 0.25
 	// jumboLossWeight is the weight of one jumbo packet in the average of their losses.
 	jumboLossWeight = 1. / 16
 )
 
-// A jumbo finds out whether the path takes jumbo packets, which carry bulk on fast paths. It is path
-// MTU discovery (RFC 8899) for a single size, far above those for which QUIC probes.
+// A jumbo finds out whether the path takes jumbo packets, which carry bulk on fast paths. It is
+// path MTU discovery (RFC 8899) for a single size, far above those for which QUIC probes.
 //
 // The zero value starts to probe as soon as the path is fast enough.
 type jumbo struct {
@@ -62,8 +63,9 @@ type jumbo struct {
 	nextWait  time.Duration // from the next black hole to a probe; 0 at first
 }
 
-// checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and window is in
-// bytes. together is how many packets that were sent together arrived within a millisecond.
+// checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and window
+// is in bytes. together is how many packets that were sent together arrived within a
+// millisecond.
 func (j *jumbo) checkSpeed(rate float64, window, together int) {
 	limit := jumboTime
 	if together >= jumboBurst {
@@ -117,8 +119,8 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 // checkBlackHole stops the use of jumbo packets if all recent ones were lost, or more than
 // maxJumboLoss of them. next is the number of the next packet.
 //
-// After the first black hole we probe again at once, since it may just have been an outage. After
-// each further one we wait longer, because every black hole costs a probe timeout.
+// After the first black hole we probe again at once, since it may just have been an outage.
+// After each further one we wait longer, because every black hole costs a probe timeout.
 func (j *jumbo) checkBlackHole(t time.Duration, next uint64) {
 	if j.blackHole.Found(next) || j.lossRate > maxJumboLoss {
 		j.proven = false

@@ -12,7 +12,7 @@ import (
 // tls.ConnectionState.ExportKeyingMaterial.
 type Exporter func(label string, context []byte, length int) ([]byte, error)
 
-// direction is one of the two directions of a carrier. Each has its own keys.
+// A direction is one of the two directions of a carrier. Each has keys of its own.
 type direction byte
 
 const (
@@ -26,24 +26,23 @@ const (
 	secretBytes = sha256.Size
 	nonceBytes  = 12
 
-	// generationBits is the base-2 logarithm of the number of packet numbers that share a
-	// key: 2^22. With packets of 1,452 bytes these are 2^29 blocks, and with 8,952 bytes
-	// 2^31.1. Both are below the 2^32.5 at which AES-GCM loses its margin. ChaCha20 has no
-	// such limit (RFC 9001, section 6.6).
+	// generationBits says how many packets share a key: 2^22. With packets of 1,452 bytes
+	// that's 2^29 blocks, and with 8,952 bytes it's 2^31.1. Both are below the 2^32.5 at which
+	// AES-GCM loses its margin. ChaCha20 has no such limit (RFC 9001, section 6.6).
 	generationBits = 22
 )
 
 // A generation holds the key of 2^22 consecutive packet numbers.
 type generation struct {
 	suite  *suite
-	index  uint64           // the packet numbers of the generation, shifted right by generationBits
-	secret []byte           // the next generation's secret is derived from it
+	index  uint64           // of its packet numbers, the bits above generationBits
+	secret []byte           // from which the next generation's secret is derived
 	aead   cipher.AEAD      // with this generation's key
-	iv     [nonceBytes]byte // xored with the packet number to make the nonce
+	iv     [nonceBytes]byte // XORed with the packet number to make the nonce
 }
 
-// firstKeys derives the first keys of one direction of a carrier. An instance must not be
-// used twice on a connection.
+// firstKeys derives the first generation and the mask of one direction of a carrier. An
+// instance must not be used twice on a connection.
 func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*generation, *mask, error) {
 	context := append(binary.BigEndian.AppendUint32(nil, instance), byte(d))
 	secret, err := export(exporterLabel, context, secretBytes)
@@ -58,7 +57,7 @@ func firstKeys(s *suite, export Exporter, instance uint32, d direction) (*genera
 	return first, mask, err
 }
 
-// newGeneration derives the key and iv from the secret of a generation.
+// newGeneration derives a generation's key and iv from its secret.
 func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	g := &generation{suite: s, index: index, secret: secret}
 	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed key", s.keyBytes)
@@ -76,7 +75,7 @@ func newGeneration(s *suite, index uint64, secret []byte) (*generation, error) {
 	return g, nil
 }
 
-// next derives the next generation. The next one does not reveal g.
+// next derives the next generation, from which g can't be computed.
 func (g *generation) next() (*generation, error) {
 	secret, err := hkdf.Expand(sha256.New, g.secret, "quiver sealed next", secretBytes)
 	if err != nil {

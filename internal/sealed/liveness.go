@@ -15,8 +15,8 @@ const (
 	unknownRTT = 333 * time.Millisecond
 
 	// openingProbes is how many probes we send per probe timeout while the carrier opens. On a
-	// path that loses a tenth of the packets each way, one in five single probes gets no answer,
-	// and the next wait is up to a second. RFC 9002, section 6.2.4, allows two.
+	// path that loses a tenth of the packets each way, one in five single probes gets no
+	// answer, and the next wait is up to a second. RFC 9002, section 6.2.4, allows two.
 	openingProbes = 2
 	// maxBackoffs limits how often the wait for the next probe doubles while the carrier opens.
 	maxBackoffs = 4
@@ -37,8 +37,9 @@ type liveness struct {
 	other otherCarrier // shows whether the whole path is silent, or just this carrier
 }
 
-// ackAsked is called when a packet asking for an ack is sent. mayWait is whether the peer may hold
-// back the ack. If no packet was in flight before (wasIdle), the time without an ack starts now.
+// ackAsked is called when a packet asking for an ack is sent. mayWait is whether the peer may
+// hold back the ack. If no packet was in flight before (wasIdle), the time without an ack
+// starts now.
 func (l *liveness) ackAsked(t time.Duration, mayWait, wasIdle bool) {
 	if wasIdle {
 		l.lastAck = t
@@ -63,9 +64,9 @@ func (l *liveness) ackMissed(opening bool) {
 	l.ptos++
 }
 
-// packetReceived is called for every packet that arrives. longestGap decays slowly, by a sixteenth
-// per packet, so that it still shows the time between two ticks of the peer if each tick sends a
-// burst.
+// packetReceived is called for every packet that arrives. longestGap decays slowly, by a
+// sixteenth per packet, so that it still shows the time between two ticks of the peer if each
+// tick sends a burst.
 func (l *liveness) packetReceived(t time.Duration) {
 	if l.lastReceived > 0 {
 		gap := min(t-l.lastReceived, silentTime)
@@ -74,9 +75,9 @@ func (l *liveness) packetReceived(t time.Duration) {
 	l.lastReceived = t
 }
 
-// overdueAt returns when the peer's next packet is overdue. If nothing has arrived by then, our own
-// address may have changed, which the peer only learns from QUIC's packets. ok is false if the peer
-// sends so rarely that its silence means nothing.
+// overdueAt returns when the peer's next packet is overdue. If nothing has arrived by then, our
+// own address may have changed, which the peer only learns from QUIC's packets. ok is false if
+// the peer sends so rarely that its silence means nothing.
 func (l *liveness) overdueAt(pto time.Duration) (at time.Duration, ok bool) {
 	wait := max(pto, 2*l.longestGap)
 	return l.lastReceived + wait, l.lastReceived > 0 && wait < silentTime
@@ -91,8 +92,8 @@ type otherCarrier struct {
 	lookAt   time.Duration // when to look again
 }
 
-// look takes note of how many packets the other carrier has received by t. The next look is half of
-// pto later.
+// look takes note of how many packets the other carrier has received by t. The next look is
+// half of pto later.
 func (o *otherCarrier) look(t time.Duration, packets uint64, pto time.Duration) {
 	switch {
 	case !o.watching:
@@ -140,8 +141,8 @@ func (s *Session) checkLiveness(t time.Duration) {
 	}
 }
 
-// abandonInFlight declares all packets in flight lost, so that the source sends their payloads over the
-// other carrier.
+// abandonInFlight declares all packets in flight lost, so that the source sends their payloads
+// over the other carrier.
 func (s *Session) abandonInFlight(t time.Duration) {
 	for n, ok := s.records.firstInFlight(); ok; n, ok = s.records.firstInFlight() {
 		s.lose(t, n, abandoned)
@@ -154,8 +155,8 @@ func (s *Session) awaitsAck() bool {
 	return s.records.packetsInFlight > 0 || s.state == Opening || s.state == Silent
 }
 
-// ptoAt returns when the next probe is due. ok is false if we don't wait for an ack, or if a probe
-// is about to be sent anyway.
+// ptoAt returns when the next probe is due. ok is false if we don't wait for an ack, or if a
+// probe is about to be sent anyway.
 func (s *Session) ptoAt() (at time.Duration, ok bool) {
 	if !s.started || s.liveness.probesDue > 0 || !s.awaitsAck() {
 		return 0, false
@@ -168,8 +169,8 @@ func (s *Session) ptoAt() (at time.Duration, ok bool) {
 	return s.liveness.lastAsked + wait, true
 }
 
-// silentAt returns when the carrier becomes silent if no ack arrives or, if it is silent already,
-// when it closes. ok is false if we don't wait for an ack.
+// silentAt returns when the carrier becomes silent if no ack arrives or, if it is silent
+// already, when it closes. ok is false if we don't wait for an ack.
 func (s *Session) silentAt() (at time.Duration, ok bool) {
 	switch {
 	case !s.started || !s.awaitsAck():
@@ -193,8 +194,8 @@ func (s *Session) silentAfter() time.Duration {
 	return max(silentTime, wait)
 }
 
-// watchAt returns when to look at the other carrier. ok is false if there's none, or if we don't
-// wait for an ack.
+// watchAt returns when to look at the other carrier. ok is false if there's none, or if we
+// don't wait for an ack.
 func (s *Session) watchAt() (at time.Duration, ok bool) {
 	at = max(s.liveness.lastAck+s.boundedPTO(), s.liveness.other.lookAt)
 	return at, s.config.Other != nil && s.state == Open && s.awaitsAck()
@@ -218,8 +219,8 @@ func (s *Session) pto() time.Duration {
 	return 3*s.rttGuess + maxReportDelay
 }
 
-// boundedPTO is pto with a limit on the variance. Without it, a single late ack would make play wait
-// for seconds in the next outage, although QUIC could carry it.
+// boundedPTO is pto with a limit on the variance. Without it, a single late ack would make play
+// wait for seconds in the next outage, although QUIC could carry it.
 func (s *Session) boundedPTO() time.Duration {
 	_, smoothed, _ := s.control.RTT()
 	if smoothed == 0 {
@@ -228,11 +229,12 @@ func (s *Session) boundedPTO() time.Duration {
 	return min(s.pto(), smoothed*3/2+maxReportDelay+s.config.PlayDelay)
 }
 
-// probeAfter returns how long we wait for an ack before we send a probe, or have QUIC send a ping.
+// probeAfter returns how long we wait for an ack before we send a probe, or have QUIC send a
+// ping.
 //
-// It bounds the probe timeout, since one late ack can make that seconds long, and a silent carrier
-// would then close before it had sent a probe. The bound doesn't include how long the peer may hold
-// back an ack for play.
+// It bounds the probe timeout, since one late ack can make that seconds long, and a silent
+// carrier would then close before it had sent a probe. The bound doesn't include how long the
+// peer may hold back an ack for play.
 func (s *Session) probeAfter() time.Duration {
 	wait := min(s.pto(), max(silentTime, 2*s.rtt()))
 	if s.liveness.ackMayWait {

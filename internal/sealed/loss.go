@@ -46,8 +46,8 @@ func (s *Session) detectLosses(t time.Duration) {
 	}
 }
 
-// lose declares packet n lost and tells the source about its payloads. f is lost or abandoned. We
-// keep the record, because the packet may only be late.
+// lose declares packet n lost and tells the source about its payloads. f is lost or abandoned.
+// We keep the record, because the packet may only be late.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.resolve(r, f)
@@ -55,9 +55,9 @@ func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	if f == abandoned {
 		// The packet may be so old that its record has expired.
 		//
-		// Otherwise leave expires as it is. The records of skipped numbers nearby expire at about
-		// the same time, and none is dropped before the others. If the peer makes up an ack for
-		// all of them, we still know that some were skipped.
+		// Otherwise leave expires as it is. The records of skipped numbers nearby expire at
+		// about the same time, and none is dropped before the others. If the peer makes up an
+		// ack for all of them, we still know that some were skipped.
 		r.expires = t + silentPTOs*s.pto()
 	}
 
@@ -119,8 +119,8 @@ func (s *Session) ack(t time.Duration, n uint64, at time.Duration) (isNew bool) 
 	return previous != ackOptional
 }
 
-// peerTime converts a time on the peer's clock to a time.Time, or to the zero Time if it's 0. Only
-// the differences between such times mean anything.
+// peerTime converts a time on the peer's clock to a time.Time, or to the zero Time if it's 0.
+// Only the differences between such times mean anything.
 func peerTime(at time.Duration) time.Time {
 	if at == 0 {
 		return time.Time{}

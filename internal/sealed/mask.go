@@ -7,30 +7,28 @@ import (
 )
 
 const (
-	// numberAt is the offset of the packet number in the header. The sealed bytes begin
-	// right after the number, and the first of them are the sample for the mask. The
-	// shortest packet has one byte of frames and a tag of 16 bytes, so there are always
-	// enough.
+	// numberAt is the offset of the packet number in the header. The sealed bytes follow right
+	// behind it, and the first of those are the sample for the mask. There are always enough of
+	// them, because even the shortest packet has one byte of frames and a tag of 16 bytes.
 	numberAt = 1 + idBytes
-	// maskAt skips the byte of the mask that RFC 9001 uses for flags in the first byte.
-	// Sealed packets have no flags.
+	// maskAt skips the byte of the mask that RFC 9001 uses for the flags in a packet's first
+	// byte, since sealed packets have no flags.
 	maskAt = 1
 	// maskBytes is the size of the sample and of the mask: one block of AES.
 	maskBytes = 16
 )
 
-// A mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). In
-// clear, the numbers would show an observer that packets of two addresses belong to one
-// connection, whatever their ids are.
+// A mask hides the packet numbers of one direction of a carrier (RFC 9001, section 5.4). If
+// they were sent in clear, an observer could tell by them that packets of two addresses belong
+// to the same connection, although their ids differ.
 //
-// One key is used for all generations, as in RFC 9001. A mask is not safe for concurrent
-// use.
+// As in RFC 9001, all generations use the same mask. It is not safe for concurrent use.
 type mask struct {
 	compute masker
-	bits    [maskBytes]byte // scratch
+	bits    [maskBytes]byte // scratch space of apply
 }
 
-// newMask derives the key of the mask from the secret of the first generation.
+// newMask derives the mask's key from the secret of the first generation.
 func newMask(s *suite, secret []byte) (*mask, error) {
 	key, err := hkdf.Expand(sha256.New, secret, "quiver sealed hp", s.keyBytes)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// minHoleWait is how long we wait between the first two large packets that probe a path that
-	// has shrunk. The wait doubles up to maxHoleWait.
+	// minHoleWait is how long we wait between the first two large packets that probe a path
+	// that has shrunk. The wait doubles up to maxHoleWait.
 	minHoleWait = 10 * time.Second
 	maxHoleWait = 10 * time.Minute
 )
@@ -17,8 +17,8 @@ const (
 //
 // Usually that's whatever QUIC has found the path to take, which the owner passes on. But QUIC
 // doesn't notice if the path shrinks, so we watch for a black hole ourselves (RFC 8899, section
-// 4.3). As long as larger packets are lost, SafePacket is the limit, except for probes that find
-// out if larger ones get through again.
+// 4.3). As long as larger packets are lost, SafePacket is the limit, except for probes that
+// find out if larger ones get through again.
 type mtu struct {
 	pathStart uint64 // first packet on this path; the fates of earlier ones don't count
 	blackHole recovery.BlackHole

@@ -6,47 +6,47 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A drop is the reason why a packet was dropped.
+// A drop is why a packet was dropped.
 type drop uint8
 
 const (
-	dropNone    drop = iota // the packet was not dropped
+	dropNone    drop = iota // it wasn't
 	dropSize                // too short or too long
 	dropVersion             // first byte of a version that is not ours
-	dropOld                 // below the replay window
-	dropReplay              // opened before
-	dropKey                 // of a generation whose key is not held
-	dropForged              // the tag does not match the packet
+	dropOld                 // below the replay window, so it may be a replay
+	dropReplay              // received before
+	dropKey                 // of a generation whose key we don't have
+	dropForged              // the tag doesn't match the packet
 	drops
 )
 
-// maxForged is the number of packets that may fail to open before the carrier ends. It is
-// far below the 2^52 of RFC 9001, section 6.6, and still takes hours of forging at line
-// rate.
+// maxForged is how many packets may fail to open before the carrier closes. It's far below the
+// 2^52 of RFC 9001, section 6.6, but still takes hours of forging at line rate.
 const maxForged = 1 << 36
 
-// opened is the result of open: the packet's authenticated frames, or the reason why the
-// packet must be dropped.
+// An openedPacket is the result of open: either authenticated frames, or why the packet must be
+// dropped.
 type openedPacket struct {
 	frames []byte
-	number uint64 // of the packet
-	size   uint16 // bytes of the packet
-	drop   drop   // kept, or the reason to drop it
+	number uint64
+	size   uint16 // bytes of the whole packet
+	drop   drop
 }
 
-// opener decrypts one direction of a carrier. One goroutine calls its methods. It calls
-// open without a lock, because open writes nothing that others read. It calls mark under
-// the session's lock.
+// An opener decrypts one direction of a carrier.
+//
+// All methods must be called on one goroutine at a time. open needs no lock, because it writes
+// nothing that other goroutines read. accept must be called under the session's lock.
 type opener struct {
 	current *generation
 	next    *generation     // the one after current; nil until half of current is used
-	mask    *mask           // masks packet numbers
-	window  recovery.Window // received numbers; written by mark, so others read it under the session's lock
-	forged  uint64          // packets that did not open
+	mask    *mask           // hides packet numbers
+	window  recovery.Window // numbers received; written by accept, so others may read it under the lock
+	forged  uint64          // packets that didn't open
 
-	// Scratch memory.
+	// Scratch space of open.
 	nonce  [nonceBytes]byte
-	header [headerBytes]byte // of the packet that open handles, unmasked
+	header [headerBytes]byte // unmasked
 }
 
 func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener, error) {
@@ -57,22 +57,19 @@ func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener
 	return &opener{current: current, mask: mask}, nil
 }
 
-// open decrypts the frames of a packet in place, without allocating. Only mark decides
-// whether the number is new, because another copy of the packet may have been opened as
-// well.
+// open decrypts a packet in place, without allocating. It's up to accept whether we've received
+// the packet before, because another copy of it may have been opened but not accepted yet.
 func (o *opener) open(packet []byte) (p openedPacket) {
 	p.size = uint16(min(len(packet), math.MaxUint16))
-	p.drop = checkHeader(packet)
-	if p.drop != dropNone {
+	if p.drop = checkHeader(packet); p.drop != dropNone {
 		return p
 	}
 	sealed := packet[headerBytes:]
 	copy(o.header[:], packet)
 	o.mask.apply(o.header[:], sealed)
 	p.number = recovery.Number(o.window.Next, uint64(headerNumber(o.header[:])), 32)
-	p.drop = o.checkNumber(p.number)
-	if p.drop != dropNone {
-		return p
+	if p.drop = o.checkNumber(p.number); p.drop != dropNone {
+		return p // which saves decrypting it
 	}
 	keys := o.keys(p.number)
 	if keys == nil {
@@ -88,21 +85,11 @@ func (o *opener) open(packet []byte) (p openedPacket) {
 	return p
 }
 
-// fresh returns the reason to drop a packet with that number, or kept.
-func (o *opener) checkNumber(number uint64) drop {
-	switch {
-	case o.window.Below(number):
-		return dropOld
-	case o.window.Has(number):
-		return dropReplay
-	}
-	return dropNone
-}
-
-// mark records that a packet was received. It returns the reason to drop the packet, or
-// kept. A copy may have been received since open. A dropped packet changes only counts.
-func (o *opener) accept(p openedPacket) (why drop) {
+// accept records that a packet was received, unless it must be dropped. Packets that are
+// dropped change nothing but counts.
+func (o *opener) accept(p openedPacket) drop {
 	if p.drop == dropNone {
+		// A copy may have been accepted since this one was opened.
 		p.drop = o.checkNumber(p.number)
 	}
 	switch p.drop {
@@ -115,7 +102,18 @@ func (o *opener) accept(p openedPacket) (why drop) {
 	return p.drop
 }
 
-// keys returns the generation of a number, or nil if its key is not held.
+// checkNumber returns why a packet with the given number must be dropped, or dropNone.
+func (o *opener) checkNumber(number uint64) drop {
+	switch {
+	case o.window.Below(number):
+		return dropOld
+	case o.window.Has(number):
+		return dropReplay
+	}
+	return dropNone
+}
+
+// keys returns the generation of a packet number, or nil if we don't have its key.
 func (o *opener) keys(number uint64) *generation {
 	index := number >> generationBits
 	switch {
@@ -127,13 +125,13 @@ func (o *opener) keys(number uint64) *generation {
 	return nil
 }
 
-// turn derives the next generation when half of the current one is used. Most carriers
-// never reach that. It drops the current generation when the whole replay window lies in
-// the next one.
+// rotateKeys derives the next generation once half of the current one is used, and drops the
+// current one once the whole replay window lies in the next. Most carriers never get that far.
 func (o *opener) rotateKeys() {
+	half := o.current.index<<generationBits + 1<<(generationBits-1)
 	switch {
-	case o.next == nil && o.window.Next > o.current.index<<generationBits+1<<(generationBits-1):
-		o.next, _ = o.current.next() // fails only for a wrong key length, and the length was right before
+	case o.next == nil && o.window.Next > half:
+		o.next, _ = o.current.next() // can't fail, since the key has the same length as the current one
 	case o.next != nil && o.window.Floor()>>generationBits > o.current.index:
 		o.current = o.next
 		o.next = nil

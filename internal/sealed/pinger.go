@@ -3,31 +3,54 @@ package sealed
 import "time"
 
 const (
-	// minPing is the shortest time between two of an end's pings over QUIC.
+	// minPing is the shortest time between two of our pings over QUIC.
 	minPing = 50 * time.Millisecond
 
-	// searchTrips is the number of round trips that quic-go waits between two probes of its
-	// path MTU discovery.
+	// searchTrips is how many round trips quic-go waits between two probes of its path MTU
+	// discovery.
 	searchTrips = 5
-	// searchPings is the number of consecutive pings without a larger packet after which
-	// the search counts as over. quic-go abandons a size after three lost probes, and pings
-	// may be lost as well.
+	// searchPings is how many pings in a row may find no larger packet before we take the
+	// search to be over. quic-go gives up on a size after three lost probes, but pings may be
+	// lost as well.
 	searchPings = 8
 )
 
-// pinger decides when a carrier calls Config.Ping.
+// A pinger decides when to send a ping over QUIC (see Config.Ping).
 type pinger struct {
-	every        time.Duration // Config.PingTime; 0 = no pings because of traffic alone
-	lastPing     time.Time     // when the last ping was sent
-	receivedThen uint64        // Stats.Received at that time
+	every        time.Duration // Config.PingTime; 0 means no pings because of traffic alone
+	lastPing     time.Time
+	receivedThen uint64 // Stats.Received at lastPing
 
 	// QUIC's search for the path MTU.
-	searchedSize int // size of QUIC's largest packet at the last ping for the search
-	sameSize     int // consecutive pings that found the same size
+	knownSize int // size of QUIC's largest packet at the last ping for the search
+	sameSize  int // consecutive pings since it last changed
 }
 
-// at returns when a ping is due because no ack has arrived. ok is false if the session
-// waits for none.
+// due reports whether a ping must be sent because the peer is overdue, or because of PingTime.
+//
+// The pings at every PingTime keep QUIC from becoming idle. They do so at both ends, because
+// the other end receives the pings and we receive their acks, so it's enough if one end sends
+// them.
+func (p *pinger) due(now time.Time, s *Session) bool {
+	sincePing := now.Sub(p.lastPing)
+	if !s.started || sincePing < minPing {
+		return false
+	}
+	if at, ok := p.ackOverdueAt(s); ok && !now.Before(at) {
+		return true
+	}
+	if at, ok := s.liveness.overdueAt(s.pto()); ok && s.now >= at {
+		// Only ping once until the next packet arrives.
+		if p.lastPing.Before(s.time(s.liveness.lastReceived)) {
+			return true
+		}
+	}
+	traffic := s.stats.Received != p.receivedThen || s.records.packetsInFlight > 0
+	return traffic && p.every != 0 && sincePing >= p.every
+}
+
+// ackOverdueAt returns when a ping is due because no ack has arrived. ok is false if the
+// session isn't waiting for one.
 func (p *pinger) ackOverdueAt(s *Session) (at time.Time, ok bool) {
 	if !s.started || !s.awaitsAck() {
 		return time.Time{}, false
@@ -40,59 +63,36 @@ func (p *pinger) ackOverdueAt(s *Session) (at time.Time, ok bool) {
 	return at, true
 }
 
-// due reports whether a ping must be sent now. If so, it records the ping as sent.
-//
-// The pings at every Config.PingTime keep QUIC from becoming idle at both ends, because the
-// other end receives the pings and this end their acks. It is therefore enough if one end
-// sends them.
-func (p *pinger) due(now time.Time, s *Session) bool {
-	since := now.Sub(p.lastPing)
-	if !s.started || since < minPing {
-		return false
-	}
-	at, waits := p.ackOverdueAt(s)
-	quiet := waits && !now.Before(at)
-	overdue, ok := s.liveness.overdueAt(s.pto())
-	if ok && s.now >= overdue && p.lastPing.Before(s.time(s.liveness.lastReceived)) {
-		quiet = true // only once until the next packet is received
-	}
-	traffic := s.stats.Received != p.receivedThen || s.records.packetsInFlight > 0
-	if !quiet && (!traffic || p.every == 0 || since < p.every) {
-		return false
-	}
-	p.lastPing = now
-	p.receivedThen = s.stats.Received
-	return true
-}
-
-// searches reports whether a ping must be sent for QUIC's path MTU discovery. If so, it
-// records the ping as sent. maxPacket returns the size of the largest packet that QUIC has
-// found the path to take.
-//
-// QUIC probes only when it sends other packets, which it hardly does while sealed packets
-// are used. With the pings of PingTime alone, a transfer's packets would reach their full
-// size only after several of those.
-//
-// Play needs no larger packets, and neither does bulk in jumbo packets. The pings of two
-// hundred such transfers, with the packets that quic-go sends for each, took a twelfth of
-// the transfers' time.
-func (p *pinger) searches(now time.Time, s *Session, maxPacket func() int) bool {
+// searchDue reports whether a ping must be sent for QUIC's path MTU discovery. QUIC only probes
+// when it has other packets to send, which is rare while we use sealed packets. With nothing
+// but the pings of PingTime, several of those would pass before the packets of a transfer
+// reached their full size.
+func (p *pinger) searchDue(now time.Time, s *Session) bool {
+	// Play needs no larger packets. Neither does bulk in jumbo packets: the pings of two
+	// hundred such transfers, with the packets that quic-go sends for each, took a twelfth of
+	// their time.
 	if p.sameSize >= searchPings || s.bulkInFlight() == 0 || s.mtu.takesJumbo() {
 		return false
 	}
-	if now.Sub(p.lastPing) < max(searchTrips*s.rtt(), minPing) {
-		return false
-	}
-	if size := maxPacket(); size != p.searchedSize {
-		p.searchedSize = size
+	return now.Sub(p.lastPing) >= max(searchTrips*s.rtt(), minPing)
+}
+
+// noteSize is called when a ping for the search is sent. size is that of the largest packet
+// that QUIC has found the path to take.
+func (p *pinger) noteSize(size int) {
+	if size != p.knownSize {
+		p.knownSize = size
 		p.sameSize = 0
 	} else {
 		p.sameSize++
 	}
-	p.lastPing = now
-	p.receivedThen = s.stats.Received
-	return true
 }
 
-// moved is called when the path has changed. QUIC then searches again on the new one.
+// pinged is called when a ping is sent, whatever the reason.
+func (p *pinger) pinged(now time.Time, s *Session) {
+	p.lastPing = now
+	p.receivedThen = s.stats.Received
+}
+
+// moved is called when the path has changed. QUIC then starts its search over.
 func (p *pinger) moved() { p.sameSize = 0 }

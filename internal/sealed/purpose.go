@@ -66,8 +66,8 @@ func (s *Session) wantsPayload() bool {
 // wantsUnpacedPlay reports whether there may be play to send without asking the pacer. Play
 // normally goes out at once, but only until playBound bytes of it are in flight.
 //
-// Beyond that it waits for the pacer, just like bulk. Otherwise a flood of play would maintain a
-// standing queue on the path that won't drain however long the pacer pauses.
+// Beyond that it waits for the pacer, just like bulk. Otherwise a flood of play would maintain
+// a standing queue on the path that won't drain however long the pacer pauses.
 func (s *Session) wantsUnpacedPlay() bool {
 	return s.state == Open && !s.supply.noPlay &&
 		s.records.Len() < maxRecords-reservedRecords && s.records.playInFlight < s.playBound()
@@ -81,8 +81,8 @@ func (s *Session) playBound() int { return max(minPlay*s.nextPlaySize(), s.contr
 //
 // Usually the peer may take its time with feedback for play. In a flood, though, each flight
 // would then sit out the peer's ack delay before the next could leave, so a packet asks for
-// feedback if the one after it wouldn't fit into playBound any more. Once play has reached
-// the bound, packets ask as soon as it takes up half of that, until the source runs out of play.
+// feedback if the one after it wouldn't fit into playBound any more. Once play has reached the
+// bound, packets ask as soon as it takes up half of that, until the source runs out of play.
 //
 // See TestFloodOfPlayOnAShortPath and rpc.TestFloodOfPlayOverSealedPackets.
 func (s *Session) wantsAckSoon() bool {

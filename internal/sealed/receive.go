@@ -12,8 +12,8 @@ import (
 // couldn't be opened. Other packets that are of no use are dropped and counted.
 func (s *Session) Receive(at time.Time, packet []byte) error { return s.handle(at, s.open(packet)) }
 
-// open decrypts a packet in place. It doesn't need the lock, but must be called on the goroutine
-// that calls handle.
+// open decrypts a packet in place. It doesn't need the lock, but must be called on the
+// goroutine that calls handle.
 func (s *Session) open(packet []byte) openedPacket { return s.opener.open(packet) }
 
 // handle is Receive for a packet that has been opened already.
@@ -55,8 +55,8 @@ func (s *Session) handle(at time.Time, p openedPacket) error {
 	return nil
 }
 
-// countDrop counts a packet that was dropped. Once maxForged packets couldn't be opened, it closes
-// the session and returns the error.
+// countDrop counts a packet that was dropped. Once maxForged packets couldn't be opened, it
+// closes the session and returns the error.
 func (s *Session) countDrop(why drop) error {
 	s.stats.Drops[why]++
 	if s.opener.forged < maxForged {
@@ -66,8 +66,8 @@ func (s *Session) countDrop(why drop) error {
 	return s.err
 }
 
-// consume handles a packet's frames and returns how soon they want feedback. An error means that
-// the peer violated the protocol.
+// consume handles a packet's frames and returns how soon they want feedback. An error means
+// that the peer violated the protocol.
 func (s *Session) consume(t time.Duration, frames []byte) (asks urgency, err error) {
 	f := s.frame
 	payloads := 0
@@ -150,8 +150,8 @@ func (s *Session) receiveReport(t time.Duration, f *report) error {
 	return nil
 }
 
-// ackDelay returns how long the peer held back a report so that it could piggyback on play. It's
-// zero unless the peer took longer than it would for bulk.
+// ackDelay returns how long the peer held back a report so that it could piggyback on play.
+// It's zero unless the peer took longer than it would for bulk.
 func (s *Session) ackDelay(f *report) time.Duration {
 	if f.delay <= s.reporter.maxDelay {
 		return 0
@@ -159,11 +159,11 @@ func (s *Session) ackDelay(f *report) time.Duration {
 	return min(f.delay, s.config.PlayDelay)
 }
 
-// ackSpan acks the packets of a span. It must be called for the spans of a report in rising order.
-// isNew is true if this is the first ack of a packet that asked for one.
+// ackSpan acks the packets of a span. It must be called for the spans of a report in rising
+// order. isNew is true if this is the first ack of a packet that asked for one.
 //
-// A peer may ack the same packets over and over, so we skip whole runs of packets that have been
-// acked before. Otherwise we'd have to walk over all records for every such report.
+// A peer may ack the same packets over and over, so we skip whole runs of packets that have
+// been acked before. Otherwise we'd have to walk over all records for every such report.
 func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err error) {
 	for n := max(sp.low, s.records.Oldest); n < sp.high; {
 		r := s.records.At(n)
@@ -176,8 +176,8 @@ func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err 
 		default:
 			at := s.takeArrival(n)
 			if r.fate == inFlight && n >= s.mtu.pathStart {
-				// Packets that we had given up for lost, or that were sent on the previous path,
-				// say nothing about the round trip.
+				// Packets that we had given up for lost, or that were sent on the previous
+				// path, say nothing about the round trip.
 				s.loss.latestRTT = t - r.sent
 				s.sampleRTT(t, r, f, at)
 			}
@@ -203,15 +203,16 @@ func (s *Session) takeArrival(n uint64) time.Duration {
 	return list[len(list)-1].at
 }
 
-// sampleRTT measures a round trip by the ack of a packet that wasn't paced, such as a probe. The
-// controller only uses it as a guess until a paced packet is acked, unless it ends an outage.
+// sampleRTT measures a round trip by the ack of a packet that wasn't paced, such as a probe.
+// The controller only uses it as a guess until a paced packet is acked, unless it ends an
+// outage.
 func (s *Session) sampleRTT(t time.Duration, r *record, f *report, at time.Duration) {
 	if r.paced || at == 0 {
 		return
 	}
 	if s.liveness.ptos > 0 {
-		// An outage is over. Paced packets that were sent before it may be acked now as well, but
-		// their age isn't a round trip, so the controller needs this one.
+		// An outage is over. Paced packets that were sent before it may be acked now as well,
+		// but their age isn't a round trip, so the controller needs this one.
 		s.control.RoundTrip(t - r.sent)
 	}
 

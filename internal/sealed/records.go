@@ -16,8 +16,8 @@ const (
 	// maxAckOptional limits how many of the packets that we remember ask for no ack: 1,792.
 	// Further reports have to wait.
 	//
-	// At 1 Gbit/s, 84,000 packets arrive in a second, with a report for every four. The limit is
-	// enough for the reports of 85 ms, which are three PTO on a path of 10 ms.
+	// At 1 Gbit/s, 84,000 packets arrive in a second, with a report for every four. The limit
+	// is enough for the reports of 85 ms, which are three PTO on a path of 10 ms.
 	maxAckOptional = 7 << 8
 	// crowdedRecords is the number of records from which we forget lost packets early, although
 	// they may only be late.
@@ -40,8 +40,8 @@ const (
 	skipped   // never sent, so an ack for it is a violation
 )
 
-// A record is what we remember of a packet number that we've sent or skipped. There may be many of
-// them, so the small fields stand together at the end, which saves padding.
+// A record is what we remember of a packet number that we've sent or skipped. There may be many
+// of them, so the small fields stand together at the end, which saves padding.
 type record struct {
 	// Sending.
 	sent    time.Duration
@@ -67,9 +67,9 @@ func (r *record) large() bool { return r.size > SafePacket+overheadUDP }
 // jumbo reports whether the packet is larger than those that QUIC looks for.
 func (r *record) jumbo() bool { return r.size > MaxPacket+overheadUDP }
 
-// frameLimit returns how many bytes header and frames may take. allowed is the limit for a packet
-// with bulk. Without bulk it mustn't become a jumbo packet, because other play would have to wait
-// for it.
+// frameLimit returns how many bytes header and frames may take. allowed is the limit for a
+// packet with bulk. Without bulk it mustn't become a jumbo packet, because other play would
+// have to wait for it.
 func (r *record) frameLimit(allowed int) int {
 	if r.bulk {
 		return allowed
@@ -77,7 +77,8 @@ func (r *record) frameLimit(allowed int) int {
 	return min(allowed, MaxPacket-tagBytes)
 }
 
-// records holds a record for each packet number, from the oldest one whose fate may still change.
+// records holds a record for each packet number, from the oldest one whose fate may still
+// change.
 type records struct {
 	recovery.Ring[record]
 

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// maxRuns limits the runs in one report. 191 runs leave room for 95 gaps, which is enough for
-	// up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
+	// maxRuns limits the runs in one report. 191 runs leave room for 95 gaps, which is enough
+	// for up to 200 Mbit/s with 3 packets in 10 arriving 25 ms late.
 	//
-	// Packets below the oldest gap don't fit, but earlier reports have listed them already, except
-	// for those that arrived late. Those have to wait for their turn (see reporter.fill).
+	// Packets below the oldest gap don't fit, but earlier reports have listed them already,
+	// except for those that arrived late. Those have to wait for their turn (see
+	// reporter.fill).
 	maxRuns  = 191
 	maxSpans = maxRuns/2 + 1 // every other run, starting with the first, is of received packets
 
-	// maxDeltas limits the arrival times in one report, not counting the largest packet's. Packets
-	// beyond that are still acked, but without a time.
+	// maxDeltas limits the arrival times in one report, not counting the largest packet's.
+	// Packets beyond that are still acked, but without a time.
 	maxDeltas = 64
 
 	// maxReportHeader is the most space a report takes before its runs and deltas.
@@ -36,8 +37,8 @@ const (
 	clockBytes = 6
 	clockMask  = 1<<(8*clockBytes) - 1
 
-	// longestDelta is the longest time between two arrivals that a delta can express, in units of
-	// clockUnit. It's 12.7 days, which is short enough that maxDeltas of them add up without
+	// longestDelta is the longest time between two arrivals that a delta can express, in units
+	// of clockUnit. It's 12.7 days, which is short enough that maxDeltas of them add up without
 	// overflowing a time.Duration. If packets arrived further apart, the list of deltas ends
 	// between them.
 	longestDelta = 1 << 40
@@ -89,7 +90,8 @@ func (f *report) append(b []byte) []byte {
 	return b
 }
 
-// consume reads a report from r. The caller has already consumed the byte with the frame's kind.
+// consume reads a report from r. The caller has already consumed the byte with the frame's
+// kind.
 func (f *report) consume(r *wire.Reader) {
 	f.largest = uint32(r.Fixed(4))
 	f.delay = time.Duration(r.Uvarint(math.MaxUint32)) * clockUnit
@@ -116,9 +118,9 @@ func (f *report) consume(r *wire.Reader) {
 	}
 }
 
-// setRuns replaces the runs with those of w, from the number from down to floor, as far as they fit
-// into room. roomLeft is what remains of room. rest is one above the largest number that didn't
-// fit, or 0 if they all did.
+// setRuns replaces the runs with those of w, from the number from down to floor, as far as they
+// fit into room. roomLeft is what remains of room. rest is one above the largest number that
+// didn't fit, or 0 if they all did.
 func (f *report) setRuns(
 	w *recovery.Window, room int, from, floor uint64,
 ) (roomLeft int, rest uint64) {

@@ -10,14 +10,14 @@ import (
 const (
 	// reportAfter is how many packets that want feedback soon make a report due at once.
 	reportAfter = 4
-	// maxReportDelay limits how long feedback for bulk may wait, however long the round trip is.
-	// It is QUIC's default max_ack_delay (RFC 9000, section 18.2).
+	// maxReportDelay limits how long feedback for bulk may wait, however long the round trip
+	// is. It is QUIC's default max_ack_delay (RFC 9000, section 18.2).
 	maxReportDelay = 25 * time.Millisecond
 	// minReportDelay is the shortest such wait, because clocks and timers may be coarser than
 	// the round trip.
 	minReportDelay = 100 * time.Microsecond
-	// maxReportGap bounds the minimum time between two reports. One report per millisecond takes
-	// 0.9 Mbit/s, which is more than many return paths carry.
+	// maxReportGap bounds the minimum time between two reports. One report per millisecond
+	// takes 0.9 Mbit/s, which is more than many return paths carry.
 	maxReportGap = 2 * time.Millisecond
 
 	// If the last round trips have all exceeded the minimum by more than backoffAfter, our own
@@ -25,8 +25,8 @@ const (
 	// forward path. The excess beyond backoffAfter, divided by backoffParts, is then the least
 	// time between two reports, much as RFC 5690 asks of acks.
 	//
-	// maxBackoff bounds that time, because a path that was merely interrupted for seconds may be
-	// as fast as before.
+	// maxBackoff bounds that time, because a path that was merely interrupted for seconds may
+	// be as fast as before.
 	backoffAfter = 100 * time.Millisecond
 	backoffParts = 8
 	maxBackoff   = 200 * time.Millisecond
@@ -54,12 +54,12 @@ const (
 	askNow            // at once
 )
 
-// A reporter decides when the peer gets a report (this carrier's ACK frame) and which packets the
-// report lists.
+// A reporter decides when the peer gets a report (this carrier's ACK frame) and which packets
+// the report lists.
 //
-// A packet with bulk (the traffic of transfers) is reported within an eighth of a round trip, or
-// sooner if several have arrived. Feedback for play (the game's other traffic) may wait longer for
-// a packet to piggyback on.
+// A packet with bulk (the traffic of transfers) is reported within an eighth of a round trip,
+// or sooner if several have arrived. Feedback for play (the game's other traffic) may wait
+// longer for a packet to piggyback on.
 //
 // Reports are never retransmitted. Instead, every packet is listed in reportMemory of them, and
 // every so often a report repeats everything that the peer may not know. Once the peer acks a
@@ -129,9 +129,9 @@ func (r *reporter) note(t, arrived time.Duration, number uint64, asks urgency) {
 	}
 }
 
-// noteLate is called after note if a larger number has arrived before this one. An earlier report
-// may have listed it as missing, and the peer may have acked that report, so knownBelow comes down
-// again.
+// noteLate is called after note if a larger number has arrived before this one. An earlier
+// report may have listed it as missing, and the peer may have acked that report, so knownBelow
+// comes down again.
 func (r *reporter) noteLate(number uint64) {
 	r.knownBelow = min(r.knownBelow, number)
 	r.hasLate = true
@@ -166,9 +166,9 @@ func (r *reporter) due(t time.Duration) bool {
 
 // fill stores a report of at most room bytes in f. w has the packets that were received.
 //
-// If the report covers everything that the peer may not know, fill returns one above its largest
-// number: once the report is acked, the peer knows everything below that. Otherwise fill returns
-// 0.
+// If the report covers everything that the peer may not know, fill returns one above its
+// largest number: once the report is acked, the peer knows everything below that. Otherwise
+// fill returns 0.
 //
 // When not everything fits, the rest becomes a backlog, and every second report works on that
 // instead. It may contain packets that arrived late, which the peer would take for lost
@@ -218,8 +218,8 @@ func (r *reporter) fill(t time.Duration, f *report, w *recovery.Window, room int
 	return 0
 }
 
-// takeBacklog decides whether it's the backlog's turn. If so, it returns the largest number in it
-// that was received, from which the report must work down.
+// takeBacklog decides whether it's the backlog's turn. If so, it returns the largest number in
+// it that was received, from which the report must work down.
 func (r *reporter) takeBacklog(w *recovery.Window, known uint64) (from uint64, ok bool) {
 	r.wasBacklog = !r.wasBacklog && r.backlogEnd > known
 	if !r.wasBacklog {
@@ -242,8 +242,8 @@ func (r *reporter) takeBacklog(w *recovery.Window, known uint64) (from uint64, o
 }
 
 // fillDeltas lists the arrivals since the report before the last one, as far as they fit. The
-// list ends before a packet whose arrival we've forgotten, or one too far from its neighbour for
-// a delta. From there on, packets are acked without a time.
+// list ends before a packet whose arrival we've forgotten, or one too far from its neighbour
+// for a delta. From there on, packets are acked without a time.
 func (r *reporter) fillDeltas(f *report, w *recovery.Window, room int) {
 	floor := w.Floor()
 	if r.reports >= 2 {
@@ -274,8 +274,8 @@ func (r *reporter) fillDeltas(f *report, w *recovery.Window, room int) {
 	}
 }
 
-// A returnPath detects that reports are filling the path on which they travel. A queue that stays
-// there shows in all of the last round trips.
+// A returnPath detects that reports are filling the path on which they travel. A queue that
+// stays there shows in all of the last round trips.
 type returnPath struct {
 	minRTT  time.Duration    // on this path; 0 if unknown
 	excess  [4]time.Duration // of the last round trips over minRTT; a ring indexed by samples
@@ -291,8 +291,8 @@ func (p *returnPath) sample(rtt time.Duration) {
 	p.samples++
 }
 
-// backoff returns how far apart reports must be to relieve the path. It's zero or less if the path
-// isn't filling up.
+// backoff returns how far apart reports must be to relieve the path. It's zero or less if the
+// path isn't filling up.
 func (p *returnPath) backoff() time.Duration {
 	return min((slices.Min(p.excess[:])-backoffAfter)/backoffParts, maxBackoff)
 }

@@ -13,88 +13,94 @@ import (
 )
 
 const (
-	// turnPackets is the maximum number of packets received while the lock is held once.
+	// turnPackets limits how many packets we receive while holding the lock once.
 	turnPackets = 64
-	// turnBytes is the number of bytes after which no further packet is received.
+	// turnBytes is how many bytes we receive before we stop, even if there are more packets.
 	turnBytes = turnPackets * MaxPacket
-	// blockedWait is how long the carrier waits if the socket's send buffer is full.
+	// blockedWait is how long we wait if the socket's send buffer is full.
 	blockedWait = 500 * time.Microsecond
-	// busyWait is how long packets wait in the inbox of a machine that counts as busy. Such
-	// a machine sends bulk in bursts, which saves processor time. A burst takes no longer
-	// at the bottleneck than each packet waits here anyway.
+	// busyWait is how long packets wait in the inbox of a machine that counts as busy. Such a
+	// machine sends bulk in bursts, which saves processor time. A burst takes no longer at the
+	// bottleneck than each packet has to wait here anyway.
 	busyWait = time.Millisecond
-	// heavyLoad is the load of three packets per turn. A turn of play receives one and
-	// sends one; a turn of bulk has about ten.
-	heavyLoad = 3 * 8
-	// followBulk is how long a carrier relies on the addresses and the packet size that it
-	// last got from QUIC, while bulk is in flight and no packet arrives from another
-	// address. Without bulk it is followPlay. Asking quic-go takes a tenth of a turn of
-	// play, because the memory of its connections is no longer in the cache.
+	// The average wait in the inbox rises by 1/waitRise of the difference, but falls by
+	// 1/waitFall. In a crowd, a carrier has few turns. If the average fell as slowly as it
+	// rises, we'd keep sending bursts for half a second after the others have ended.
+	waitRise = 8
+	waitFall = 2
+	// heavyLoad is the load of three packets per turn. A turn with play receives one and sends
+	// one, while a turn with bulk has about ten.
+	heavyLoad = 3 * loadTurns
+	// loadTurns is over how many turns the load is averaged.
+	loadTurns = 8
+	// followBulk is how long we rely on the addresses and the packet size that we last got from
+	// QUIC, as long as bulk is in flight and no packet arrives from another address. Without
+	// bulk, it's followPlay: to ask quic-go takes a tenth of a turn with play, because the
+	// memory of its connections is no longer in the cache.
 	followBulk = 20 * time.Millisecond
 	followPlay = 100 * time.Millisecond
 	// observeBulk is the minimum time between two calls of Config.Observe while bulk is in
-	// flight. observePlay is the minimum without bulk.
+	// flight, and observePlay without bulk.
 	observeBulk = time.Millisecond
 	observePlay = 100 * time.Millisecond
 )
 
-// heavyTurns are the turns of carriers that move bulk while there are more working carriers
-// than processors. As many may run at once as there were processors when the process
-// started.
+// heavyTurns are the turns of carriers that move bulk while more carriers are working than
+// there are processors. It allows as many turns at once as there were processors when the
+// process started.
 //
 // A carrier keeps its turn while it waits for other writes to its socket. Otherwise each
-// carrier of a crowd would meanwhile build a burst that could not be sent yet. A carrier
+// carrier of a crowd would build a burst in the meantime, which it couldn't send yet. A carrier
 // never waits for a second turn.
 var heavyTurns = crew.NewTurns(runtime.GOMAXPROCS(0))
 
 // batches is a pool of the buffers into which carriers receive.
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// A batch is the packets that one turn receives.
+// A batch holds the packets that one turn receives.
 type batch struct {
 	packets [turnPackets]receivedPacket
 	n       int
-	// Lent to the session for the turn. Its 2 KiB would otherwise be cold memory of each
-	// session.
-	frame frame
+	frame   frame // lent to the session for the turn, which saves each session 2 KiB of cold memory
 }
 
-// arrived is a packet that was opened, with its time of arrival.
+// A receivedPacket is a packet that was opened, and when it arrived.
 type receivedPacket struct {
 	at time.Time
 	openedPacket
 }
 
-// runner is the state that a carrier keeps from turn to turn. Only the goroutine that works
-// may use it.
+// A runner is what a carrier keeps from turn to turn. Only the goroutine that works may use it.
 type runner struct {
-	writer        udp.Writer
-	to, from      net.Addr       // result of Config.Addrs, at asked
-	remote, local netip.AddrPort // the same addresses, to compare
-	hasAddrs      bool           // writer.Aim was called
-	maxPacket     int            // result of Config.MaxPacket at asked, at most MaxPacket; written under the lock
-	followedAt    time.Time      // when QUIC was last asked for addresses and size; zero = never
+	writer udp.Writer
+	pinger pinger
 
-	// Results of the last turn.
-	state        State // of the session
-	stateChanged bool  // state has changed, and Config.Changed was not called for that yet
-	pingDue      bool  // Config.Ping is due; not called under the lock, because it may take long
+	// What QUIC last told us; see Carrier.follow.
+	to, from      net.Addr       // result of Config.Addrs
+	remote, local netip.AddrPort // the same, so that we can compare them
+	hasAddrs      bool           // writer.Aim was called with them
+	maxPacket     int            // result of Config.MaxPacket, at most MaxPacket; written under the lock
+	followedAt    time.Time      // when we asked; zero if we haven't
 
-	// Memory of a turn.
-	burst    *burst       // packets to send; nil between turns, unless the socket was blocked
-	batch    *batch       // received packets; nil when burst is
-	incoming packetCursor // packets from the inbox
+	// Left for settle.
+	state        State // of the session after the last turn
+	stateChanged bool  // Config.Changed must be called
+	pingDue      bool  // Config.Ping must be called, but not under the lock, since it may take long
 
-	// Measurements that decide how the next turns work.
-	inboxWait time.Duration // smoothed time for which packets wait in the inbox
-	load      int           // packets of the last turns; each turn counts 7/8 of the one after it
+	// Buffers, which are nil between turns unless the socket was blocked.
+	burst *burst // packets to send
+	batch *batch // packets received
+
+	incoming packetCursor // packets taken from the inbox
+
+	// How busy the carrier and the machine are.
+	inboxWait time.Duration // moving average of how long packets wait in the inbox
+	load      int           // moving sum of packets per turn, over about loadTurns turns
 
 	observedAt time.Time // when Config.Observe was last called
-	pinger     pinger
 }
 
-// borrow gets the buffers for a turn, unless the carrier still has them because the socket
-// was blocked.
+// borrow gets the buffers for a turn, unless the socket was blocked and we still have them.
 func (r *runner) borrow() {
 	if r.burst == nil {
 		r.burst = bursts.Get().(*burst)
@@ -103,10 +109,10 @@ func (r *runner) borrow() {
 	}
 }
 
-// giveBack returns the buffers after a turn, unless they contain packets that were not sent
-// because the socket was blocked.
+// giveBack returns the buffers after a turn, unless the socket was blocked and they have
+// packets that still must be sent.
 func (r *runner) giveBack() {
-	if r.burst.sent == r.burst.n {
+	if r.burst.isSent() {
 		bursts.Put(r.burst)
 		batches.Put(r.batch)
 		r.burst = nil
@@ -114,31 +120,29 @@ func (r *runner) giveBack() {
 	}
 }
 
-// noteWait updates waited with the time that the first packet of a turn waited in the
-// inbox. It falls faster than it rises. In a crowd a carrier has few turns. If waited fell
-// by eighths, the carrier would send bursts for half a second after the others have ended.
+// noteWait updates inboxWait. wait is how long the first packet of a turn has waited.
 func (r *runner) noteWait(wait time.Duration) {
-	part := time.Duration(8)
-	if wait < r.inboxWait {
-		part = 2
+	if diff := wait - r.inboxWait; diff < 0 {
+		r.inboxWait += diff / waitFall
+	} else {
+		r.inboxWait += diff / waitRise
 	}
-	r.inboxWait += (wait - r.inboxWait) / part
 }
 
-// heavy reports whether the carrier moves as many packets as bulk has.
-func (r *runner) isHeavy() bool { return r.load > heavyLoad }
-
-// noteLoad updates load with the number of packets that a turn received and built.
-func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.unsealed) - r.load/8 }
-
-// owes reports whether settle has something to do.
-func (r *runner) needsSettle() bool { return r.stateChanged || r.pingDue || r.state == Closed }
-
-// busy reports whether packets wait long for a turn, because the processors are busy.
+// isBusy reports whether packets wait long for a turn, because the processors are busy.
 func (r *runner) isBusy() bool { return r.inboxWait > busyWait }
 
-// settle does the part of a turn that may take long. It returns true if the
-// session has ended; it has then cleaned up.
+// noteLoad updates load with the number of packets that a turn received and built.
+func (r *runner) noteLoad() { r.load += r.batch.n + len(r.burst.unsealed) - r.load/loadTurns }
+
+// isHeavy reports whether the carrier moves so many packets that there must be bulk.
+func (r *runner) isHeavy() bool { return r.load > heavyLoad }
+
+// needsSettle reports whether settle has anything to do.
+func (r *runner) needsSettle() bool { return r.stateChanged || r.pingDue || r.state == Closed }
+
+// settle does the part of a turn that may take long, without the lock. It returns true if the
+// session has ended and everything is cleaned up.
 func (c *Carrier) settle() (ended bool) {
 	r := &c.run
 	if r.stateChanged && c.config.Changed != nil {
@@ -149,11 +153,32 @@ func (c *Carrier) settle() (ended bool) {
 	}
 	r.stateChanged = false
 	r.pingDue = false
-	return c.cleanUp()
+	if r.state != Closed {
+		return false
+	}
+	c.cleanUp()
+	return true
 }
 
-// turn does what is due now. If idle is true, nothing more is due before next or, if next
-// is zero, before the carrier is woken.
+// cleanUp stops using the socket and closes Done. It is called once, after the session has
+// closed.
+func (c *Carrier) cleanUp() {
+	c.mu.Lock()
+	ids := c.issued
+	c.mu.Unlock()
+	c.socket.unregister(ids...)
+	c.inbox.release(c.run.incoming)
+	c.inbox.close()
+	c.run.incoming = packetCursor{}
+	c.worker.stop()
+	close(c.done)
+	if c.config.Ended != nil {
+		c.config.Ended()
+	}
+}
+
+// turn does what is due now. If idle is true, nothing more is due before next or, if next is
+// zero, before the carrier is woken.
 func (c *Carrier) turn() (next time.Time, idle bool) {
 	r := &c.run
 	r.borrow()
@@ -162,9 +187,9 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 		r.incoming = c.inbox.take()
 	}
 	c.open()
-	f := c.step()
+	result := c.step()
 	r.noteLoad()
-	if f.callWoken {
+	if result.callWoken {
 		c.config.Woken()
 	}
 
@@ -173,70 +198,64 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 		c.inbox.release(r.incoming)
 		r.incoming = packetCursor{}
 	}
-	idle = !more && !(f.woken && !c.inbox.empty())
-	if r.burst.sent == r.burst.n {
-		return f.next, idle
+	// A wake may be for packets that arrived after we had looked into the inbox.
+	idle = !more && !(result.woken && !c.inbox.empty())
+
+	if r.burst.isSent() {
+		return result.next, idle
 	}
 	c.seal()
 	if c.flush() {
-		return f.next, f.sentAll && idle
+		return result.next, result.sentAll && idle
 	}
 	return time.Now().Add(blockedWait), idle
 }
 
-// found is the result of step.
+// A stepResult is what step tells turn.
 type stepResult struct {
-	next      time.Time // as turn returns it
+	next      time.Time // when something is due; zero if nothing is
 	woken     bool      // the carrier was woken since the last turn
-	sentAll   bool      // the session has no packet to send beyond the burst
+	sentAll   bool      // the session has no packet to send beyond those of the burst
 	callWoken bool      // Config.Turned returned true
 }
 
-// step is the part of a turn under the lock. It passes the opened packets to the session,
-// runs the session's timers and builds a burst.
-func (c *Carrier) step() (f stepResult) {
+// step is the part of a turn under the lock. It passes the opened packets to the session, runs
+// the session's timers and builds a burst.
+func (c *Carrier) step() (result stepResult) {
 	r := &c.run
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f.woken = c.worker.clearWake()
+	result.woken = c.worker.clearWake()
 	now := time.Now()
 	c.session.frame = &r.batch.frame
 	c.follow(now)
 	c.receive(now)
 	_ = c.session.Advance(now) // Session.Err keeps the error
 	c.observe(now)
-	r.pingDue = c.pingDue(now)
+	r.pingDue = c.takePing(now)
 	c.session.Controller().Bursts(r.isBusy())
-	f.sentAll = r.burst.sent == r.burst.n && c.collect(now)
-	f.next = c.next()
-	f.callWoken = c.config.Turned != nil && c.config.Turned()
+	result.sentAll = r.burst.isSent() && c.collect(now)
+	result.next = c.next()
+	result.callWoken = c.config.Turned != nil && c.config.Turned()
+
 	state := c.session.State()
 	r.stateChanged = r.stateChanged || state != r.state
 	r.state = state
 	c.bulk.Store(c.session.bulkInFlight() > 0 || c.bulkWaits())
-	c.session.frame = nil // so that an idle carrier does not keep a batch in memory
-	return f
+	c.session.frame = nil // so that an idle carrier doesn't keep a batch in memory
+	return result
 }
 
-// pingDue reports whether Config.Ping must be called. The caller holds the lock.
-func (c *Carrier) pingDue(now time.Time) bool {
-	if c.config.Ping == nil {
-		return false
-	}
-	return c.run.pinger.due(now, c.session) ||
-		c.config.MaxPacket != nil && c.run.pinger.searches(now, c.session, c.config.MaxPacket)
-}
-
-// follow gets addresses and packet size from QUIC if the last ones are old. It reports a
-// new path to the session.
+// follow asks QUIC for the addresses and the packet size, if it's been a while. If the path has
+// changed, it tells the session. The caller holds the lock.
 func (c *Carrier) follow(now time.Time) {
 	r := &c.run
-	age := followPlay
+	maxAge := followPlay
 	if c.session.bulkInFlight() > 0 {
-		age = followBulk
+		maxAge = followBulk
 	}
-	strayed := c.inbox.sawOther.Swap(false)
-	if r.hasAddrs && !strayed && now.Sub(r.followedAt) < age {
+	sawOther := c.inbox.sawOther.Swap(false)
+	if r.hasAddrs && !sawOther && now.Sub(r.followedAt) < maxAge {
 		return
 	}
 	r.followedAt = now
@@ -245,7 +264,7 @@ func (c *Carrier) follow(now time.Time) {
 		r.maxPacket = min(c.config.MaxPacket(), MaxPacket)
 	}
 	to, from := c.config.Addrs()
-	if r.hasAddrs && same(to, r.to) && same(from, r.from) {
+	if r.hasAddrs && samePointer(to, r.to) && samePointer(from, r.from) {
 		return
 	}
 	r.to = to
@@ -254,10 +273,13 @@ func (c *Carrier) follow(now time.Time) {
 	if r.hasAddrs && remote == r.remote && local == r.local {
 		return
 	}
+
 	r.writer.Aim(to, from)
 	c.inbox.setRemote(remote)
 	if r.hasAddrs {
-		c.session.Rotate() // without a spare id, an observer may link the addresses, which is better than silence
+		// If we have no spare id to change to, an observer may link the addresses, which is
+		// still better than silence.
+		c.session.Rotate()
 		c.session.Moved(now)
 		r.pinger.moved()
 	}
@@ -266,16 +288,16 @@ func (c *Carrier) follow(now time.Time) {
 	r.hasAddrs = true
 }
 
-// same reports whether two addresses are the same pointer. The check saves converting and
-// comparing them.
-func same(a, b net.Addr) bool {
+// samePointer reports whether two addresses are the same *net.UDPAddr, in which case we needn't
+// convert and compare them.
+func samePointer(a, b net.Addr) bool {
 	one, ok := a.(*net.UDPAddr)
 	other, _ := b.(*net.UDPAddr)
 	return ok && one == other
 }
 
-// open opens up to turnPackets packets and about turnBytes bytes from the inbox, without
-// the lock.
+// open opens packets from the inbox, up to turnPackets and about turnBytes. It doesn't need the
+// lock.
 func (c *Carrier) open() {
 	r := &c.run
 	b := r.batch
@@ -298,25 +320,42 @@ func (c *Carrier) receive(now time.Time) {
 	for i := range b.n {
 		p := &b.packets[i]
 		_ = c.session.handle(p.at, p.openedPacket) // Session.Err keeps the error
-		p.frames = nil                             // so that it does not keep the inbox's memory alive
+		p.frames = nil                             // don't keep the inbox's memory alive
 	}
 }
 
-// observe calls Config.Observe if it is due. The caller holds the lock.
+// observe calls Config.Observe if it's due. The caller holds the lock.
 func (c *Carrier) observe(now time.Time) {
 	r := &c.run
-	age := observePlay
+	minAge := observePlay
 	if c.session.bulkInFlight() > 0 {
-		age = observeBulk
+		minAge = observeBulk
 	}
-	if c.config.Observe != nil && now.Sub(r.observedAt) >= age {
+	if c.config.Observe != nil && now.Sub(r.observedAt) >= minAge {
 		r.observedAt = now
 		c.config.Observe(now, c.session.Controller())
 	}
 }
 
-// next returns the time at which something is due. Zero means not before the carrier is
-// woken. The caller holds the lock.
+// takePing decides whether settle must call Config.Ping. If so, the pinger counts the ping as
+// sent. The caller holds the lock.
+func (c *Carrier) takePing(now time.Time) bool {
+	p := &c.run.pinger
+	switch {
+	case c.config.Ping == nil:
+		return false
+	case p.due(now, c.session):
+	case c.config.MaxPacket != nil && p.searchDue(now, c.session):
+		p.noteSize(c.config.MaxPacket())
+	default:
+		return false
+	}
+	p.pinged(now, c.session)
+	return true
+}
+
+// next returns when something is due, or zero if nothing is until the carrier is woken. The
+// caller holds the lock.
 func (c *Carrier) next() time.Time {
 	var first recovery.Earliest
 	first.Add(c.session.NextTimeout())
@@ -325,24 +364,4 @@ func (c *Carrier) next() time.Time {
 	}
 	at, _ := first.Time()
 	return at
-}
-
-// finished reports whether the session has ended. If so, it cleans up and closes Done.
-func (c *Carrier) cleanUp() bool {
-	if c.run.state != Closed {
-		return false
-	}
-	c.mu.Lock()
-	ids := c.issued
-	c.mu.Unlock()
-	c.socket.unregister(ids...)
-	c.inbox.release(c.run.incoming)
-	c.inbox.close()
-	c.run.incoming = packetCursor{}
-	c.worker.stop()
-	close(c.done)
-	if c.config.Ended != nil {
-		c.config.Ended()
-	}
-	return true
 }

@@ -2,8 +2,8 @@ package sealed
 
 import "slices"
 
-// sealer encrypts one direction of a carrier. It shares no state with the session, so it
-// needs no lock. It is not safe for concurrent use.
+// A sealer encrypts one direction of a carrier. It shares no state with the session, so it
+// doesn't need the session's lock. It is not safe for concurrent use.
 type sealer struct {
 	keys  *generation
 	mask  *mask
@@ -15,8 +15,9 @@ func newSealer(s *suite, export Exporter, instance uint32, d direction) (*sealer
 	return &sealer{keys: keys, mask: mask}, err
 }
 
-// seal encrypts a packet of header and frames in place, appends the tag and masks the
-// number. Numbers must rise and stay below maxNumber.
+// seal encrypts a packet in place. packet is its header, with the number in clear, and its
+// frames. seal appends the tag and masks the number. Numbers must rise and stay below
+// maxNumber.
 func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
 	for s.keys.index < number>>generationBits {
 		keys, err := s.keys.next()
@@ -25,6 +26,7 @@ func (s *sealer) seal(packet []byte, number uint64) ([]byte, error) {
 		}
 		s.keys = keys
 	}
+
 	s.keys.nonce(&s.nonce, number)
 	packet = slices.Grow(packet, tagBytes)
 	header, frames := packet[:headerBytes], packet[headerBytes:]

@@ -9,33 +9,37 @@ import (
 	"github.com/quivernet/quiver/internal/udp"
 )
 
+const (
+	// burstPackets is how many packets fit into a burst: those of one call, and one more (see
+	// collect).
+	burstPackets = udp.MaxSegments + 1
+	// burstBytes is how many bytes fit into a burst: seven jumbo packets, which is the most
+	// that one call may send.
+	burstBytes = 63 << 10
+)
+
 // bursts is a pool of the buffers in which carriers build packets.
-var bursts = sync.Pool{New: func() any { return &burst{unsealed: make([]unsealedPacket, 0, burstPackets)} }}
+var bursts = sync.Pool{New: func() any {
+	return &burst{unsealed: make([]unsealedPacket, 0, burstPackets)}
+}}
 
-// burstPackets is the number of packets for which a burst has room: those of one call, and
-// one more (see collect).
-const burstPackets = udp.MaxSegments + 1
-
-// burstBytes is the number of bytes for which a burst has room: seven jumbo packets, the
-// maximum that one call may send.
-const burstBytes = 63 << 10
-
-// A burst holds packets that were built and were not sent yet.
+// A burst holds packets that have been built but not sent. They are written in groups, one for
+// each call that sends them.
 type burst struct {
 	bytes    [burstBytes]byte
-	unsealed []unsealedPacket // packets not sealed yet
+	unsealed []unsealedPacket // packets for seal; they point into bytes
 	groups   [burstPackets]group
-	n        int // number of groups
-	sent     int // number of groups that were sent
+	n        int // groups in use
+	sent     int // groups that have been sent
 }
 
-// built is a packet that is not sealed yet.
+// An unsealedPacket is a packet that hasn't been sealed yet.
 type unsealedPacket struct {
 	packet []byte
 	number uint64
 }
 
-// A group is the part of a burst that one call sends: packets of one size, of which the
+// A group is the part of a burst that one call sends: packets of the same size, except that the
 // last may be shorter (udp(7), UDP_SEGMENT).
 type group struct{ start, end, size int }
 
@@ -46,40 +50,47 @@ func (b *burst) reset() {
 	b.unsealed = b.unsealed[:0]
 }
 
+// isSent reports whether there's nothing left to send.
+func (b *burst) isSent() bool { return b.sent == b.n }
+
 // add adds a packet that begins where the previous one ends.
 func (b *burst) add(start, end int) {
+	size := end - start
 	if b.n > 0 {
 		g := &b.groups[b.n-1]
 		length := g.end - g.start
-		if length%g.size == 0 && end-start <= g.size && length < udp.MaxSegments*g.size {
+		noneShorter := length%g.size == 0
+		if noneShorter && size <= g.size && length < udp.MaxSegments*g.size {
 			g.end = end
 			return
 		}
 	}
-	b.groups[b.n] = group{start, end, end - start}
+	b.groups[b.n] = group{start, end, size}
 	b.n++
 }
 
-// collect builds packets until there are as many as one call sends, or until the session
-// has no more. In the latter case all is true.
-//
-// After each burst on a busy machine, the pacer holds bulk back. If it does so after as
-// many packets as one call sends, collect asks for one more packet. Usually there is none,
-// which saves a turn.
-//
-// Only bulk is sent in jumbo packets.
+// collect builds the packets of a burst: as many as one call sends, or as the session has. all
+// is true if the session has no more.
 func (c *Carrier) collect(now time.Time) (all bool) {
 	b := c.run.burst
 	b.reset()
+	// Only bulk is sent in jumbo packets.
 	jumbo := c.bulk.Load() && !c.config.NoJumbo && c.socket.sys.GSO.Load()
-	for at, n := 0, 0; n < burstPackets; n++ {
+	at := 0
+	for n := range burstPackets {
 		if n == udp.MaxSegments && c.session.MaySend(now) {
+			// That's as many as one call sends, and there's more.
+			//
+			// If the pacer holds bulk back after just as many packets, as it does after each
+			// burst on a busy machine, ask for one more. Usually there is none, which saves a
+			// turn.
 			return false
 		}
 		if burstBytes-at < JumboPacket {
 			return false
 		}
-		packet, number, ok := c.session.Build(now, b.bytes[at:at:at+JumboPacket], c.run.maxPacket, jumbo)
+		buf := b.bytes[at : at : at+JumboPacket]
+		packet, number, ok := c.session.Build(now, buf, c.run.maxPacket, jumbo)
 		if !ok {
 			return true
 		}
@@ -90,7 +101,7 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	return false
 }
 
-// seal seals the packets of the burst, without the lock.
+// seal seals the packets of the burst. It doesn't need the lock.
 func (c *Carrier) seal() {
 	b := c.run.burst
 	for _, p := range b.unsealed {
@@ -103,10 +114,10 @@ func (c *Carrier) seal() {
 	b.unsealed = b.unsealed[:0]
 }
 
-// flush sends the burst. It returns false if the socket accepts no more packets for now.
+// flush sends the burst. It returns false if the socket doesn't take any more packets for now.
 func (c *Carrier) flush() (ok bool) {
 	r := &c.run
-	for b := r.burst; b.sent < b.n; b.sent++ {
+	for b := r.burst; !b.isSent(); b.sent++ {
 		g := &b.groups[b.sent]
 		n, err := r.writer.Write(b.bytes[g.start:g.end], g.size)
 		c.counts.writes.Add(1)
@@ -118,9 +129,9 @@ func (c *Carrier) flush() (ok bool) {
 	return true
 }
 
-// refused handles an error of the socket. It reports whether to continue with the next
-// group.
-func (c *Carrier) writeFailed(err error) bool {
+// writeFailed handles an error of the socket. It returns true if flush should go on with the
+// next group.
+func (c *Carrier) writeFailed(err error) (goOn bool) {
 	if errors.Is(err, udp.ErrBlocked) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

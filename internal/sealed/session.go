@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// overheadUDP is how many bytes IPv4 and UDP add to a packet. The controller counts bytes on
-	// the wire.
+	// overheadUDP is how many bytes IPv4 and UDP add to a packet. The controller counts bytes
+	// on the wire.
 	overheadUDP = 28
 	// minRoom is how many bytes must be free in a packet before we ask the source for another
 	// payload.
@@ -43,8 +43,8 @@ type SessionConfig struct {
 	// nothing arrives there either, the whole path is interrupted, and changing carriers would
 	// not help. It is nil if there is no other carrier.
 	Other func() uint64
-	// PlayDelay is how long feedback for play may wait for a packet to piggyback on. The session
-	// assumes that the peer waits for as long.
+	// PlayDelay is how long feedback for play may wait for a packet to piggyback on. The
+	// session assumes that the peer waits for as long.
 	PlayDelay time.Duration
 	// NoTrain leaves out the train of packets that measures the path when the session opens. It
 	// is for a path that has been measured before.
@@ -53,8 +53,8 @@ type SessionConfig struct {
 	Seed [32]byte
 }
 
-// A Rate limits how many bytes a connection sends over all its carriers. The session only counts
-// its packets; it is the source that stops when the limit is reached.
+// A Rate limits how many bytes a connection sends over all its carriers. The session only
+// counts its packets; it is the source that stops when the limit is reached.
 type Rate interface {
 	// Spend counts a packet that is being sent.
 	Spend(now time.Time, bytes int)
@@ -73,6 +73,25 @@ type memoryTimer struct {
 	packetsFreed uint64
 }
 
+// Stats counts the events of a session.
+type Stats struct {
+	Sent, SentBytes         uint64 // sealed packets
+	Received, ReceivedBytes uint64 // packets that opened
+	Feedbacks               uint64 // reports sent
+	Acked, Lost, Spurious   uint64 // packets sent; Spurious ones were declared lost and acked later
+	Blocked                 uint64 // times that the socket accepted no more packets
+
+	Drops [drops]uint64 // received packets that were dropped, by reason; the first isn't used
+}
+
+// Dropped returns the number of received packets that were dropped for any reason.
+func (s Stats) Dropped() (n uint64) {
+	for _, d := range s.Drops {
+		n += d
+	}
+	return n
+}
+
 // supply is what the source had when it was last asked.
 type supply struct {
 	empty   bool // it had nothing, so don't ask again until Wake
@@ -80,8 +99,8 @@ type supply struct {
 	flooded bool // play has filled playBound, and the source hasn't run out of play since
 }
 
-// A Session is one end of a carrier as a pure state machine, without a clock, goroutine or lock. It
-// is not safe for concurrent use, except that Seal may run alongside other methods.
+// A Session is one end of a carrier as a pure state machine, without a clock, goroutine or
+// lock. It is not safe for concurrent use, except that Seal may run alongside other methods.
 //
 // The owner passes packets that arrive to Receive, sends what AppendPacket (or Build and Seal)
 // returns, and calls Advance when NextTimeout is due. All times are passed in as now.
@@ -174,8 +193,8 @@ func (s *Session) makeKeys() error {
 	return err
 }
 
-// Start begins to open the carrier, with the peer's first ids. It has no effect if it was called
-// before.
+// Start begins to open the carrier, with the peer's first ids. It has no effect if it was
+// called before.
 func (s *Session) Start(now time.Time, ids ...ID) {
 	t := s.tick(now)
 	s.AddIDs(ids...)
@@ -187,8 +206,8 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 		maybeSlow := s.config.RTT > nearRTT || s.config.Instance > 1
 		s.train = train{unsent: trainPackets, thin: maybeSlow}
 	}
-	// Before the train, send a small probe, which arrives even if the train's packets turn out to
-	// be too large.
+	// Before the train, send a small probe, which arrives even if the train's packets turn out
+	// to be too large.
 	s.liveness = liveness{lastAck: t, lastAsked: t, probesDue: 1}
 }
 
@@ -294,8 +313,8 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 	}
 	at, ok = s.source.NextTimeout()
 	if ok && !s.canSendPayload() && !at.After(s.time(s.now)) {
-		// The source is waiting to send, but may not send now. It'll be asked after the next ack,
-		// or when the pacer allows it.
+		// The source is waiting to send, but may not send now. It'll be asked after the next
+		// ack, or when the pacer allows it.
 		ok = false
 	}
 	var first recovery.Earliest
@@ -348,6 +367,9 @@ func (s *Session) Err() error { return s.err }
 
 // Controller returns the controller that paces this session.
 func (s *Session) Controller() *pace.Controller { return s.control }
+
+// Stats returns a copy of the counters.
+func (s *Session) Stats() Stats { return s.stats }
 
 // InFlight returns the bytes on the wire of packets with payloads that are neither acked
 // nor lost.

@@ -2,21 +2,20 @@ package sealed
 
 import "sync/atomic"
 
-// Siblings counts concurrent activity of one owner's sessions, which may share an uplink.
-// It is safe for concurrent use.
+// Siblings counts what the sessions of one owner are doing at the same time, since they may
+// share an uplink. It is safe for concurrent use.
 type Siblings struct {
 	starting atomic.Int32 // sessions whose controller is in its Start with bulk to send
 }
 
-// siblingCount is a session's view of one of the counters in Siblings. Like the
-// rest of the session, it is used by one goroutine at a time.
+// A siblingCount is a session's view of one of the counters in Siblings. Like the rest of the
+// session, it is used by one goroutine at a time.
 type siblingCount struct {
 	all     *atomic.Int32 // shared by the siblings; nil if the session has none
-	counted bool          // all includes this session
+	counted bool          // we're in it
 }
 
-// set adds this session to the counter or removes it. It has no effect if that was already
-// done.
+// set adds this session to the counter, or removes it. It's a no-op if nothing changes.
 func (c *siblingCount) set(counted bool) {
 	switch {
 	case c.all == nil || c.counted == counted:
@@ -28,7 +27,7 @@ func (c *siblingCount) set(counted bool) {
 	c.counted = counted
 }
 
-// count returns the number of sessions in the counter, or 1 if this session has no siblings.
+// count returns how many sessions are counted, or 1 if this session has no siblings.
 func (c *siblingCount) count() int {
 	if c.all == nil {
 		return 1

@@ -5,18 +5,18 @@ import (
 	mrand "math/rand/v2"
 )
 
-// meanSkip is the mean distance between skipped packet numbers.
+// meanSkip is the mean distance between two skipped packet numbers.
 const meanSkip = 500
 
-// skips decides which packet numbers are skipped. An ack for a skipped number proves that
-// the peer acks packets that it has not received, which would make this end send faster
-// (RFC 9000, section 21.4).
+// skips decides which packet numbers we skip. A peer that acks packets that it hasn't received
+// could make us send faster (RFC 9000, section 21.4). It can't know which numbers were skipped,
+// so sooner or later it acks one of those, which gives it away.
 type skips struct {
-	next uint64 // the next number to skip
+	next uint64 // number to skip
 	rng  *mrand.Rand
 }
 
-// init draws the first number to skip. If seed is zero, it uses a random one.
+// init draws the first number to skip. If seed is zero, init uses a random one.
 func (s *skips) init(seed [32]byte) {
 	if seed == [32]byte{} {
 		_, _ = rand.Read(seed[:]) // never fails
@@ -25,8 +25,8 @@ func (s *skips) init(seed [32]byte) {
 	s.next = s.distance()
 }
 
-// draw draws the next number to skip. It is called when the packet with the given number is
-// sent.
+// draw draws the next number to skip. It is called when a packet is sent whose number is no
+// smaller than the last one drawn.
 func (s *skips) draw(number uint64) { s.next = number + s.distance() }
 
 // distance returns a random distance from 1 to 2*meanSkip-1.

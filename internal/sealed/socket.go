@@ -1,7 +1,6 @@
 package sealed
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -19,7 +18,7 @@ type SocketConfig struct {
 	// NoOffload switches off UDP GSO and GRO, with which the kernel sends or receives many
 	// packets in one call.
 	NoOffload bool
-	// Guard watches what QUIC receives and sends. nil = none.
+	// Guard watches what QUIC receives and sends, unless it is nil.
 	Guard Guard
 }
 
@@ -28,44 +27,48 @@ type SocketConfig struct {
 type Guard interface {
 	// Came is called for each packet that QUIC receives, by QUIC's reader only.
 	Came(from netip.AddrPort, packet []byte)
-	// Route reports whether QUIC may send packets to to: one packet, or several consecutive
-	// ones with GSO. also is an address that gets a copy; nil = none. Packets that may not
+	// Route reports whether QUIC may send packets to an address: one packet, or several
+	// consecutive ones with GSO. If also is not nil, a copy goes there. Packets that may not
 	// be sent are dropped, and QUIC counts them as sent.
 	Route(to net.Addr, packets []byte) (also net.Addr, ok bool)
 }
 
-// A Socket shares a UDP socket between QUIC and carriers. All methods are safe for
-// concurrent use.
+// A Socket shares a UDP socket between QUIC and carriers. All methods are safe for concurrent
+// use.
+//
+// quic-go reads from the PacketConn that QUIC returns. On the way, the Socket picks out the
+// sealed packets and puts them into the inboxes of their carriers, so reading needs no
+// goroutine of its own.
 type Socket struct {
 	sys      *udp.Socket
 	realTime bool  // the socket is the kernel's and time is real, unlike in some tests
 	guard    Guard // SocketConfig.Guard
 
-	mu      sync.RWMutex // guards boxes
+	mu      sync.RWMutex // guards inboxes
 	inboxes map[ID]*inbox
 
-	reader reader               // used by quic-go's reader only
+	reader reader               // used only by quic-go's reader
 	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
-	timers *timers.Queue        // of carriers that wait
+	timers *timers.Queue        // of carriers that are waiting
 
-	early    early        // packets with unknown ids, for carriers about to be made; has its own lock
-	borrowed atomic.Int64 // bytes that all inboxes have borrowed, at most lentBytes
+	early    early        // packets for carriers that are about to be made; has its own lock
+	borrowed atomic.Int64 // bytes that all inboxes have borrowed, up to maxBorrowed
 
-	lastWriteErr atomic.Pointer[error] // why QUIC's latest packet was not sent; nil = it was
+	lastWriteErr atomic.Pointer[error] // why QUIC's latest packet wasn't sent; nil if it was
 
-	// Counts of packets that QUIC did not get.
+	// Counts of packets that QUIC didn't get.
 	routed  atomic.Uint64 // to a carrier
 	unknown atomic.Uint64 // with an unknown id; dropped unless a carrier registers it within earlyTime
-	badSize atomic.Uint64 // dropped because they were too short or too long to be sealed packets
+	badSize atomic.Uint64 // too short or too long for a sealed packet, so dropped
 }
 
 // kernelTimers are the timers of all real sockets, because a process may have hundreds of
-// clients. Sockets of tests have their own timers, which run in the test's time. So do real
+// clients. Sockets of tests have their own timers, which run in the test's time, and so do real
 // sockets in a bubble of testing/synctest.
 var kernelTimers = timers.New()
 
-// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the Socket may read
-// from it. The caller closes it.
+// NewSocket wraps a socket, usually a *net.UDPConn. From then on only the Socket may read from
+// it. The caller closes it.
 func NewSocket(conn net.PacketConn, c SocketConfig) *Socket {
 	s := &Socket{
 		sys:     udp.New(conn, !c.NoOffload),
@@ -98,8 +101,8 @@ func (s *Socket) QUIC() net.PacketConn {
 	return plain
 }
 
-// register makes b the inbox of ids. It puts the packets that arrived for them within the
-// last earlyTime into b. It returns an error if an id is in use.
+// register makes b the inbox of ids, including packets for them that have arrived within the
+// last earlyTime. It returns an error if an id is in use.
 func (s *Socket) register(b *inbox, ids ...ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +131,7 @@ func (s *Socket) issue(b *inbox) ID {
 	}
 }
 
-// retire makes ids unknown. Packets for them are dropped from then on.
+// unregister removes ids. Packets for them are dropped from then on.
 func (s *Socket) unregister(ids ...ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,9 +140,8 @@ func (s *Socket) unregister(ids ...ID) {
 	}
 }
 
-// forQUIC reports whether a packet is for QUIC. If it is not, forQUIC has routed or dropped
-// it.
-func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool {
+// sift returns true if a packet is for QUIC. Otherwise it has routed or dropped the packet.
+func (s *Socket) sift(at time.Time, from netip.AddrPort, packet []byte) (forQUIC bool) {
 	if isSealed(packet) {
 		s.route(at, from, packet)
 		return false
@@ -150,43 +152,8 @@ func (s *Socket) forQUIC(at time.Time, from netip.AddrPort, packet []byte) bool 
 	return true
 }
 
-// send sends QUIC's packets by write, to the addresses that the guard allows. It does not
-// return an error that is equivalent to a lost packet, because quic-go ends a connection if
-// sending fails.
-func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
-	n, err := s.sendGuarded(packets, to, write)
-	if err == nil {
-		if s.lastWriteErr.Load() != nil {
-			s.lastWriteErr.Store(nil)
-		}
-		return n, nil
-	}
-	refused := err
-	s.lastWriteErr.Store(&refused)
-	if udp.IsLoss(err) {
-		return len(packets), nil
-	}
-	return n, err
-}
-
-// guarded is send without the handling of errors.
-func (s *Socket) sendGuarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
-	if s.guard == nil || len(packets) == 0 {
-		return write(to)
-	}
-	also, ok := s.guard.Route(to, packets)
-	if !ok {
-		return len(packets), nil
-	}
-	n, err := write(to)
-	if also != nil {
-		_, _ = write(also) // a failure is equivalent to a lost packet
-	}
-	return n, err
-}
-
-// route copies a sealed packet, unopened, into the inbox of its id. at is its time of
-// arrival.
+// route copies a sealed packet, which is still unopened, into the inbox for its id. at is when
+// it arrived.
 func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	if len(packet) < Overhead || len(packet) > JumboPacket {
 		s.badSize.Add(1)
@@ -196,7 +163,8 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	s.mu.RLock()
 	box := s.inboxes[id]
 	if box == nil && len(packet) <= MaxPacket { // a new carrier sends no jumbo packets
-		s.early.keep(at, from, id, packet) // under the lock, so that register does not miss it
+		// Do this under the lock, or a register at the same time could miss the packet.
+		s.early.keep(at, from, id, packet)
 	}
 	s.mu.RUnlock()
 	if box == nil {
@@ -209,68 +177,37 @@ func (s *Socket) route(at time.Time, from netip.AddrPort, packet []byte) {
 	}
 }
 
-const (
-	// promptTime is how long after a wait for packets the reader still takes turns for
-	// carriers. A reader that has not waited for that long is busy, and would delay the
-	// packets of all carriers. Other goroutines take the turns then.
-	promptTime = time.Millisecond
-	// minFailedPause is the pause after the second of two consecutive failed reads. It
-	// doubles up to maxFailedPause. After failedTime of failed reads, the socket is
-	// abandoned.
-	minFailedPause = time.Millisecond
-	maxFailedPause = 100 * time.Millisecond
-	failedTime     = 10 * time.Second
-)
-
-// reader records which carriers have packets. It is used only by the goroutine that reads
-// the socket, which is quic-go's.
-type reader struct {
-	inboxes  []*inbox  // inboxes that were empty and have received packets since the last serve
-	waitedAt time.Time // when the last read that had to wait for packets returned
-
-	failedAt     time.Time     // when the last read failed; zero = it succeeded
-	failingSince time.Time     // when the first of the consecutive failed reads failed
-	pause        time.Duration // before the next failed read returns
+// send sends QUIC's packets by calling write for each address that the guard allows. quic-go
+// ends a connection if sending fails, so send returns no error that means no more than a lost
+// packet.
+func (s *Socket) send(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
+	n, err := s.sendGuarded(packets, to, write)
+	if err == nil {
+		if s.lastWriteErr.Load() != nil {
+			s.lastWriteErr.Store(nil)
+		}
+		return n, nil
+	}
+	writeErr := err
+	s.lastWriteErr.Store(&writeErr)
+	if udp.IsLoss(err) {
+		return len(packets), nil
+	}
+	return n, err
 }
 
-// retry reports whether to read again after an error at now. It returns true for an error
-// that only means that the network is temporarily gone. For most of these errors quic-go
-// would abandon the socket with all its connections.
-//
-// After other errors quic-go reads again at once, so retry pauses if errors follow each
-// other. It does not pause for a datagram that is too long, because anybody may send such
-// datagrams.
-func (r *reader) handleError(now time.Time, err error) bool {
-	if errors.Is(err, udp.TooLong) {
-		return false
+// sendGuarded is send without the handling of errors.
+func (s *Socket) sendGuarded(packets []byte, to net.Addr, write func(to net.Addr) (int, error)) (int, error) {
+	if s.guard == nil || len(packets) == 0 {
+		return write(to)
 	}
-	if now.Sub(r.failedAt) >= failedTime/10 {
-		r.failingSince = now
-		r.pause = 0
+	also, ok := s.guard.Route(to, packets)
+	if !ok {
+		return len(packets), nil
 	}
-	time.Sleep(r.pause)
-	r.pause = min(max(2*r.pause, minFailedPause), maxFailedPause)
-	r.failedAt = time.Now()
-	return udp.IsLoss(err) && now.Sub(r.failingSince) < failedTime
-}
-
-// succeeded is called after a read without an error. The next error is then the first of a
-// series.
-func (r *reader) succeeded() { r.failedAt = time.Time{} }
-
-// noteRead records a read from begin to end, if it had to wait.
-func (r *reader) noteRead(begin, end time.Time) {
-	if end.Sub(begin) >= udp.LongRead {
-		r.waitedAt = end
+	n, err := write(to)
+	if also != nil {
+		_, _ = write(also) // best effort; if it fails, the copy is simply lost
 	}
-}
-
-// serve makes the carriers handle the packets that were routed to them.
-func (r *reader) notifyInboxes(now time.Time) {
-	atOnce := now.Sub(r.waitedAt) < promptTime
-	for _, b := range r.inboxes {
-		b.notify(atOnce)
-	}
-	clear(r.inboxes)
-	r.inboxes = r.inboxes[:0]
+	return n, err
 }

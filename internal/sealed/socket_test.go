@@ -212,7 +212,7 @@ func TestInboxIsBounded(t *testing.T) {
 	}
 	fit := inboxBytes / blockBytes * (len(block{}.records) / (1000 + inboxHeader))
 	require.Equal(t, 1, firsts)
-	require.EqualValues(t, 2*inboxBytes/1000-fit, b.full.Load())
+	require.EqualValues(t, 2*inboxBytes/1000-fit, b.droppedFull.Load())
 	waits := b.take()
 	n := 0
 	for rest := waits; rest.more(); n++ {
@@ -264,10 +264,10 @@ func TestElsewhereIsLimited(t *testing.T) {
 	for i := range 500 {
 		b.put(now.Add(time.Duration(i)*ms), other, []byte("x"))
 	}
-	require.EqualValues(t, 400, b.elsewhere.Load())
+	require.EqualValues(t, 400, b.droppedElsewhere.Load())
 	b.put(now.Add(time.Second), other, []byte("x"))
 	b.put(now, udp.AddrPort(here), []byte("x"))
-	require.EqualValues(t, 400, b.elsewhere.Load())
+	require.EqualValues(t, 400, b.droppedElsewhere.Load())
 }
 
 func TestGroups(t *testing.T) {

@@ -12,37 +12,38 @@ type Room = recovery.Room
 // Content is the kinds of traffic in a payload.
 type Content = recovery.Content
 
-// A Source provides the payloads that a session sends and handles the peer's payloads. The
+// A Source provides the payloads that a session sends, and handles those of the peer. The
 // session calls its methods under the carrier's lock, so they must not block. now never
 // decreases.
 type Source interface {
-	// AppendPayload appends the next payload, of 1 to room.Max bytes, to buf, if one may be
-	// sent now. token identifies the payload in Acked and Lost. content is the kinds of
-	// traffic in it.
+	// AppendPayload appends the next payload to buf if one may be sent now. A payload has 1 to
+	// room.Max bytes. token identifies it in Acked and Lost, and content tells which kinds of
+	// traffic are in it.
 	//
-	// A packet may carry several payloads: the session calls again with the remaining room.
-	// If ok is false, the session does not ask again for as much room before it has called
-	// another method or the owner has called [Session.Wake].
+	// A packet may carry several payloads, so the session calls again with the room that
+	// remains. If ok is false, the session does not ask again for as much room before it has
+	// called another method or the owner has called [Session.Wake].
 	AppendPayload(now time.Time, buf []byte, room Room) (b []byte, token uint64, content Content, ok bool)
 
-	// Waiting returns the approximate number of bytes waiting to be sent; 0 = unknown.
+	// Waiting returns about how many bytes are waiting to be sent, or 0 if unknown.
 	Waiting() int
 
-	// Acked is called when a payload has arrived, and Lost when its packet is declared
-	// lost. Each is called at most once per payload. Acked may follow Lost if the packet
-	// was only late.
+	// Acked is called when a payload has arrived, and Lost when its packet is declared lost.
+	// Each is called at most once per payload. Acked may follow Lost if the packet was only
+	// late.
 	Acked(now time.Time, token uint64)
 	Lost(now time.Time, token uint64)
 
-	// Receive handles one of the peer's payloads, which it must not retain. Each payload is
-	// received once, in any order.
+	// Receive handles one of the peer's payloads, which it must not retain. Payloads may arrive
+	// in any order, but each is received only once.
 	Receive(now time.Time, payload []byte)
 
-	// Moved is called when packets begin to take another path. Earlier measurements do not
-	// apply to it.
+	// Moved is called when packets begin to take another path, to which earlier measurements do
+	// not apply.
 	Moved(now time.Time)
 
-	// Advance runs the timers that are due. Afterwards NextTimeout is after now, or there is none.
+	// Advance runs the timers that are due. Afterwards NextTimeout is after now, or there is
+	// none.
 	Advance(now time.Time)
 
 	// NextTimeout returns when Advance must be called. ok is false if no timer runs.

@@ -11,29 +11,29 @@ import (
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// A suite holds the algorithms that seal a carrier's packets. It is the suite that TLS
-// negotiated, which both ends chose for speed. Without AES instructions, AES-GCM takes 12
-// µs to seal a packet; ChaCha20 takes a fraction of that.
+// A suite holds the algorithms that seal a carrier's packets. We use the suite that TLS has
+// negotiated, since both ends chose it for speed: without AES instructions, AES-GCM takes 12 µs
+// to seal a packet, and ChaCha20 takes a fraction of that.
 type suite struct {
 	keyBytes int
 	aead     func(key []byte) (cipher.AEAD, error)
 	masker   func(key []byte) (masker, error)
 }
 
-// A masker computes the bits that mask a packet number from a sample of the
-// sealed bytes (RFC 9001, section 5.4).
+// A masker computes the bits that mask a packet number, from a sample of the sealed bytes (RFC
+// 9001, section 5.4).
 type masker func(bits *[maskBytes]byte, sample []byte)
 
-// The suites of TLS 1.3 (RFC 8446, appendix B.4) that QUIC may use (RFC 9001,
-// section 5.3) and Go supports.
+// The suites of TLS 1.3 (RFC 8446, appendix B.4) that QUIC may use (RFC 9001, section 5.3) and
+// that Go supports.
 var (
 	aes128 = &suite{keyBytes: 16, aead: newGCM, masker: newAESMasker}
 	aes256 = &suite{keyBytes: 32, aead: newGCM, masker: newAESMasker}
 	chacha = &suite{keyBytes: chacha20poly1305.KeySize, aead: chacha20poly1305.New, masker: newChaChaMasker}
 )
 
-// suiteOf returns the suite with the given TLS 1.3 id. The id 0, the zero value
-// of SessionConfig.CipherSuite, means AES-128.
+// suiteOf returns the suite with the given TLS 1.3 id. 0 means AES-128, for a SessionConfig
+// that doesn't set CipherSuite.
 func suiteOf(id uint16) (*suite, error) {
 	switch id {
 	case 0, tls.TLS_AES_128_GCM_SHA256:
@@ -64,8 +64,8 @@ func newAESMasker(key []byte) (masker, error) {
 	return func(bits *[maskBytes]byte, sample []byte) { block.Encrypt(bits[:], sample) }, nil
 }
 
-// newChaChaMasker returns the masker of RFC 9001, section 5.4.4: ChaCha20 of
-// zeros, with the sample as counter and nonce.
+// newChaChaMasker returns the masker of RFC 9001, section 5.4.4: ChaCha20 of zeros, with the
+// sample as counter and nonce.
 func newChaChaMasker(key []byte) (masker, error) {
 	if len(key) != chacha20.KeySize {
 		return nil, fmt.Errorf("sealed: a key of %d bytes for ChaCha20, which takes %d", len(key), chacha20.KeySize)

@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// trainPackets is how many packets we send back to back when a carrier opens. The bottleneck
-	// spreads them out, so their spacing at the receiver shows its rate.
+	// trainPackets is how many packets we send back to back when a carrier opens. The
+	// bottleneck spreads them out, so their spacing at the receiver shows its rate.
 	trainPackets = 16
 	// minTrain is how many of them must arrive for a measurement.
 	minTrain = trainPackets / 2
 	// unevenTrain is the widest gap among packets that count as evenly spaced, as a multiple of
 	// the mean gap. Two consecutive losses make a gap of three. With four, one in three hundred
-	// thin trains that jitter had spread counted as even and slow, and its transfer took 10 s and
-	// more.
+	// thin trains that jitter had spread counted as even and slow, and its transfer took 10 s
+	// and more.
 	unevenTrain = 3
 
-	// nearRTT is the longest round trip of a path that is certainly fast enough for full packets:
-	// QUIC measured it with at least one and a half such packets of its handshake, so the path
-	// carries 230 kbit/s. If the round trip is longer, the path may be far or slow, and we send a
-	// thin train first. We also do that for later carriers of a connection, because by then
-	// QUIC's measurement is of small packets.
+	// nearRTT is the longest round trip of a path that is certainly fast enough for full
+	// packets: QUIC measured it with at least one and a half such packets of its handshake, so
+	// the path carries 230 kbit/s. If the round trip is longer, the path may be far or slow,
+	// and we send a thin train first. We also do that for later carriers of a connection,
+	// because by then QUIC's measurement is of small packets.
 	nearRTT = 64 * time.Millisecond
-	// thinPacket is the size in bytes of a thin train's packets. Play right after the join waits
-	// for them.
+	// thinPacket is the size in bytes of a thin train's packets. Play right after the join
+	// waits for them.
 	thinPacket = 100
-	// thinSpan is the longest span of a thin train that arrived evenly and is followed by a full
-	// one, which takes 24 ms at that rate. Interrupts alone may cause so short a span.
+	// thinSpan is the longest span of a thin train that arrived evenly and is followed by a
+	// full one, which takes 24 ms at that rate. Interrupts alone may cause so short a span.
 	thinSpan = 2 * time.Millisecond
 	// thinJitter is used instead of thinSpan if the train arrived unevenly, because then jitter
 	// has spread it rather than a slow path.
@@ -41,9 +41,9 @@ const (
 
 // A train measures the rate of a path with packets that are sent back to back (a packet train).
 //
-// A full train has packets of full size. On a path that may be slow, they would keep play waiting,
-// so a thin train of small packets goes first. It shows whether the path is slow, and if it isn't,
-// a full train follows and shows how fast it is.
+// A full train has packets of full size. On a path that may be slow, they would keep play
+// waiting, so a thin train of small packets goes first. It shows whether the path is slow, and
+// if it isn't, a full train follows and shows how fast it is.
 type train struct {
 	thin    bool   // its packets have thinPacket bytes
 	final   bool   // it was sent before or has been measured, so it won't be repeated
@@ -77,8 +77,8 @@ func (tr *train) packetSent() {
 	tr.started = true
 }
 
-// acked is called when packet n is acked. It arrived at the time at on the peer's clock, which is
-// 0 if unknown. rtt is its round trip.
+// acked is called when packet n is acked. It arrived at the time at on the peer's clock, which
+// is 0 if unknown. rtt is its round trip.
 func (tr *train) acked(r *record, n uint64, at, rtt time.Duration) {
 	tr.inFlight--
 	if at == 0 || n < tr.first {
@@ -97,8 +97,8 @@ func (tr *train) acked(r *record, n uint64, at, rtt time.Duration) {
 // lost is called when a packet is declared lost.
 func (tr *train) lost() { tr.inFlight-- }
 
-// repeat sends the train once more if none of it counts: the peer wasn't ready, the packets were
-// too large, or the path has changed. next is the number of the new train's first packet.
+// repeat sends the train once more if none of it counts: the peer wasn't ready, the packets
+// were too large, or the path has changed. next is the number of the new train's first packet.
 func (tr *train) repeat(next uint64) {
 	if tr.started && !tr.final && tr.arrived == 0 && !tr.running() {
 		*tr = train{unsent: trainPackets, final: true, thin: tr.thin, first: next}
@@ -149,9 +149,10 @@ func (tr *train) followUp(next uint64) {
 	}
 }
 
-// addLate adds packet n to the result, although it was declared lost before it arrived. The path
-// did carry it among the others and delayed it somewhere else, so a train of which every other
-// packet is late would show only half of the rate. ok is false if there is no result to add to.
+// addLate adds packet n to the result, although it was declared lost before it arrived. The
+// path did carry it among the others and delayed it somewhere else, so a train of which every
+// other packet is late would show only half of the rate. ok is false if there is no result to
+// add to.
 func (tr *train) addLate(r *record, n uint64) (result pace.Train, ok bool) {
 	if tr.result.Bytes == 0 || n < tr.first {
 		return result, false
@@ -173,9 +174,9 @@ func (tr *train) moved(next uint64) {
 	}
 }
 
-// widestGap returns the widest gap between two arrivals, which are sorted. Packets that come out
-// of a bottleneck arrive evenly. With jitter, or a link layer that batches, they arrive in a few
-// clumps instead, and those show no rate.
+// widestGap returns the widest gap between two arrivals, which are sorted. Packets that come
+// out of a bottleneck arrive evenly. With jitter, or a link layer that batches, they arrive in
+// a few clumps instead, and those show no rate.
 func widestGap(at []time.Duration) (widest time.Duration) {
 	for i := 1; i < len(at); i++ {
 		widest = max(widest, at[i]-at[i-1])
