@@ -273,17 +273,7 @@ func (s *Session) packetSent(d *draft) {
 	if d.number >= s.skips.next {
 		s.skips.draw(d.number)
 	}
-
-	switch d.why {
-	case forProbe:
-		s.liveness.probesDue--
-	case forTrain:
-		s.train.packetSent()
-	case forMTU:
-		s.mtu.probeSent(t)
-	case forJumbo:
-		s.mtu.jumbo.probeSent(d.number)
-	}
+	s.noteProbe(d)
 
 	rec := &d.rec
 	rec.size = uint16(len(d.bytes) + overheadUDP)
@@ -311,4 +301,18 @@ func (s *Session) packetSent(d *draft) {
 	}
 	s.stats.Sent++
 	s.stats.SentBytes += uint64(len(d.bytes))
+}
+
+// noteProbe counts the packet if it is one of those with which we probe the peer or the path.
+func (s *Session) noteProbe(d *draft) {
+	switch d.why {
+	case forProbe:
+		s.liveness.probesDue--
+	case forTrain:
+		s.train.packetSent()
+	case forMTU:
+		s.mtu.probeSent(d.now)
+	case forJumbo:
+		s.mtu.jumbo.probeSent(d.number)
+	}
 }

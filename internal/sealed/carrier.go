@@ -21,7 +21,7 @@ const maxIDs = 8
 const directTurns = 2
 
 // directBytes is how many bytes may wait to be sent for runInline to send them itself: a tick
-// of play. The first part of a transfer is larger, so that's left to the carrier's own
+// of play. The first part of a transfer is larger, so we leave it to the carrier's own
 // goroutine, and the play of the same step goes out first.
 const directBytes = 8 << 10
 
@@ -368,7 +368,7 @@ func (c *Carrier) takeTurns() {
 	c.worker.start()
 }
 
-// loop takes turns on the carrier's own goroutine, until that's no longer needed.
+// loop takes turns on the carrier's own goroutine, until it's no longer needed.
 func (c *Carrier) loop() {
 	for !c.settle() {
 		next, idle := c.heavyTurn()
@@ -390,7 +390,7 @@ func (c *Carrier) loop() {
 
 // heavyTurn takes a turn of the carrier's own goroutine. If there are more such goroutines than
 // processors, one that moves bulk first has to wait its turn (see heavyTurns). Once its bulk is
-// done, it doesn't wait any more, since only play is left.
+// done, it no longer waits, since only play is left.
 func (c *Carrier) heavyTurn() (next time.Time, idle bool) {
 	if c.worker.crowded() && c.run.isHeavy() {
 		heavyTurns.Take(nil)

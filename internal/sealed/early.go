@@ -20,9 +20,10 @@ const (
 	earlyTime = time.Second
 )
 
-// early keeps the newest packets whose id is unknown. If a flood of them displaces a carrier's
-// first packets, that carrier merely opens a round trip later. It is safe for concurrent use.
-type early struct {
+// An earlyBuffer keeps the newest packets whose id is unknown. If a flood of them displaces a
+// carrier's first packets, that carrier merely opens a round trip later. It is safe for
+// concurrent use.
+type earlyBuffer struct {
 	mu      sync.Mutex
 	packets recovery.Ring[earlyPacket] // at most earlyPackets
 }
@@ -36,7 +37,7 @@ type earlyPacket struct {
 }
 
 // keep copies a packet. It replaces the oldest one if there are earlyPackets already.
-func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
+func (e *earlyBuffer) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.packets.Len() == earlyPackets {
@@ -48,7 +49,7 @@ func (e *early) keep(at time.Time, from netip.AddrPort, id ID, packet []byte) {
 
 // deliver puts the packets for ids into b, in the order in which they arrived. It removes them,
 // along with all packets that are older than earlyTime.
-func (e *early) deliver(b *inbox, ids []ID) {
+func (e *earlyBuffer) deliver(b *inbox, ids []ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()

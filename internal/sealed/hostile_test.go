@@ -241,7 +241,7 @@ func TestHugeAckRanges(t *testing.T) {
 	}
 	h := newHostile(t)
 	h.at(h.a, h.b, 1<<30) // so that a range may span a billion numbers
-	h.a.train, h.a.mtu = train{}, mtu{}
+	h.a.train, h.a.mtu = train{}, pathMTU{}
 	require.NoError(t, h.send([]byte{framePing}))
 	last := h.a.records.Next - 1
 	require.NoError(t, h.forge(last, last-1), "and takes no time")

@@ -35,24 +35,25 @@ const (
 	maxJumboProbes  = 3
 	jumboSearchWait = 10 * time.Minute
 
-	// maxJumboLoss is the share of recent jumbo packets whose loss makes us stop using them.
-	// The path then takes them only now and then, and the losses would slow down the pacer. Few
-	// paths that are as fast lose as many packets of all sizes.
+	// maxJumboLoss is the share of recent jumbo packets whose loss makes us stop using them. A
+	// path that loses so many takes them only some of the time, and the losses would slow down
+	// the pacer. Few paths that are as fast lose as many packets of all sizes.
 	maxJumboLoss = 0.25
 	// jumboLossWeight is the weight of one jumbo packet in the average of their losses.
 	jumboLossWeight = 1. / 16
 )
 
-// A jumbo finds out whether the path takes jumbo packets, which carry bulk on fast paths. It is
-// path MTU discovery (RFC 8899) for a single size, far above those for which QUIC probes.
+// A jumboProber finds out whether the path takes jumbo packets, which carry bulk on fast paths.
+// It is path MTU discovery (RFC 8899) for a single size, far above those for which QUIC probes.
 //
 // The zero value starts to probe as soon as the path is fast enough.
-type jumbo struct {
+type jumboProber struct {
 	fastEnough bool // jumbo packets won't keep play waiting for long; set by checkSpeed
 	proven     bool // a jumbo packet has arrived since the last black hole
 
 	// Probing.
-	probeEnd   uint64        // one above the number of the probe in flight; 0 if there is none
+	probing    bool          // a probe is in flight
+	probe      uint64        // its number
 	lostProbes int           // consecutive probes that were lost
 	nextProbe  time.Duration // not before then
 
@@ -66,7 +67,7 @@ type jumbo struct {
 // checkSpeed updates fastEnough. rate is the rate of arrivals in bytes per second, and window
 // is in bytes. together is how many packets that were sent together arrived within a
 // millisecond.
-func (j *jumbo) checkSpeed(rate float64, window, together int) {
+func (j *jumboProber) checkSpeed(rate float64, window, together int) {
 	limit := jumboTime
 	if together >= jumboBurst {
 		limit = sharedJumboTime
@@ -75,36 +76,39 @@ func (j *jumbo) checkSpeed(rate float64, window, together int) {
 }
 
 // usable reports whether bulk may be sent in jumbo packets.
-func (j *jumbo) usable() bool { return j.proven && j.fastEnough }
+func (j *jumboProber) usable() bool { return j.proven && j.fastEnough }
 
 // probeDue reports whether it's time to send a probe.
-func (j *jumbo) probeDue(t time.Duration) bool {
-	return j.fastEnough && !j.proven && j.probeEnd == 0 && t >= j.nextProbe
+func (j *jumboProber) probeDue(t time.Duration) bool {
+	return j.fastEnough && !j.proven && !j.probing && t >= j.nextProbe
 }
 
 // probeSent is called when packet n is sent as a probe.
-func (j *jumbo) probeSent(n uint64) { j.probeEnd = n + 1 }
+func (j *jumboProber) probeSent(n uint64) {
+	j.probing = true
+	j.probe = n
+}
 
 // acked is called when packet n is acked, whatever its size.
-func (j *jumbo) acked(n uint64, r *record) {
+func (j *jumboProber) acked(n uint64, r *record) {
 	if n < j.validFrom {
 		return
 	}
 	j.blackHole.Acked(n, r.jumbo())
 	if r.jumbo() {
 		j.proven = true
-		j.probeEnd = 0
+		j.probing = false
 		j.lostProbes = 0
 		j.lossRate -= j.lossRate * jumboLossWeight
 	}
 }
 
 // lost is called when jumbo packet n is declared lost.
-func (j *jumbo) lost(t time.Duration, n uint64) {
+func (j *jumboProber) lost(t time.Duration, n uint64) {
 	switch {
 	case n < j.validFrom:
-	case n+1 == j.probeEnd:
-		j.probeEnd = 0
+	case j.probing && n == j.probe:
+		j.probing = false
 		j.lostProbes++
 		if j.lostProbes == maxJumboProbes {
 			j.lostProbes = 0
@@ -121,7 +125,7 @@ func (j *jumbo) lost(t time.Duration, n uint64) {
 //
 // After the first black hole we probe again at once, since it may just have been an outage.
 // After each further one we wait longer, because every black hole costs a probe timeout.
-func (j *jumbo) checkBlackHole(t time.Duration, next uint64) {
+func (j *jumboProber) checkBlackHole(t time.Duration, next uint64) {
 	if j.blackHole.Found(next) || j.lossRate > maxJumboLoss {
 		j.proven = false
 		j.validFrom = next

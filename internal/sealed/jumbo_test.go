@@ -154,7 +154,7 @@ func TestJumboPathIsLeft(t *testing.T) {
 
 // TestPlayIsNeverJumbo: packets behind one of play wait no longer than before.
 func TestPlayIsNeverJumbo(t *testing.T) {
-	var j jumbo
+	var j jumboProber
 	s := &Session{}
 	j.proven = true
 	j.checkSpeed(1e9, 1<<20, 0)
@@ -231,7 +231,7 @@ func TestFeedbackMakesPlayNoJumboPacket(t *testing.T) {
 // TestJumboSearchesAgain only long after a search in vain, and at once after a
 // black hole, which may have been an outage.
 func TestJumboSearchesAgain(t *testing.T) {
-	var j jumbo
+	var j jumboProber
 	j.checkSpeed(1e9, 1<<20, 0)
 	large, small := &record{size: JumboPacket + overheadUDP}, &record{size: 100}
 	n := uint64(0)

@@ -22,8 +22,9 @@ const (
 	maxBackoffs = 4
 )
 
-// A liveness keeps track of when we last heard from the peer, and when we asked it for an ack.
-type liveness struct {
+// A livenessMonitor keeps track of when we last heard from the peer, and when we asked it for
+// an ack.
+type livenessMonitor struct {
 	// The last ack or, if later, when we sent a packet while none was in flight.
 	lastAck    time.Duration
 	lastAsked  time.Duration // when the last packet asking for an ack was sent
@@ -40,7 +41,7 @@ type liveness struct {
 // ackAsked is called when a packet asking for an ack is sent. mayWait is whether the peer may
 // hold back the ack. If no packet was in flight before (wasIdle), the time without an ack
 // starts now.
-func (l *liveness) ackAsked(t time.Duration, mayWait, wasIdle bool) {
+func (l *livenessMonitor) ackAsked(t time.Duration, mayWait, wasIdle bool) {
 	if wasIdle {
 		l.lastAck = t
 	}
@@ -49,14 +50,14 @@ func (l *liveness) ackAsked(t time.Duration, mayWait, wasIdle bool) {
 }
 
 // ackReceived is called when an ack arrives.
-func (l *liveness) ackReceived(t time.Duration) {
+func (l *livenessMonitor) ackReceived(t time.Duration) {
 	l.lastAck = t
 	l.ptos = 0
 	l.other = otherCarrier{}
 }
 
 // ackMissed is called when an ack hasn't arrived in time, so we have to probe.
-func (l *liveness) ackMissed(opening bool) {
+func (l *livenessMonitor) ackMissed(opening bool) {
 	l.probesDue = 1
 	if opening {
 		l.probesDue = openingProbes
@@ -67,7 +68,7 @@ func (l *liveness) ackMissed(opening bool) {
 // packetReceived is called for every packet that arrives. longestGap decays slowly, by a
 // sixteenth per packet, so that it still shows the time between two ticks of the peer if each
 // tick sends a burst.
-func (l *liveness) packetReceived(t time.Duration) {
+func (l *livenessMonitor) packetReceived(t time.Duration) {
 	if l.lastReceived > 0 {
 		gap := min(t-l.lastReceived, silentTime)
 		l.longestGap = max(l.longestGap-l.longestGap/16, gap)
@@ -78,7 +79,7 @@ func (l *liveness) packetReceived(t time.Duration) {
 // overdueAt returns when the peer's next packet is overdue. If nothing has arrived by then, our
 // own address may have changed, which the peer only learns from QUIC's packets. ok is false if
 // the peer sends so rarely that its silence means nothing.
-func (l *liveness) overdueAt(pto time.Duration) (at time.Duration, ok bool) {
+func (l *livenessMonitor) overdueAt(pto time.Duration) (at time.Duration, ok bool) {
 	wait := max(pto, 2*l.longestGap)
 	return l.lastReceived + wait, l.lastReceived > 0 && wait < silentTime
 }

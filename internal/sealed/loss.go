@@ -6,9 +6,9 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A loss detects packets that were lost while later ones were acked. If no later one is acked
-// either, it's up to liveness.
-type loss struct {
+// A lossDetector detects packets that were lost while later ones were acked. If no later one is
+// acked either, it's up to the livenessMonitor.
+type lossDetector struct {
 	recovery.Losses
 	latestRTT time.Duration // of the newest acked packet, which the controller may not know yet
 }
@@ -47,17 +47,16 @@ func (s *Session) detectLosses(t time.Duration) {
 }
 
 // lose declares packet n lost and tells the source about its payloads. f is lost or abandoned.
-// We keep the record, because the packet may only be late.
+//
+// We keep the record, because the packet may only be late. It expires when it would have
+// expired anyway, like the records of skipped numbers nearby, and none is dropped before the
+// others. So a peer that makes up an ack for all of them gives itself away.
 func (s *Session) lose(t time.Duration, n uint64, f fate) {
 	r := s.records.At(n)
 	s.records.resolve(r, f)
 	s.mtu.lost(t, n, r)
 	if f == abandoned {
-		// The packet may be so old that its record has expired.
-		//
-		// Otherwise leave expires as it is. The records of skipped numbers nearby expire at
-		// about the same time, and none is dropped before the others. If the peer makes up an
-		// ack for all of them, we still know that some were skipped.
+		// The packet may be so old that its record has expired already.
 		r.expires = t + silentPTOs*s.pto()
 	}
 

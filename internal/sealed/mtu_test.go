@@ -89,16 +89,16 @@ func TestPathShrinksAndGrows(t *testing.T) {
 		small := acked(8 * time.Second)
 		require.LessOrEqual(t, largest, SafePacket, "one piece, and feedback at times")
 		require.NotContains(t, states, Silent)
-		require.NotZero(t, client.mtu.shrunkAt)
+		require.True(t, client.mtu.shrunk)
 
 		t.Log("# a large one is tried after 10 s, and 20 s later; it costs nothing")
 		later := acked(21 * time.Second)
 		require.Equal(t, MaxPacket, largest, "tried")
-		require.NotZero(t, client.mtu.shrunkAt, "in vain")
+		require.True(t, client.mtu.shrunk, "in vain")
 
 		t.Log("# it grows again: noticed at the next try")
 		pair.SetMTU(0)
-		require.NoError(t, pair.Run(10*time.Minute, func() bool { return client.mtu.shrunkAt == 0 }))
+		require.NoError(t, pair.Run(10*time.Minute, func() bool { return !client.mtu.shrunk }))
 		acked(2 * time.Second)
 		again := acked(3 * time.Second)
 		t.Logf("%.0f %%: %.0f bytes a second, small %.0f, %.0f, again %.0f after %v; %+v",
@@ -130,7 +130,7 @@ func TestOutageIsNoHole(t *testing.T) {
 		pair.Dark(dark)
 		require.NoError(t, pair.RunFor(dark+500*ms))
 		require.Equal(t, Open, client.State())
-		require.Zero(t, client.mtu.shrunkAt, "dark for %v", dark)
+		require.False(t, client.mtu.shrunk, "dark for %v", dark)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestOutageIsNoHole(t *testing.T) {
 // whatever happens to packets sent before.
 func TestMovedForgetsTheHole(t *testing.T) {
 	s := newStep(t, 0, nil).open()
-	s.a.mtu = mtu{shrunkAt: 1, retryAt: time.Hour}
+	s.a.mtu = pathMTU{shrunk: true, shrunkAt: 1, retryAt: time.Hour}
 	s.a.Moved(s.now)
 	require.Equal(t, MaxPacket, s.a.mtu.limit(MaxPacket))
 	for range 3 {

@@ -78,9 +78,9 @@ func TestPingsWhileQUICSearches(t *testing.T) {
 
 	t.Logf("# bulk travels in jumbo packets")
 	p.moved()
-	s.a.mtu.jumbo = jumbo{proven: true, fastEnough: true}
+	s.a.mtu.jumbo = jumboProber{proven: true, fastEnough: true}
 	require.False(t, p.searchDue(s.now.Add(time.Hour), s.a))
-	s.a.mtu.jumbo = jumbo{}
+	s.a.mtu.jumbo = jumboProber{}
 
 	t.Logf("# play alone")
 	s.a.records.playInFlight = s.a.records.bytesInFlight

@@ -81,7 +81,7 @@ func (s *Session) playBound() int { return max(minPlay*s.nextPlaySize(), s.contr
 //
 // Usually the peer may take its time with feedback for play. In a flood, though, each flight
 // would then sit out the peer's ack delay before the next could leave, so a packet asks for
-// feedback if the one after it wouldn't fit into playBound any more. Once play has reached the
+// feedback if the one after it would no longer fit into playBound. Once play has reached the
 // bound, packets ask as soon as it takes up half of that, until the source runs out of play.
 //
 // See TestFloodOfPlayOnAShortPath and rpc.TestFloodOfPlayOverSealedPackets.

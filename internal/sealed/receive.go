@@ -190,7 +190,7 @@ func (s *Session) ackSpan(t time.Duration, f *report, sp span) (isNew bool, err 
 }
 
 // takeArrival returns when packet n arrived, or 0 if the report doesn't tell. It drops the
-// arrivals of smaller numbers from s.arrivals, so n must not fall.
+// arrivals of smaller numbers from s.arrivals, so n must rise from call to call.
 func (s *Session) takeArrival(n uint64) time.Duration {
 	list := s.arrivals // largest number first
 	for len(list) > 0 && list[len(list)-1].number < n {

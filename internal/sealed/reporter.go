@@ -79,7 +79,7 @@ type reporter struct {
 	maxDelay     time.Duration // how long a pending packet may wait; set by pace
 	playDelay    time.Duration // how long a packet in playPending may wait
 
-	returnPath returnPath
+	returnPath returnPathMonitor
 
 	// What the peer knows.
 	knownBelow uint64               // the peer knows whether each number below this was received
@@ -115,6 +115,7 @@ func (r *reporter) note(t, arrived time.Duration, number uint64, asks urgency) {
 	r.arrivals.add(number, arrived)
 	switch asks {
 	case askNever:
+		// We only remember when it arrived.
 	case askShared:
 		if r.playPending == 0 {
 			r.playSince = t
@@ -174,12 +175,7 @@ func (r *reporter) due(t time.Duration) bool {
 // instead. It may contain packets that arrived late, which the peer would take for lost
 // otherwise.
 func (r *reporter) fill(t time.Duration, f *report, w *recovery.Window, room int) (covers uint64) {
-	r.pending = 0
-	r.playPending = 0
-	r.urgent = false
-	r.ownPacket = false
-	r.lastBuilt = t
-
+	r.clearPending(t)
 	newest := w.Next - 1
 	arrived := r.arrivals.slot(newest).at
 	f.clock = uint64(arrived/clockUnit) & clockMask
@@ -216,6 +212,15 @@ func (r *reporter) fill(t time.Duration, f *report, w *recovery.Window, room int
 		r.backlogEnd = rest
 	}
 	return 0
+}
+
+// clearPending is called when a report is built.
+func (r *reporter) clearPending(t time.Duration) {
+	r.pending = 0
+	r.playPending = 0
+	r.urgent = false
+	r.ownPacket = false
+	r.lastBuilt = t
 }
 
 // takeBacklog decides whether it's the backlog's turn. If so, it returns the largest number in
@@ -274,16 +279,16 @@ func (r *reporter) fillDeltas(f *report, w *recovery.Window, room int) {
 	}
 }
 
-// A returnPath detects that reports are filling the path on which they travel. A queue that
-// stays there shows in all of the last round trips.
-type returnPath struct {
+// A returnPathMonitor detects that reports are filling the path on which they travel. A
+// standing queue there shows up in every one of the last round trips.
+type returnPathMonitor struct {
 	minRTT  time.Duration    // on this path; 0 if unknown
 	excess  [4]time.Duration // of the last round trips over minRTT; a ring indexed by samples
 	samples int              // round trips so far
 }
 
 // sample adds the round trip of a ping.
-func (p *returnPath) sample(rtt time.Duration) {
+func (p *returnPathMonitor) sample(rtt time.Duration) {
 	if p.minRTT == 0 || rtt < p.minRTT {
 		p.minRTT = rtt
 	}
@@ -293,12 +298,12 @@ func (p *returnPath) sample(rtt time.Duration) {
 
 // backoff returns how far apart reports must be to relieve the path. It's zero or less if the
 // path isn't filling up.
-func (p *returnPath) backoff() time.Duration {
+func (p *returnPathMonitor) backoff() time.Duration {
 	return min((slices.Min(p.excess[:])-backoffAfter)/backoffParts, maxBackoff)
 }
 
 // reset forgets the round trips of the previous path.
-func (p *returnPath) reset() {
+func (p *returnPathMonitor) reset() {
 	p.minRTT = 0
 	p.excess = [4]time.Duration{}
 }

@@ -79,7 +79,7 @@ func (c *Carrier) collect(now time.Time) (all bool) {
 	at := 0
 	for n := range burstPackets {
 		if n == udp.MaxSegments && c.session.MaySend(now) {
-			// That's as many as one call sends, and there's more.
+			// One call can't send more than this, and there is more.
 			//
 			// If the pacer holds bulk back after just as many packets, as it does after each
 			// burst on a busy machine, ask for one more. Usually there is none, which saves a
@@ -114,7 +114,7 @@ func (c *Carrier) seal() {
 	b.unsealed = b.unsealed[:0]
 }
 
-// flush sends the burst. It returns false if the socket doesn't take any more packets for now.
+// flush sends the burst. It returns false if the socket takes no more packets for now.
 func (c *Carrier) flush() (ok bool) {
 	r := &c.run
 	for b := r.burst; !b.isSent(); b.sent++ {

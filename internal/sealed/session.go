@@ -124,16 +124,16 @@ type Session struct {
 	state    State
 	started  bool  // Start was called, and we have an ID of the peer
 	err      error // why the session has closed
-	liveness liveness
+	liveness livenessMonitor
 
 	// Sending.
-	records  records // of packets whose fates may still change
-	skips    skips   // packet numbers that are never sent
+	records  records       // of packets whose fates may still change
+	skips    numberSkipper // packet numbers that are never sent
 	supply   supply
 	lastSize int           // bytes on the wire of the last packet with a payload; 0 if none was sent
 	train    train         // measures the path when the carrier opens
-	mtu      mtu           // limits the size of packets
-	loss     loss          // finds lost packets
+	mtu      pathMTU       // limits the size of packets
+	loss     lossDetector  // finds lost packets
 	starting siblingCount  // counts us while the controller is in its Start with bulk to send
 	rttGuess time.Duration // stands in for the round trip until the controller has measured it
 
@@ -208,7 +208,7 @@ func (s *Session) Start(now time.Time, ids ...ID) {
 	}
 	// Before the train, send a small probe, which arrives even if the train's packets turn out
 	// to be too large.
-	s.liveness = liveness{lastAck: t, lastAsked: t, probesDue: 1}
+	s.liveness = livenessMonitor{lastAck: t, lastAsked: t, probesDue: 1}
 }
 
 // AddIDs adds spare ids issued by the peer.
@@ -230,7 +230,7 @@ func (s *Session) Rotate() bool {
 func (s *Session) Moved(now time.Time) {
 	t := s.tick(now)
 	s.control.Reset(now)
-	s.mtu = mtu{pathStart: s.records.Next}
+	s.mtu = pathMTU{pathStart: s.records.Next}
 	s.train.moved(s.records.Next)
 	s.reporter.moved()
 	s.source.Moved(now)
@@ -269,7 +269,7 @@ func (s *Session) Advance(now time.Time) error {
 		s.detectLosses(t)
 		s.updateController(now)
 	}
-	if s.mtu.shrunkAt > 0 && s.mtu.retryAt <= t {
+	if s.mtu.shrunk && s.mtu.retryAt <= t {
 		// We only try larger packets while there's data to send, so ask the source again.
 		s.Wake()
 	}
@@ -329,7 +329,7 @@ func (s *Session) NextTimeout() (at time.Time, ok bool) {
 		add(at, true)
 	}
 	add(s.memory.lastTrim+trimAfter, s.packetCount() != s.memory.packetsFreed)
-	add(s.mtu.retryAt, s.mtu.shrunkAt > 0 && s.mtu.retryAt > s.now)
+	add(s.mtu.retryAt, s.mtu.shrunk && s.mtu.retryAt > s.now)
 	if s.started && s.records.Len() < maxRecords && s.mayReport() {
 		add(s.reporter.dueAt())
 	}

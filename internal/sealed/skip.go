@@ -8,16 +8,16 @@ import (
 // meanSkip is the mean distance between two skipped packet numbers.
 const meanSkip = 500
 
-// skips decides which packet numbers we skip. A peer that acks packets that it hasn't received
-// could make us send faster (RFC 9000, section 21.4). It can't know which numbers were skipped,
-// so sooner or later it acks one of those, which gives it away.
-type skips struct {
+// A numberSkipper decides which packet numbers we skip. A peer that acks packets that it hasn't
+// received could make us send faster (RFC 9000, section 21.4). It can't know which numbers were
+// skipped, so sooner or later it acks one of those, which gives it away.
+type numberSkipper struct {
 	next uint64 // number to skip
 	rng  *mrand.Rand
 }
 
 // init draws the first number to skip. If seed is zero, init uses a random one.
-func (s *skips) init(seed [32]byte) {
+func (s *numberSkipper) init(seed [32]byte) {
 	if seed == [32]byte{} {
 		_, _ = rand.Read(seed[:]) // never fails
 	}
@@ -27,7 +27,7 @@ func (s *skips) init(seed [32]byte) {
 
 // draw draws the next number to skip. It is called when a packet is sent whose number is no
 // smaller than the last one drawn.
-func (s *skips) draw(number uint64) { s.next = number + s.distance() }
+func (s *numberSkipper) draw(number uint64) { s.next = number + s.distance() }
 
 // distance returns a random distance from 1 to 2*meanSkip-1.
-func (s *skips) distance() uint64 { return 1 + uint64(s.rng.IntN(2*meanSkip-1)) }
+func (s *numberSkipper) distance() uint64 { return 1 + uint64(s.rng.IntN(2*meanSkip-1)) }

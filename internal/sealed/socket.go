@@ -51,7 +51,7 @@ type Socket struct {
 	crew   *crew.Crew[*Carrier] // takes turns for carriers without bulk
 	timers *timers.Queue        // of carriers that are waiting
 
-	early    early        // packets for carriers that are about to be made; has its own lock
+	early    earlyBuffer  // packets for carriers that are about to be made; has its own lock
 	borrowed atomic.Int64 // bytes that all inboxes have borrowed, up to maxBorrowed
 
 	lastWriteErr atomic.Pointer[error] // why QUIC's latest packet wasn't sent; nil if it was
