@@ -151,7 +151,7 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	c.worker.alarm.Fire = c.worker.alarmFired
 
 	// Packets for our ids may be arriving already, so register only once all else is ready.
-	if err = c.exportIDs(); err != nil {
+	if err = c.deriveIDs(); err != nil {
 		return nil, err
 	}
 	if err = socket.register(c.inbox, c.issued...); err != nil {
@@ -160,8 +160,8 @@ func NewCarrier(socket *Socket, config Config) (*Carrier, error) {
 	return c, nil
 }
 
-// exportIDs derives the first ids of both ends.
-func (c *Carrier) exportIDs() (err error) {
+// deriveIDs sets the first ids of both ends.
+func (c *Carrier) deriveIDs() (err error) {
 	ours, theirs := toClient, toServer
 	if !c.config.Client {
 		ours, theirs = theirs, ours

@@ -106,7 +106,7 @@ func TestReportSpans(t *testing.T) {
 	for _, a := range f.appendArrivals(nil, spans, 2) {
 		numbers = append(numbers, a.number)
 		want, known := map[uint64]time.Duration{9: 0, 5: -ms, 4: -2 * ms, 2: -3 * ms}[a.number]
-		if !known { // 8 came behind 9, and numbers below 2 behind what an earlier feedback told of
+		if !known { // 8 came behind 9, and numbers below 2 behind what an earlier report told of
 			want = -base
 		}
 		require.Equal(t, want, a.at-base, "%d", a.number)
@@ -119,7 +119,7 @@ func TestReportSpans(t *testing.T) {
 }
 
 // TestReportKeepsTheNewestArrival: a packet that is late by as many numbers as there
-// are slots does not replace the newest arrival, whose time is the feedback's clock.
+// are slots does not replace the newest arrival, whose time is the report's clock.
 func TestReportKeepsTheNewestArrival(t *testing.T) {
 	r := newReporter(0)
 	var w recovery.Window

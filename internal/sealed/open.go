@@ -10,7 +10,7 @@ import (
 type drop uint8
 
 const (
-	dropNone    drop = iota // it wasn't
+	dropNone    drop = iota // don't drop it
 	dropSize                // too short or too long
 	dropVersion             // first byte of a version that is not ours
 	dropOld                 // below the replay window, so it may be a replay
@@ -57,8 +57,8 @@ func newOpener(s *suite, export Exporter, instance uint32, d direction) (*opener
 	return &opener{current: current, mask: mask}, nil
 }
 
-// open decrypts a packet in place, without allocating. It's up to accept whether we've received
-// the packet before, because another copy of it may have been opened but not accepted yet.
+// open decrypts a packet in place, without allocating. Only accept can tell for certain whether
+// we've received the packet before, because a copy may have been opened but not accepted yet.
 func (o *opener) open(packet []byte) (p openedPacket) {
 	p.size = uint16(min(len(packet), math.MaxUint16))
 	if p.drop = checkHeader(packet); p.drop != dropNone {
@@ -69,7 +69,7 @@ func (o *opener) open(packet []byte) (p openedPacket) {
 	o.mask.apply(o.header[:], sealed)
 	p.number = recovery.Number(o.window.Next, uint64(headerNumber(o.header[:])), 32)
 	if p.drop = o.checkNumber(p.number); p.drop != dropNone {
-		return p // which saves decrypting it
+		return p // before we spend time on decrypting it
 	}
 	keys := o.keys(p.number)
 	if keys == nil {

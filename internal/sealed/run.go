@@ -202,7 +202,7 @@ func (c *Carrier) turn() (next time.Time, idle bool) {
 	idle = !more && !(result.woken && !c.inbox.empty())
 
 	if r.burst.isSent() {
-		return result.next, idle
+		return result.next, idle // there's nothing to send
 	}
 	c.seal()
 	if c.flush() {
@@ -234,6 +234,7 @@ func (c *Carrier) step() (result stepResult) {
 	c.observe(now)
 	r.pingDue = c.takePing(now)
 	c.session.Controller().Bursts(r.isBusy())
+	// If the socket was blocked, the last burst goes out before we build another.
 	result.sentAll = r.burst.isSent() && c.collect(now)
 	result.next = c.next()
 	result.callWoken = c.config.Turned != nil && c.config.Turned()
@@ -263,6 +264,8 @@ func (c *Carrier) follow(now time.Time) {
 	if c.config.MaxPacket != nil {
 		r.maxPacket = min(c.config.MaxPacket(), MaxPacket)
 	}
+	// Usually nothing has changed, which the pointers show. If QUIC has new pointers, compare
+	// the addresses as well.
 	to, from := c.config.Addrs()
 	if r.hasAddrs && samePointer(to, r.to) && samePointer(from, r.from) {
 		return

@@ -114,15 +114,15 @@ type Session struct {
 	now    time.Duration // since epoch; never decreases
 	memory memoryTimer
 
-	// Keys and connection IDs.
+	// Keys and connection ids.
 	sealer *sealer // used only by Seal
 	opener *opener
-	id     ID   // the peer's ID in use
-	spares []ID // the peer's unused IDs
+	id     ID   // the peer's id in use
+	spares []ID // the peer's unused ids
 
 	// State.
 	state    State
-	started  bool  // Start was called, and we have an ID of the peer
+	started  bool  // Start was called, and we have an id of the peer
 	err      error // why the session has closed
 	liveness livenessMonitor
 

@@ -302,7 +302,7 @@ func TestUnknownArrivalIsNoGuess(t *testing.T) {
 	require.Equal(t, 199*ms, s.a.rttGuess)
 }
 
-// forge has s.b send a feedback of the test's making.
+// forge has s.b send a report of the test's making.
 func (s *step) forge(largest uint64, runs ...uint64) error {
 	f := report{largest: uint32(largest), nruns: len(runs)}
 	copy(f.runs[:], runs)
@@ -437,10 +437,10 @@ func TestFeedbackRhythm(t *testing.T) {
 		}
 		s.now = s.now.Add(ms)
 	}
-	feedbacks := float64(s.b.Stats().Feedbacks)
-	require.InDelta(t, 200/reportAfter, feedbacks, 200/reportAfter+10)
-	require.GreaterOrEqual(t, feedbacks, 200.0/reportAfter-1)
-	require.NotZero(t, s.b.reporter.knownBelow, "the peer acked a feedback")
+	reports := float64(s.b.Stats().Feedbacks)
+	require.InDelta(t, 200/reportAfter, reports, 200/reportAfter+10)
+	require.GreaterOrEqual(t, reports, 200.0/reportAfter-1)
+	require.NotZero(t, s.b.reporter.knownBelow, "the peer acked a report")
 	require.Greater(t, len(asking), 2)
 	for i := range asking[1:] {
 		require.Equal(t, 16, asking[i+1]-asking[i], "%v", asking)
