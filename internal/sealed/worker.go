@@ -37,8 +37,8 @@ var awake atomic.Int32
 // a time. With bulk, it's a goroutine of the carrier's own. Without, it's whichever goroutine
 // brings the work, provided that the work never blocks.
 //
-// When a goroutine runs out of work, the worker sets an alarm for the time when more is due.
-// Until then, the carrier has no goroutine at all.
+// When a goroutine stops for lack of work, the worker sets an alarm for the time when more is
+// due. Until then, the carrier has no goroutine at all.
 //
 // wake, tryEnter and alarmFired are safe for concurrent use. The other methods may be called
 // only by the goroutine that works.
