@@ -15,109 +15,114 @@ import (
 )
 
 const (
-	// turnCalls is the maximum number of messages of a connection that run before the others
-	// have their turn. They are taken together under the link's lock. There are enough of
-	// them for the lock and the turn to take less than a tenth of the calls' time.
+	// turnCalls is how many messages of a connection may run before the others have their turn.
+	// They are taken together under the link's lock, and there are enough of them for the lock
+	// and the turn to cost less than a tenth of the calls themselves.
 	turnCalls = 32
 
-	// turnParts is the minimum number of turns into which the share of a prompt connection is
-	// divided. If a turn were as long as the share, clients that begin to flood would make
-	// all others wait in the Dispatch in which they begin.
+	// turnParts is the least number of turns that a prompt connection needs to use up its share.
+	// If a turn were as long as the share, clients that start flooding would make all others
+	// wait in the very Dispatch in which they start.
 	turnParts = 8
 
-	// Reading the clock takes a third of the time of a small call. If less than quickTime
-	// passed between two readings, the next reading is quickCalls messages later.
+	// Reading the clock takes a third as long as a small call. Therefore, if less than quickTime
+	// has passed between two readings, we don't look again until quickCalls messages later.
 	quickTime  = 4 * time.Microsecond
 	quickCalls = 4
 
-	// aloneShares times Config.DispatchTime is the share of a connection if no other has
-	// messages. This is 8 ms by default, a quarter of a tick at 30 Hz. With less, a client
-	// would wait for many ticks if the server sends it very much.
+	// aloneShares times Config.DispatchTime is the share of a connection if no other one has
+	// messages. That's 8 ms by default, a quarter of a tick at 30 Hz. With less, a client to
+	// which the server sends very much would wait for many ticks.
 	aloneShares = 4
 
-	// worldShares times Config.DispatchTime is the time of all connections together. This is
-	// 24 ms by default. It leaves 9 ms of a tick at 30 Hz to a call that begins just before
-	// the end, to hooks, posts and the game itself.
+	// worldShares times Config.DispatchTime is what all connections may use together. That's
+	// 24 ms by default, which leaves 9 ms of a tick at 30 Hz to the game itself, to hooks and
+	// posts, and to a call that begins just before the time is up.
 	worldShares = 12
 
-	// endedTime is how long messages may wait for a turn after their connection ended. An honest
-	// client leaves few, and a flooding client must not keep its place and memory for minutes.
+	// endedTime is how long messages may wait for a turn after their connection has ended. An
+	// honest client leaves few behind, whereas a flooding one must not keep its place and its
+	// memory for minutes.
 	endedTime = time.Second
 )
 
-// turns shares the time of a Dispatch among the connections that have
-// messages. It is used only by the world's goroutine.
+// A turns shares out the time of a Dispatch among the connections that have messages.
 //
-// First, round by round, the prompt connections have turns: those whose messages all ran
-// in the last Dispatch. Then the late ones have turns. The one that has waited longest
-// is first, so none waits forever. The others follow, those with the fewest messages
-// first, because they are the least to blame.
+// Connections whose messages all ran in the last Dispatch are prompt, and the others are late.
+// The prompt ones have their turns first, round by round, and then the late ones. Among those,
+// the one that has waited longest comes first, so nobody waits forever. The rest follow with the
+// fewest messages first, because they are the least to blame.
 //
-// Messages that may not run in this Dispatch stay in the machine.
-// There, flow control makes the peer wait.
+// Messages that can't run in this Dispatch stay in the machine, where flow control makes the
+// peer wait.
+//
+// It is used only by the world's goroutine.
 type turns struct {
-	// Connections whose messages all ran in the last Dispatch. A connection
-	// that has had its turns is replaced by nil.
-	prompt []*Conn
+	// The queues. Once a connection has had its turns, nil stands in its place.
+	prompt    []*Conn
+	late      []*Conn
+	exhausted []*Conn // have more messages, but have used up their share of this Dispatch
 
-	late   []*Conn // connections with messages that did not run in the last Dispatch; nil as in prompt
-	served []*Conn // connections that used up their share of this Dispatch and have more messages
-	number uint64  // of this Dispatch
-
+	number  uint64        // of this Dispatch
 	began   time.Time     // start of this Dispatch
-	elapsed time.Duration // time since began, at the last reading of the clock
-	share   time.Duration // time for one connection in a Dispatch; 0 = no limit
-	total   time.Duration // time for all connections in a Dispatch; 0 = no limit
+	elapsed time.Duration // from began to the last time we looked at the clock
+	share   time.Duration // what one connection may use of a Dispatch; 0 if there is no limit
+	total   time.Duration // what all may use together; 0 if there is no limit
 
-	// Memory for the messages that the connection whose turn it is takes from the machine.
+	// The messages of the connection whose turn it is, after they were taken from the machine.
+	// Reused by each turn.
 	messages [turnCalls]bunch.Message
 }
 
-// turn is a connection's part of a Dispatch. It is used only by the world's goroutine.
+// A turn is a connection's part in a Dispatch. It is used only by the world's goroutine.
 type turn struct {
-	// Messages that were taken from the machine and have not run, at most turnCalls. During
-	// the turn they are in the memory of turns.messages.
+	// Up to turnCalls messages that were taken from the machine and haven't run. During the turn
+	// they are part of turns.messages, afterwards a copy.
 	taken []bunch.Message
 
-	waiting int           // number of messages that may run in this Dispatch, including those in taken
-	used    time.Duration // time that the connection has used of this Dispatch
-	longest time.Duration // longest time between two readings of the clock in this Dispatch
+	isLate     bool      // not all messages ran in the last Dispatch
+	lastNumber uint64    // of the Dispatch in which the connection last had a turn
+	ended      time.Time // when mayStillRun first saw that the connection has ended late; else zero
+
+	// In this Dispatch.
+	waiting int           // messages that may still run, including those in taken
+	used    time.Duration // how much of the connection's share is used up
+	longest time.Duration // longest time between two looks at the clock
 	slowest tasks.Doing   // what ran in that time
-	late    bool          // not all messages ran in the last Dispatch
-	last    uint64        // number of the Dispatch in which the connection last had a turn
-	ended   time.Time     // time when the world learned of the connection's end; zero = it has not ended
 }
 
 // hasMessages reports whether there are more messages that may run in this Dispatch.
 func (c *Conn) hasMessages() bool { return c.turn.waiting > 0 && !c.closing.Load() }
 
-// takeTurns runs the messages that have arrived, as far as time allows. Messages that arrive
-// in the meantime wait for the next Dispatch. If cork is true, takeTurns looks at all
-// connections and corks them. Otherwise it looks only at the active ones.
+// takeTurns runs messages that have arrived, for as long as there is time. What arrives in the
+// meantime waits for the next Dispatch. If cork is true, takeTurns looks at all connections and
+// corks them, otherwise only at the active ones.
 func (w *World) takeTurns(cork bool) {
 	t := &w.turns
-	t.settle() // needed if a panic ended the last Dispatch early
+	t.settle() // in case a panic cut the last Dispatch short
 	conns := w.frame.active
 	if cork {
 		conns = w.announced
 	}
 	for _, c := range conns {
-		if !c.turn.late && w.countMessages(c) {
+		if !c.turn.isLate && w.countMessages(c) {
 			t.prompt = append(t.prompt, c)
 		}
 	}
 	for _, c := range t.late {
 		w.countMessages(c)
 	}
-	// tellAcked follows countMessages, so OnOpenAcked of an actor runs before the calls that
-	// arrived with the ack or after it.
+
+	// Look for acks of opens only now. If one has come with a call that we've counted, or before
+	// it, OnOpenAcked then runs before the call does.
 	w.tellAcked()
+
 	t.begin(w.config.DispatchTime)
 	promptEnd := t.total
 	if len(t.late) > 0 {
-		t.order()
-		// Otherwise prompt connections that use up every Dispatch
-		// would keep the late ones waiting forever.
+		t.orderLate()
+		// Reserve some time for the late connections. Otherwise prompt ones that use up every
+		// Dispatch would keep them waiting forever.
 		promptEnd -= t.total / 4
 	}
 	w.serve(&t.prompt, t.share/turnParts, promptEnd)
@@ -128,8 +133,8 @@ func (w *World) takeTurns(cork bool) {
 	}
 }
 
-// countMessages counts the messages that c may run in this Dispatch,
-// and reports whether there are any.
+// countMessages counts the messages that c may run in this Dispatch, and reports whether there
+// are any. It also corks c.
 func (w *World) countMessages(c *Conn) bool {
 	c.link.Lock()
 	w.frame.cork(c)
@@ -141,8 +146,8 @@ func (w *World) countMessages(c *Conn) bool {
 	return c.hasMessages()
 }
 
-// begin sets the time limits of a Dispatch. share is
-// Config.DispatchTime. A share of 0 means no limits.
+// begin sets the time limits of a Dispatch. share is Config.DispatchTime, and 0 means that there
+// are no limits.
 func (t *turns) begin(share time.Duration) {
 	t.number++
 	t.began = time.Now()
@@ -154,25 +159,24 @@ func (t *turns) begin(share time.Duration) {
 	}
 }
 
-// order sorts the late connections. The one that has waited longest is first. The others
-// follow by their number of messages, compared to a factor of two.
-func (t *turns) order() {
+// orderLate sorts the late connections. The one that has waited longest comes first, and the
+// others by how many messages they have. Counts within a factor of two are considered equal.
+func (t *turns) orderLate() {
 	slices.SortStableFunc(t.late, func(a, b *Conn) int {
 		return cmp.Compare(bits.Len(uint(a.turn.waiting)), bits.Len(uint(b.turn.waiting)))
 	})
-	oldest := slices.MinFunc(t.late, func(a, b *Conn) int { return cmp.Compare(a.turn.last, b.turn.last) })
+	oldest := slices.MinFunc(t.late, func(a, b *Conn) int { return cmp.Compare(a.turn.lastNumber, b.turn.lastNumber) })
 	copy(t.late[1:], t.late[:slices.Index(t.late, oldest)])
 	t.late[0] = oldest
 }
 
-// serve gives the connections of a queue turns of at most limit each, round by round. It ends
-// when no connection has more messages, or when the Dispatch has lasted for until.
-//
-// A connection stays in the queue during its turn, so settle finds it
-// if a function of the game panics.
+// serve gives the connections of a queue turns of up to limit each, round by round. It stops
+// when nobody has more messages, or when the Dispatch has lasted for until.
 func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 	t := &w.turns
 	for i := 0; i < len(*queue) && (until == 0 || t.elapsed < until); i++ {
+		// Leave the connection in the queue during its turn. If a function of the game panics,
+		// settle then finds it there.
 		c := (*queue)[i]
 		if c.hasMessages() {
 			w.runTurn(c, limit)
@@ -180,38 +184,39 @@ func (w *World) serve(queue *[]*Conn, limit, until time.Duration) {
 		(*queue)[i] = nil
 		switch {
 		case !c.hasMessages():
-			c.turn.late = false
+			c.turn.isLate = false
 		case t.share > 0 && c.turn.used >= t.share:
-			t.served = append(t.served, c)
-		default:
+			t.exhausted = append(t.exhausted, c)
+		default: // another turn in the next round
 			*queue = append(*queue, c)
 		}
 	}
 }
 
-// settle ends a Dispatch. All connections that have more messages are late in the next one.
+// settle is called at the end of a Dispatch. Connections that still have messages are late in
+// the next one.
 func (t *turns) settle() {
-	t.late = append(append(t.late, t.prompt...), t.served...)
+	t.late = append(append(t.late, t.prompt...), t.exhausted...)
 	t.late = slices.DeleteFunc(t.late, func(c *Conn) bool { return c == nil })
 	for _, c := range t.late {
-		c.turn.late = true
+		c.turn.isLate = true
 	}
 	clear(t.prompt)
-	clear(t.served)
+	clear(t.exhausted)
 	t.prompt = t.prompt[:0]
-	t.served = t.served[:0]
+	t.exhausted = t.exhausted[:0]
 }
 
-// runTurn runs messages of c until none are left, turnCalls have run, or
-// limit has passed. It does not interrupt a call.
+// runTurn runs messages of c until none are left, turnCalls have run, or limit has passed. It
+// can't interrupt a call.
 func (w *World) runTurn(c *Conn, limit time.Duration) {
 	t := &w.turns
-	defer t.pass(c, t.elapsed)
+	defer t.endTurn(c, t.elapsed)
 	defer w.game.Catch(c)
 	w.game.Doing = tasks.Doing{}
-	c.turn.last = t.number
+	c.turn.lastNumber = t.number
 	end := t.elapsed + min(limit, t.share-c.turn.used)
-	nextLook := 1 // the message after which the clock is read again
+	nextLook := 1 // the message after which we look at the clock again
 	for n := 1; n <= turnCalls; n++ {
 		message, ok := w.nextMessage(c)
 		if !ok {
@@ -229,10 +234,9 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 			continue
 		}
 
-		// Read the clock. Quick calls share one reading.
 		before := t.elapsed
 		t.elapsed = time.Since(t.began)
-		c.turn.note(w.game.Doing, t.elapsed-before)
+		c.turn.noteTime(w.game.Doing, t.elapsed-before)
 		if t.share > 0 && t.elapsed >= end {
 			break
 		}
@@ -244,8 +248,8 @@ func (w *World) runTurn(c *Conn, limit time.Duration) {
 	w.finishPacket(c)
 }
 
-// finishPacket applies the remaining states of a packet after some were applied. The game
-// must see all states of a packet or none.
+// finishPacket is called when a turn is over. If it has applied some of the states in a packet,
+// finishPacket applies the rest, because the game must see all of them or none.
 func (w *World) finishPacket(c *Conn) {
 	for len(c.copies.reps.replicas) > 0 {
 		message := w.peek(c)
@@ -258,26 +262,26 @@ func (w *World) finishPacket(c *Conn) {
 	}
 }
 
-// note records the longest time between two readings of the clock, and what ran in that time.
-// If several quick calls ran, it records the last one.
-func (u *turn) note(doing tasks.Doing, took time.Duration) {
+// noteTime keeps track of the longest time between two looks at the clock, and of what ran in
+// that time. If that was several quick calls, it's the last one that gets the blame.
+func (u *turn) noteTime(doing tasks.Doing, took time.Duration) {
 	if took > u.longest {
 		u.slowest = doing
 		u.longest = took
 	}
 }
 
-// pass ends a turn of c that began at start, even after a panic of the game. It copies the
-// messages that did not run, because the next turn uses the same memory.
-func (t *turns) pass(c *Conn, start time.Duration) {
+// endTurn is called at the end of a turn of c that began at start, even if the game panicked.
+func (t *turns) endTurn(c *Conn, start time.Duration) {
 	t.elapsed = time.Since(t.began)
 	c.turn.used += t.elapsed - start
+	// Copy the messages that didn't run, because the next turn reuses their memory.
 	left := c.turn.taken
 	c.turn.taken = slices.Clone(left)
 	clear(left)
 }
 
-// nextMessage takes the next message of c that may run in this Dispatch.
+// nextMessage takes the next message of c. ok is false if none may run in this Dispatch.
 func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
 	next := w.peek(c)
 	if next == nil {
@@ -290,7 +294,7 @@ func (w *World) nextMessage(c *Conn) (message bunch.Message, ok bool) {
 	return message, true
 }
 
-// pending yields the messages of c that have not run, in order. The caller holds the link's lock.
+// pending yields the messages of c that haven't run, in order. The caller holds the link's lock.
 func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	for i := range c.turn.taken {
 		if !yield(&c.turn.taken[i]) {
@@ -300,8 +304,8 @@ func (c *Conn) pending(yield func(*bunch.Message) bool) {
 	c.machine.AllReady(yield)
 }
 
-// waitingClose returns the close reason of a channel whose close waits for its turn. ok is
-// false if none waits. The caller holds the link's lock.
+// waitingClose returns the reason of a channel's close that has arrived and waits for its turn.
+// ok is false if there is none. The caller holds the link's lock.
 func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	for message := range c.pending {
 		if message.Close && message.Channel == channel {
@@ -312,7 +316,8 @@ func (c *Conn) waitingClose(channel uint64) (reason CloseReason, ok bool) {
 	return Destroyed, false
 }
 
-// peek returns the message that nextMessage would take, or nil if there is none.
+// peek returns the message that nextMessage would take, or nil. Unless one was taken before, it
+// takes a batch of messages from the machine first.
 func (w *World) peek(c *Conn) *bunch.Message {
 	u := &c.turn
 	if !c.hasMessages() {
@@ -329,25 +334,26 @@ func (w *World) peek(c *Conn) *bunch.Message {
 	return &u.taken[0]
 }
 
-// take takes messages from the machine. If the ReceiveLimit stops the peer, take raises it.
-// If the machine had to drop states, take requests all states from the peer.
+// take takes messages from the machine.
 func (c *Conn) take(into []bunch.Message) int {
 	c.link.Lock()
 	n := c.machine.Take(into)
 	limited := c.machine.ReceiveLimited()
 	if c.machine.Missed() {
-		// An error means that the connection has failed.
+		// The machine had no room for some states and has dropped them, so ask the server for
+		// all of its states again. If that fails, the connection has failed too.
 		_ = c.machine.Send(0, bunch.Reliable, control.AppendMissed(nil))
 	}
 	c.link.Unlock()
 	if limited {
+		// The ReceiveLimit holds the peer up, so raise it.
 		c.raiseReceiveLimit()
 	}
 	return n
 }
 
-// noteLate is called when the Dispatch ended before all messages of the connection ran. It
-// counts this, and logs it at most once a second.
+// noteLate is called when a Dispatch is over but not all messages of the connection have run.
+// It counts that, and logs it at most once a second.
 func (c *Conn) noteLate() {
 	c.deferred.Add(1)
 	hidden, ok := c.lateWarn.Pass(c.world.frame.now)
@@ -369,10 +375,10 @@ func (c *Conn) noteLate() {
 		"limit", t.total, "all", t.elapsed)
 }
 
-// mayStillRun reports whether messages of an ended connection may still run. They may for
-// endedTime, if not all ran in the last Dispatch.
+// mayStillRun is called for a connection that has ended, and reports whether messages of it may
+// still run. If some have been late, they have endedTime to do so, counted from the first call.
 func (c *Conn) mayStillRun() bool {
-	if !c.turn.late || c.closing.Load() {
+	if !c.turn.isLate || c.closing.Load() {
 		return false
 	}
 	if c.turn.ended.IsZero() {
@@ -402,7 +408,8 @@ func (w *World) discard(c *Conn) {
 	if dropped > 0 {
 		c.drops.Add(drops.Ended, dropped)
 		level := slog.LevelWarn
-		if c.closing.Load() { // this side closed it, so there is always something in flight
+		if c.closing.Load() {
+			// We closed it ourselves, so it's normal that something was in flight.
 			level = slog.LevelInfo
 		}
 		w.log.Log(context.Background(), level, "messages dropped with their connection",
@@ -410,8 +417,8 @@ func (w *World) discard(c *Conn) {
 	}
 }
 
-// messageName returns the name of a message for a log. This is the method that the message
-// calls or, in parentheses, what else the message is.
+// messageName returns what a log calls a message: the method that it calls or else, in
+// parentheses, what kind of message it is.
 func messageName(a *Actor, message bunch.Message) string {
 	called := calledBy(a, message)
 	switch {
