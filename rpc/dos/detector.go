@@ -105,8 +105,8 @@ func (d *Detector) Join(identity string) *Peer {
 	}
 	p.conns++
 	p.catchUp()
-	if p.state == 0 && p.conns == 1 && p.second-p.tolerated >= seconds(d.profile.Remember) {
-		p.tolerated = p.second + seconds(d.profile.JoinTolerance)
+	if p.state == 0 && p.conns == 1 && p.second-p.toleratedUntil >= seconds(d.profile.Remember) {
+		p.toleratedUntil = p.second + seconds(d.profile.JoinTolerance)
 	}
 	return p
 }

@@ -14,10 +14,10 @@ type Method struct {
 	recent Load  // load since the second from
 	from   int64 // at most blameTime ago
 
-	// Counted since the peer's state number visit began.
+	// Counted since the peer's current stay began.
 	inState Load   // load of all calls
 	blocked int    // number of blocked calls
-	visit   uint64 // see Peer.visit
+	stay    uint64 // the stay.number in which they were counted
 
 	ran   Load      // load of the calls that ran in the RepeatWindow
 	until time.Time // end of that RepeatWindow; zero = none has begun
@@ -45,11 +45,11 @@ func (p *Peer) Method(name string) *Method {
 }
 
 // add counts load in the peer's current second and state.
-func (m *Method) add(second int64, visit uint64, load Load) {
-	if m.visit != visit {
+func (m *Method) add(second int64, stay uint64, load Load) {
+	if m.stay != stay {
 		m.inState = Load{}
 		m.blocked = 0
-		m.visit = visit
+		m.stay = stay
 	}
 	m.inState.add(load)
 	if second-m.from >= blameTime {
@@ -105,8 +105,8 @@ func (m *Method) recently(kind string, second int64) string {
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
 		switch {
-		case m.exempt, top != nil && m.visit < top.visit:
-		case top == nil, m.visit > top.visit, m.blocked > top.blocked:
+		case m.exempt, top != nil && m.stay < top.stay:
+		case top == nil, m.stay > top.stay, m.blocked > top.blocked:
 			top = m
 		case m.blocked == top.blocked && m.inState.more(p.kind, top.inState):
 			top = m

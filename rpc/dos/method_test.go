@@ -20,7 +20,7 @@ func TestWhoIsBlamed(t *testing.T) {
 		"more load":              {Method{inState: little, recent: little, from: second}, Method{inState: much, recent: much, from: second}, true, true},
 		"more blocked":           {Method{inState: much, blocked: 1}, Method{inState: little, blocked: 2}, true, false},
 		"as many blocked":        {Method{inState: little, blocked: 2}, Method{inState: much, blocked: 2}, true, false},
-		"a newer state":          {Method{inState: much, blocked: 9, visit: 3}, Method{inState: little, visit: 4}, true, false},
+		"a newer state":          {Method{inState: much, blocked: 9, stay: 3}, Method{inState: little, stay: 4}, true, false},
 		"in the time of blame":   {Method{recent: much, from: second - blameTime}, Method{recent: little, from: second - blameTime + 1}, false, true},
 		"one that counts":        {Method{recent: much, from: second, inState: much, exempt: true}, Method{recent: little, from: second}, true, true},
 		"less load of the kinds": {Method{recent: Load{Calls: 1}, from: second, inState: Load{Calls: 1}}, Method{recent: much, from: second, inState: much}, true, true},
@@ -56,7 +56,7 @@ func TestWhoIsBlamed(t *testing.T) {
 // TestBlockedCallsOfAnEarlierState: calls that were blocked in an earlier state
 // blame no method, because the counts restart with each state.
 func TestBlockedCallsOfAnEarlierState(t *testing.T) {
-	m := &Method{blocked: 3, inState: Load{Calls: 9}, visit: 1}
+	m := &Method{blocked: 3, inState: Load{Calls: 9}, stay: 1}
 	m.add(0, 1, Load{Calls: 1})
 	require.Equal(t, []int{3, 10}, []int{m.blocked, m.inState.Calls})
 	m.add(0, 2, Load{Calls: 1})

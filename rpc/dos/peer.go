@@ -7,118 +7,129 @@ import (
 	"time"
 )
 
-// A Peer is one client: one connection, or all connections of one identity. It is used only
-// by the goroutine of its detector.
+// A Peer is a client as the detector sees it: a single connection or, if the client has an
+// identity, all of the connections of that identity. It may only be used by the goroutine of
+// its detector.
+//
+// A peer climbs through the profile's states, which grow more severe, when its load reaches
+// their quotas, and comes back down once it has been quiet for their Cooloff.
 type Peer struct {
 	detector *Detector
 	identity string
-	conns    int // number of open connections of the client
+	conns    int // how many connections the client has open
 
-	// The state, an index into Profile.States.
+	// The state, as an index into Profile.States.
 	state int
 
-	// By state: the last second in which the load reached one of its
-	// quotas, or in which its limits blocked a call.
-	earned [maxStates]int64
+	// By state: the last second in which the load reached one of the state's quotas, or in
+	// which a call was blocked there. The state cools off from then on.
+	lastBreach [maxStates]int64
 
-	visit uint64 // number of states that the peer was in before this one
-	kind  string // kind of the quota that was reached last
+	kind string // kind of the last quota that was reached (see Load.reached)
 
-	// The quota that led into the state, or into the state from which
-	// the peer escalated. See reach.cause.
+	// The quota that last led into a higher state, as text. If the peer goes on and escalates
+	// further, the reason repeats it.
 	cause string
 
-	// The time of handlers does not count before this second, because the peer has just joined.
-	tolerated int64
+	// Until this second, the time of handlers doesn't count, because the peer has just
+	// joined.
+	toleratedUntil int64
 
-	// The load.
-	frame   uint64            // number of the frame that inFrame counts
-	inFrame Load              // of that frame
+	// The load, by frame and by second.
+	frame   uint64            // number of the frame that inFrame is about
+	inFrame Load              // in that frame
 	second  int64             // the current second
-	history [maxWindow]record // of the last seconds, by second modulo maxWindow
+	history [maxWindow]record // the last seconds; a second's index is its remainder by maxWindow
 
-	// The smallest load that enters a higher state: in the current
-	// frame, and in the current second. Set by bound.
+	// How much load in the current frame, and in the current second, it takes to enter a
+	// higher state. Set by setBounds.
 	frameBound, secondBound Load
 
-	// The load since the state began, for AutoEscalate.
-	began      int64  // the second in which the state began
-	beganFrame uint64 // the frame in which it began
-	fresh      record // load of the current second
-	blocked    bool   // a call was blocked in the current second
-	busy       int64  // seconds in which the peer went on; see goOn
+	// What happened since the peer entered its state.
+	stay stay
 
-	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate. Each second that
-	// is over adds its load, and removes its share of the Period of the sustained state. The
-	// bucket therefore holds what exceeds that Period in the long run. A kick empties it.
+	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate. Each second adds
+	// its load, and drains a second's share of the sustained state's Period. It therefore
+	// fills up with whatever exceeds that Period in the long run. A kick empties it.
 	bucket Load
 
 	methods []*Method // made by Method
-	report  *Report   // the last change of the state, until Report returns it; nil = none
+	report  *Report   // the last change of state, until Report returns it; nil if there is none
 }
 
-// record is the load of the peer in one second.
+// A record is the load in one second.
 type record struct {
 	Load
-	frame Load // for each kind, the largest load of one frame
+	frame Load // of each kind, the most in a single frame
 }
 
-// A Report describes a change of a peer's state.
+// A stay is the time that a peer spends in a state, from entering it until entering another.
+type stay struct {
+	number uint64 // counts the peer's stays
+	began  int64  // the second in which it began
+	frame  uint64 // the frame in which it began; its load may be what led here
+
+	load    record // in the current second, as far as it belongs to this stay
+	blocked bool   // a call was blocked in the current second
+	busy    int64  // seconds that the peer went on for; see countBusy
+}
+
+// A Report describes how a peer's state has changed.
 type Report struct {
 	From, To string // names of the states
 	Up       bool   // To is the higher state
-	Log      bool   // the higher of the two states has Log
-	Kick     bool   // the client must be disconnected
+	Log      bool   // whether the higher of the two states has Log
+	Kick     bool   // whether the client must be disconnected
 	Reason   string // the quota that was reached, the load, and the method that caused most of it
 }
 
-// newPeer returns a peer in the lowest state. All its states have cooled off.
+// newPeer returns a peer in the lowest state, as if it had never been in another.
 func newPeer(d *Detector, identity string) *Peer {
-	p := &Peer{detector: d, identity: identity, second: d.second, tolerated: math.MinInt64 / 2}
-	for i := range p.earned {
-		p.earned[i] = math.MinInt64 / 2
+	p := &Peer{detector: d, identity: identity, second: d.second, toleratedUntil: math.MinInt64 / 2}
+	for i := range p.lastBreach {
+		p.lastBreach[i] = math.MinInt64 / 2
 	}
-	p.bound()
+	p.setBounds()
 	return p
 }
 
-// State returns the name of the peer's state at its last call.
+// State returns the name of the state that the peer was in at its last call.
 func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 
-// Call counts a call that arrived, and reports whether it may run.
+// Call counts a call that has arrived, and reports whether it may run.
 func (p *Peer) Call(m *Method, bytes int) bool {
 	p.Count(m, bytes)
 	if m.exempt || m.unblocked || !p.blocks(m, bytes) {
 		return true
 	}
-	p.earned[p.state] = p.second
-	p.blocked = true
+	p.lastBreach[p.state] = p.second
+	p.stay.blocked = true
 	m.blocked++
 	return false
 }
 
-// Count counts a call that arrived and that no state blocks.
+// Count counts a call that has arrived and that is never blocked.
 func (p *Peer) Count(m *Method, bytes int) {
 	if !m.exempt {
-		p.use(m, Load{Calls: 1, Bytes: bytes})
+		p.addLoad(m, Load{Calls: 1, Bytes: bytes})
 	}
 }
 
-// Serve counts the time of a handler for a message that answers one of the server's own. Such
-// time is neither load of the client nor a hitch of the server.
+// Serve counts the time of a handler for a message that answers one of the server's own. That
+// time isn't the client's load, but it isn't a hitch of the server either.
 func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
 
-// Done counts the time that the handler of a call took. It is called after the handler returns.
+// Done is called when the handler of a call has returned, and counts how long it took.
 func (p *Peer) Done(m *Method, took time.Duration) {
 	p.detector.spent += took
 	if m.exempt {
 		return
 	}
 	m.ran.Time += took
-	p.use(m, Load{Time: took})
+	p.addLoad(m, Load{Time: took})
 }
 
-// Report returns the last change of the state, unless an earlier call returned it.
+// Report returns the last change of the peer's state, but only once.
 func (p *Peer) Report() (r Report, ok bool) {
 	if p.report == nil {
 		return r, false
@@ -128,101 +139,108 @@ func (p *Peer) Report() (r Report, ok bool) {
 	return r, true
 }
 
-// use counts load. If one of the quotas of a higher state is reached, it enters that state.
-func (p *Peer) use(m *Method, load Load) {
+// addLoad counts load, which may well take the peer into a higher state.
+func (p *Peer) addLoad(m *Method, load Load) {
 	p.catchUp()
-	if p.second < p.tolerated {
+	if p.second < p.toleratedUntil {
 		load.Time = 0
 	}
-	now := &p.history[p.second%maxWindow]
+	now := p.current()
+	// During a hitch of the server calls pile up, and that isn't the client's fault.
 	if !p.detector.suspended {
 		p.inFrame.add(load)
 	}
 	now.add(load)
-	p.fresh.add(load)
-	m.add(p.second, p.visit, load)
+	p.stay.load.add(load)
+	m.add(p.second, p.stay.number, load)
+	// Comparing with these two is cheaper than comparing with every quota.
 	if p.frameBound.reached(p.inFrame) != "" || p.secondBound.reached(now.Load) != "" {
 		p.escalate()
 	}
 }
 
-// catchUp ends the frame and the seconds that passed since the last call.
+// catchUp is called before the load is used. It closes the books on the frame and on any
+// seconds that have passed since the last call.
 func (p *Peer) catchUp() {
 	d := p.detector
 	if p.frame == d.frame {
 		return
 	}
-	p.history[p.second%maxWindow].frame.peak(p.inFrame)
-	if p.frame != p.beganFrame {
-		p.fresh.frame.peak(p.inFrame)
+	p.current().frame.peak(p.inFrame)
+	// The load that led into the state must not count towards leaving it for the next.
+	if p.frame != p.stay.frame {
+		p.stay.load.frame.peak(p.inFrame)
 	}
 	p.frame = d.frame
 	p.inFrame = Load{}
 	if p.second == d.second {
 		return
 	}
+	// A full turn of the history is enough, however long ago the last call was.
 	for n := 0; p.second < d.second && n <= maxWindow; n++ {
 		p.endSecond()
 	}
-	if p.second < d.second { // the last call is older than the history
-		p.leak(d.second - p.second)
+	if p.second < d.second {
+		// The last call is so old that none of the history is left. Skip the rest, in which
+		// nothing happened.
+		p.leakBucket(d.second - p.second)
 		p.second = d.second
-		if p.rests() {
-			p.busy = 0
+		if p.isCalm() {
+			p.stay.busy = 0
 		}
 	}
-	p.cool()
-	p.bound()
+	p.changeState()
+	p.setBounds()
 }
 
-// endSecond is called when p.second is over. It records which states have not begun to cool
-// off in that second, and begins the next one.
+// endSecond closes the books on p.second and begins the next second. States that the load has
+// justified once more begin their Cooloff over.
 func (p *Peer) endSecond() {
-	p.leak(1)
-	p.bucket.Calls += p.history[p.second%maxWindow].Calls
-	p.bucket.Bytes += p.history[p.second%maxWindow].Bytes
-	exceeds := p.exceeds()
+	p.leakBucket(1)
+	p.bucket.Calls += p.current().Calls
+	p.bucket.Bytes += p.current().Bytes
+	full := p.bucketFull()
 	for i := 1; i <= p.state; i++ {
-		if p.hit(i).kind != "" || exceeds {
-			p.earned[i] = p.second
+		if p.findBreach(i).kind != "" || full {
+			p.lastBreach[i] = p.second
 		}
 	}
-	p.goOn()
+	p.countBusy()
 	p.second++
-	p.history[p.second%maxWindow] = record{}
+	*p.current() = record{}
 }
 
-// sustained returns the state whose Period is the load that a peer may sustain.
+// sustained returns the state whose Period is the load that peers may sustain.
 func (p *Peer) sustained() *State { return &p.detector.profile.States[p.detector.sustained] }
 
-// goOn is called when a second is over. If the peer went on in that second, goOn counts the
-// second in busy. If the peer did not go on and rests, goOn resets busy.
-//
-// A peer went on if a call was blocked, if a frame reached its quota, or if the load reached
-// a second's share of the sustained state's Period.
-func (p *Peer) goOn() {
+// countBusy is called at the end of a second to count it in busy if the peer went on during
+// it. That is, a call was blocked, a frame reached its quota, or the load reached a second's
+// share of the sustained state's Period. Otherwise, if the peer has calmed down, it starts
+// over.
+func (p *Peer) countBusy() {
 	s := &p.detector.profile.States[p.state]
-	kind := cmp.Or(s.Frame.reached(p.fresh.frame), p.detector.share.reached(p.fresh.Load))
+	kind := cmp.Or(s.Frame.reached(p.stay.load.frame), p.detector.share.reached(p.stay.load.Load))
 	p.kind = cmp.Or(kind, p.kind)
-	if kind != "" || p.blocked {
-		p.busy++
-	} else if p.rests() {
-		p.busy = 0
+	if kind != "" || p.stay.blocked {
+		p.stay.busy++
+	} else if p.isCalm() {
+		p.stay.busy = 0
 	}
-	p.fresh = record{}
-	p.blocked = false
+	p.stay.load = record{}
+	p.stay.blocked = false
 }
 
-// rests reports whether the peer's load is below every quota of the sustained state's Period.
-// This applies to the load of the last seconds, since the state began, and to the bucket.
-func (p *Peer) rests() bool {
+// isCalm reports whether the load is below all quotas of the sustained state's Period, both
+// over the last seconds (of this stay) and in the long run, in the bucket.
+func (p *Peer) isCalm() bool {
 	sustained := p.sustained()
-	window := min(sustained.Window, time.Duration(p.second-p.began)*time.Second)
-	return sustained.Period.reached(p.sum(0, window)) == "" && !p.exceeds()
+	window := min(sustained.Window, time.Duration(p.second-p.stay.began)*time.Second)
+	return sustained.Period.reached(p.sum(0, window)) == "" && !p.bucketFull()
 }
 
-// leak removes the shares of the given number of seconds from the bucket.
-func (p *Peer) leak(seconds int64) {
+// leakBucket drains as much from the bucket as the peer may sustain in the given number of
+// seconds.
+func (p *Peer) leakBucket(seconds int64) {
 	left := func(held, share int) int {
 		return int(max(0, int64(held)-min(seconds, math.MaxInt32)*int64(share)))
 	}
@@ -230,40 +248,40 @@ func (p *Peer) leak(seconds int64) {
 	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
 }
 
-// exceeds reports whether the bucket has reached a quota of the sustained state's Period.
-// Because of the bucket, a peer does not escape by resting for a window between bursts, and
-// calm seconds earn no credit for later ones.
+// bucketFull reports whether the bucket holds a quota of the sustained state's Period.
+// Without it, a peer could escape by pausing for a window between bursts. Since a bucket
+// can't become less than empty, a peer can't save up for a burst with calm seconds, either.
 //
-// The bucket does not contain the time of handlers. A slow disk or a busy machine makes that
-// time long for honest clients too.
-func (p *Peer) exceeds() bool {
+// The time of handlers isn't in the bucket, because a slow disk or a busy machine makes
+// handlers take longer for honest clients, too.
+func (p *Peer) bucketFull() bool {
 	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
 }
 
-// cool leaves the states that have cooled off. If there are none and the peer went on for
-// AutoEscalate, cool enters the next higher state.
-func (p *Peer) cool() {
+// changeState leaves all states that have cooled off. If there are none, but the peer has
+// gone on for AutoEscalate, it enters the next state instead.
+func (p *Peer) changeState() {
 	states := p.detector.profile.States
 	was := p.state
-	for p.state > 0 && p.second-p.earned[p.state] > seconds(states[p.state].Cooloff) {
+	for p.state > 0 && p.second-p.lastBreach[p.state] > seconds(states[p.state].Cooloff) {
 		p.state--
 	}
 	if p.state < was {
-		p.begin()
-		p.tell(was, "it has cooled off")
+		p.beginStay()
+		p.setReport(was, "it has cooled off")
 		return
 	}
 	limit := states[p.state].AutoEscalate
-	if limit > 0 && p.busy >= seconds(limit) && p.state+1 < len(states) {
+	if limit > 0 && p.stay.busy >= seconds(limit) && p.state+1 < len(states) {
 		p.enter(p.state+1, fmt.Sprintf("%q went on for %v (States[%d].AutoEscalate)%s; it began with %s",
 			states[was].Name, limit, was, p.mostInState(), p.cause))
 	}
 }
 
-// escalate enters the highest state that has a reached quota.
+// escalate enters the most severe state with a quota that has been reached.
 func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
-		h := p.hit(i)
+		h := p.findBreach(i)
 		if h.kind != "" {
 			top := p.most(h.kind)
 			p.kind = h.kind
@@ -274,38 +292,34 @@ func (p *Peer) escalate() {
 	}
 }
 
-// enter enters a higher state. A state that kicks ends at once, so a
-// client that reconnects is in the state below it.
+// enter enters a more severe state.
 func (p *Peer) enter(state int, reason string) {
 	was := p.state
 	for i := 1; i <= state; i++ {
-		p.earned[i] = p.second
+		p.lastBreach[i] = p.second
 	}
 	p.state = state
-	p.begin()
-	p.tell(was, reason)
+	p.beginStay()
+	p.setReport(was, reason)
+	// A kick is over as soon as it has been reported. If the client comes back, it finds
+	// itself one state below.
 	if p.detector.profile.States[state].Kick {
 		p.state = state - 1
 		p.inFrame = Load{}
 		p.history = [maxWindow]record{}
 		p.bucket = Load{}
 	}
-	p.bound()
+	p.setBounds()
 }
 
-// begin resets the counts that start when a state begins.
-func (p *Peer) begin() {
-	p.visit++
-	p.began = p.second
-	p.beganFrame = p.frame
-	p.fresh = record{}
-	p.blocked = false
-	p.busy = 0
+// beginStay is called when the state changes.
+func (p *Peer) beginStay() {
+	p.stay = stay{number: p.stay.number + 1, began: p.second, frame: p.frame}
 }
 
-// tell makes the report of a change. If Report has not yet returned
-// the report of a kick, that report stays.
-func (p *Peer) tell(was int, reason string) {
+// setReport makes a report for Report to return. It doesn't replace that of a kick, which
+// must not get lost.
+func (p *Peer) setReport(was int, reason string) {
 	if p.report != nil && p.report.Kick {
 		return
 	}
@@ -322,56 +336,61 @@ func (p *Peer) tell(was int, reason string) {
 	}
 }
 
-// reach is a quota that was reached, and the load that reached it.
-type reach struct {
+// A breach is a quota that was reached, and the load that reached it.
+type breach struct {
 	used, quota Load
-	kind        string        // which part of the load: see Load.reached
-	state       int           // the state whose quota it is
+	kind        string        // kind of load; see Load.reached
+	state       int           // the state that the quota belongs to
 	field       string        // Frame or Period
 	window      time.Duration // the Window of a Period
 }
 
-func (r *reach) String() string {
-	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", r.load(), r.quota.of(r.kind), r.state, r.field, r.kind)
+// String describes the load and the quota.
+func (b *breach) String() string {
+	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", b.loadText(), b.quota.of(b.kind), b.state, b.field, b.kind)
 }
 
-// load returns the amount that was used and the time in which it was used, as text.
-func (r *reach) load() string {
-	if r.field == "Period" {
-		return fmt.Sprintf("%s within %v", r.used.of(r.kind), r.window)
+// loadText describes how much was used, and in what time.
+func (b *breach) loadText() string {
+	if b.field == "Period" {
+		return fmt.Sprintf("%s within %v", b.used.of(b.kind), b.window)
 	}
-	return r.used.of(r.kind) + " in one frame"
+	return b.used.of(b.kind) + " in one frame"
 }
 
-// cause is a shorter String, for the reason of a later escalation. A
-// close reason has room for only 256 bytes.
-func (r *reach) cause(top *Method) string {
-	s := fmt.Sprintf("%s (States[%d].%s.%s)", r.load(), r.state, r.field, r.kind)
+// cause is a shorter String for the reason of a later escalation, since a close reason has
+// room for 256 bytes only. top is the method that caused most of it, or nil.
+func (b *breach) cause(top *Method) string {
+	s := fmt.Sprintf("%s (States[%d].%s.%s)", b.loadText(), b.state, b.field, b.kind)
 	if top != nil {
 		s += ", most of " + top.name
 	}
 	return s
 }
 
-// hit returns a reached quota of a state. The load that counts is the
-// largest frame of the current second, or the window that ends with that
-// second. The kind is empty if no quota is reached.
-func (p *Peer) hit(state int) reach {
+// findBreach returns a quota of the given state that the peer has reached, either in a single
+// frame of the current second or over the window that ends with it. If there is none, its
+// kind is empty.
+func (p *Peer) findBreach(state int) breach {
 	s := &p.detector.profile.States[state]
-	frame := p.history[p.second%maxWindow].frame
+	frame := p.current().frame
 	frame.peak(p.inFrame)
 	if kind := s.Frame.reached(frame); kind != "" {
-		return reach{frame, s.Frame, kind, state, "Frame", 0}
+		return breach{used: frame, quota: s.Frame, kind: kind, state: state, field: "Frame"}
 	}
 	if s.Period == (Load{}) {
-		return reach{}
+		return breach{}
 	}
 	used := p.sum(0, s.Window)
-	return reach{used, s.Period, s.Period.reached(used), state, "Period", s.Window}
+	kind := s.Period.reached(used)
+	return breach{used: used, quota: s.Period, kind: kind, state: state, field: "Period", window: s.Window}
 }
 
-// sum returns the load of a window that ends with the current second.
-// It leaves out the last ago seconds.
+// current returns the record of the current second.
+func (p *Peer) current() *record { return &p.history[p.second%maxWindow] }
+
+// sum returns the load over a window that ends with the current second, but without the last
+// few seconds, of which ago says how many.
 func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	for n := ago; n < int64(window/time.Second) && n <= p.second; n++ {
 		used.add(p.history[(p.second-n)%maxWindow].Load)
@@ -379,9 +398,10 @@ func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	return used
 }
 
-// bound computes frameBound and secondBound. use can then compare the load
-// with these two instead of with every quota.
-func (p *Peer) bound() {
+// setBounds computes how little it takes to reach some quota of a higher state, so that
+// addLoad needn't look at each of them.
+func (p *Peer) setBounds() {
+	// Start from no bound at all.
 	const none = math.MaxInt
 	p.frameBound = Load{none, none, none}
 	p.secondBound = p.frameBound
@@ -391,18 +411,5 @@ func (p *Peer) bound() {
 		if s.Period != (Load{}) {
 			p.secondBound.lower(s.Period, p.sum(1, s.Window))
 		}
-	}
-}
-
-// lower lowers the bound l to what is left of quota after used.
-func (l *Load) lower(quota, used Load) {
-	if quota.Calls > 0 {
-		l.Calls = min(l.Calls, max(1, quota.Calls-used.Calls))
-	}
-	if quota.Bytes > 0 {
-		l.Bytes = min(l.Bytes, max(1, quota.Bytes-used.Bytes))
-	}
-	if quota.Time > 0 {
-		l.Time = min(l.Time, max(1, quota.Time-used.Time))
 	}
 }

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// A Load is a number of calls, the bytes of their arguments, and the time of
-// their handlers, including decoding and checks. It is either the amount
-// used or a quota. In a quota, 0 means no quota.
+// A Load is a number of calls, the bytes of their arguments, and the time that their handlers
+// take, including decoding and checks. It is either what has been used or a quota. In a
+// quota, 0 means that there is none.
 type Load struct {
 	Calls int
 	Bytes int
 	Time  time.Duration
 }
 
-// A State is a severity. A client enters it when it reaches one of its quotas.
+// A State is one of a profile's levels of severity. A client enters it by reaching one of its
+// quotas.
 type State struct {
 	Name string
 
@@ -23,70 +24,78 @@ type State struct {
 	Period Load          // within Window. UE: EscalateQuotaRPCsPerPeriod, EscalateTimeQuotaMSPerPeriod
 	Window time.Duration // whole seconds, 1 to 16. UE: EscalateQuotaTimePeriod
 
-	// Repeat limits the load of one method within RepeatWindow in this state. UE:
-	// RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod, RPCRepeatLimitTimePeriod.
+	// Repeat limits the load of any one method within RepeatWindow while the client is in
+	// this state. UE: RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod,
+	// RPCRepeatLimitTimePeriod.
 	//
-	// Further calls are blocked: they are dropped and counted, and the connection continues.
-	// If such a call is the question of an rpc.Request, it is answered with an error.
+	// Calls beyond that are blocked, which means that they are dropped and counted, while the
+	// connection carries on. If such a call is the question of an rpc.Request, it is answered
+	// with an error.
 	Repeat       Load
 	RepeatWindow time.Duration // 1 to 16 s
 
-	// Cooloff is the time in which no quota may be reached and no call blocked before the
-	// client leaves the state. It is rounded up to seconds.
+	// Cooloff is for how long the client must neither reach a quota nor have a call blocked
+	// before it leaves the state again. It is rounded up to seconds.
 	Cooloff time.Duration
 
-	// AutoEscalate is the number of seconds in which a client goes on before it enters the
-	// next state. It is rounded up, and 0 means never. UE: AutoEscalateTime.
+	// AutoEscalate is for how many seconds a client may go on before it enters the next
+	// state. It is rounded up, and 0 means forever. UE: AutoEscalateTime.
 	//
-	// The client goes on in a second in which a call is blocked, a frame reaches a quota of
-	// Frame, or the load reaches the sustained rate. The sustained rate is a second's share
-	// of a quota of the sustained state's Period. The sustained state is the lowest with an
-	// AutoEscalate and a Period. The load that led into the current state does not count.
+	// A client goes on in a second in which a call is blocked, a frame reaches a quota of
+	// Frame, or the load reaches the sustained rate. That is a second's share of the Period
+	// of the sustained state, the lowest state that has both an AutoEscalate and a Period.
+	// The load that led into the current state does not count.
 	//
-	// The count of these seconds restarts after a second in which the client does not go on.
-	// There are two exceptions. The first is that the last seconds since the current state
-	// began still reach a quota of that Period.
+	// The seconds are counted anew after a second in which the client doesn't go on, with two
+	// exceptions. The first is that its load over the last seconds, as far as they belong to
+	// the current state, still reaches a quota of that Period.
 	//
-	// The second is that the client sends in bursts. Its calls and bytes fill a bucket, from
-	// which each second takes the sustained rate. As long as the bucket holds a quota of the
-	// Period, the count does not restart and no state cools off.
+	// The second is that the client sends in bursts. Its calls and bytes fill a bucket, which
+	// drains at the sustained rate. As long as there is a quota of the Period in it, the
+	// count goes on and no state cools off.
 	AutoEscalate time.Duration
 
-	Log  bool // log a warning when the state begins, and a line when it has cooled off. UE: bLogEscalate
-	Kick bool // close the connections when the state begins. UE: bKickPlayer
+	Log  bool // warn in the log when the state begins, and log when it has cooled off. UE: bLogEscalate
+	Kick bool // close the client's connections when the state begins. UE: bKickPlayer
 }
 
-// A Profile sets the load that a server allows. It must not change while a world uses it.
+// A Profile says how much load a server puts up with. It must not change while a world uses
+// it.
 type Profile struct {
-	// States are ordered from calm to severe. There are at most 16. Every client begins in
-	// the first state, which has no quotas.
+	// States are ordered from calm to severe. There are at most 16. Every client starts out
+	// in the first one, which has no quotas.
 	States []State
 
-	// A frame follows a hitch of the server if it begins HitchTime after the previous frame,
-	// not counting the time of handlers. A HitchTime of 0 means that no frame does. UE:
+	// HitchTime is how long after the previous frame, not counting the time of handlers, a
+	// frame has to begin for the server to have hitched. 0 means that it never has. UE:
 	// HitchTimeQuotaMS, HitchSuspendDetectionTimeMS, which suspend all detection.
 	//
-	// Calls that arrive within HitchSuspend after the hitch may have waited during it, and do
-	// not count towards quotas of a frame. They do count towards quotas of periods, which a
-	// flood still reaches. Otherwise clients could gain from making a server hitch, for
-	// example by all joining at once. After a suspension, no other begins for the same time.
+	// Calls that arrive within HitchSuspend after a hitch may have piled up during it, so
+	// they don't count towards quotas of a frame. They still count towards quotas of periods,
+	// which a flood reaches regardless. Otherwise clients could gain from making a server
+	// hitch, for instance by all joining at once. A suspension is followed by an equally long
+	// time without another.
 	HitchTime, HitchSuspend time.Duration
 
-	// JoinTolerance is the time after a client's join in which the time of its handlers does
-	// not count, because clients load and spawn then. UE: InitialConnectToleranceMS.
+	// JoinTolerance is for how long after a client's join the time of its handlers doesn't
+	// count, because that is when clients load and spawn. UE: InitialConnectToleranceMS.
 	//
-	// It does count if the identity is in a state above the first, or was tolerated within
-	// Remember. A client therefore gains nothing by joining repeatedly.
+	// There is no tolerance if the identity is in a state above the first, or had its
+	// tolerance within Remember, so a client gains nothing by joining over and over.
 	JoinTolerance time.Duration
 
-	// Methods, as "Class.Method", or "Class" for all methods of a class. The String method of
-	// a method's handle returns its name.
-	Unblocked []string // never blocked, but counted: methods that the game needs, such as movement. UE: RPCBlockAllowlist
-	Exempt    []string // neither blocked nor counted towards quotas: methods that have limits of their own
+	// Methods, as "Class.Method", or "Class" for all methods of a class. A method's handle has
+	// a String method that returns its name.
+	//
+	// Unblocked methods are counted but never blocked, because the game can't do without
+	// them; movement, for instance. Exempt methods are neither blocked nor counted, because
+	// they have limits of their own. UE: RPCBlockAllowlist, for Unblocked.
+	Unblocked []string
+	Exempt    []string
 
 	// Remember is how long the state of an identity is remembered after its last connection
-	// ended. Identities is the maximum number of such states, at about 1 KB each. The state
-	// of the identity that left first is dropped first.
+	// has ended. Identities is how many such states are kept, at about 1 KB each. If there
+	// are more, those that left first are forgotten.
 	Remember   time.Duration
 	Identities int
 }
@@ -96,12 +105,12 @@ const (
 	maxStates = 16
 )
 
-// validate returns an error if the profile is not valid.
+// validate returns an error if a value is out of range or makes no sense.
 func (p *Profile) validate() error {
 	switch {
 	case len(p.States) < 2 || len(p.States) > maxStates:
 		return fmt.Errorf("dos: Profile.States has %d states, must have 2 to %d", len(p.States), maxStates)
-	case p.States[0].Kick || p.States[0].limits():
+	case p.States[0].Kick || p.States[0].hasLimits():
 		return errors.New("dos: Profile.States[0] has quotas, limits or Kick: it is the state of those who do nothing wrong")
 	case min(p.HitchTime, p.HitchSuspend, p.JoinTolerance, p.Remember) < 0 || p.Identities < 0:
 		return errors.New("dos: a time or number of the Profile is negative")
@@ -114,51 +123,71 @@ func (p *Profile) validate() error {
 	return nil
 }
 
+// validate is the same for a single state.
 func (s *State) validate() error {
 	switch {
 	case s.Name == "":
 		return errors.New("it has no Name")
 	case s.Frame.negative() || s.Period.negative() || s.Repeat.negative() || min(s.Cooloff, s.AutoEscalate) < 0:
 		return errors.New("a quota, limit or time is negative")
-	case s.Period != Load{} && (!inRange(s.Window) || s.Window%time.Second != 0):
+	case s.Period != Load{} && (!validWindow(s.Window) || s.Window%time.Second != 0):
 		return fmt.Errorf("Window is %v, must be whole seconds, 1 to %d", s.Window, maxWindow)
-	case s.Repeat != Load{} && !inRange(s.RepeatWindow):
+	case s.Repeat != Load{} && !validWindow(s.RepeatWindow):
 		return fmt.Errorf("RepeatWindow is %v, must be 1 to %d s", s.RepeatWindow, maxWindow)
 	}
 	return nil
 }
 
-// limits reports whether the state has quotas or limits.
-func (s *State) limits() bool { return s.Frame != Load{} || s.Period != Load{} || s.Repeat != Load{} }
+// hasLimits reports whether the state has any quota, or limits a method's load.
+func (s *State) hasLimits() bool {
+	return s.Frame != Load{} || s.Period != Load{} || s.Repeat != Load{}
+}
 
-// inRange reports whether a window has a valid length.
-func inRange(window time.Duration) bool {
+// validWindow reports whether a window is as long as the history allows.
+func validWindow(window time.Duration) bool {
 	return window >= time.Second && window <= maxWindow*time.Second
 }
 
-// share returns a second's part of the quotas of the period, rounded up.
+// share returns a second's share of the Period, rounded up.
 func (s *State) share() *Load {
 	n := max(1, int(s.Window/time.Second))
 	up := func(quota int) int { return (quota + n - 1) / n }
 	return &Load{up(s.Period.Calls), up(s.Period.Bytes), time.Duration(up(int(s.Period.Time)))}
 }
 
+// negative reports whether any part of l is negative.
 func (l *Load) negative() bool { return l.Calls < 0 || l.Bytes < 0 || l.Time < 0 }
 
+// add adds other to l.
 func (l *Load) add(other Load) {
 	l.Calls += other.Calls
 	l.Bytes += other.Bytes
 	l.Time += other.Time
 }
 
-// peak raises each kind of l to that of other.
+// peak raises each part of l to that of other, if that is more.
 func (l *Load) peak(other Load) {
 	l.Calls = max(l.Calls, other.Calls)
 	l.Bytes = max(l.Bytes, other.Bytes)
 	l.Time = max(l.Time, other.Time)
 }
 
-// reached returns the kind of the first quota of l that used reaches, or "" if it reaches none.
+// lower lowers each part of l to what used has left of the quota, if that is less. It is
+// never less than 1.
+func (l *Load) lower(quota, used Load) {
+	if quota.Calls > 0 {
+		l.Calls = min(l.Calls, max(1, quota.Calls-used.Calls))
+	}
+	if quota.Bytes > 0 {
+		l.Bytes = min(l.Bytes, max(1, quota.Bytes-used.Bytes))
+	}
+	if quota.Time > 0 {
+		l.Time = min(l.Time, max(1, quota.Time-used.Time))
+	}
+}
+
+// reached returns the name of the first part of used that reaches the quota l, or "" if none
+// does.
 func (l *Load) reached(used Load) (kind string) {
 	switch {
 	case l.Calls > 0 && used.Calls >= l.Calls:
@@ -171,7 +200,7 @@ func (l *Load) reached(used Load) (kind string) {
 	return ""
 }
 
-// of returns the amount of a kind, formatted for people.
+// of describes the part of that name for people.
 func (l *Load) of(kind string) string {
 	switch kind {
 	case "Calls":
@@ -182,7 +211,7 @@ func (l *Load) of(kind string) string {
 	return fmt.Sprintf("%v of handlers", l.Time)
 }
 
-// more reports whether l has more of a kind than other.
+// more reports whether l has more of the given kind than other.
 func (l *Load) more(kind string, other Load) bool {
 	switch kind {
 	case "Calls":
