@@ -13,57 +13,66 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// stateOutbox holds the states that a server's connection has yet to send to its client, and
-// the updates in flight. It is used only by the world's goroutine.
+// A stateOutbox is what a server's connection still has to send to its client in the way of
+// states, and the updates (messages with states) that are in flight.
+//
+// It is used only by the world's goroutine.
 type stateOutbox struct {
-	dirty    []*opening     // openings whose client may lack something; compose removes the others
-	heldBack bool           // the last Flush did not have room for all
-	room     stateRoom      // decides how many bytes a Flush may hand to the machine
-	sent     sentStates     // updates in flight
-	fates    [64]bunch.Fate // scratch, for settleStates
+	dirty    []*opening // whose client may lack something; compose removes those it has dealt with
+	heldBack bool       // the last Flush had no room for all of it
+	room     stateRoom  // how much a Flush may send
+	sent     sentStates // updates in flight
 
-	resync      bool          // the client lacks things it acknowledged, and requests everything again
-	resyncAt    time.Time     // time of the last answer to such a request, by the game's clock
-	resyncPause time.Duration // minimum time from resyncAt to the next answer
+	fates [64]bunch.Fate // reused by settleStates
+
+	// A resync is what the client asks for if it had no memory for states that it acknowledged.
+	// It then gets everything again.
+	resync      bool          // the client has asked, and we haven't answered
+	resyncAt    time.Time     // when we last answered, by the game's clock
+	resyncPause time.Duration // least time from then until the next answer
 }
 
-// pending reports whether the next Flush has work, because states wait or updates are in flight.
+// pending reports whether the next Flush has work to do: there's something to send, or there
+// are updates in flight.
 func (s *stateOutbox) pending() bool {
 	return s.resync || len(s.dirty) > 0 || s.sent.any()
 }
 
-// sentState is an update that was handed to the machine and whose fate is not yet known:
-// whether it arrived, was lost or was taken back.
+// A sentState is an update that the machine has, and whose fate isn't known yet. It may arrive
+// or be lost, or we take it back before it is sent.
 type sentState struct {
-	to     *opening
-	fields state.Mask // fields to send again if it is lost; 0 for an early update, or one with calls
+	to *opening
+	at time.Time // when it was handed over
+
+	// What to send again if it doesn't arrive: fields, or items of a list, or calls.
+	fields state.Mask // 0 for an early update, or one with calls
 	list   bool       // fields is a list
-	items  []uint32   // if list, the numbers of the items
-	calls  []byte     // calls of ForceQueue methods; if there are any, fields is 0
-	at     time.Time  // time when it was handed over
-	since  time.Time  // opening.since before that
+	items  []uint32   // if list, the items' numbers
+	calls  []byte     // of ForceQueue methods
+
+	since time.Time // opening.since before this update, to restore if it's taken back
 }
 
-// settle is called when the fate of an update is known.
-func (s *sentState) settle() {
-	// list is a separate field because a look-up in the class would
-	// touch memory that most updates do not need.
+// noteFate is called once the fate of an update is known.
+func (s *sentState) noteFate() {
+	// We could look up in the class whether this is a list, but that would touch memory that
+	// most updates have no other use for. That's why list is a field.
 	if s.list {
 		s.to.listsInFlight--
 	}
 }
 
-// sentStates are the updates in flight. The machine identifies each by the number of its record.
+// sentStates are the updates in flight. The machine knows an update by its index in records.
 type sentStates struct {
 	records []sentState
 	free    []uint64 // numbers of unused records
 }
 
-// any reports whether updates are in flight.
+// any reports whether there are updates in flight.
 func (s *sentStates) any() bool { return len(s.free) < len(s.records) }
 
-// record takes an unused record for an update of o. It stores
-// o.since, so the caller may then change that.
+// record returns a record for an update of o that is about to be handed over. The record
+// contains o.since, so the caller may change that afterwards.
 func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sentState) {
 	if n := len(s.free); n > 0 {
 		number = s.free[n-1]
@@ -79,47 +88,48 @@ func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sen
 	return number, sent
 }
 
-// release marks a record as unused. The next update reuses the memory of its items and calls.
+// release makes a record available for the next update.
 func (s *sentStates) release(number uint64) {
 	sent := &s.records[number]
-	*sent = sentState{items: sent.items[:0], calls: sent.calls[:0]}
+	*sent = sentState{items: sent.items[:0], calls: sent.calls[:0]} // keep their memory
 	s.free = append(s.free, number)
 }
 
-// stateRoom decides how many bytes of updates a Flush hands to the
-// machine. This is about as much as the machine sends until the next
-// Flush, and not more than keeps the path's queue short.
+// A stateRoom decides how many bytes of updates a Flush may hand to the machine.
+//
+// Updates that wait in the machine get stale, so this is no more than the machine will probably
+// send by the next Flush. And since a queue on the path delays calls as well, it is no more
+// than keeps that queue short.
 type stateRoom struct {
-	machine outbox.Room // estimates how much the machine sends between two Flushes
-	path    state.Pace  // limits the rate by the path's queue
-	began   time.Time   // time of the first Flush, by the link's clock; path counts from it
-	given   int         // bytes that the last Flush handed over
+	machine  outbox.Room // estimates how much the machine sends between two Flushes
+	path     state.Pace  // limits the rate, going by the queue on the path
+	began    time.Time   // first Flush, by the link's clock; path's times count from here
+	lastUsed int         // bytes that the last Flush has handed over
 }
 
-// open returns the room for this Flush, in bytes.
+// next returns the room for this Flush, in bytes.
 //
-// unsent is the number of bytes of the last Flush's updates that were not
-// sent and were taken back. behind is true if there were any, or if the
-// last Flush did not have room for all updates.
-func (s *stateRoom) open(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
+// unsent is how many bytes of the last Flush's updates the machine didn't get to send, and gave
+// back. behind is set if there were any, or if that Flush didn't have room for all updates.
+func (s *stateRoom) next(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
 	if s.began.IsZero() {
 		s.began = clock
 	}
 	s.machine.Adapt(unsent)
 	since := clock.Sub(s.began)
 	recent, least, rounds := machine.RecentRTT()
-	s.path.Look(since, recent, least, rounds, s.given-unsent, behind)
+	s.path.Look(since, recent, least, rounds, s.lastUsed-unsent, behind)
 	s.path.Sent(-unsent)
 	return s.path.Room(since, s.machine.Bytes())
 }
 
-// stateCrowd summarises the state pace of all connections of a world.
+// A stateCrowd sums up how fast all connections of a world are sending states.
 type stateCrowd struct {
 	state.Crowd
 	at time.Time // time of the count, by the link's clock
 }
 
-// crowdAt returns the summary of the paces of all connections. It is at most crowdPeriod old.
+// crowdAt returns a summary of the paces of all connections, which may be up to crowdPeriod old.
 func (w *World) crowdAt(clock time.Time) state.Crowd {
 	if clock.Sub(w.crowd.at) < crowdPeriod {
 		return w.crowd.Crowd
@@ -134,37 +144,35 @@ func (w *World) crowdAt(clock time.Time) state.Crowd {
 }
 
 const (
-	// crowdPeriod is how long a summary of the connections' paces is used. It is shorter
-	// than a pacing round. Counting 1,024 connections takes a few microseconds.
+	// crowdPeriod is how long we use a summary of the connections' paces. It's less than a round
+	// of state.Pace. Going through 1,024 connections takes a few microseconds.
 	crowdPeriod = 100 * time.Millisecond
 
-	// maxUpdates is the maximum number of updates that a Flush hands to the
-	// machine for one connection. The machine holds 256 KiB and counts 64 bytes
-	// for each update on top of the update's own bytes. It therefore has room for
-	// these updates and for the largest outbox.Room.
+	// maxUpdates is how many updates a Flush may hand to the machine for one connection. The
+	// machine holds 256 KiB, and counts 64 bytes for each update on top of its content, so this
+	// many fit in even with the largest outbox.Room.
 	maxUpdates = 2000
 
-	// resyncPeriod is the minimum time between two answers to a client that
-	// requests everything again. After an answer with more than a thousand
-	// actors, the minimum is resyncEach for each actor.
+	// resyncPeriod is the least time between two answers to a client that asks for everything
+	// again. If there were more than a thousand actors in the last answer, it is resyncEach for
+	// each of them.
 	//
-	// A client can ask with a single byte, but the answer can be expensive. Opening 5,000
-	// dormant actors with lists, and making them dormant again, takes 30 ms.
+	// It takes a client just one byte to ask, but the answer can be expensive: opening 5,000
+	// dormant actors with lists, and putting them to sleep again, takes 30 ms.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
 
-	// updateHeader is about how many bytes a bunch adds to an update: flags, channel and
-	// length. An estimate is enough, because it only reduces the room.
+	// updateHeader is roughly what a bunch adds to an update: flags, channel and length. It
+	// needn't be exact, because it only counts against the room.
 	updateHeader = 6
 
-	// updateReserve is the room that an update leaves for its mask, which takes at most 9
-	// bytes.
+	// updateReserve is what an update leaves for its mask, which takes up to 9 bytes.
 	updateReserve = 16
 )
 
-// sendState is called at each Flush. It takes back the updates that have not been sent, and
-// hands the machine the newest values that the client lacks. If the previous Flush could not
-// send everything, the most urgent go first.
+// sendState is called at each Flush to send states. Updates that the machine has not got around
+// to sending are taken back, because by now there may be newer values to send in their place. If
+// there isn't room for everything, the most urgent openings go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
 	if !s.pending() || !c.usable() {
@@ -176,24 +184,27 @@ func (c *Conn) sendState(now time.Time) {
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
 
-	unsent := c.machine.TrackedQueued() // bytes of earlier Flushes that TakeBack takes back
+	unsent := c.machine.TrackedQueued() // bytes that TakeBack is about to take back
 	c.machine.TakeBack()
 	c.settleStates()
 	behind := unsent > 0 || s.heldBack
+
+	// Tell the pace what it needs to know about the path, then see how much room it gives us.
 	bulk, waits := c.link.Source().Bulk()
 	s.room.path.Among(c.world.crowdAt(clock))
 	s.room.path.Lost(c.machine.Lost(), c.machine.Acked())
 	s.room.path.Beside(bulk, waits && unsent > 0)
-	room := s.room.open(clock, c.machine, unsent, behind)
+	room := s.room.next(clock, c.machine, unsent, behind)
+
 	if behind {
 		s.sort(now)
 	}
-	s.room.given = c.compose(now, room)
-	s.room.path.Sent(s.room.given)
+	s.room.lastUsed = c.compose(now, room)
+	s.room.path.Sent(s.room.lastUsed)
 }
 
-// answerResync marks everything as lacking if the client has requested it. It
-// answers at most one request in resyncPeriod.
+// answerResync marks everything as lacking if the client has asked for it, and if the last
+// answer was long enough ago.
 func (c *Conn) answerResync(now time.Time) {
 	s := &c.shown.state
 	if !s.resync {
@@ -207,7 +218,7 @@ func (c *Conn) answerResync(now time.Time) {
 	}
 }
 
-// sort sorts dirty by urgency, most urgent first.
+// sort puts the most urgent openings first.
 func (s *stateOutbox) sort(now time.Time) {
 	for _, o := range s.dirty {
 		o.claim = o.urgency(now)
@@ -215,21 +226,21 @@ func (s *stateOutbox) sort(now time.Time) {
 	slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 }
 
-// settleStates takes the fates of updates from the machine: whether they arrived, were lost
-// or were taken back. The caller holds the link's lock.
-//
-// If an update was lost or taken back, the newest values of its fields are sent again. Its
-// calls are sent again only if it was taken back, because a call is sent at most once.
+// settleStates deals with the updates whose fate the machine has learned since the last call.
+// The caller holds the link's lock.
 func (c *Conn) settleStates() {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
 		for _, f := range s.fates[:n] {
 			sent := &s.sent.records[f.Record]
-			sent.settle()
+			sent.noteFate()
 			if !f.Kept && !sent.to.closed {
+				// It was lost or taken back. The next update has the newest values of its fields.
 				sent.to.undoUpdate(sent)
 			}
 			if f.Back {
+				// Calls are sent once at most, so they must not go out again if they were lost,
+				// but these never left.
 				sent.to.requeue(sent.calls)
 			}
 			s.sent.release(f.Record)
@@ -237,11 +248,11 @@ func (c *Conn) settleStates() {
 	}
 }
 
-// compose hands updates to the machine while there is room, and returns their size in bytes.
-// The caller holds the link's lock.
+// compose hands updates to the machine for as long as there is room, and returns their size in
+// bytes. The caller holds the link's lock.
 func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.shown.state
-	kept := s.dirty[:0]
+	kept := s.dirty[:0] // openings that stay in dirty
 	s.heldBack = false
 	updates := 0
 	for i, o := range s.dirty {
@@ -277,8 +288,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
-// update hands over what the client of o lacks, up to what fits into
-// one message, and returns the number of bytes.
+// update hands over an update with as much of what the client lacks as fits into one message,
+// and returns its size in bytes. It is 0 if nothing could be sent.
 func (c *Conn) update(o *opening, now time.Time) int {
 	if !c.machine.Opened(o.channel) {
 		return c.updateEarly(o, now)
@@ -291,6 +302,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 		b = o.actor.appendFields(b, sent.fields)
 		o.lacks &^= sent.fields
 	} else {
+		// Only lists are left. A list needs an update to itself.
 		b = o.appendList(b, sent)
 	}
 	sent.list = sent.fields&lists != 0
@@ -302,12 +314,9 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	return c.sendUpdate(record, b)
 }
 
-// updateEarly hands over what changed since the open was sent, before
-// the client has acknowledged the open. Without it, a new actor would
-// not move for a round trip. Unreal likewise sends properties before OpenAcked.
-//
-// The client may drop the update. The fields therefore stay in lacks,
-// and are sent again after the acknowledgement.
+// updateEarly hands over an update before the client has acknowledged the open, with what has
+// changed since the open was sent. Without it, a new actor would stand still for a round trip.
+// Unreal doesn't wait for OpenAcked with properties either.
 func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
@@ -316,14 +325,16 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if fields == 0 {
 		return 0
 	}
+	// The client may drop this update. Leave the fields in lacks, so that they are sent again
+	// once the open is acknowledged.
 	record, _ := c.shown.state.sent.record(o, now)
 	o.fresh &^= fields
 	o.since = now
 	return c.sendUpdate(record, o.actor.appendFields(c.world.replicator.fields[:0], fields))
 }
 
-// sendQueued hands over calls that wait for the states of o, up to what fits into one
-// message, and returns the number of bytes.
+// sendQueued hands over an update with as many of o's queued calls as fit into one message, and
+// returns its size in bytes.
 func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	record, sent := c.shown.state.sent.record(o, now)
 	sent.calls = o.queuedCalls.Cut(sent.calls, c.maxUpdate())
@@ -331,39 +342,42 @@ func (c *Conn) sendQueued(o *opening, now time.Time) int {
 	return c.sendUpdate(record, append(b, sent.calls...))
 }
 
-// sendUpdate hands the recorded update b to the machine, and returns its size in bytes. If
-// the machine does not accept the update, sendUpdate releases the record and returns 0.
+// sendUpdate hands b, the recorded update, to the machine and returns its size in bytes. If the
+// machine doesn't accept it, sendUpdate releases the record and returns 0.
 func (c *Conn) sendUpdate(record uint64, b []byte) int {
-	c.world.replicator.fields = b // the next update reuses its memory
+	c.world.replicator.fields = b // keep its memory for the next update
 	sent := &c.shown.state.sent.records[record]
 	o := sent.to
 	err := c.machine.SendTracked(o.channel, record, b)
 	switch {
 	case err == nil:
 		return updateHeader + len(b)
-	case sent.fields == 0: // fields of an early update are still in lacks; calls end with the channel
+	case sent.fields == 0:
+		// The fields of an early update are still in lacks, and calls end with their channel.
 	case errors.Is(err, bunch.ErrBunchTooLarge):
+		// It won't fit next time either, so don't try again.
 		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
-	default: // the connection has ended, or the channel is about to close
+	default:
+		// The connection has ended, or the channel is about to close.
 		o.undoUpdate(sent)
 	}
-	sent.settle()
+	sent.noteFate()
 	c.shown.state.sent.release(record)
 	return 0
 }
 
-// maxUpdate returns the maximum number of bytes that fields may take in one message to the
-// client, in addition to their mask.
+// maxUpdate returns how many bytes the fields in one message to the client may take, apart from
+// their mask.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - updateReserve }
 
-// markAll marks everything that the client may see as lacking, because the client could not
-// keep what it acknowledged. It also opens dormant actors that have lists. It returns the
-// number of open and opened actors.
+// markAll marks everything that the client may see as lacking, since the client wasn't able to
+// keep what it acknowledged. It also opens dormant actors that have lists. It returns how many
+// actors that are.
 func (c *Conn) markAll() (marked int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
 		if o := a.openingOn(c); o != nil {
-			a.compareAll() // encode items that are not due yet
+			a.compareAll() // pick up items that aren't due to be compared yet
 			o.markLists(true)
 			o.mark(o.visible)
 		}
@@ -378,9 +392,9 @@ func (c *Conn) markAll() (marked int) {
 	return marked
 }
 
-// dormantWithLists returns the dormant actors that have lists and of which the client
-// has a copy. Actors without lists lose nothing, because the close that made them
-// dormant carried their other states reliably.
+// dormantWithLists returns the dormant actors with lists of which the client has a copy. Dormant
+// actors without lists have lost nothing, because the close that put them to sleep carried all
+// of their states, reliably.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {
 		if a.class.lists != 0 && c.shown.detached[a] == Dormancy {

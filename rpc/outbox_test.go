@@ -34,7 +34,7 @@ func TestHeldBackByTheLastActor(t *testing.T) {
 		full := 0
 		for range 30 {
 			n.tick(1)
-			if a.openings[0].lacks != 0 && out.room.given > 0 {
+			if a.openings[0].lacks != 0 && out.room.lastUsed > 0 {
 				full++
 				require.True(t, out.heldBack)
 			}
