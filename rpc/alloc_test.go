@@ -130,10 +130,10 @@ func TestRequestsAllocateLittle(t *testing.T) {
 			}
 		}))
 		q := inquiry{}
-		h := hearer[string]{m: clerkAsk.answer, then: func(string, error) {}}
+		h := typedHandler[string]{m: clerkAsk.answer, then: func(string, error) {}}
 		hears := testkit.Allocs(200, func() {
-			q = inquiry{actor: there, method: clerkAsk.question, conn: from, to: &h}
-			q.number, _ = q.in().Add(&q, time.Now())
+			q = inquiry{actor: there, method: clerkAsk.question, conn: from, handler: &h}
+			q.number, _ = q.table().Add(&q, time.Now())
 			b = append(ask.AppendAnswer(b[:0], q.number, ask.Answered), 0xa1, 'x')
 			if violation := n.clients[0].invokeRequest(from, there, clerkAsk.answer, b); violation != nil {
 				t.Fatal(violation)

@@ -324,8 +324,8 @@ func (c *Call) Context() context.Context {
 	if q == nil {
 		return context.Background()
 	}
-	if q.kept != nil {
-		q = q.kept
+	if q.postponed != nil {
+		q = q.postponed
 	}
 	if q.ctx == nil {
 		q.ctx, q.cancel = context.WithCancelCause(context.Background())

@@ -124,7 +124,7 @@ func (a *Actor) fallAsleep() {
 	a.dormancy.flushLists = false
 	for i := len(a.openings) - 1; i >= 0; i-- {
 		o := a.openings[i]
-		if o.settled() && !o.conn.requests.holds(a) || !o.conn.usable() {
+		if o.settled() && !o.conn.requests.hasOpen(a) || !o.conn.usable() {
 			a.world.logs.Actor(logs.Dormancy, "falls asleep", o.conn, a)
 			a.closeOpening(o, Dormancy)
 		}

@@ -118,7 +118,7 @@ func place[A any](a *Actor, m *method, arg A) error {
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
 	}
-	return plan.carry(a, m, 0, p, func() any { return keep(p) })
+	return plan.carryOut(a, m, 0, p, func() any { return keep(p) })
 }
 
 // Raw is an argument that is not encoded: a []byte that is sent as it is. Together with the
@@ -329,7 +329,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		}
 		opt(m)
 	}
-	class.add(m)
+	class.addMethod(m)
 	if d > UnreliableSequenced {
 		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, d))
 	}

@@ -23,7 +23,7 @@ type question struct {
 	number uint64 // by which the asker identifies it
 
 	// While the handler runs: the copy that is answered later, or nil. postpone makes it.
-	kept *question
+	postponed *question
 
 	answered atomic.Bool // it was answered, or its answer was handed to the world's goroutine
 
@@ -111,7 +111,7 @@ func (q *question) postpone() {
 		ctx:    q.ctx,
 		cancel: q.cancel,
 	}
-	q.kept = later
+	q.postponed = later
 	later.actor.world.requestsOf(q.conn).questions.Put(q.number, later)
 }
 
@@ -129,7 +129,7 @@ func (q *question) claimAnswer() bool {
 // leave ends the context of a question whose handler has returned or panicked. It does
 // nothing if the question was postponed.
 func (q *question) leave() {
-	if q.kept == nil {
+	if q.postponed == nil {
 		q.end(errAnswered)
 	}
 }
@@ -170,8 +170,8 @@ func (w *World) answerHere(q *question, result any) {
 		w.countUnheard(nil)
 		return
 	}
-	asked.to.take(result)
-	asked.tell(nil)
+	asked.handler.store(result)
+	asked.notify(nil)
 }
 
 // send sends an answer to the peer, unless the actor's channel has closed.
@@ -190,7 +190,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	answer := q.refusal(v, cause)
 	if q.conn == nil {
 		if asked, ok := w.requests.asked.Take(q.number); ok {
-			asked.end(asked.verdict(answer))
+			asked.end(asked.errorFor(answer))
 		}
 		return
 	}
@@ -252,7 +252,7 @@ func (q *question) fail(err error) {
 // failUnanswered answers with an error if the handler of a question
 // that this world asked itself has panicked.
 func (q *question) failUnanswered() {
-	if !q.answered.Load() && q.kept == nil {
+	if !q.answered.Load() && q.postponed == nil {
 		q.refuse(ask.Failed, errNoReturn)
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"github.com/quivernet/quiver/internal/drops"
 )
 
-// A Request is a declared question with an argument A and an answer R. It consists of two
-// reliable calls on the actor's channel, the question in one direction and the answer in the
-// other. UE has no counterpart. Games there use a Server RPC and a Client RPC with a number.
+// A Request is an RPC with a result: a declared question with an argument A and an answer R. It
+// consists of two reliable calls on the actor's channel, the question in one direction and the
+// answer in the other. UE has no counterpart. Games there use a Server RPC and a Client RPC with
+// a number.
 //
-// Both calls run in order with the actor's other reliable calls, cost the same, use the same
+// Both calls run in order with the actor's other reliable calls, cost as much, use the same
 // reliable buffers, and are part of the shape that the handshake compares. Ownership,
-// [AnyCaller], Validate, [Check] and [RateLimit] apply as for an RPC. Where an RPC would be
-// silently dropped, a question is answered with an error.
+// [AnyCaller], Validate, [Check] and [RateLimit] apply as they do to an RPC, except that a
+// question is answered with an error where an RPC would be dropped silently.
 //
 // A request ends exactly once:
 //
@@ -29,19 +30,18 @@ import (
 //   - when it is canceled
 //   - when the actor's channel closes or the connection ends
 //
-// The error is always a [*RequestError]. While a request is open, its
-// actor does not fall asleep.
+// The error is always a [*RequestError]. While a request is open, its actor does not fall asleep.
 type Request[A, R any] struct{ question, answer *method }
 
-// ServerRequest declares a request that the owner of an actor asks and the server answers. If
-// it is asked on the server, the server itself answers.
+// ServerRequest declares a request that an actor's owner asks and the server answers. The server
+// may also ask it, and then answers itself.
 func ServerRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, serverRPC, clientRPC, opts)
 }
 
-// ClientRequest declares a request that the server asks and the client that owns the
-// actor answers. If no client owns the actor, the server itself answers. If the request
-// is asked on a client, that client answers.
+// ClientRequest declares a request that the server asks and the client that owns the actor
+// answers. If no client owns the actor, the server answers itself. A client may also ask it, and
+// then answers itself.
 func ClientRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, clientRPC, serverRPC, opts)
 }
@@ -65,13 +65,13 @@ func (r *Request[A, R]) String() string { return r.question.String() }
 func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
-// OnRequest makes fn answer r. fn runs on the world's goroutine. For an answer
-// that takes time, use [Request.Go] or [Request.Later]. OnRequest panics if r is
-// of another class or has a function already.
+// OnRequest registers fn to answer r. fn runs on the world's goroutine. For an answer that takes
+// time, use [Request.Go] or [Request.Later]. OnRequest panics if r is of another class or has a
+// function already.
 //
-// If fn returns an error, the asker receives its text, cut to 512 bytes, and a code. If the
-// error is or wraps a [*RequestError], the code is taken from that, otherwise from
-// [Class.Errors]. The error closes nothing.
+// If fn returns an error, the asker receives its text, cut to 512 bytes, and a code. The code is
+// that of the [*RequestError] that the error is or wraps, or else comes from [Class.Errors]. The
+// error closes nothing.
 //
 // If fn destroys the actor, the answer is lost and the asker gets ErrClosed. If fn panics,
 // the connection ends: see Config.OnPanic.
@@ -84,10 +84,11 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 		defer q.leave()
 		result, err := fn(object, call, arg)
 		switch {
-		case q.kept == nil:
+		case q.postponed == nil:
 			r.reply(q, result, err)
-		case err != nil && q.kept.claimAnswer():
-			r.replyTo(q.kept, result, err)
+		case err != nil && q.postponed.claimAnswer():
+			// The handler has called Later, but then failed. The error is the answer.
+			r.replyTo(q.postponed, result, err)
 		}
 	}
 }
@@ -113,44 +114,52 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 	var answer R
 	var failure error
 	done := make(chan struct{}) // closed when answer and failure are set
-	hear := func(result R, err error) {
+	finish := func(result R, err error) {
 		answer = result
 		failure = err
 		close(done)
 	}
-	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: hear}, waits: true}
+	q := &inquiry{
+		actor:    a,
+		method:   r.question,
+		handler:  &typedHandler[R]{m: r.answer, then: finish},
+		blocking: true,
+	}
 
-	// Wait for the question to be put, which does not happen if ctx ends before its turn.
-	// Then wait for the answer. Nothing reads arg after visit.
+	// Wait until the world has asked the question. If ctx ends before it gets to that, the
+	// question isn't asked at all. Either way, nothing reads arg after this.
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
-	put := errNotPut
-	err = w.runInDispatch(func() { put = r.put(q, arg, time.Time{}) }, wait)
-	err = cmp.Or(err, put)
+	askErr := errNotAsked
+	err = w.runInDispatch(func() { askErr = r.ask(q, arg, time.Time{}) }, wait)
+	err = cmp.Or(err, askErr)
 	if err != nil {
 		return result, q.failed(err)
 	}
+
+	// Then wait for the answer, which may arrive just as ctx ends.
 	err = wait(done)
-	if err == nil || bell.Closed(done) { // the answer and the end of ctx may coincide
+	if err == nil || bell.Closed(done) {
 		return answer, failure
 	}
 	w.postUnlimited(func() { w.giveUp(q) })
 	return result, q.failed(err)
 }
 
-// errNotPut is the error of Ask if Validate panics and put therefore does not return.
-var errNotPut = errors.New("rpc: the question was not asked: Validate of its argument did not return")
+// errNotAsked is the error of Ask if Validate panics.
+var errNotAsked = errors.New("rpc: the question was not asked: Validate of its argument did not return")
 
-// Then asks, and calls fn once with the answer or the error. Then must be called on the
-// world's goroutine. fn runs there too, in a later Dispatch. If Then itself returns an
-// error, nothing was asked, and fn is not called. The request ends after
-// Config.RequestTime. For another limit use ThenWithin.
+// Then asks, and calls fn once with the answer or the error. It must be called on the world's
+// goroutine, where fn runs too, in a later Dispatch. If Then itself returns an error, nothing was
+// asked and fn is not called.
+//
+// The request ends after Config.RequestTime. For another limit use ThenWithin.
 func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) error {
 	return r.then("Then", a, arg, 0, fn)
 }
 
-// ThenWithin is like Then, but the request ends after limit instead of
+// ThenWithin is like Then, except that the request ends after limit instead of
 // Config.RequestTime. In the first Dispatch after limit, fn is called with
-// context.DeadlineExceeded, and the other end is told that nobody waits. If limit is not
+// context.DeadlineExceeded, and the other end is told that nobody waits any more. If limit is not
 // positive, ThenWithin returns that error and asks nothing.
 func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func(result R, err error)) error {
 	if limit <= 0 {
@@ -160,16 +169,16 @@ func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func
 	return r.then("ThenWithin", a, arg, limit, fn)
 }
 
-// then implements Then and ThenWithin. by is the name of the method that was
-// called. A limit of 0 means Config.RequestTime.
-func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
+// then implements Then and ThenWithin. caller says which, for errors. A limit of 0 stands for
+// Config.RequestTime.
+func (r *Request[A, R]) then(caller string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
 	switch {
 	case !a.valid():
 		return fmt.Errorf("rpc: %v asked of %s", r, noActor)
 	case fn == nil:
-		return fmt.Errorf("rpc: %s of %v: no function for the answer", by, r)
+		return fmt.Errorf("rpc: %s of %v: no function for the answer", caller, r)
 	}
-	q := &inquiry{actor: a, method: r.question, to: &hearer[R]{m: r.answer, then: fn}, limit: limit}
+	q := &inquiry{actor: a, method: r.question, handler: &typedHandler[R]{m: r.answer, then: fn}, limit: limit}
 	var until time.Time
 	if limit == 0 {
 		limit = a.world.config.RequestTime
@@ -177,17 +186,17 @@ func (r *Request[A, R]) then(by string, a *Actor, arg A, limit time.Duration, fn
 	if limit > 0 {
 		until = time.Now().Add(limit)
 	}
-	return r.put(q, arg, until)
+	return r.ask(q, arg, until)
 }
 
-// put asks q, on the world's goroutine. The request ends at until. A zero until means no limit.
-func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
+// ask asks q, on the world's goroutine. The request ends at until, unless that is zero.
+func (r *Request[A, R]) ask(q *inquiry, arg A, until time.Time) error {
 	w := q.actor.world
 	m := r.question
 	p := m.args.Get().(*A)
 	*p = arg
 	defer release(m, p)
-	err := w.place(q, p, until, func() any { return keep(p) })
+	err := w.askQuestion(q, p, until, func() any { return keep(p) })
 	if err == nil {
 		return nil
 	}
@@ -195,23 +204,24 @@ func (r *Request[A, R]) put(q *inquiry, arg A, until time.Time) error {
 	return q.failed(err)
 }
 
-// Later is called inside the handler if the answer takes time. To give the answer, call the
-// function that Later returns once, on any goroutine. Later panics if the call is not of r.
+// Later lets a handler answer after it has returned. Call it inside the handler. To give the
+// answer, call the function that Later returns once, on any goroutine. Later panics if the call
+// is not of r.
 //
 // If the handler then returns a nil error, its result is ignored. If it returns an error,
 // that error is the answer, as without Later.
 //
-// An answer for which nobody waits any more is dropped and counted (Drops.Answers). So is a
-// second answer. [Call.Context] ends when nobody waits.
+// A second answer is dropped and counted (Drops.Answers). So is one that nobody waits for any
+// more, in which case [Call.Context] has ended.
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {
 		panic(fmt.Sprintf("rpc: Later of %v for a call that does not ask it", r))
 	}
-	if q.kept == nil {
+	if q.postponed == nil {
 		q.postpone()
 	}
-	later := q.kept
+	later := q.postponed
 	return func(result R, err error) {
 		if later.claimAnswer() {
 			later.actor.world.postUnlimited(func() { r.replyTo(later, result, err) })
@@ -219,21 +229,21 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	}
 }
 
-// Go runs fn on a goroutine of its own and answers with what fn returns, as Later does. fn
-// may therefore wait, for example for a disk. Its ctx is [Call.Context], which ends when
-// nobody waits for the answer any more. If fn uses a Raw argument, the handler must copy it.
+// Go runs fn on a goroutine of its own and answers with what fn returns, as Later does, so fn may
+// wait for a disk, for example. Its ctx is [Call.Context], which ends when nobody waits for the
+// answer any more. If fn uses a Raw argument, the handler must copy it.
 //
-// At most Config.MaxRequests such functions of one asker may run, including
-// those whose questions were canceled. While that many run, further questions of
-// the asker are refused as exceeding the limit.
+// At most Config.MaxRequests such functions may run on behalf of one asker, including those whose
+// questions were canceled. While that many are running, further questions from the asker are
+// refused as exceeding the limit.
 //
-// Functions that still run count when the asker connects again. An asker is recognised by its
+// That includes functions left over from an earlier connection. An asker is recognised by its
 // identity or, without one, by its address. All askers without an identity at one address
 // count as one. [World.WaitHandlers] waits for all functions.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
 	reply := r.Later(call)
 	ctx := call.Context()
-	call.Actor.world.background.start(call.question.kept, func() {
+	call.Actor.world.background.start(call.question.postponed, func() {
 		var result R
 		err := errNoReturn
 		defer func() { reply(result, err) }()
@@ -241,18 +251,18 @@ func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) 
 	})
 }
 
-// errNoReturn answers a question whose handler panicked.
+// errNoReturn is the answer if the handler, or the function that it passed to Go, has panicked.
 var errNoReturn = errors.New("the handler did not return")
 
-// replyTo answers a postponed question, on the world's goroutine, if the asker still waits.
+// replyTo answers a postponed question, on the world's goroutine, if the asker is still waiting.
 func (r *Request[A, R]) replyTo(later *question, result R, err error) {
 	if later.actor.world.resume(later) {
 		r.reply(later, result, err)
 	}
 }
 
-// reply answers a question, on the world's goroutine. If result cannot be
-// encoded, reply logs the error and answers with it.
+// reply answers a question, on the world's goroutine. If it can't encode the result, it logs the
+// error and answers with that instead.
 func (r *Request[A, R]) reply(q *question, result R, err error) {
 	if err != nil {
 		verdict := ask.Refused
@@ -270,9 +280,10 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 		q.fail(err)
 		return
 	}
+
+	// If the codec may refuse the answer, find out even if the asker is this world.
 	e := codec.NewEncoder()
 	defer e.Release()
-	// Encode even for this world if the codec might refuse the answer.
 	if q.conn != nil || m.codec.Refuses() {
 		e.Buf = ask.AppendAnswer(m.appendID(e.Buf), q.number, ask.Answered)
 		if err := m.encode(e, p); err != nil {
@@ -289,19 +300,21 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	}
 }
 
-// hearer implements receiver for answers of type R.
-type hearer[R any] struct {
-	m      *method        // of the answer
-	then   func(R, error) // called once, at the end
-	result R              // as read or taken
+// A typedHandler is the answerHandler for answers of type R.
+type typedHandler[R any] struct {
+	m      *method        // the answer
+	then   func(R, error) // called once, by finish
+	result R              // set by decode or store
 }
 
-func (h *hearer[R]) read(c *Conn, payload []byte) error {
+func (h *typedHandler[R]) decode(c *Conn, payload []byte) error {
 	if err := h.m.codec.Decode(payload, &h.result); err != nil {
 		return h.m.undecodable(len(payload), err)
 	}
 	if raw, ok := any(&h.result).(*Raw); ok {
-		*raw = keep(raw).(Raw) // the asker may keep it, and a goroutine in Ask reads it later
+		// The payload is only ours during this call, but the asker may keep the answer, and a
+		// goroutine in Ask reads it later.
+		*raw = keep(raw).(Raw)
 	}
 	if h.m.refers {
 		c.drops.Add(drops.UnknownRef, len(c.clearUnknown(&h.result)))
@@ -309,10 +322,10 @@ func (h *hearer[R]) read(c *Conn, payload []byte) error {
 	return h.m.validate(&h.result)
 }
 
-func (h *hearer[R]) take(result any) { h.result = result.(R) }
+func (h *typedHandler[R]) store(result any) { h.result = result.(R) }
 
-// hear calls then with the result, or with err and a zero result.
-func (h *hearer[R]) hear(err error) {
+// finish calls then with the result, or with err and a zero result.
+func (h *typedHandler[R]) finish(err error) {
 	var none R
 	if err != nil {
 		h.result = none

@@ -14,20 +14,20 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// role is a method's part in a request.
+// A role is the part that a method plays in a request.
 type role uint8
 
 const (
-	isCall role = iota // none: the method is an RPC
+	isCall role = iota // none, since the method is an RPC
 	isQuestion
 	isAnswer
 )
 
-// requests are the open requests of a connection, or of a world that asks itself. They are
-// used only by the world's goroutine.
+// requests are the open requests between this side and its peer on one connection, or those of a
+// world to itself. They are used only by the world's goroutine.
 type requests struct {
-	asked     ask.Table[*inquiry]  // questions that this side has asked
-	questions ask.Table[*question] // questions that this side will answer later
+	asked     ask.Table[*inquiry]  // questions that we have asked
+	questions ask.Table[*question] // the peer's questions that we are going to answer later
 	running   budget.ConnJobs      // handlers of Request.Go, including those of canceled questions
 }
 
@@ -37,26 +37,26 @@ func newRequests(limit int) (r requests) {
 	return r
 }
 
-// An inquiry is a question that this side asks.
+// An inquiry is a question that we ask, until its request ends.
 type inquiry struct {
-	actor  *Actor
-	method *method       // of the question
-	conn   *Conn         // nil = this world answers
-	number uint64        // 0 = not asked yet
-	limit  time.Duration // of ThenWithin; 0 = Config.RequestTime, or the context of Ask
-	to     receiver      // gets the answer
-	waits  bool          // a goroutine in Ask waits; otherwise a function of the game is called
+	actor    *Actor
+	method   *method       // the question
+	conn     *Conn         // nil if this world answers
+	number   uint64        // 0 until it is asked
+	limit    time.Duration // of ThenWithin; 0 for Config.RequestTime, or the context of Ask
+	handler  answerHandler
+	blocking bool // a goroutine in Ask waits; otherwise the game gets a call
 }
 
-// receiver gets the answer to a question from this side. It is a
-// *hearer without its type parameter.
-type receiver interface {
-	read(c *Conn, payload []byte) error // decodes a result from the peer
-	take(result any)                    // stores a result from this world
-	hear(err error)                     // ends the request with the stored result, or with err
+// An answerHandler gets the answer to one of our questions. It is a *typedHandler without its
+// type parameter.
+type answerHandler interface {
+	decode(c *Conn, payload []byte) error // stores a result from the peer
+	store(result any)                     // stores a result from this world
+	finish(err error)                     // ends the request with the stored result, or with err
 }
 
-// failed returns err as the RequestError of an inquiry.
+// failed returns err as a RequestError, with the name of the request.
 func (q *inquiry) failed(err error) error {
 	if known, ok := errors.AsType[*RequestError](err); ok {
 		return known
@@ -65,10 +65,10 @@ func (q *inquiry) failed(err error) error {
 	return &RequestError{Request: name, Text: strings.TrimPrefix(unprefixed{err}.Error(), name+": "), cause: err}
 }
 
-// in returns the table that the inquiry is in.
-func (q *inquiry) in() *ask.Table[*inquiry] { return &q.actor.world.requestsOf(q.conn).asked }
+// table returns the table that lists the inquiry while it is open.
+func (q *inquiry) table() *ask.Table[*inquiry] { return &q.actor.world.requestsOf(q.conn).asked }
 
-// requestsOf returns the requests of a connection, or those of the world itself.
+// requestsOf returns the requests of a connection, or the world's own if c is nil.
 func (w *World) requestsOf(c *Conn) *requests {
 	if c == nil {
 		return &w.requests
@@ -76,30 +76,34 @@ func (w *World) requestsOf(c *Conn) *requests {
 	return &c.requests
 }
 
-// place routes a question whose argument is at p, and carries out its plan. The inquiry ends
-// at until. A zero until means no limit.
-func (w *World) place(q *inquiry, p any, until time.Time, keep func() any) error {
+// askQuestion routes and sends a question whose argument is at p. The inquiry ends at until,
+// unless that is zero.
+func (w *World) askQuestion(q *inquiry, p any, until time.Time, keep func() any) error {
 	a := q.actor
 	m := q.method
 	plan, err := w.route(a, m)
 	switch {
 	case err != nil:
 		return err
-	case !plan.remote && !plan.local: // the owner's connection is ending
+	case !plan.remote && !plan.local:
+		// The owner's connection is closing or has ended. An RPC would just be counted, but a
+		// question needs an answer.
 		return a.conn.closedFor(m)
 	}
 	if err := m.validate(p); err != nil {
 		return err
 	}
+
+	// List the inquiry first, because the question carries its number.
 	q.conn = plan.conn
-	table := q.in()
+	table := q.table()
 	number, ok := table.Add(q, until)
 	if !ok {
 		return errorf("rpc: %v: %d requests are open, the limit is Config.MaxRequests: %w",
 			m, table.Len(), ErrBacklogFull)
 	}
 	q.number = number
-	err = plan.carry(a, m, q.number, p, keep)
+	err = plan.carryOut(a, m, q.number, p, keep)
 	if err != nil {
 		table.Take(q.number)
 		q.number = 0
@@ -130,8 +134,8 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 	return w.run(c, a, m, number, argument)
 }
 
-// takeAnswer handles the peer's answer to a question from this side. An answer that is late,
-// arrives twice or matches no question is dropped and counted.
+// takeAnswer handles the peer's answer to one of our questions. Answers that are late, arrive
+// twice or match no question are dropped and counted.
 func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseError {
 	answer, err := ask.ReadAnswer(payload)
 	if err != nil {
@@ -143,37 +147,41 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 		return nil
 	}
 	if answer.Verdict == ask.Answered {
-		if err = q.to.read(c, answer.Result); err != nil && (c.server || !invalid(err)) {
-			return w.violationOf(c, m, err) // closes the connection, and the question ends with it
+		if err = q.handler.decode(c, answer.Result); err != nil && (c.server || !invalid(err)) {
+			// This closes the connection, and with that the request ends, too.
+			return w.violationOf(c, m, err)
 		}
 	} else {
-		err = q.verdict(answer)
+		err = q.errorFor(answer)
 	}
 	if _, open := c.requests.asked.Take(answer.Number); !open {
-		return nil // the game's own decoding or Validate ended the actor, and the question with it
+		// The game has its own decoding or Validate, which has ended the actor and with it the
+		// request.
+		return nil
 	}
 	w.game.Doing = tasks.Doing{What: "the function for the answer of ", Of: q.method}
 	if invalid(err) {
 		c.drop(drops.Invalid, a, m)
 		err = q.failed(err)
 	}
-	q.to.hear(err)
+	q.handler.finish(err)
 	return nil
 }
 
-// giveUp ends an inquiry whose asker no longer waits, and tells the other end.
+// giveUp cancels an inquiry when the goroutine in Ask no longer waits for its answer.
 func (w *World) giveUp(q *inquiry) {
 	if q.number == 0 {
-		return // it was not asked
+		return // it was never asked
 	}
-	if _, open := q.in().Take(q.number); !open {
-		w.countUnheard(q.conn) // the answer arrived just before
+	if _, open := q.table().Take(q.number); !open {
+		// The answer arrived just before, but nobody will read it.
+		w.countUnheard(q.conn)
 		return
 	}
 	w.tellCanceled(q)
 }
 
-// tellCanceled tells the end that should answer that nobody waits any more.
+// tellCanceled tells whoever should answer an inquiry that nobody waits for the answer any more.
 func (w *World) tellCanceled(q *inquiry) {
 	if q.conn == nil {
 		if theirs, ok := w.requests.questions.Take(q.number); ok {
@@ -191,8 +199,8 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireOwn is called in Dispatch. It ends the world's inquiries to itself whose time is
-// over. In a closed world it ends all of them.
+// expireOwn is expire for the world's inquiries to itself. If the world is closed, it ends all of
+// them.
 func (w *World) expireOwn() {
 	w.expire(&w.requests)
 	if w.requests.asked.Len() > 0 {
@@ -202,10 +210,10 @@ func (w *World) expireOwn() {
 	}
 }
 
-// expire is called in Dispatch. It ends the inquiries whose time is over.
+// expire is called in Dispatch to end the inquiries whose time is up.
 func (w *World) expire(r *requests) {
 	if r.asked.Len() == 0 {
-		return
+		return // without asking for the time
 	}
 	now := time.Now()
 	for q, due := r.asked.TakeDue(now); due; q, due = r.asked.TakeDue(now) {
@@ -214,8 +222,8 @@ func (w *World) expire(r *requests) {
 	}
 }
 
-// timeUp returns the error of an inquiry that was not answered in
-// time. A limit of 0 means Config.RequestTime.
+// timeUp returns the error for an inquiry that got no answer within limit, or within
+// Config.RequestTime if limit is 0.
 func (w *World) timeUp(limit time.Duration) error {
 	if limit > 0 {
 		return fmt.Errorf("no answer came within %v: %w", limit, context.DeadlineExceeded)
@@ -225,19 +233,20 @@ func (w *World) timeUp(limit time.Duration) error {
 }
 
 // end ends an inquiry without an answer.
-func (q *inquiry) end(cause error) { q.tell(q.failed(cause)) }
+func (q *inquiry) end(cause error) { q.notify(q.failed(cause)) }
 
-// tell reports the end of the inquiry to the asker, which is a goroutine in
-// Ask or a function passed to Then. That function runs as a task, because
-// another function of the game may be running.
-func (q *inquiry) tell(err error) {
+// notify tells the asker, a goroutine in Ask or the function passed to Then, that the inquiry has
+// ended.
+func (q *inquiry) notify(err error) {
 	w := q.actor.world
-	if q.waits {
-		q.to.hear(err)
+	if q.blocking {
+		q.handler.finish(err)
 		return
 	}
+
+	// We may be inside another function of the game, so this one has to run later, as a task.
 	doing := tasks.Doing{What: "the function for the answer of ", Of: q.method}
-	w.game.Later(q.conn, doing, func() { q.to.hear(err) })
+	w.game.Later(q.conn, doing, func() { q.handler.finish(err) })
 	w.drive.Signal()
 }
 
@@ -253,16 +262,17 @@ func (r *requests) end(a *Actor, cause error) {
 	}
 }
 
-// holds reports whether the actor has an open request.
-func (r *requests) holds(a *Actor) bool {
+// hasOpen reports whether an actor has an open request.
+func (r *requests) hasOpen(a *Actor) bool {
 	return r.asked.Any(func(q *inquiry) bool { return q.actor == a }) ||
 		r.questions.Any(func(q *question) bool { return q.actor == a })
 }
 
-// endOf ends the requests of an actor that ends or whose channel closes.
+// endOf ends the requests of an actor that is ending or whose channel is closing.
 func (r *requests) endOf(a *Actor, reason CloseReason) {
 	switch {
 	case r.asked.Len()+r.questions.Len() == 0:
+		// Usually there are none, so save the cost of the errors.
 	case reason == Dormancy:
 		r.end(a, fmt.Errorf("%v fell asleep: %w", a, ErrDormant))
 	default:
@@ -270,8 +280,9 @@ func (r *requests) endOf(a *Actor, reason CloseReason) {
 	}
 }
 
-// verdict returns the error for an answer whose verdict is not Answered.
-func (q *inquiry) verdict(a ask.Answer) error {
+// errorFor returns the error that an answer stands for, which is one with a verdict other than
+// Answered.
+func (q *inquiry) errorFor(a ask.Answer) error {
 	e := &RequestError{Request: q.method.String(), Code: a.Code, Text: a.Text}
 	switch a.Verdict {
 	case ask.Refused:

@@ -14,15 +14,14 @@ import (
 	"github.com/quivernet/quiver/internal/statnet"
 )
 
-// A plan says where a call runs. If both remote and local are false, the call runs nowhere,
-// which is not an error. UE: callspace.
+// A plan says where a call runs, which may be nowhere. UE: callspace.
 type plan struct {
-	remote bool  // it is sent
-	local  bool  // it runs in this world, in the next Dispatch
-	conn   *Conn // the connection it is sent to; nil for a Multicast
+	remote bool  // send it
+	conn   *Conn // to this connection; nil for a Multicast
+	local  bool  // run it in this world, in the next Dispatch
 }
 
-// route determines where a call of m on a runs (UE: AActor::GetFunctionCallspace):
+// route plans a call of m on a. UE: AActor::GetFunctionCallspace.
 //
 //	method     called on   actor owned by       runs on
 //	Server     server      any or none          server
@@ -34,9 +33,9 @@ type plan struct {
 //	Multicast  server      any or none          server, and clients for which a is open
 //	Multicast  client      any                  that client, not sent
 //
-// A Client RPC is not an error on the server if the owner's connection is
-// closing or has ended but OnDisconnect has not run. The server cannot know
-// yet, so the call is counted in Drops.Gone.
+// It is not an error if the server makes a Client RPC while the owner's connection is closing, or
+// has ended without OnDisconnect having run. The game can't know that yet, so we just count the
+// call in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	w.mustBeInside("", m)
 	if m.class.root() != a.class {
@@ -68,23 +67,24 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 
 // deadError returns the error of a call of m on an actor that has ended.
 func (a *Actor) deadError(m *method) error {
-	if a.conn != nil && !a.conn.usable() { // a client's actors end with their connection
+	if a.conn != nil && !a.conn.usable() {
+		// A client's actors end with their connection, so say why that has ended.
 		return a.conn.closedFor(m)
 	}
 	return errorf("rpc: %v: %v is destroyed or its channel closed: %w", m, a, ErrClosed)
 }
 
-// closedFor returns the error of a call of m for a closed connection.
+// closedFor returns the error of a call of m that is for a closed connection.
 func (c *Conn) closedFor(m *method) error {
 	return errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
 
-// routeServer is route on a server. It returns an empty plan if the actor of a Multicast is
-// open for no client, or if the connection of a Client RPC's owner is ending. Neither is an
-// error. Drops.Gone counts the second case.
+// routeServer is route on a server.
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
+		// Open the actor first for whoever is joining and for all to whom it is relevant.
+		// There may still be nobody, which is fine.
 		w.greeting.show(a)
 		w.relevance.showNew(a)
 		detached := a.dormancy.on && len(a.dormancy.detachedAt) > 0
@@ -97,14 +97,15 @@ func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 		return plan{}, fmt.Errorf("rpc: %v for %v: it has not joined yet; OnConnect is the first place for calls to it",
 			m, a.conn)
 	case !a.conn.usable():
+		// The game doesn't know yet that the owner is gone.
 		a.conn.countGone()
 		return plan{}, nil
 	}
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// localPlan returns the plan of a call that runs in this world. It
-// returns an error if m has no handler here.
+// localPlan returns the plan for a call that runs in this world, or an error if m has no handler
+// here.
 func (a *Actor) localPlan(m *method) (plan, error) {
 	if !a.handles(m) {
 		return plan{}, errorf("rpc: %v would run in this world: %w; bind one with On or OnRequest", m, ErrUnbound)
@@ -116,16 +117,17 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 // constructor makes run after it.
 func (a *Actor) handles(m *method) bool { return a.partOf(m.class).binding.handles(m) }
 
-// carry carries out the plan of a call of m on a. arg points to the
-// argument. number is the number of a question, or 0.
+// carryOut makes a call of m on a according to the plan. number is that of a question, or 0.
 //
-// For the peer, carry encodes and sends the argument at once. For this world, it queues the
-// value that keep returns until the next Dispatch.
-func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any) error {
+// arg points to the argument, which is encoded and sent right away if the call goes to the peer.
+// A call that runs in this world has to wait for the next Dispatch. By then the argument may
+// have changed, so the call gets the copy that keep returns.
+func (p plan) carryOut(a *Actor, m *method, number uint64, arg any, keep func() any) error {
 	w := a.world
 	e := codec.NewEncoder()
 	defer e.Release()
-	// Encode even for this world if the codec might refuse the argument.
+
+	// If the codec may refuse the argument, find out even if the call only runs here.
 	if p.remote || m.codec.Refuses() {
 		e.Buf = m.appendID(e.Buf)
 		if number > 0 {
@@ -147,8 +149,8 @@ func (p plan) carry(a *Actor, m *method, number uint64, arg any, keep func() any
 	return nil
 }
 
-// transmit sends an encoded call. If a Multicast fails for one client, transmit continues
-// with the others and returns the first error.
+// transmit sends an encoded call. If a Multicast fails for some clients, the others still get it,
+// and transmit returns the first error.
 func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if p.conn != nil {
 		return a.sendTo(p.conn, m, payload)
@@ -159,7 +161,7 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 	if a.dormancy.on {
 		a.wake()
 	}
-	var first error
+	var firstErr error
 	for i := range a.openings {
 		o := a.openings[i]
 		switch {
@@ -172,10 +174,10 @@ func (w *World) transmit(a *Actor, m *method, p plan, payload []byte) error {
 		case !o.conn.usable():
 			o.conn.countGone()
 		default:
-			first = cmp.Or(first, a.send(o, m, payload))
+			firstErr = cmp.Or(firstErr, a.send(o, m, payload))
 		}
 	}
-	return first
+	return firstErr
 }
 
 // sendTo sends an encoded call to one connection. It opens the actor there if necessary.
@@ -191,20 +193,22 @@ func (a *Actor) sendTo(c *Conn, m *method, payload []byte) error {
 			return err
 		}
 		o = a.openingOn(c)
-	} else if a.dormancy.on { // it has yet to fall asleep there
+	} else if a.dormancy.on {
+		// The actor hasn't fallen asleep there yet. Have the next Flush bring the client up to
+		// date and see to it.
 		a.dormantAtFlush()
 	}
 	return a.send(o, m, payload)
 }
 
-// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate since the last
-// update of its actor. If so, throttles counts a drop for each client. The call still runs on
-// the server. UE: net.MaxRPCPerNetUpdate.
+// throttles decides whether a Multicast is one too many since the last update of its actor, given
+// Config.MaxRPCPerNetUpdate. If so, it counts a drop for each client. The call still runs on the
+// server. UE: net.MaxRPCPerNetUpdate.
 func (a *Actor) throttles(m *method) bool {
 	w := a.world
 	limit := w.config.MaxRPCPerNetUpdate
 	if limit == 0 || m.delivery <= ReliableUnordered {
-		return false
+		return false // only unreliable calls are limited
 	}
 	if !a.throttle.Exceeds(m, limit, w.frame.flushes, w.frame.now, a.class.updatePeriod) {
 		return false
@@ -217,79 +221,87 @@ func (a *Actor) throttles(m *method) bool {
 	return true
 }
 
-// saturated reports whether an unreliable call would have to wait. That is so
-// if calls of earlier ticks still wait, or if the bytes that were sent or
-// wait have used up the rate. UE: !IsNetReady.
+// saturated reports whether an unreliable call would have to wait, because there is a backlog
+// from earlier ticks, or because what was sent and what is waiting has used up the rate. It is
+// always false with QueueUnreliable. UE: !IsNetReady.
 //
-// With QueueUnreliable it returns false. The caller holds the link's lock.
+// The caller holds the link's lock.
 func (c *Conn) saturated(now time.Time) bool {
 	if c.world.config.QueueUnreliable {
 		return false
 	}
-	queued, standing := c.machine.Unreliable()
-	return standing || c.allowance.Behind(now, queued) > 0
+	queued, backlogged := c.machine.Unreliable()
+	return backlogged || c.allowance.Behind(now, queued) > 0
 }
 
-// countGone counts a call to a client whose connection is closing or has ended. It does not
-// log the call, because nobody made a mistake.
+// countGone counts a call to a client whose connection is closing or has ended. That isn't worth
+// a log entry, because nobody has made a mistake.
 func (c *Conn) countGone() { c.drops.Add(drops.Gone, 1) }
 
-// send sends a call on one channel. If the connection is saturated, it drops an
-// unreliable call that is not a Multicast, as UE does.
+// send sends a call on one channel. On a saturated connection it drops unreliable calls other
+// than Multicasts, as UE does.
 func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	c := to.conn
 	c.times.ask.NoteTraffic()
 	now := c.link.LockNow()
 	a.world.frame.cork(c)
-	if a.world.IsServer() && (!c.usable() || c.machine.Err() != nil) {
+
+	mayDrop := m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered
+	switch {
+	case a.world.IsServer() && (!c.usable() || c.machine.Err() != nil):
 		c.link.Unlock()
 		c.countGone()
 		return nil
-	}
-	if m.kind != multicastRPC && m.delivery > bunch.ReliableUnordered && c.saturated(now) {
+	case mayDrop && c.saturated(now):
 		c.link.Unlock()
 		c.drop(drops.Saturated, a, m)
 		return nil
-	}
-	if m.policy == forceQueue {
+	case m.policy == forceQueue:
 		c.link.Unlock()
 		return to.queueCall(m, payload)
 	}
+	sent, err := a.sendNow(to, m, payload)
+	c.link.Unlock()
 
+	// Do the rest without the lock, because logging may take long.
+	if cause, ok := errors.AsType[*CloseError](err); ok {
+		c.world.log.Error("connection closed by a call",
+			"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+	}
+	if sent {
+		a.world.logs.Sent(c.logged(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
+	}
+	return err
+}
+
+// sendNow gives a call to the machine. If sent is false, the client may just be gone, which isn't
+// an error. The caller holds the link's lock.
+func (a *Actor) sendNow(to *opening, m *method, payload []byte) (sent bool, err error) {
+	c := to.conn
 	c.trace.About(m.name, a.class.name, uint64(a.ref))
-	err := c.machine.Send(to.channel, m.delivery, payload)
+	err = c.machine.Send(to.channel, m.delivery, payload)
 	if m.policy == forceSend {
 		c.machine.Flush()
 	}
-	// The client has closed the channel. That is a violation, for which the connection ends.
-	if a.world.IsServer() && errors.Is(err, bunch.ErrClosed) {
-		c.trace.About("", "", 0)
-		c.link.Unlock()
-		c.countGone()
-		return nil
-	}
-	if err != nil {
-		c.trace.About("", "", 0)
-		err = a.sendFailed(to, m, len(payload), err)
-	} else if m.delivery <= bunch.ReliableUnordered {
-		to.reliable++
-	}
-	c.link.Unlock()
-
-	// Unlocked, because closing and logging may take long.
-	if err != nil {
-		if cause, ok := errors.AsType[*CloseError](err); ok { // the call closed the connection
-			c.world.log.Error("connection closed by a call",
-				"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
+	if err == nil {
+		if m.delivery <= bunch.ReliableUnordered {
+			to.reliable++
 		}
-		return err
+		return true, nil
 	}
-	a.world.logs.Sent(c.logged(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
-	return nil
+
+	c.trace.About("", "", 0)
+	if a.world.IsServer() && errors.Is(err, bunch.ErrClosed) {
+		// The client has closed the channel. That's a violation, so the connection is about to
+		// end.
+		c.countGone()
+		return false, nil
+	}
+	return false, a.sendFailed(to, m, len(payload), err)
 }
 
-// sendFailed returns the error of a call that the machine did not accept. If the reliable
-// buffer is full, the error names the calls in it. If the machine has failed, sendFailed
+// sendFailed returns the error for a call that the machine did not accept. If the reliable buffer
+// is full, the error says which calls are in it. If the machine has failed, sendFailed also
 // closes the connection. The caller holds the link's lock.
 func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	var fatal *bunch.Error
@@ -300,22 +312,22 @@ func (a *Actor) sendFailed(to *opening, m *method, size int, err error) error {
 	case errors.Is(err, bunch.ErrClosed):
 		return to.closeArrivedError(m)
 	case errors.Is(err, bunch.ErrReliableBufferFull):
-		return errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.fullText(to, size), bunch.ErrReliableBufferFull)
+		return errorf("rpc: %v: to %v, %s: %w", m, to.conn, a.describeFull(to, size), bunch.ErrReliableBufferFull)
 	case !errors.As(err, &fatal):
 		return errorf("rpc: %v to %v: %w", m, to.conn, err)
 	}
 	reason := fatal.Reason
 	if fatal.Code == bunch.ReliableBufferOverflow {
-		reason = a.fullText(to, size)
+		reason = a.describeFull(to, size)
 	}
 	cause := &CloseError{Code: Code(fatal.Code), Reason: fmt.Sprintf("%v: %s", m, reason), cause: err}
 	to.conn.abort(cause)
 	return cause
 }
 
-// fullText describes, for an error, which calls fill a channel's reliable buffer and what to
-// do about it. UE prints the same list on ReliableBufferOverflow.
-func (a *Actor) fullText(to *opening, size int) string {
+// describeFull returns the text of an error about a full reliable buffer: which calls are in it,
+// and what to do about that. UE prints the same list on ReliableBufferOverflow.
+func (a *Actor) describeFull(to *opening, size int) string {
 	machine := to.conn.machine
 	out, slots := machine.Reliable(to.channel)
 	advice := "call less often or unreliably, or use package stream for bulk"
@@ -325,31 +337,35 @@ func (a *Actor) fullText(to *opening, size int) string {
 	}
 	return fmt.Sprintf("it needs %s for %s, and %d of %d (Config.Bunch.ReliableBuffer) are taken: %s; %s",
 		statnet.Plural(bunch.Entries(size), "entry", "entries"), statnet.Plural(size, "byte", "bytes"),
-		out, slots, a.holders(to), advice)
+		out, slots, a.bufferedCalls(to), advice)
 }
 
-// longUntaken is the time without taking a message after which fullText blames the peer's world.
-// A world takes everything that has arrived at each tick, and no tick should take that long.
+// longUntaken is how long the peer's world may go without taking a message before describeFull
+// blames it. A world takes everything that has arrived at each tick, and no tick should take that
+// long.
 const longUntaken = time.Second
 
-// holders lists the calls that wait for their acks, in the order of their first appearance.
-func (a *Actor) holders(to *opening) string {
+// bufferedCalls lists the calls that are waiting for their acks, in the order of their first
+// appearance.
+func (a *Actor) bufferedCalls(to *opening) string {
 	var list statnet.Holders
 	total := 0
 	to.conn.machine.Held(to.channel, func([]byte, int) { total++ })
-	opening := total == to.reliable && a.world.IsServer() // nothing is acked yet, not even the open message
+
+	// If the server has had no ack at all yet, the first message is the open.
+	isOpen := total == to.reliable && a.world.IsServer()
 	to.conn.machine.Held(to.channel, func(head []byte, entries int) {
 		name := a.nameOf(head)
-		if opening {
+		if isOpen {
 			name = "open " + a.class.name
-			opening = false
+			isOpen = false
 		}
 		list.Add(name, entries)
 	})
 	return list.String()
 }
 
-// nameOf returns the name of the call that begins with head.
+// nameOf returns the name of the call whose encoding begins with head.
 func (a *Actor) nameOf(head []byte) string {
 	id, n := binary.Uvarint(head)
 	switch {
