@@ -15,34 +15,35 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// dosWatch measures what clients' calls cost, on a server with Config.DoS.
+// dosWatch measures what the calls of clients cost a server with Config.DoS, and acts on what the
+// detector makes of it.
 type dosWatch struct {
-	detector *dos.Detector // nil = off; used only by the world's goroutine
+	detector *dos.Detector // nil without Config.DoS; used only by the world's goroutine
 
-	// mu guards counts, and usages and severity of each watched. No function of the game
-	// runs while it is held.
+	// mu guards counts, and also usages and severity of each connection. We never call a
+	// function of the game while we hold it.
 	mu     sync.Mutex
-	counts map[string]*dos.Count // by method name: the sums over all clients
+	counts map[string]*dos.Count // sums over all clients, by method name
 }
 
-// watched is the part of dosWatch that concerns one connection. It is used only by the
-// world's goroutine, except for the fields under World.dos.mu.
+// watched is what dosWatch knows about one connection. It is used only by the world's goroutine,
+// except for the fields guarded by World.dos.mu.
 type watched struct {
-	peer     *dos.Peer
-	answers  uint64             // number of answers so far to questions of the server
-	logged   logs.Gate          // limits the log records of state changes
-	usages   map[*method]*usage // written under World.dos.mu; other goroutines read it under that lock
-	severity string             // under World.dos.mu
+	peer         *dos.Peer
+	answersTaken uint64             // how many answers to the server's questions have arrived
+	logged       logs.Gate          // limits the log records of state changes
+	usages       map[*method]*usage // written under World.dos.mu; other goroutines read it under that lock
+	severity     string             // guarded by World.dos.mu
 }
 
-// usage counts the calls of one method by one connection. method counts for the
-// detector, count for Conn.Stats, and world for World.MethodStats.
+// A usage counts the calls of one method by one connection.
 type usage struct {
-	method       *dos.Method
-	count, world *dos.Count
+	method  *dos.Method // for the detector
+	ofConn  *dos.Count  // for Conn.Stats
+	ofWorld *dos.Count  // for World.MethodStats, which sums up all clients
 }
 
-// Client messages that call no method are counted as calls of these. They are never
+// Messages from a client that don't call a method count as calls of these. They are never
 // blocked, because the protocol needs them.
 var (
 	usageAnswer  = &method{name: "(answer)"}         // answers to the server's closes and messages; no quota
@@ -51,16 +52,16 @@ var (
 	usageOther   = &method{name: "(other)"}          // messages on an actor's channel that name no declared method
 )
 
-// beginFrame begins a frame of the detector. It uses real time, because a game's
-// clock may jump.
+// beginFrame begins a frame of the detector. It doesn't go by the game's clock, which may jump.
 func (w *World) beginFrame() {
 	if w.dos.detector != nil {
 		w.dos.detector.Frame(time.Now())
 	}
 }
 
-// rest tells the detector that Run waits for something to happen.
-func (w *World) rest() {
+// noteIdle tells the detector that Run is waiting for something to happen, so that the wait isn't
+// taken for a hitch.
+func (w *World) noteIdle() {
 	if w.dos.detector != nil {
 		w.dos.detector.Idle(time.Now())
 	}
@@ -76,23 +77,24 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// deliverWatched delivers one message of a client, unless its call is blocked. It
-// counts the cost, and acts on the detector's report.
+// deliverWatched delivers one message from a client, unless it is a call that is blocked. It
+// counts what the message costs.
 func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	a := c.actorOf(message.Channel)
 	called := calledBy(a, message)
-	answers := c.answers(called, a, message)
-	u := c.usageOf(called, a, message, answers)
+	isAnswer := c.acceptAnswer(called, a, message)
+	u := c.usageOf(called, a, message, isAnswer)
 	peer := c.watched.peer
-	if !answers && !mayRun(peer, u, called, message.Payload) {
+	if !isAnswer && !admitCall(peer, u, called, message.Payload) {
 		w.block(c, a, called, message.Payload)
 		w.countMessage(c, u, len(message.Payload), 0, false)
 		return
 	}
-	began := time.Since(w.turns.began)
+
+	start := time.Since(w.turns.began)
 	w.deliver(c, message)
-	took := time.Since(w.turns.began) - began
-	if answers {
+	took := time.Since(w.turns.began) - start
+	if isAnswer {
 		peer.Serve(took)
 	} else {
 		peer.Done(u.method, took)
@@ -100,9 +102,8 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	w.countMessage(c, u, len(message.Payload), took, true)
 }
 
-// mayRun tells the detector of a message that is the client's load, and reports whether the
-// message may run.
-func mayRun(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
+// admitCall counts a message as the client's load, and returns whether it may run.
+func admitCall(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
 	if blockable(called, payload) {
 		return peer.Call(u.method, len(payload))
 	}
@@ -110,38 +111,41 @@ func mayRun(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
 	return true
 }
 
-// countMessage counts a message of so many bytes for Stats, and acts on the detector's
-// report if there is one.
+// countMessage counts a message for Stats, and acts on the detector's report if the message has
+// caused one.
 func (w *World) countMessage(c *Conn, u *usage, bytes int, took time.Duration, ran bool) {
-	w.dos.note(u, bytes, took, ran)
+	w.dos.count(u, bytes, took, ran)
 	if r, ok := c.watched.peer.Report(); ok {
-		w.reported(c, r)
+		w.applyReport(c, r)
 	}
 }
 
-// answers reports whether a message answers something that the server has sent. Such
-// a message is not the client's load.
+// acceptAnswer decides whether a message is an answer to something that the server has sent. It
+// then isn't the client's load.
 //
-// What the server sends bounds the number of these messages. An answer to no message
-// is a violation, and a channel is closed only once. Answers in excess of the
-// questions, or of what extensions await, count as calls.
-func (c *Conn) answers(called *method, a *Actor, message bunch.Message) bool {
+// A client can't escape by sending answers that nobody has asked for. acceptAnswer accepts no
+// more than there were questions, or than extensions are waiting for. Any further ones count as
+// calls.
+func (c *Conn) acceptAnswer(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
-		c.watched.answers++
-		return c.watched.answers <= c.requests.asked.Added()
+		c.watched.answersTaken++
+		return c.watched.answersTaken <= c.requests.asked.Added()
 	case called != nil && c.extended.Owed > 0 && slices.Contains(called.class.extended.Answers, called.name):
 		c.extended.Owed--
 		return true
 	case message.Channel == 0:
+		// The client has taken messages of the game. Saying so for more than we have sent would
+		// be a violation.
 		return control.IsTaken(message.Payload)
 	}
+	// The client closes a channel after we have, which it can do only once.
 	return a == nil && message.Close
 }
 
-// blockable reports whether a message may be blocked, because it is a call or the
-// question of a request. Answers and cancels end what is open here. Other messages
-// are no calls, or close the connection.
+// blockable reports whether a message may be blocked. That is so for calls and questions. Answers
+// and cancels must get through, because they end what is open here. Any other message either
+// isn't a call or closes the connection.
 func blockable(called *method, payload []byte) bool {
 	if called == nil || called.kind != serverRPC || called.role == isAnswer {
 		return false
@@ -150,7 +154,7 @@ func blockable(called *method, payload []byte) bool {
 	return !cancel
 }
 
-// block drops a call instead of running it. For a question, it tells the asker.
+// block drops a call instead of running it. If it is a question, the asker gets an error.
 func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.trace.Took()
 	if number, _, ok := questionIn(called, payload); ok && !a.dead {
@@ -160,8 +164,8 @@ func (w *World) block(c *Conn, a *Actor, called *method, payload []byte) {
 	c.drop(drops.Blocked, a, called)
 }
 
-// questionIn returns the number of the question that a message asks or cancels. ok
-// is false if the message does neither.
+// questionIn returns the number of the question that a message asks or cancels. ok is false if it
+// does neither.
 func questionIn(called *method, payload []byte) (number uint64, cancel, ok bool) {
 	if called.role != isQuestion {
 		return 0, false, false
@@ -182,11 +186,12 @@ func calledBy(a *Actor, message bunch.Message) *method {
 	return nil
 }
 
-// usageOf returns the usage that counts a message.
-func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, answers bool) *usage {
+// usageOf returns the usage that counts a message. isAnswer is the result of acceptAnswer.
+func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, isAnswer bool) *usage {
 	switch {
 	case called != nil:
-	case answers:
+		// It counts as what it is.
+	case isAnswer:
 		called = usageAnswer
 	case message.Channel == 0:
 		called = usageControl
@@ -201,7 +206,7 @@ func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, answers 
 	return c.newUsage(called)
 }
 
-// newUsage makes the usage of a method when the connection calls the method for the first time.
+// newUsage starts counting a method when the connection calls it for the first time.
 func (c *Conn) newUsage(m *method) *usage {
 	d, name := &c.world.dos, m.String()
 	d.mu.Lock()
@@ -210,28 +215,30 @@ func (c *Conn) newUsage(m *method) *usage {
 		d.counts[name] = &dos.Count{Method: name}
 	}
 	u := &usage{
-		method: c.watched.peer.Method(name),
-		count:  &dos.Count{Method: name},
-		world:  d.counts[name],
+		method:  c.watched.peer.Method(name),
+		ofConn:  &dos.Count{Method: name},
+		ofWorld: d.counts[name],
 	}
 	c.watched.usages[m] = u
 	return u
 }
 
-// note counts a message for Stats. It is called on the world's goroutine.
-func (d *dosWatch) note(u *usage, bytes int, took time.Duration, ran bool) {
+// count counts a message for Stats. It is called on the world's goroutine.
+func (d *dosWatch) count(u *usage, bytes int, took time.Duration, ran bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	u.count.Add(bytes, took, ran)
-	u.world.Add(bytes, took, ran)
+	u.ofConn.Add(bytes, took, ran)
+	u.ofWorld.Add(bytes, took, ran)
 }
 
-// reported acts on a report about a client. It logs the report. It then updates the
-// severity of all connections of the identity, or closes them.
-func (w *World) reported(c *Conn, r dos.Report) {
+// applyReport acts on a change of a client's state. If the client is to be kicked, it closes all
+// connections of its identity.
+func (w *World) applyReport(c *Conn, r dos.Report) {
 	if r.Log {
 		w.logReport(c, r)
 	}
+
+	// All connections of an identity share a peer, and with it the state.
 	for _, other := range w.announced {
 		if other.watched == nil || other.watched.peer != c.watched.peer {
 			continue
@@ -240,7 +247,7 @@ func (w *World) reported(c *Conn, r dos.Report) {
 		other.watched.severity = r.To
 		w.dos.mu.Unlock()
 		if r.Kick {
-			w.violated(other, violationf(RPCDoS, "Config.DoS: %s", r.Reason))
+			w.closeForViolation(other, violationf(RPCDoS, "Config.DoS: %s", r.Reason))
 		}
 	}
 }
@@ -259,9 +266,9 @@ func (w *World) logReport(c *Conn, r dos.Report) {
 	log.Info("the calls of a client cost less again")
 }
 
-// MethodStats returns the calls of all clients since the world was made, ordered by
-// method name. It returns none without Config.DoS. A name in parentheses counts
-// messages that are no calls: see [Stats].Methods.
+// MethodStats returns how much all clients have called each method since the world was made,
+// ordered by method name. It returns nothing without Config.DoS. A name in parentheses counts
+// messages that aren't calls: see [Stats].Methods.
 func (w *World) MethodStats() []dos.Count {
 	w.dos.mu.Lock()
 	defer w.dos.mu.Unlock()
@@ -272,7 +279,7 @@ func (w *World) MethodStats() []dos.Count {
 	return sortedCounts(counts)
 }
 
-// methodStats returns the counts of one connection, and the state of its identity.
+// methodStats returns the counts of one connection, and the state that its identity is in.
 func (c *Conn) methodStats() (severity string, counts []dos.Count) {
 	d := &c.world.dos
 	d.mu.Lock()
@@ -281,7 +288,7 @@ func (c *Conn) methodStats() (severity string, counts []dos.Count) {
 		return "", nil
 	}
 	for _, u := range c.watched.usages {
-		counts = append(counts, *u.count)
+		counts = append(counts, *u.ofConn)
 	}
 	return c.watched.severity, sortedCounts(counts)
 }

@@ -334,7 +334,7 @@ func (r *run) finish() (done bool) {
 // wait sleeps until something happens. If ctx has ended, it returns the cause of ctx.
 func (r *run) wait(ctx context.Context) error {
 	w := r.world
-	w.rest()
+	w.noteIdle()
 	r.happened = true
 	w.drive.Rest(true)
 	defer w.drive.Rest(false)
