@@ -434,7 +434,7 @@ func (w *World) openAlways(a *Actor, c *Conn) error {
 	if err == nil || !c.usable() || a.dead {
 		return nil
 	}
-	a.notOpened(c, err)
+	a.logNotOpened(c, err)
 	return err
 }
 

@@ -386,7 +386,7 @@ func (c *Conn) markAll() (marked int) {
 	for _, a := range c.dormantWithLists() {
 		marked++
 		if err := a.open(c); err != nil {
-			a.notOpened(c, err)
+			a.logNotOpened(c, err)
 		}
 	}
 	return marked

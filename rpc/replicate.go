@@ -47,7 +47,7 @@ func (w *World) replicate(now time.Time) {
 	}
 	for _, c := range w.frame.attended(w.announced) {
 		if c.server {
-			c.dismissOverdue()
+			c.retryDismissals()
 			c.sendState(now)
 			c.world.logs.Updates(c, c.shown.state.room.lastUsed, len(c.shown.state.dirty), c.shown.state.heldBack)
 		}
