@@ -15,58 +15,63 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A question is a question that this side answers.
+// A question is one half of a request, as seen by the side that answers it. An inquiry is the
+// asker's view.
+//
+// It is used only by the world's goroutine, except for answered.
 type question struct {
-	conn   *Conn // of the asker; nil = this world
+	conn   *Conn // the asker's; nil if this world has asked itself
 	actor  *Actor
 	method *method
-	number uint64 // by which the asker identifies it
+	number uint64 // by which the asker knows it
 
-	// While the handler runs: the copy that is answered later, or nil. postpone makes it.
+	// Set by postpone while the handler runs: the copy that will be answered later. The original
+	// is World.handling.question, which the next question overwrites.
 	postponed *question
 
-	answered atomic.Bool // it was answered, or its answer was handed to the world's goroutine
+	answered atomic.Bool // set when the answer is given, or handed to the world's goroutine
 
-	ctx    context.Context // made by Call.Context; nil until then
+	ctx    context.Context // made by Call.Context, when it is first called
 	cancel context.CancelCauseFunc
 }
 
-// Causes of the context of a question that ends.
+// Why the context of a question has ended.
 var (
 	errCanceled = errors.New("rpc: nobody waits for the answer any more")
 	errAnswered = errors.New("rpc: the answer is given")
 )
 
-// background manages the handlers that [Request.Go] runs on goroutines of their own.
+// A background manages the handlers that [Request.Go] runs on goroutines of their own.
 type background struct {
-	jobs budget.Jobs // counts them by connection
+	jobs budget.Jobs // counts them by asker
 
 	mu      sync.Mutex // guards the fields below
 	running int
-	idle    chan struct{} // closed when no handler runs any more; nil = nobody waits for that
+	idle    chan struct{} // closed when no handler is running; nil if nobody waits for that
 }
 
-// start runs a handler on a new goroutine. It is called on the world's goroutine. The handler
-// counts as running until its answer has been given to the asker, or the world is closed.
+// start is called on the world's goroutine to run a handler on a new one. The handler counts as
+// running until the asker has been given its answer, or the world is closed.
 func (b *background) start(q *question, run func()) {
 	w := q.actor.world
-	of := w.requestsOf(q.conn)
-	b.jobs.Begin(&of.running)
+	from := w.requestsOf(q.conn)
+	b.jobs.Begin(&from.running)
 	b.count(1)
 	go func() {
 		defer b.count(-1)
-		defer b.finish(w, of)
+		defer b.finish(w, from)
 		defer w.catch(q.conn, tasks.Doing{What: "the handler of ", Of: q.method})
 		run()
 	}()
 }
 
-// finish makes the world's goroutine count a job as finished, and waits until it has or the
-// world is closed. The handler handed over its answer earlier, so the answer is given first.
-func (b *background) finish(w *World, of *requests) {
+// finish makes the world's goroutine count a job as finished, and waits for that. It gives up
+// when the world is closed.
+func (b *background) finish(w *World, from *requests) {
+	// The answer was posted before this, so by now it has been given.
 	counted := make(chan struct{})
 	w.postUnlimited(func() {
-		b.jobs.Return(&of.running)
+		b.jobs.Return(&from.running)
 		close(counted)
 	})
 	select {
@@ -75,8 +80,8 @@ func (b *background) finish(w *World, of *requests) {
 	}
 }
 
-// count adds n, which may be negative, to the number of running handlers. If none runs any
-// more, it releases wait. It is safe for concurrent use.
+// count adds n, which may be negative, to the number of running handlers. If none is left, it
+// releases wait. It is safe for concurrent use.
 func (b *background) count(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +92,7 @@ func (b *background) count(n int) {
 	}
 }
 
-// wait waits until no handler runs. It returns the cause of ctx if that ends first.
+// wait waits until no handler is running. It returns the cause of ctx if that ends first.
 func (b *background) wait(ctx context.Context) error {
 	b.mu.Lock()
 	if b.running > 0 && b.idle == nil {
@@ -101,7 +106,8 @@ func (b *background) wait(ctx context.Context) error {
 	return waitFor(ctx, idle)
 }
 
-// postpone files a copy of the running handler's question, to be answered later.
+// postpone makes a copy of the question that is being handled, to be answered after the handler
+// has returned.
 func (q *question) postpone() {
 	later := &question{
 		conn:   q.conn,
@@ -115,9 +121,9 @@ func (q *question) postpone() {
 	later.actor.world.requestsOf(q.conn).questions.Put(q.number, later)
 }
 
-// claimAnswer claims the right to answer a postponed question, which can be answered once. If
-// the question was answered before, claimAnswer counts the new answer as dropped and returns
-// false. It is safe for concurrent use.
+// claimAnswer claims the right to answer a postponed question, of which there's only one. If the
+// question was answered before, claimAnswer counts the new answer as dropped and returns false.
+// It is safe for concurrent use.
 func (q *question) claimAnswer() bool {
 	if q.answered.CompareAndSwap(false, true) {
 		return true
@@ -126,24 +132,24 @@ func (q *question) claimAnswer() bool {
 	return false
 }
 
-// leave ends the context of a question whose handler has returned or panicked. It does
-// nothing if the question was postponed.
-func (q *question) leave() {
+// handlerReturned is called when the handler has returned or panicked. It ends the question's
+// context, unless the answer is yet to come.
+func (q *question) handlerReturned() {
 	if q.postponed == nil {
 		q.end(errAnswered)
 	}
 }
 
-// end cancels the context that Call.Context made, if any.
+// end cancels the context, if Call.Context has made one.
 func (q *question) end(cause error) {
 	if q.cancel != nil {
 		q.cancel(cause)
 	}
 }
 
-// resume removes a postponed question from the table, to be answered now. It returns false if
-// nobody waits for the answer any more.
-func (w *World) resume(q *question) bool {
+// takePostponed removes a postponed question from the table, so that it can be answered. If
+// nobody waits for the answer any more, it counts that as a dropped answer and returns false.
+func (w *World) takePostponed(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {
 		w.countUnheard(q.conn)
@@ -154,7 +160,8 @@ func (w *World) resume(q *question) bool {
 	return true
 }
 
-// countUnheard counts an answer for which nobody waits.
+// countUnheard counts an answer that nobody is waiting for. c is the asker's connection, or nil
+// for this world.
 func (w *World) countUnheard(c *Conn) {
 	if c == nil {
 		w.dropped.Add(1)
@@ -163,7 +170,7 @@ func (w *World) countUnheard(c *Conn) {
 	c.drops.Add(drops.Answer, 1)
 }
 
-// answerHere gives the answer to an asker in this world.
+// answerHere passes an answer to an asker in this world.
 func (w *World) answerHere(q *question, result any) {
 	asked, ok := w.requests.asked.Take(q.number)
 	if !ok {
@@ -174,7 +181,7 @@ func (w *World) answerHere(q *question, result any) {
 	asked.notify(nil)
 }
 
-// send sends an answer to the peer, unless the actor's channel has closed.
+// send sends an answer to the peer. If the actor's channel has closed, nobody is waiting for it.
 func (q *question) send(answer []byte) error {
 	o := q.actor.openingOn(q.conn)
 	if o == nil {
@@ -184,7 +191,7 @@ func (q *question) send(answer []byte) error {
 	return q.actor.send(o, q.method.pair, answer)
 }
 
-// refuse answers with a verdict that is an error. If cause is not nil, the answer has its text.
+// refuse answers a question with an error verdict. If there's a cause, the asker gets its text.
 func (q *question) refuse(v ask.Verdict, cause error) {
 	w := q.actor.world
 	answer := q.refusal(v, cause)
@@ -201,6 +208,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	if v == ask.Refused || v == ask.Failed {
 		e.Buf = ask.AppendError(e.Buf, q.number, v, answer.Code, answer.Text)
 	} else {
+		// The other verdicts speak for themselves.
 		e.Buf = ask.AppendAnswer(e.Buf, q.number, v)
 	}
 	if err := q.send(e.Buf); err != nil {
@@ -209,7 +217,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 }
 
-// refusal returns the answer with which refuse answers.
+// refusal returns the answer that goes with a verdict and its cause, which may be nil.
 func (q *question) refusal(v ask.Verdict, cause error) ask.Answer {
 	answer := ask.Answer{Number: q.number, Verdict: v}
 	if cause == nil {
@@ -218,46 +226,48 @@ func (q *question) refusal(v ask.Verdict, cause error) ask.Answer {
 	answer.Code = q.method.class.codeOf(cause)
 	answer.Text = cause.Error()
 	if own, ok := errors.AsType[*RequestError](cause); ok && own != nil {
+		// The game has chosen code and text itself.
 		answer.Code = own.Code
 		answer.Text = own.Text
 	}
-	if v != ask.Refused { // the text is this package's
+	if v != ask.Refused {
+		// The text isn't the game's but ours, with our prefix.
 		answer.Text = strings.TrimPrefix(answer.Text, prefix)
 	}
 	answer.Text = ask.Cut(answer.Text)
 	return answer
 }
 
-// logUnsent logs that an answer or a cancel could not be sent, because no caller gets that
-// error. It logs at most once a second for each method.
-//
-// It ignores ErrClosed and ErrDormant. The end of an actor, of its channel or of a connection
-// is not a mistake, and was logged before.
+// logUnsent logs that an answer or a cancel could not be sent, since there's no caller who would
+// get the error. It logs at most once a second for each method.
 func (w *World) logUnsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrDormant) {
+		// The actor, its channel or the connection has ended. That isn't a mistake, and was
+		// logged when it happened.
 		return
 	}
-	// Real time, because the game's time stands still between ticks.
+	// Go by real time, because the game's clock stands still between ticks.
 	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok {
 		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }
 
-// fail logs that an answer cannot be sent, and answers with that error instead.
+// fail is called if the answer can't be sent. It logs the error, and answers with it instead.
 func (q *question) fail(err error) {
 	q.actor.world.logUnsent(q.method.pair, err)
 	q.refuse(ask.Failed, err)
 }
 
-// failUnanswered answers with an error if the handler of a question
-// that this world asked itself has panicked.
+// failUnanswered is deferred around the handler of a question that this world has asked itself.
+// If the handler has panicked, nobody has answered, so failUnanswered does.
 func (q *question) failUnanswered() {
 	if !q.answered.Load() && q.postponed == nil {
 		q.refuse(ask.Failed, errNoReturn)
 	}
 }
 
-// dropQuestion counts a question that is not run, and tells the asker.
+// dropQuestion counts a question that doesn't run, and tells the asker why if there's a verdict
+// for the reason.
 func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason drops.Reason) {
 	c.drop(reason, a, m)
 	if verdict, ok := verdictOf[reason]; ok {
@@ -267,10 +277,11 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 	}
 }
 
-// verdictOf maps the reason for which a question is dropped to the verdict for its asker.
+// verdictOf maps the reason why a question is dropped to the verdict for its asker.
 //
-// A question beyond the limit does not close the connection. The limits of the two ends may
-// differ, and a cancel that makes room may still be in flight on another actor's channel.
+// Exceeding the limit on open questions does not close the connection, since that may be nobody's
+// fault. The two ends may have different limits, and a cancel that makes room may still be in
+// flight on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Unbound:     ask.Unbound,
 	drops.NotOwner:    ask.NotOwner,
@@ -279,7 +290,7 @@ var verdictOf = map[drops.Reason]ask.Verdict{
 	drops.Blocked:     ask.Blocked,
 }
 
-// runQuestionHere runs a question that this world asked itself.
+// runQuestionHere runs a question that this world has asked itself.
 func (w *World) runQuestionHere(l localCall) {
 	if _, open := w.requests.asked.Get(l.question); !open {
 		return // nobody waits any more
@@ -293,8 +304,7 @@ func (w *World) runQuestionHere(l localCall) {
 	h.question.answered.Store(true)
 }
 
-// cancelQuestion ends a question that the peer cancels. A question that is unknown was
-// answered before the cancel arrived.
+// cancelQuestion is called when the peer has canceled its question.
 func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 	q, ok := c.requests.questions.Get(number)
 	if ok && q.actor == a && q.method == m {
@@ -302,5 +312,7 @@ func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 		q.end(errCanceled)
 		return
 	}
+	// It may be waiting for actors. If it isn't there either, it was answered before the cancel
+	// arrived.
 	c.waiting.cancel(a, m, number)
 }

@@ -81,7 +81,7 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 	mustHook("OnRequest", m, fn == nil, e.run != nil)
 	e.run = func(object T, call *Call, arg A) {
 		q := call.question
-		defer q.leave()
+		defer q.handlerReturned()
 		result, err := fn(object, call, arg)
 		switch {
 		case q.postponed == nil:
@@ -195,8 +195,8 @@ func (r *Request[A, R]) ask(q *inquiry, arg A, until time.Time) error {
 	m := r.question
 	p := m.args.Get().(*A)
 	*p = arg
-	defer release(m, p)
-	err := w.askQuestion(q, p, until, func() any { return keep(p) })
+	defer putArg(m, p)
+	err := w.askQuestion(q, p, until, func() any { return retain(p) })
 	if err == nil {
 		return nil
 	}
@@ -256,7 +256,7 @@ var errNoReturn = errors.New("the handler did not return")
 
 // replyTo answers a postponed question, on the world's goroutine, if the asker is still waiting.
 func (r *Request[A, R]) replyTo(later *question, result R, err error) {
-	if later.actor.world.resume(later) {
+	if later.actor.world.takePostponed(later) {
 		r.reply(later, result, err)
 	}
 }
@@ -275,7 +275,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 	m := r.answer
 	p := m.args.Get().(*R)
 	*p = result
-	defer release(m, p)
+	defer putArg(m, p)
 	if err := m.validate(p); err != nil {
 		q.fail(err)
 		return
@@ -292,7 +292,7 @@ func (r *Request[A, R]) reply(q *question, result R, err error) {
 		}
 	}
 	if q.conn == nil {
-		q.actor.world.answerHere(q, keep(p))
+		q.actor.world.answerHere(q, retain(p))
 		return
 	}
 	if err := q.send(e.Buf); err != nil {
@@ -314,7 +314,7 @@ func (h *typedHandler[R]) decode(c *Conn, payload []byte) error {
 	if raw, ok := any(&h.result).(*Raw); ok {
 		// The payload is only ours during this call, but the asker may keep the answer, and a
 		// goroutine in Ask reads it later.
-		*raw = keep(raw).(Raw)
+		*raw = retain(raw).(Raw)
 	}
 	if h.m.refers {
 		c.drops.Add(drops.UnknownRef, len(c.clearUnknown(&h.result)))
