@@ -82,7 +82,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	case world == nil:
 		panic(fmt.Sprintf("rpc: Bind(%s) in a nil *World", class.name))
 	}
-	class.close()
+	class.markUsed()
 	b := &binding{
 		class: class,
 		construct: func(a *Actor) (object any) {
@@ -259,7 +259,7 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	if err := e.m.codec.Decode(payload, &e.arg); err != nil {
 		return e.m.undecodable(len(payload), err)
 	}
-	if e.m.refers && call.Conn.resolve(call, e.m, &e.arg, payload) {
+	if e.m.refers && call.Conn.clearOrPostpone(call, e.m, &e.arg, payload) {
 		return nil
 	}
 	if err := e.m.codec.Validate(&e.arg); err != nil {

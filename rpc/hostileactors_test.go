@@ -158,7 +158,7 @@ func TestCallThatWaitsForOneOfMany(t *testing.T) {
 	needs := slices.Repeat([]Ref{1}, 60_000)
 	needs = append(needs, 99)
 	w.frame.beat.Real = time.Now()
-	c.waiting.calls = append(c.waiting.calls, waitingCall{actor: a, needs: needs, until: time.Now().Add(time.Hour)})
+	c.waiting.calls = append(c.waiting.calls, waitingCall{actor: a, missing: needs, until: time.Now().Add(time.Hour)})
 	w.runWaiting(c)
 	require.EqualValues(t, 99, needs[0], "it is looked at first the next time")
 	w.runWaiting(c)

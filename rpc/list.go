@@ -11,14 +11,14 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A List is a keyed list that the server replicates item by item. It is a field of the game's
-// own object, and its zero value is an empty list. UE: FFastArraySerializer.
+// A List is an ordered map that the server replicates item by item. It is a field of one of the
+// game's own objects, and its zero value is an empty list. UE: FFastArraySerializer.
 //
-// Only items that changed are sent. A removal is sent until the client has it. The order of
+// Only items that have changed are sent, and removals until the client has them. The order of
 // the items may differ between the two ends.
 //
-// The methods of a List must be called on the world's goroutine. They record what changes, so
-// no tick has to compare a long list.
+// The methods of a List must be called on the world's goroutine. They keep track of what changes,
+// so that no tick has to compare a long list.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
 // Len returns the number of items.
@@ -28,15 +28,15 @@ func (l *List[K, V]) Len() int { return l.items.Len() }
 func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
 // All yields the items in the order in which their keys were first set. The list may change
-// during the iteration. An item that is added then may or may not be yielded.
+// meanwhile, in which case new items may or may not be yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
 // Set sets the value of a key.
 //
 // A list has at most 2,048 keys at a time, and 2,147,483,647 in its whole life. If a new key
-// exceeds either limit, Set returns ErrTooLong and changes nothing.
+// would exceed either limit, Set returns ErrTooLong and changes nothing.
 //
-// On a client, Set changes only the copy. The change lasts until the server changes the item.
+// On a client, Set only changes the copy, and only until the server changes the item.
 //
 // If a key or value cannot be encoded, for example because a string exceeds its bound, no
 // client gets the item. [Spawn] then fails, or the next Flush logs the error.
@@ -54,8 +54,8 @@ func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 // A ListState is a declared [List] of a class.
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
-// NewList declares that actors of class have a list of V by K, under a
-// name. It panics if K or V cannot be replicated.
+// NewList declares that actors of class have a list of V by K, under a name. It panics if K or V
+// cannot be replicated.
 //
 // An item may take at most 1,000 bytes encoded. K and V may have the types that the fields of
 // a [State] may have, but no conditions. K may be a [Ref], but must not contain floats.
@@ -79,7 +79,7 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	return &ListState[K, V]{d}
 }
 
-// ReplicateList makes b replicate s from the list that where returns. Like the function
+// ReplicateList tells b where an object has the list s: in what where returns. Like the function
 // passed to [Replicate], where is called once for each object.
 func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], where func(object T) *List[K, V]) {
 	d := s.declared
@@ -88,15 +88,15 @@ func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V]
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 
-// A ListChange is a change to an item on a client. If a key was deleted and set again, the
-// item may count as changed rather than added.
+// A ListChange says what has happened to an item on a client. If a key was deleted and set again,
+// the item may count as changed rather than added.
 type ListChange[K comparable, V any] struct {
 	Key            K
 	Value          V    // the last value of a removed item
 	Added, Removed bool // if neither, the value has changed
 }
 
-// OnList makes fn run on clients for each item that was added, changed or removed. fn runs
+// OnList registers fn to run on clients for each item that was added, changed or removed. fn runs
 // after all updates in a packet are applied. UE: PostReplicatedAdd, PostReplicatedChange, and
 // PreReplicatedRemove, which here runs after the removal.
 //
@@ -107,14 +107,14 @@ func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn fu
 	bound.onChange = fn
 }
 
-// boundList records a call of ReplicateList. It finds a declared list
-// in the objects of a binding.
+// A boundList is what ReplicateList has told a binding about a list: where its objects have it.
 type boundList[T any, K comparable, V any] struct {
 	declared *declaredState
 	where    func(T) *List[K, V]
-	onChange func(T, ListChange[K, V]) // nil = none
+	onChange func(T, ListChange[K, V]) // set by OnList; nil if there is none
 }
 
+// newReplica makes the replica of an object's list.
 func (b *boundList[T, K, V]) newReplica(object any) replica {
 	mustHaveObject(object, "ReplicateList", b.declared)
 	r := &listReplica[T, K, V]{bound: b, object: object.(T)}
@@ -127,31 +127,32 @@ func (b *boundList[T, K, V]) newReplica(object any) replica {
 	return r
 }
 
-// keeper is a replica of a list.
-type keeper interface {
+// An itemReplica is the replica of a list. It has numbered items instead of fields.
+type itemReplica interface {
 	replica
 	keyed.Items
-	// Watch is called with true when the actor opens for its first
-	// connection, and with false when it is open for none.
+
+	// Watch is called with true when the actor opens for its first connection, and with false
+	// once it is no longer open for any.
 	Watch(on bool)
-	// EncodeAll encodes all items. Some may have been set while the
-	// actor was open for no connection.
+
+	// EncodeAll encodes all items, including those set while the list wasn't watched.
 	EncodeAll() error
-	// TakeChanged returns the numbers of items that were removed or whose encoding changed.
-	// The slice is valid until the next call.
+
+	// TakeChanged returns the numbers of the items that were removed or whose encoding has
+	// changed. The slice is valid until the next call.
 	TakeChanged() ([]uint32, error)
-	// readItems applies an update that arrived in packet.
+
+	// readItems applies an update that arrived in the packet with the given number.
 	readItems(b []byte, packet uint64) error
 }
 
-// listReplica implements keeper for a list of V by K.
+// A listReplica is the itemReplica for a list of V by K.
 type listReplica[T any, K comparable, V any] struct {
 	bound              *boundList[T, K, V]
 	object             T
-	keyed.Source[K, V] // server
-
-	// Client.
-	copy keyed.Copy[K, V]
+	keyed.Source[K, V]                  // used on the server
+	copy               keyed.Copy[K, V] // used on clients
 }
 
 func (r *listReplica[T, K, V]) declaration() *declaredState { return r.bound.declared }
@@ -161,7 +162,7 @@ func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
 func (r *listReplica[T, K, V]) encode() (state.Mask, error) { return 0, r.EncodeAll() }
 
-// A list has items instead of fields, so these replica methods do nothing.
+// These methods are about fields, which a list doesn't have.
 
 func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
 func (r *listReplica[T, K, V]) appendTo(b []byte, _ state.Mask) []byte      { return b }
@@ -175,7 +176,7 @@ func (r *listReplica[T, K, V]) readItems(b []byte, packet uint64) error {
 func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
 	w.game.Doing = tasks.Doing{What: "OnList of ", Of: r.bound.declared.class}
 	if moved != 0 {
-		r.tellMoved(moved)
+		r.notifyMoved(moved)
 		return
 	}
 	for change, ok := r.copy.Next(); ok; change, ok = r.copy.Next() {
@@ -183,9 +184,9 @@ func (r *listReplica[T, K, V]) repNotify(w *World, moved Ref) {
 	}
 }
 
-// tellMoved calls OnList's function for the items that name the actor
-// moved, which has just opened or ended here.
-func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
+// notifyMoved calls OnList's function for the items that refer to the actor moved, which has just
+// opened or ended here.
+func (r *listReplica[T, K, V]) notifyMoved(moved Ref) {
 	if r.bound.onChange == nil {
 		return
 	}
@@ -194,18 +195,19 @@ func (r *listReplica[T, K, V]) tellMoved(moved Ref) {
 	}
 }
 
-func (r *listReplica[T, K, V]) indexReferences(under refs.Index[Ref, replica], on bool) {
+func (r *listReplica[T, K, V]) indexReferences(index refs.Index[Ref, replica], on bool) {
 	if !r.bound.declared.refers {
 		return
 	}
 	if !on {
+		// The items count as if they no longer referred to anything.
 		r.copy.Unname()
 	}
 	r.copy.Renamed(func(id uint64, named bool) {
 		if named {
-			under.Add(Ref(id), r)
+			index.Add(Ref(id), r)
 		} else {
-			under.Remove(Ref(id), r)
+			index.Remove(Ref(id), r)
 		}
 	})
 }

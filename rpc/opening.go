@@ -176,7 +176,7 @@ func (o *opening) closeArrivedError(m *method) error {
 	cause := ErrClosed
 	reason, waits := o.conn.waitingClose(o.channel)
 	if !waits {
-		reason = w.handling.closes
+		reason = w.handling.closeReason
 	}
 	if reason == Dormancy || o.actor.keepsPlaced(reason) {
 		cause = ErrDormant
@@ -214,7 +214,7 @@ func (o *opening) markLists(census bool) {
 	}
 	o.lists = make([]keyed.Lacking, bits.OnesCount64(uint64(o.actor.class.lists)))
 	for _, r := range o.actor.states.replicas {
-		if list, ok := r.(keeper); ok {
+		if list, ok := r.(itemReplica); ok {
 			o.lists[list.declaration().list].AddAll(list, census)
 		}
 	}
@@ -224,7 +224,7 @@ func (o *opening) markLists(census bool) {
 // in sent what the update contains.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	for _, r := range o.actor.states.replicas {
-		list, ok := r.(keeper)
+		list, ok := r.(itemReplica)
 		if !ok || o.lacks&list.declaration().mask() == 0 {
 			continue
 		}

@@ -10,8 +10,9 @@ import (
 	"github.com/quivernet/quiver/internal/refs"
 )
 
-// A Ref identifies an actor in arguments, states and lists, on both sides. 0 means no actor.
-// A number is never used again while the server's world exists. UE: FNetworkGUID.
+// A Ref is the network ID of an actor, by which arguments, states and lists refer to it on both
+// sides. 0 means no actor. A number is never used again while the server's world exists.
+// UE: FNetworkGUID.
 //
 // [World.Actor] and [Conn.Actor] return the actor, or nil if it has ended or is not open here.
 type Ref uint64
@@ -25,11 +26,11 @@ func (r Ref) String() string {
 
 // Actor returns the actor that ref names, or nil if it has ended or is not open here.
 //
-// On a server, use [Conn.Actor] instead for a number that a client sent in Raw bytes or in a
-// type that decodes itself. A client may name actors that it was never shown.
+// On a server, use [Conn.Actor] instead for a number that a client has sent in Raw bytes or in a
+// type that decodes itself, because the client may name actors that it was never shown.
 //
 // A client of several servers should use [Conn.Actor] too. The servers number their actors
-// independently, and World.Actor returns the first match.
+// independently, and World.Actor just returns the first match.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
 		return w.actors.byRef[ref]
@@ -42,9 +43,9 @@ func (w *World) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// Actor returns the actor that ref names if it is open for c, or if c has a copy of it
-// without a channel, such as a dormant or placed one. Otherwise it returns nil.
-// [Actor.Channel] distinguishes the two cases. Actor must be called on the world's goroutine.
+// Actor returns the actor that ref names, or nil if the client on c doesn't have it. The actor may
+// be open for c, or the client may have a copy whose channel is closed, such as a dormant or
+// placed one. [Actor.Channel] tells the two apart. Actor must be called on the world's goroutine.
 //
 // In [Config].OnConnect, AlwaysRelevant actors are not open yet.
 func (c *Conn) Actor(ref Ref) *Actor {
@@ -57,14 +58,14 @@ func (c *Conn) Actor(ref Ref) *Actor {
 	return nil
 }
 
-// refType is the type of references to actors. references finds them in arguments.
+// refType is the type of references to actors, and references finds them in arguments.
 var (
 	refType    = reflect.TypeFor[Ref]()
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
-// clearUnknown sets references in the argument at p to 0 if they name no actor that is open
-// on c, and returns them. A client could otherwise name actors that it was never shown.
+// clearUnknown clears those references in the argument at p that Conn.Actor doesn't know, and
+// returns them. Otherwise a client could name actors that it was never shown.
 func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
 		if ref := Ref(v.Uint()); ref != 0 && c.Actor(ref) == nil {
@@ -76,21 +77,21 @@ func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 }
 
 const (
-	// maxWaiting and maxWaitingBytes limit the calls of a connection
-	// that wait for the actors that they name.
+	// maxWaiting and maxWaitingBytes limit how many calls on a connection may wait for the actors
+	// that they name, and how large they may be altogether.
 	maxWaiting      = 64
 	maxWaitingBytes = 64 << 10
 
-	// waitingTime is how long a call waits for its actors. The opens of most are in flight.
+	// waitingTime is how long a call waits for its actors, most of whose opens are in flight.
 	waitingTime = 5 * time.Second
 )
 
-// waitingCalls are calls that a client has received and that name actors that are not open
-// here yet. They are in order of arrival.
+// waitingCalls are the calls that a client has received too early, because they name actors that
+// aren't open here yet (see WaitForActors). They are in order of arrival.
 type waitingCalls struct {
 	calls   []waitingCall
 	bytes   int
-	running bool // a call that waited is running; resolve must not make it wait again
+	running bool // one of them is running at last, and must not wait again
 }
 
 // A waitingCall is one of waitingCalls.
@@ -98,28 +99,32 @@ type waitingCall struct {
 	actor    *Actor
 	method   *method
 	payload  []byte    // the encoded argument
-	needs    []Ref     // the actors that the argument names and that were not open
-	until    time.Time // time when the call runs without them
-	question uint64    // the number of a request's question; 0 = not a request
+	missing  []Ref     // actors that the argument names, but which weren't open
+	until    time.Time // when to run the call without them
+	question uint64    // number of a request's question; 0 if it isn't one
 }
 
-// resolve sets references in an argument to 0 if they name no open actor. If the call must
-// wait for those actors instead, resolve stores the call and returns true.
-func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool) {
-	needs := c.clearUnknown(p)
-	if len(needs) == 0 {
+// clearOrPostpone clears references in an argument that name no open actor. If the call has to
+// wait for these actors, it stores the call and returns true instead.
+func (c *Conn) clearOrPostpone(call *Call, m *method, p any, payload []byte) (wait bool) {
+	missing := c.clearUnknown(p)
+	if len(missing) == 0 {
 		return false
 	}
 	w := &c.waiting
-	if !m.waits || c.server || w.running || len(w.calls) == maxWaiting || w.bytes+len(payload) > maxWaitingBytes {
-		c.drops.Add(drops.UnknownRef, len(needs))
+	mayWait := m.waits && !c.server && !w.running
+	isFull := len(w.calls) == maxWaiting || w.bytes+len(payload) > maxWaitingBytes
+	if !mayWait || isFull {
+		c.drops.Add(drops.UnknownRef, len(missing))
 		return false
 	}
+
+	// The caller forgets the decoded argument. We decode the payload again later.
 	waiting := waitingCall{
 		actor:   call.Actor,
 		method:  m,
 		payload: slices.Clone(payload),
-		needs:   needs,
+		missing: missing,
 		until:   c.world.frame.beat.Real.Add(waitingTime),
 	}
 	if call.question != nil {
@@ -130,11 +135,12 @@ func (c *Conn) resolve(call *Call, m *method, p any, payload []byte) (wait bool)
 	return true
 }
 
-// runWaiting runs the waiting calls whose actors are all open now or whose time is over.
+// runWaiting runs the waiting calls whose actors are all open by now, or whose time is up.
 func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.waiting.calls); {
 		call := c.waiting.calls[i]
-		if !call.actor.dead && w.frame.beat.Real.Before(call.until) && c.lacks(call.needs) {
+		overdue := !w.frame.beat.Real.Before(call.until)
+		if !call.actor.dead && !overdue && c.findMissing(call.missing) {
 			i++
 			continue
 		}
@@ -144,33 +150,34 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// lacks reports whether at least one actor in needs is not open here. It moves the first such
-// actor to the front: a call may name 60,000 actors, and each open checks again.
-func (c *Conn) lacks(needs []Ref) bool {
-	i := slices.IndexFunc(needs, func(ref Ref) bool { return c.Actor(ref) == nil })
+// findMissing finds out whether some actor in refs is still not open here, and moves the first
+// one to the front. A call may name 60,000 actors, and each open checks again, so next time we
+// want to come across that actor right away.
+func (c *Conn) findMissing(refs []Ref) bool {
+	i := slices.IndexFunc(refs, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {
-		needs[0], needs[i] = needs[i], needs[0]
+		refs[0], refs[i] = refs[i], refs[0]
 	}
 	return i >= 0
 }
 
-// runWaited runs a call that waited.
+// runWaited runs a call that has waited.
 func (w *World) runWaited(c *Conn, call waitingCall) {
 	defer w.game.Catch(c)
 	c.waiting.running = true
 	w.handling.arrived = w.frame.now
 	defer func() { c.waiting.running = false }()
-	if violation := w.run(c, call.actor, call.method, call.question, call.payload); violation != nil {
-		w.violated(c, violation)
+	if violation := w.runCall(c, call.actor, call.method, call.question, call.payload); violation != nil {
+		w.closeForViolation(c, violation)
 	}
 }
 
-// asks reports whether the question with this number waits.
-func (w *waitingCalls) asks(number uint64) bool {
+// hasQuestion reports whether the question with the given number is waiting.
+func (w *waitingCalls) hasQuestion(number uint64) bool {
 	return slices.ContainsFunc(w.calls, func(call waitingCall) bool { return call.question == number })
 }
 
-// cancel removes a waiting question.
+// cancel removes a question that is waiting.
 func (w *waitingCalls) cancel(a *Actor, m *method, number uint64) {
 	for i, call := range w.calls {
 		if call.actor == a && call.method == m && call.question == number {

@@ -90,7 +90,7 @@ func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 // compare encodes one state again, and marks what has changed for all clients that have the
 // actor.
 func (a *Actor) compare(r replica) {
-	if list, ok := r.(keeper); ok {
+	if list, ok := r.(itemReplica); ok {
 		// Leave the lists of an actor alone that is about to fall asleep. Otherwise it never
 		// would while the game changes them.
 		if !a.dormancy.on || a.dormancy.flushLists {
@@ -108,7 +108,7 @@ func (a *Actor) compare(r replica) {
 }
 
 // compareList is compare for a list. It encodes only the items that the game has set or deleted.
-func (a *Actor) compareList(r keeper) {
+func (a *Actor) compareList(r itemReplica) {
 	numbers, err := r.TakeChanged()
 	if err != nil {
 		a.world.stateFailed(a, r.declaration(), err)
@@ -182,7 +182,7 @@ func (w *World) watch(a *Actor) {
 	a.states.watched = true
 	for r := range a.states.present {
 		w.replicator.states = append(w.replicator.states, comparison{replica: r, actor: a})
-		if list, ok := r.(keeper); ok {
+		if list, ok := r.(itemReplica); ok {
 			list.Watch(true)
 			// The game may have set items while no connection had the actor.
 			if err := list.EncodeAll(); err != nil {
@@ -200,7 +200,7 @@ func (r *replicator) unwatch() {
 			return false
 		}
 		c.actor.states.watched = false
-		if list, ok := c.replica.(keeper); ok {
+		if list, ok := c.replica.(itemReplica); ok {
 			list.Watch(false)
 		}
 		return true
@@ -336,7 +336,7 @@ func (c *Conn) readList(r replica, b []byte, packet uint64) error {
 		return nil
 	}
 	c.rememberOnce(r)
-	return r.(keeper).readItems(b, packet)
+	return r.(itemReplica).readItems(b, packet)
 }
 
 // rememberOnce remembers a state for OnRep before a packet changes it for the first time.

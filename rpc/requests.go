@@ -124,14 +124,14 @@ func (w *World) invokeRequest(c *Conn, a *Actor, m *method, payload []byte) *Clo
 		w.cancelQuestion(c, a, m, number)
 		return nil
 	}
-	if _, runs := c.requests.questions.Get(number); runs || c.waiting.asks(number) {
+	if _, runs := c.requests.questions.Get(number); runs || c.waiting.hasQuestion(number) {
 		return violationf(PayloadFail, "%v: question %d is asked twice", m, number)
 	}
 	if reason := w.dropReason(c, a, m); reason != drops.None {
 		w.dropQuestion(c, a, m, number, reason)
 		return nil
 	}
-	return w.run(c, a, m, number, argument)
+	return w.runCall(c, a, m, number, argument)
 }
 
 // takeAnswer handles the peer's answer to one of our questions. Answers that are late, arrive
