@@ -3,10 +3,10 @@ package dos
 import "time"
 
 // Default returns a profile for a game whose clients call up to 60 times a second, with small
-// arguments and handlers of up to about 0.2 ms.
+// arguments and handlers that take up to about 0.2 ms.
 //
-// Measure before you change it for another game. Stats has the numbers of each method, and a
-// profile whose quotas are all 0 only counts.
+// Measure before you change it for another game. Stats has the numbers for each method, and a
+// profile whose quotas are all 0 does nothing but count.
 //
 //	state            a frame                period                      a method runs           cools off  next after
 //	Hitch            60, 64 KiB, 5 ms                                   freely                  2 s
@@ -16,42 +16,43 @@ import "time"
 //	ExpensiveDoS                            4,000, 4 MiB, 400 ms in 4 s 150, 64 KiB, 25 ms/s    30 s       3 s
 //	Kick                                    8,000, 8 MiB, 4 s in 4 s                            60 s
 //
-// Hitch is a second of honest calls in one frame, as after a hitch of the client or
-// its path. Burst is four such seconds. An outage of 2 s or a party of busy clients
-// stays below it. Neither state blocks calls.
+// A client enters Hitch with a second's worth of honest calls in one frame, as after a hitch of
+// the client or its path, and Burst with four seconds' worth. An outage of 2 s or a party of busy
+// clients stays below that. Neither state blocks calls.
 //
-// PersistentBurst is 200 calls a second for 4 s, more than three times what honest clients
-// send. It lets each method run 2.5 times as often as they call it. DoS is 200 ms of handlers
-// in 4 s, which is 5 % of a core. A client that uses up rpc.Config.DispatchTime at each tick
-// of 30 Hz takes more than that: 60 ms a second.
+// PersistentBurst takes 200 calls a second for 4 s, more than three times what honest clients
+// send. There, each method may still run 2.5 times as often as they call it. DoS takes 200 ms of
+// handlers in 4 s, which is 5 % of a core. A client that uses up rpc.Config.DispatchTime at each
+// tick of 30 Hz takes more than that: 60 ms a second.
 //
-// No state lets a method run less often than an honest client calls it. This holds even
-// together with calls that waited for a second after a slow handler, or for 1.4 s on a path
-// that was dark. A single handler that takes 0.2 s or 0.9 s, for a disk or on a busy machine,
-// therefore costs the client that called it nothing.
+// No state lets a method run less often than an honest client calls it, not even if calls have
+// been waiting for a second behind a slow handler, or for 1.4 s on a path that was dark. So a
+// single handler that takes 0.2 s or 0.9 s, for a disk or on a busy machine, costs the client that
+// called it nothing.
 //
-// A second one before the state has cooled off blocks the calls of its method for the rest of
-// the second. Longer handlers may block calls that waited in that time, and so may a longer
-// outage after them. But a handler must take 4 s for the client to be kicked for it alone.
+// If there is another one before the state has cooled off, the calls of its method are blocked
+// for the rest of the second. Even slower handlers may lead to calls being blocked that were
+// waiting meanwhile, and so may a longer outage after them. But for a client to be kicked for a
+// handler alone, that handler must take 4 s.
 //
-// A client that goes on while its calls are blocked is kicked 2 + 3 s after DoS began. If it
-// uses so many methods that none is blocked, it is kicked up to a second later. From 200 to
-// 500 calls a second, DoS begins after 8 s. If the client rests between bursts, only seconds
-// with a burst count. A client with more than 2,000 calls or 2 MiB a second, which no client
-// sends by mistake, is kicked at once.
+// A client that goes on while its calls are blocked is kicked 2 + 3 s after it has entered DoS,
+// or up to a second later if it uses so many methods that none is blocked. With 200 to 500 calls
+// a second, it enters DoS after 8 s. If it rests between bursts, only the seconds with a burst
+// count. With more than 2,000 calls or 2 MiB a second, which no client sends by mistake, it is
+// kicked at once.
 //
-// A game with 200 calls a second or more, such as those of package input at 240 ticks a
-// second, needs higher quotas. Twice Frame.Calls and Period.Calls are enough.
+// A game with 200 calls a second or more, such as those of package input at 240 ticks a second,
+// needs higher quotas. It's enough to double Frame.Calls and Period.Calls.
 //
-// Messages that answer the server count towards no quota, nor do those by
-// which a client receives the server's transfers. The header of each
-// transfer that a client begins counts as a call.
+// Messages that answer the server don't count towards any quota, nor do those by which a client
+// receives the server's transfers. The header of each transfer that a client begins counts as a
+// call.
 //
 // A client that stays just below the quotas costs the server at most 200 calls, 256 KiB and
-// 30 ms of handlers per second and identity, for an unlimited time. It may send the calls and
+// 30 ms of handlers per second and identity, for as long as it likes. It may send the calls and
 // bytes of up to 40 s at once if it then rests for as long.
 //
-// Handler time is not summed over bursts, because a busy machine slows down the handlers of
+// Handler time isn't summed up over bursts, because a busy machine slows down the handlers of
 // honest clients as well. A client that rests for five seconds after each burst may have each
 // method run once, or for 30 ms, in each burst, up to 4 s of handlers in 4 s. In the 5 s
 // after a join, at most once in 65 s, handler time does not count at all.
@@ -108,12 +109,12 @@ func Default() *Profile {
 				Kick:    true,
 			},
 		},
-		HitchTime:     500 * ms,   // frames of a server that ticks 10 times a second or more are much shorter
-		HitchSuspend:  second,     // calls that waited have run by then, even under DispatchTime
-		JoinTolerance: 5 * second, // a client loads, and requests what it spawns
+		HitchTime:     500 * ms,   // much longer than a frame at 10 ticks a second or more
+		HitchSuspend:  second,     // by then, calls that were waiting have run, even under DispatchTime
+		JoinTolerance: 5 * second, // clients load, and request what they spawn
 
-		// stream limits its own transfers by credit, MaxMemory and MaxTransfers. Blocking one
-		// of its messages would break a transfer.
+		// Package stream limits its transfers by credit, MaxMemory and MaxTransfers. If we
+		// blocked one of its messages, a transfer would break.
 		Exempt:    []string{"quiver.stream.lane"},
 		Unblocked: []string{"quiver.stream"},
 

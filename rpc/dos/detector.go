@@ -7,34 +7,39 @@ import (
 	"time"
 )
 
-// A Detector watches the clients of one world. Only one goroutine may use it and its peers.
-// It reads no clock: the time is an argument of Frame.
+// A Detector detects which clients of a world call too much. It makes a Peer for each client and
+// tells all of them the time, which it gets from Frame, since it doesn't read a clock.
+//
+// If the server itself hitches, calls pile up through no fault of the clients. The detector
+// notices that when a frame begins late, and then suspends the quotas of frames for a while.
+//
+// Only one goroutine may use a Detector and its peers.
 type Detector struct {
 	profile Profile
 
 	// The lowest state with an AutoEscalate and a Period: see State.AutoEscalate. If there is
 	// none, it is 0, a state without quotas.
 	sustained int
+	share     Load // one second's share of that state's Period
 
-	share Load // a second's part of the quotas of state sustained
+	// The time.
+	epoch       time.Time     // beginning of second 0; zero before the first frame
+	now         time.Time     // beginning of this frame
+	second      int64         // the second in which this frame began
+	frame       uint64        // number of the frame
+	handlerTime time.Duration // how long handlers have taken in this frame
+	idle        bool          // the world had nothing to do until this frame
 
-	epoch time.Time // beginning of second 0; zero = there was no frame yet
-
-	now    time.Time     // beginning of this frame
-	second int64         // the second in which this frame began
-	frame  uint64        // number of the frame
-	spent  time.Duration // time of handlers in this frame
-	rested bool          // the world had nothing to do until this frame
-
-	suspended bool      // calls do not count towards the quotas of a frame
-	until     time.Time // end of the last suspension
-	hitchFrom time.Time // earliest beginning of the next suspension
+	// Hitches of the server.
+	suspended      bool      // calls don't count towards the quotas of a frame
+	suspendedUntil time.Time // end of the last suspension
+	nextSuspension time.Time // earliest beginning of the next suspension
 
 	identities map[string]*Peer
-	left       []departure // peers without a connection, in the order of their departure
+	departed   []departure // peers without a connection that we still remember, in order
 }
 
-// departure is a peer without a connection, and the time when its last connection ended.
+// A departure is a peer without a connection, and when its last connection ended.
 type departure struct {
 	peer *Peer
 	at   time.Time
@@ -54,58 +59,64 @@ func New(profile *Profile) (*Detector, error) {
 	return d, nil
 }
 
-// Frame begins a frame. A time before the last frame counts as the time of the last frame.
+// Frame begins a frame. If now is before the last frame, the time stands still.
 func (d *Detector) Frame(now time.Time) {
 	if d.epoch.IsZero() {
 		d.epoch = now
 		d.now = now
 	}
 	d.advance(now)
-	d.rested = false
+	d.idle = false
 	d.frame++
 }
 
-// Idle is called when the world begins to wait for events. The wait until the
-// next Frame then does not count as a hitch.
+// Idle is called when the world begins to wait for events, so that the wait until the next Frame
+// isn't taken for a hitch.
 func (d *Detector) Idle(now time.Time) {
 	if !d.epoch.IsZero() {
 		d.advance(now)
-		d.rested = true
+		d.idle = true
 	}
 }
 
-// advance updates the time. If the server has hitched until now,
-// advance suspends the quotas of frames.
+// advance moves the time forward, and suspends the quotas of frames if the server has hitched in
+// between.
 func (d *Detector) advance(now time.Time) {
 	if now.Before(d.now) {
 		now = d.now
 	}
-	gap := now.Sub(d.now) - d.spent
+	// The time of handlers doesn't make a hitch: see Profile.HitchTime.
+	gap := now.Sub(d.now) - d.handlerTime
 	d.now = now
-	d.spent = 0
+	d.handlerTime = 0
 	d.second = int64(now.Sub(d.epoch) / time.Second)
-	if d.profile.HitchTime > 0 && gap >= d.profile.HitchTime && !d.rested && !now.Before(d.hitchFrom) {
-		d.until = now.Add(d.profile.HitchSuspend)
-		d.hitchFrom = d.until.Add(d.profile.HitchSuspend)
+
+	hitched := d.profile.HitchTime > 0 && gap >= d.profile.HitchTime && !d.idle
+	if hitched && !now.Before(d.nextSuspension) {
+		d.suspendedUntil = now.Add(d.profile.HitchSuspend)
+		d.nextSuspension = d.suspendedUntil.Add(d.profile.HitchSuspend)
 	}
-	d.suspended = now.Before(d.until)
+	d.suspended = now.Before(d.suspendedUntil)
 }
 
-// Join returns the peer of a new connection. All connections of an identity share a peer. A
-// connection whose identity is empty has its own.
+// Join returns the peer for a new connection. All connections of an identity share a peer. A
+// connection without an identity has one of its own.
 func (d *Detector) Join(identity string) *Peer {
-	d.forget()
+	d.removeOld()
 	p := d.identities[identity]
 	if p == nil {
 		p = newPeer(d, identity)
 	}
 	if identity != "" {
 		d.identities[identity] = p
-		d.left = slices.DeleteFunc(d.left, func(l departure) bool { return l.peer == p })
+		d.departed = slices.DeleteFunc(d.departed, func(l departure) bool { return l.peer == p })
 	}
 	p.conns++
 	p.catchUp()
-	if p.state == 0 && p.conns == 1 && p.second-p.toleratedUntil >= seconds(d.profile.Remember) {
+
+	// Grant the JoinTolerance, but not each time a client reconnects.
+	graceDue := p.second-p.toleratedUntil >= seconds(d.profile.Remember)
+	if p.state == 0 && p.conns == 1 && graceDue {
 		p.toleratedUntil = p.second + seconds(d.profile.JoinTolerance)
 	}
 	return p
@@ -118,27 +129,27 @@ func (d *Detector) Leave(p *Peer) {
 		return
 	}
 	p.shorten()
-	d.left = append(d.left, departure{p, d.now})
-	d.forget()
+	d.departed = append(d.departed, departure{p, d.now})
+	d.removeOld()
 }
 
-// forget removes the peers that left too long ago. If there are still
-// too many, it removes those that left first.
-func (d *Detector) forget() {
+// removeOld forgets the peers that departed too long ago. If there are still too many, it forgets
+// those that departed first, too.
+func (d *Detector) removeOld() {
 	n := 0
-	for n < len(d.left) {
-		tooOld := d.now.Sub(d.left[n].at) >= d.profile.Remember
-		tooMany := len(d.left)-n > d.profile.Identities
+	for n < len(d.departed) {
+		tooOld := d.now.Sub(d.departed[n].at) >= d.profile.Remember
+		tooMany := len(d.departed)-n > d.profile.Identities
 		if !tooOld && !tooMany {
 			break
 		}
-		delete(d.identities, d.left[n].peer.identity)
+		delete(d.identities, d.departed[n].peer.identity)
 		n++
 	}
-	d.left = slices.Delete(d.left, 0, n)
+	d.departed = slices.Delete(d.departed, 0, n)
 }
 
-// names reports whether a list of methods and classes contains a method or its class.
+// names reports whether a list of methods and classes includes a method or its class.
 func names(list []string, method string) bool {
 	class := method
 	if dot := strings.LastIndexByte(method, '.'); dot >= 0 {

@@ -263,7 +263,7 @@ func TestMemoryOfIdentitiesIsBounded(t *testing.T) {
 	for i := range 1000 {
 		s.d.Leave(s.d.Join(fmt.Sprint(i)))
 		require.LessOrEqual(t, len(s.d.identities), 3)
-		require.LessOrEqual(t, len(s.d.left), 3)
+		require.LessOrEqual(t, len(s.d.departed), 3)
 	}
 	require.NotSame(t, ann, s.d.Join("ann"))
 }

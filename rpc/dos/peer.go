@@ -117,11 +117,11 @@ func (p *Peer) Count(m *Method, bytes int) {
 
 // Serve counts the time of a handler for a message that answers one of the server's own. That
 // time isn't the client's load, but it isn't a hitch of the server either.
-func (p *Peer) Serve(took time.Duration) { p.detector.spent += took }
+func (p *Peer) Serve(took time.Duration) { p.detector.handlerTime += took }
 
 // Done is called when the handler of a call has returned, and counts how long it took.
 func (p *Peer) Done(m *Method, took time.Duration) {
-	p.detector.spent += took
+	p.detector.handlerTime += took
 	if m.exempt {
 		return
 	}
