@@ -9,74 +9,82 @@ import (
 )
 
 const (
-	// probeTime is the time after which a client that does not know the server's tick
-	// requests it again. The packet may have been lost.
+	// probeTime is how long a client waits before it asks for the server's tick again, in case
+	// the packet was lost.
 	probeTime = 100 * time.Millisecond
 
-	// frameTicks is the maximum number of ticks that a frame predicts. If half a second has
-	// fewer ticks, that is the maximum. Inputs for older ticks would be too late.
+	// frameTicks is how many ticks a frame predicts at most, unless half a second has even fewer.
+	// Inputs for older ticks would arrive too late.
 	frameTicks = 48
 
-	// catchUpTime is the time in which a server whose ticks are a second behind may catch up
-	// before the lead is guessed again. In that time it has the inputs of that second.
+	// catchUpTime is how long we give a server whose ticks are a second behind to catch up,
+	// before we guess the lead anew. Until then, it has the inputs of that second.
 	catchUpTime = 500 * time.Millisecond
 )
 
-// A Predictor makes the inputs of a client's own actor. It must be
-// used only on the world's goroutine.
+// A Predictor makes the inputs of a client's own actor, and sends them to the server.
+//
+// It predicts ticks that the server has yet to simulate. How far ahead of the server it has to be
+// (its lead) follows from the server's answers, which tell it how early inputs arrive.
+//
+// It must be used only on the world's goroutine.
 type Predictor[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	began  time.Time // time of the first Tick, from which the client's clock counts
-	lead   lead
-	begun  time.Duration // time when lead last began
-	made   []made[I]     // by tick modulo len(made)
-	newest uint64        // the newest tick that was predicted
-	have   uint64        // the server needs no inputs up to this tick
-	taken  uint64        // the newest tick that the server has taken
-	seen   uint64        // the newest tick whose outcome is known here: by Saw, or else by answers
-	saw    bool          // the game has called Saw
-	probed time.Duration // time of the last probe; initially so long ago that a probe is due
+	epoch  time.Time // first Tick; the client's clock, of type time.Duration, counts from here
 
-	// Start of the time in which answers show that the server is more than a
-	// second behind. 0 if the last answer did not.
-	lags time.Duration
+	// Predictions.
+	lead        lead
+	leadSince   time.Duration   // when the lead was last guessed
+	predictions []prediction[I] // by tick modulo len(predictions)
+	newest      uint64          // newest tick predicted; 0 if none
 
-	send  []I // scratch
-	stats PredictorStats
+	// What we know of the server.
+	serverTick  uint64        // newest tick that it has taken
+	serverHas   uint64        // it needs no inputs up to this tick
+	probedAt    time.Duration // last probe; initially so long ago that one is due
+	behindSince time.Duration // when answers began to show it over a second behind; 0 if it isn't
+
+	// The newest tick whose outcome is known here: from calls of Saw, or from answers if the game
+	// never makes any.
+	seen     uint64
+	callsSaw bool // the game has called Saw
+
+	scratch []I // reused by flush
+	stats   PredictorStats
 }
 
-// made is the input of one tick.
-type made[I any] struct {
+// A prediction is the input of one tick.
+type prediction[I any] struct {
 	tick   uint64
-	at     time.Duration // time when it was made
+	at     time.Duration // when it was made
 	ahead  time.Duration // lead.ahead at that time
-	waited time.Duration // time from the beginning of its tick until it was made
+	waited time.Duration // from the beginning of its tick until it was made
 	input  I
 }
 
 // PredictorStats describes how a predictor's inputs reach the server.
 type PredictorStats struct {
-	Tick uint64 // the newest tick that was predicted; 0 = none yet
+	Tick uint64 // newest tick that was predicted; 0 if none was
 
-	// How early inputs arrive at the server, smoothed. Each answer reports the least early one.
+	// How early inputs arrive at the server, smoothed. Each answer reports the latest of them.
 	Margin time.Duration
 
-	Latency time.Duration // time from making an input to the answer that it was applied, smoothed
+	Latency time.Duration // from making an input to the answer that it was applied, smoothed
 	Missed  uint64        // ticks that the server simulated without their input
 	Skipped uint64        // ticks never predicted: a frame took too long, or the server's ticks jumped
-	Begun   uint64        // number of times that the predictor had to learn the server's tick
+	Begun   uint64        // how many times the predictor had to learn the server's tick
 }
 
-// Predictor returns a predictor for an actor that this client owns.
-// The package comment says when to make it.
+// Predictor returns a predictor for an actor that this client owns. The package comment says
+// when to make one.
 func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 	return &Predictor[I]{
-		handle: h,
-		actor:  a,
-		lead:   lead{tick: h.tick},
-		made:   make([]made[I], 2*h.half()),
-		probed: -probeTime,
+		handle:      h,
+		actor:       a,
+		lead:        lead{tick: h.tick},
+		predictions: make([]prediction[I], 2*h.half()),
+		probedAt:    -probeTime,
 	}
 }
 
@@ -84,17 +92,17 @@ func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 // one, or several after a long frame. now is the time of the current Dispatch. Until the
 // server's tick is known, which takes a round trip, read is not called.
 //
-// In read a game reads its keys, and at once simulates the tick with them,
-// which is the prediction. Tick then sends all inputs that the server may
-// still need, in one message with the next Flush.
+// In read, a game reads its keys and simulates the tick with them at once, which is the
+// prediction. Tick then sends all inputs that the server may still need, in one message with the
+// next Flush.
 //
 // If Tick returns an error, nothing was sent, because the connection or the actor has ended,
 // or an input is refused. The next Tick sends the inputs again.
 func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
-	if p.began.IsZero() {
-		p.began = now
+	if p.epoch.IsZero() {
+		p.epoch = now
 	}
-	at := now.Sub(p.began)
+	at := now.Sub(p.epoch)
 	if !p.lead.known {
 		return p.probe(at)
 	}
@@ -102,10 +110,10 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if tick <= p.newest || tick > p.handle.maxTick() {
 		return nil
 	}
-	for t := p.next(tick); t <= tick; t++ {
-		m := &p.made[t%uint64(len(p.made))]
+	for t := p.firstTick(tick); t <= tick; t++ {
+		m := &p.predictions[t%uint64(len(p.predictions))]
 		waited := at + p.lead.ahead - time.Duration(t)*p.handle.tick
-		*m = made[I]{tick: t, at: at, ahead: p.lead.ahead, waited: waited}
+		*m = prediction[I]{tick: t, at: at, ahead: p.lead.ahead, waited: waited}
 		p.newest = t
 		p.stats.Tick = t
 		m.input = read(t)
@@ -113,12 +121,13 @@ func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	return p.flush(at)
 }
 
-// next returns the first tick to predict if the current one is tick.
-func (p *Predictor[I]) next(tick uint64) uint64 {
+// firstTick returns the first tick to predict in a frame whose last one is tick.
+func (p *Predictor[I]) firstTick(tick uint64) uint64 {
 	limit := uint64(min(frameTicks, max(4, p.handle.rate/2)))
 	behind := tick - p.newest
 	switch {
-	case p.newest == 0: // no keys were read for the ticks before
+	case p.newest == 0:
+		// This is the first frame. No keys were read for the ticks before it.
 		return tick
 	case behind > limit:
 		p.stats.Skipped += behind - limit
@@ -127,35 +136,35 @@ func (p *Predictor[I]) next(tick uint64) uint64 {
 	return p.newest + 1
 }
 
-// probe requests the server's tick. It sends at most one request in probeTime.
+// probe asks for the server's tick, unless we've asked less than probeTime ago.
 func (p *Predictor[I]) probe(at time.Duration) error {
-	if at-p.probed < probeTime {
+	if at-p.probedAt < probeTime {
 		return nil
 	}
-	p.probed = at
+	p.probedAt = at
 	return p.handle.inputs.Call(p.actor, batch[I]{})
 }
 
-// flush sends the inputs that the server lacks and may still use: the
-// newest ones, at most maxBatch.
+// flush sends the newest inputs, going back as far as the server may lack and still use them.
+// There are maxBatch of them at most.
 func (p *Predictor[I]) flush(at time.Duration) error {
 	first := p.newest
-	for n := 1; n < maxBatch && first-1 > p.have; n++ {
-		if p.inputOf(first-1) == nil || p.lead.useless(first-1, at) {
+	for n := 1; n < maxBatch && first-1 > p.serverHas; n++ {
+		if p.inputOf(first-1) == nil || p.lead.tooLate(first-1, at) {
 			break
 		}
 		first--
 	}
-	p.send = p.send[:0]
+	p.scratch = p.scratch[:0]
 	for t := first; t <= p.newest; t++ {
-		p.send = append(p.send, p.inputOf(t).input)
+		p.scratch = append(p.scratch, p.inputOf(t).input)
 	}
-	return p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: p.send})
+	return p.handle.inputs.Call(p.actor, batch[I]{First: first, Seen: p.seen, Inputs: p.scratch})
 }
 
-// inputOf returns the input of a tick, or nil if none was made or the input is no longer stored.
-func (p *Predictor[I]) inputOf(tick uint64) *made[I] {
-	if m := &p.made[tick%uint64(len(p.made))]; m.tick == tick && tick > 0 {
+// inputOf returns the prediction of a tick, or nil if none was made or it is too old to be stored.
+func (p *Predictor[I]) inputOf(tick uint64) *prediction[I] {
+	if m := &p.predictions[tick%uint64(len(p.predictions))]; m.tick == tick && tick > 0 {
 		return m
 	}
 	return nil
@@ -166,7 +175,7 @@ func (p *Predictor[I]) inputOf(tick uint64) *made[I] {
 // UE: the saved moves that are replayed.
 func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	return func(yield func(uint64, I) bool) {
-		oldest := p.newest - min(p.newest, uint64(len(p.made))-1)
+		oldest := p.newest - min(p.newest, uint64(len(p.predictions))-1)
 		for t := max(tick+1, oldest); t <= p.newest; t++ {
 			if m := p.inputOf(t); m != nil && !yield(t, m.input) {
 				return
@@ -175,14 +184,14 @@ func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	}
 }
 
-// Saw is called by the game when it has seen the outcome of a server tick in replicated states.
-// The server learns of it with the next input. A lower tick than before has no effect.
+// Saw must be called by the game when replicated states have shown it the outcome of a server
+// tick. The server learns of it with the next input. A lower tick than before has no effect.
 //
-// If a game never calls Saw, the newest tick of an answer counts.
-// Answers arrive sooner than states do.
+// If a game never calls Saw, the newest tick of an answer counts. Answers arrive sooner than
+// states do, however.
 func (p *Predictor[I]) Saw(tick uint64) {
-	if !p.saw {
-		p.saw = true
+	if !p.callsSaw {
+		p.callsSaw = true
 		p.seen = 0
 	}
 	p.seen = max(p.seen, tick)
@@ -195,95 +204,106 @@ func (p *Predictor[I]) String() string {
 	return fmt.Sprintf("%v of %v at tick %d", p.handle, p.actor, p.newest)
 }
 
-// receive handles an answer from the server.
+// receive is called for an answer from the server.
 func (p *Predictor[I]) receive(call *rpc.Call, a answer) {
-	if a.Taken <= p.handle.maxTick() && !p.began.IsZero() {
-		p.hear(call.Arrived.Sub(p.began), a, call.Conn.RTT)
+	if a.Taken <= p.handle.maxTick() && !p.epoch.IsZero() {
+		p.handleAnswer(call.Arrived.Sub(p.epoch), a, call.Conn.RTT)
 	}
 }
 
-// hear handles an answer that arrived at a time. A server that lies can change which ticks
-// its own client predicts. It cannot make the client predict more than frameTicks in a frame.
-func (p *Predictor[I]) hear(at time.Duration, a answer, trip func() time.Duration) {
+// handleAnswer is called for an answer that arrived at a time of the client's clock. trip measures
+// the round trip.
+//
+// A server that lies can change which ticks its own client predicts. But it can't make the
+// client predict more than frameTicks in a frame.
+func (p *Predictor[I]) handleAnswer(at time.Duration, a answer, trip func() time.Duration) {
 	half := p.handle.half()
 	tick := p.lead.predicted(at)
-	behind := tick > a.Taken+half || p.taken > a.Taken+half
+	behind := tick > a.Taken+half || p.serverTick > a.Taken+half
 	if !behind {
-		p.lags = 0
-	} else if p.lags == 0 {
-		p.lags = at
+		p.behindSince = 0
+	} else if p.behindSince == 0 {
+		p.behindSince = at
 	}
 	switch {
-	case !p.lead.known, a.Taken > tick+doubt, behind && at-p.lags >= catchUpTime:
-		p.begin(at, a, trip())
+	case !p.lead.known, a.Taken > tick+doubt, behind && at-p.behindSince >= catchUpTime:
+		// Either this is the first answer, or the server's ticks have jumped: ahead of what we
+		// predict, or so far back that it won't catch up.
+		p.guessLead(at, a, trip())
 		return
-	case behind, a.Taken < p.taken: // in the second case a later answer arrived before this one
+	case behind:
+		// Give it some time to catch up.
+		return
+	case a.Taken < p.serverTick:
+		// The answer is stale, because a later one has overtaken it.
 		return
 	}
-	p.taken = a.Taken
+	p.serverTick = a.Taken
 	p.stats.Missed = a.Missed
-	p.have = max(p.have, min(a.Have, p.newest))
+	p.serverHas = max(p.serverHas, min(a.Have, p.newest))
 	p.learn(at, a)
 }
 
-// begin guesses the lead from the server's tick. An input that is sent now arrives a round
-// trip after that tick was taken.
-func (p *Predictor[I]) begin(at time.Duration, a answer, trip time.Duration) {
+// guessLead makes a first guess at the lead from the server's tick: an input sent now arrives a
+// round trip after that tick was taken.
+func (p *Predictor[I]) guessLead(at time.Duration, a answer, trip time.Duration) {
 	ahead := time.Duration(a.Taken+1)*p.handle.tick + trip + guard - at
 	p.lead.begin(at, ahead)
 	p.stats.Begun++
-	p.begun = at
-	p.lags = 0
-	p.taken = a.Taken
-	p.have = a.Taken
-	if p.seen > a.Taken || !p.saw {
+	p.leadSince = at
+	p.behindSince = 0
+	p.serverTick = a.Taken
+	p.serverHas = a.Taken
+	if p.seen > a.Taken || !p.callsSaw {
 		p.seen = a.Taken
 	}
-	if p.newest > a.Taken+p.handle.half() { // the server's ticks are lower than they were
-		p.goBack(a)
+	if p.newest > a.Taken+p.handle.half() {
+		// The server's ticks are lower than they were.
+		p.rewind(a)
 	}
 }
 
-// goBack removes the inputs that the server does not have.
+// rewind removes the inputs that the server doesn't have, so that we can predict their ticks anew.
 //
-// Inputs that it has stay, such as those that arrived while it stood still. The server
-// accepts no others for their ticks, so prediction continues after them.
-func (p *Predictor[I]) goBack(a answer) {
+// Inputs that it does have stay, such as those that arrived while it stood still. The server
+// wouldn't accept others for the same ticks, so prediction carries on after them.
+func (p *Predictor[I]) rewind(a answer) {
 	if a.Have <= a.Taken || a.Have-a.Taken > p.handle.half() || p.inputOf(a.Have) == nil {
-		clear(p.made)
+		// It has none of them.
+		clear(p.predictions)
 		p.newest = 0
 		return
 	}
-	for i := range p.made {
-		if p.made[i].tick > a.Have {
-			p.made[i] = made[I]{}
+	for i := range p.predictions {
+		if p.predictions[i].tick > a.Have {
+			p.predictions[i] = prediction[I]{}
 		}
 	}
 	p.newest = a.Have
-	p.have = a.Have
+	p.serverHas = a.Have
 }
 
-// learn records the need of the input that had the least time left, and the
-// latency of the newest input that was taken.
-//
-// It ignores the need of an input that was made before the server's tick was last learned.
-// That need says nothing about what inputs need now.
+// learn takes what an answer says about two inputs: for the one that had the least time left,
+// how much lead it would have needed, and for the newest one that was taken, the latency.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
-	if m := p.inputOf(a.Tick); m != nil && m.at >= p.begun {
+	// An input that was made before the lead was last guessed says nothing about what inputs need
+	// now.
+	if m := p.inputOf(a.Tick); m != nil && m.at >= p.leadSince {
 		limit := time.Duration(p.handle.half()) * p.handle.tick // the server drops inputs beyond this
 		left := min(max(time.Duration(a.Left)*time.Microsecond, -limit), limit)
 		p.stats.Margin = smooth(p.stats.Margin, left)
 		p.lead.learn(at, p.lead.need(m.ahead, m.waited, left))
 	}
 	if m := p.inputOf(a.Taken); m != nil {
-		if !p.saw {
+		if !p.callsSaw {
 			p.seen = max(p.seen, a.Taken)
 		}
 		p.stats.Latency = smooth(p.stats.Latency, at-m.at)
 	}
 }
 
-// smooth moves a mean towards a sample. The first sample becomes the mean.
+// smooth returns a moving average that includes one more sample. The first sample becomes the
+// mean.
 func smooth(mean, sample time.Duration) time.Duration {
 	if mean == 0 {
 		return sample
