@@ -1,5 +1,5 @@
-// Package cert makes a server's certificate without an authority,
-// stores it, and lets clients pin it.
+// Package cert makes certificates for servers that have none from an authority, stores them, and
+// lets clients pin them.
 package cert
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// certificateFile contains both the certificate and its key, so
-// neither can exist without the other.
+// certificateFile holds both the certificate and its key, so that there's never one without the
+// other.
 const certificateFile = "certificate.pem"
 
 // Development makes a self-signed certificate for localhost and hosts (names or addresses).
-// Clients trust it by its [Fingerprint] with [Pinned].
+// Clients can trust it by its [Fingerprint], with [Pinned].
 //
-// It is valid for ten years from yesterday, because the clocks of the two ends may differ.
+// It is valid for ten years, beginning yesterday, because the clocks of the two ends may differ.
 func Development(hosts ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -73,10 +73,10 @@ func Development(hosts ...string) (tls.Certificate, error) {
 }
 
 // Load returns the certificate that is stored in the folder dir. The first time, it makes a
-// [Development] certificate there, readable only by its owner.
+// [Development] certificate and stores it there, readable only by its owner.
 //
-// If the file is damaged, Load returns an error. It leaves the file as it is, because clients
-// may have pinned the certificate.
+// If the file is damaged, Load returns an error rather than replace it, because clients may have
+// pinned the certificate.
 func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	path := filepath.Join(dir, certificateFile)
 	cert, err := readCertificate(path)
@@ -90,10 +90,11 @@ func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	if err := writeCertificate(path, fresh); err != nil {
 		return tls.Certificate{}, fmt.Errorf("cert: keeping the certificate in %s: %w", dir, err)
 	}
-	return readCertificate(path) // another process may have been faster
+	// Read it back. If another process was faster, the file has that one's certificate.
+	return readCertificate(path)
 }
 
-// readCertificate reads the certificate and its key from a file.
+// readCertificate reads a certificate and its key from a file.
 func readCertificate(path string) (tls.Certificate, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -107,8 +108,8 @@ func readCertificate(path string) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// writeCertificate creates the file at path with its complete content. If the file exists, it
-// stays as it is, except on a file system without links.
+// writeCertificate creates the file at path, with all of its content at once. If there's a file
+// already, it's left alone, except on a file system without links.
 func writeCertificate(path string, cert tls.Certificate) error {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -119,28 +120,32 @@ func writeCertificate(path string, cert tls.Certificate) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	made, err := files.WriteBeside(path, data)
+	temporary, err := files.WriteBeside(path, data)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(made)
+	defer os.Remove(temporary)
 	defer syncFolders(filepath.Dir(path))
-	if err := os.Link(made, path); err == nil || errors.Is(err, fs.ErrExist) {
+
+	// Unlike Rename, Link doesn't replace a file.
+	if err := os.Link(temporary, path); err == nil || errors.Is(err, fs.ErrExist) {
 		return nil
 	}
-	return os.Rename(made, path) // a file system without links
+	return os.Rename(temporary, path) // the file system has no links
 }
 
-// syncFolders makes the system store the names in a folder, and the folder's own
-// name, on disk if it can. Clients pin the certificate at once. If a power failure
-// lost it, another certificate would replace it.
+// syncFolders writes the names in a folder, and the folder's own name, through to the disk.
+//
+// Clients pin the certificate right away. If a power failure lost the file, we would make
+// another certificate, which those clients don't trust.
 func syncFolders(folder string) {
 	for _, path := range []string{folder, filepath.Dir(folder)} {
-		_ = files.SyncFolder(path) // the process may not be allowed to read it
+		_ = files.SyncFolder(path) // best effort, because we may not be allowed to read it
 	}
 }
 
-// Fingerprint returns the SHA-256 of a certificate in hex. Clients pin this value.
+// Fingerprint returns the SHA-256 of a certificate in hex, which is what clients pin. It returns
+// "" if there is no certificate.
 func Fingerprint(cert tls.Certificate) string {
 	if len(cert.Certificate) == 0 {
 		return ""
@@ -153,15 +158,15 @@ func fingerprintOf(der []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ErrPinned means that a [Pinned] client dialed a server with another certificate. Either it
+// ErrPinned means that a [Pinned] client dialed a server that has another certificate. Either it
 // is another server, or its certificate is new.
 var ErrPinned = errors.New("cert: the server's certificate is not the pinned one")
 
 // Pinned returns the config of a client that trusts the certificate with this [Fingerprint]
 // and no other, whatever its names and dates. Dialing another server fails with [ErrPinned].
 //
-// Case and colons in fingerprint do not matter. Pinned returns an
-// error if fingerprint is not valid.
+// Case and colons in fingerprint do not matter. Pinned returns an error if fingerprint is not
+// valid.
 func Pinned(fingerprint string) (*tls.Config, error) {
 	want := strings.ToLower(strings.NewReplacer(":", "", " ", "").Replace(fingerprint))
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
@@ -170,8 +175,8 @@ func Pinned(fingerprint string) (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 
-		// This ignores names and dates. VerifyConnection decides instead, and the handshake
-		// proves that the server has the key.
+		// Skip the check of names, dates and authority. VerifyConnection decides instead, and the
+		// handshake itself proves that the server has the key.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			return verifyPin(want, state.PeerCertificates)
@@ -179,7 +184,7 @@ func Pinned(fingerprint string) (*tls.Config, error) {
 	}, nil
 }
 
-// verifyPin returns ErrPinned unless the first certificate has the fingerprint want.
+// verifyPin returns ErrPinned unless the fingerprint of the first certificate is want.
 func verifyPin(want string, certs []*x509.Certificate) error {
 	if len(certs) == 0 {
 		return fmt.Errorf("%w: the server has no certificate; the pinned fingerprint is %s", ErrPinned, want)

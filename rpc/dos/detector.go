@@ -128,7 +128,7 @@ func (d *Detector) Leave(p *Peer) {
 	if p.conns > 0 || p.identity == "" {
 		return
 	}
-	p.shorten()
+	p.keepOnlyBlamed()
 	d.departed = append(d.departed, departure{p, d.now})
 	d.removeOld()
 }

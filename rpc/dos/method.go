@@ -5,33 +5,37 @@ import (
 	"time"
 )
 
-// A Method counts a peer's use of one method.
+// A Method is a peer's account of one method: how much it has called it, for deciding what to
+// blame and what to block.
 type Method struct {
 	name      string
-	exempt    bool // it is in Profile.Exempt
-	unblocked bool // it is in Profile.Unblocked
+	exempt    bool // listed in Profile.Exempt
+	unblocked bool // listed in Profile.Unblocked
 
-	recent Load  // load since the second from
-	from   int64 // at most blameTime ago
+	// Recent load, to find out which method to blame for a new state.
+	recent Load  // since the second in since
+	since  int64 // at most blameTime ago
 
-	// Counted since the peer's current stay began.
+	// What happened during the peer's stay in its state. Reset when a new stay begins.
+	stay    uint64 // stay.number
 	inState Load   // load of all calls
-	blocked int    // number of blocked calls
-	stay    uint64 // the stay.number in which they were counted
+	blocked int    // blocked calls
 
-	ran   Load      // load of the calls that ran in the RepeatWindow
-	until time.Time // end of that RepeatWindow; zero = none has begun
-	state int       // the state whose RepeatWindow it is
+	// The RepeatWindow, which limits how many calls run.
+	repeats     Load      // of calls that ran in it
+	windowEnd   time.Time // zero until the first one begins
+	windowState int       // state whose window it is
 }
 
-// blameTime is the number of seconds over which methods are compared to find the one to
-// blame. It is as long as the longest window.
+// blameTime is over how many seconds methods are compared to find the one to blame. It is as long
+// as the longest window.
 const blameTime = maxWindow
 
-// Method returns the peer's record of a method, "Class.Method". The first call makes the
-// record. Keep the record, because Method searches for it.
+// Method returns the peer's account of a method, "Class.Method", which it opens on the first
+// call. Keep the result, because Method has to search for it.
 //
-// Names must be those that the program declares. Otherwise a client could increase their number.
+// Names must be those that the program declares. Otherwise a client could open any number of
+// accounts.
 func (p *Peer) Method(name string) *Method {
 	for _, m := range p.methods {
 		if m.name == name {
@@ -44,7 +48,7 @@ func (p *Peer) Method(name string) *Method {
 	return m
 }
 
-// add counts load in the peer's current second and state.
+// add adds load in the peer's current second and stay.
 func (m *Method) add(second int64, stay uint64, load Load) {
 	if m.stay != stay {
 		m.inState = Load{}
@@ -52,56 +56,58 @@ func (m *Method) add(second int64, stay uint64, load Load) {
 		m.stay = stay
 	}
 	m.inState.add(load)
-	if second-m.from >= blameTime {
+	if second-m.since >= blameTime {
 		m.recent = Load{}
-		m.from = second
+		m.since = second
 	}
 	m.recent.add(load)
 }
 
-// blocks reports whether the state's Repeat blocks a call. If not, it counts the call.
-func (p *Peer) blocks(m *Method, bytes int) bool {
+// admits is called for a call that isn't exempt, and reports whether the Repeat of the peer's
+// state lets it run. If so, it counts the call.
+func (p *Peer) admits(m *Method, bytes int) bool {
 	s := &p.detector.profile.States[p.state]
 	if s.Repeat == (Load{}) {
-		return false
-	}
-	now := p.detector.now
-	if m.state != p.state || !now.Before(m.until) {
-		m.ran = Load{}
-		m.state = p.state
-		m.until = now.Add(s.RepeatWindow)
-	}
-	if s.Repeat.reached(m.ran) != "" {
 		return true
 	}
-	m.ran.add(Load{Calls: 1, Bytes: bytes})
-	return false
+	now := p.detector.now
+	if m.windowState != p.state || !now.Before(m.windowEnd) {
+		// Begin a new window.
+		m.repeats = Load{}
+		m.windowState = p.state
+		m.windowEnd = now.Add(s.RepeatWindow)
+	}
+	if s.Repeat.reached(m.repeats) != "" {
+		return false
+	}
+	m.repeats.add(Load{Calls: 1, Bytes: bytes})
+	return true
 }
 
-// most returns the method with the greatest load of a kind, or nil if there is none.
-func (p *Peer) most(kind string) (top *Method) {
+// heaviest returns the method with the greatest recent load of a kind, or nil if there is none.
+func (p *Peer) heaviest(kind string) (top *Method) {
 	for _, m := range p.methods {
-		if p.second-m.from < blameTime && !m.exempt && (top == nil || m.recent.more(kind, top.recent)) {
+		if p.second-m.since < blameTime && !m.exempt && (top == nil || m.recent.more(kind, top.recent)) {
 			top = m
 		}
 	}
 	return top
 }
 
-// recently returns, for a reason, the name of a method that most
-// returned, and its load until the given second.
-func (m *Method) recently(kind string, second int64) string {
+// describeRecent returns the name of a method and its recent load of a kind, as part of the reason
+// for entering a state. m is the result of heaviest.
+func (m *Method) describeRecent(kind string, second int64) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.of(kind), second-m.from+1)
+	return fmt.Sprintf("; most is of %s: %s in %d s", m.name, m.recent.of(kind), second-m.since+1)
 }
 
-// blamed returns the method to blame for the peer's state, or nil if no load was counted.
+// blamed returns the method that is to blame for the peer's state, or nil if no load was counted.
 //
-// This is the method of which the state blocked the most calls. If it blocked none, it is the
-// method with the greatest load of the kind that was reached last. Both are counted since the
-// state began. If there was no load since then, the counts of the state before are used.
+// It's the method with the most blocked calls or, if none were blocked, the one with the greatest
+// load of the kind whose quota was reached last. Only what happened since the state began
+// counts. If nothing has, blamed falls back to the state before.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
 		switch {
@@ -115,8 +121,9 @@ func (p *Peer) blamed() (top *Method) {
 	return top
 }
 
-// mostInState returns, for a reason, the name and load of the method that blamed returns.
-func (p *Peer) mostInState() string {
+// describeBlamed returns the name of the method that is to blame, and its load, as part of a
+// reason.
+func (p *Peer) describeBlamed() string {
 	top := p.blamed()
 	switch {
 	case top == nil:
@@ -127,9 +134,9 @@ func (p *Peer) mostInState() string {
 	return fmt.Sprintf(" with %s: %s", top.name, top.inState.of(p.kind))
 }
 
-// shorten is called when the peer has left. It drops all methods
-// except the one that blamed returns.
-func (p *Peer) shorten() {
+// keepOnlyBlamed is called when the peer has left. It drops the accounts of all methods but the
+// one that is to blame.
+func (p *Peer) keepOnlyBlamed() {
 	top := p.blamed()
 	p.methods = nil
 	if top != nil {
@@ -137,7 +144,7 @@ func (p *Peer) shorten() {
 	}
 }
 
-// A Count counts the calls of one method and their cost.
+// A Count is how often one method was called, and what that cost.
 type Count struct {
 	Method  string        // "Class.Method"
 	Calls   uint64        // calls that arrived, including blocked ones

@@ -17,13 +17,13 @@ func TestWhoIsBlamed(t *testing.T) {
 		other, want    Method
 		blamed, recent bool // want is whom blamed, and whom most returns
 	}{
-		"more load":              {Method{inState: little, recent: little, from: second}, Method{inState: much, recent: much, from: second}, true, true},
+		"more load":              {Method{inState: little, recent: little, since: second}, Method{inState: much, recent: much, since: second}, true, true},
 		"more blocked":           {Method{inState: much, blocked: 1}, Method{inState: little, blocked: 2}, true, false},
 		"as many blocked":        {Method{inState: little, blocked: 2}, Method{inState: much, blocked: 2}, true, false},
 		"a newer state":          {Method{inState: much, blocked: 9, stay: 3}, Method{inState: little, stay: 4}, true, false},
-		"in the time of blame":   {Method{recent: much, from: second - blameTime}, Method{recent: little, from: second - blameTime + 1}, false, true},
-		"one that counts":        {Method{recent: much, from: second, inState: much, exempt: true}, Method{recent: little, from: second}, true, true},
-		"less load of the kinds": {Method{recent: Load{Calls: 1}, from: second, inState: Load{Calls: 1}}, Method{recent: much, from: second, inState: much}, true, true},
+		"in the time of blame":   {Method{recent: much, since: second - blameTime}, Method{recent: little, since: second - blameTime + 1}, false, true},
+		"one that counts":        {Method{recent: much, since: second, inState: much, exempt: true}, Method{recent: little, since: second}, true, true},
+		"less load of the kinds": {Method{recent: Load{Calls: 1}, since: second, inState: Load{Calls: 1}}, Method{recent: much, since: second, inState: much}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []string{"Calls", "Bytes", "Time"} {
@@ -34,23 +34,23 @@ func TestWhoIsBlamed(t *testing.T) {
 						require.Same(t, &row.want, p.blamed(), kind)
 					}
 					if row.recent {
-						require.Same(t, &row.want, p.most(kind), kind)
+						require.Same(t, &row.want, p.heaviest(kind), kind)
 					}
 					slices.Reverse(methods)
 				}
 			}
 		})
 	}
-	first := &Method{inState: much, recent: much, from: second}
-	p := &Peer{methods: []*Method{first, {inState: much, recent: much, from: second}}, kind: "Calls", second: second}
+	first := &Method{inState: much, recent: much, since: second}
+	p := &Peer{methods: []*Method{first, {inState: much, recent: much, since: second}}, kind: "Calls", second: second}
 	require.Same(t, first, p.blamed(), "of two alike the one that was called first")
-	require.Same(t, first, p.most("Calls"))
+	require.Same(t, first, p.heaviest("Calls"))
 	p = &Peer{methods: []*Method{{exempt: true}}}
 	require.Nil(t, p.blamed())
-	require.Nil(t, p.most("Calls"))
-	require.Empty(t, p.mostInState())
+	require.Nil(t, p.heaviest("Calls"))
+	require.Empty(t, p.describeBlamed())
 	p = &Peer{methods: []*Method{{name: "A.B", inState: much, blocked: 1}}}
-	require.Equal(t, " with A.B: 2 calls, 1 of them blocked", p.mostInState())
+	require.Equal(t, " with A.B: 2 calls, 1 of them blocked", p.describeBlamed())
 }
 
 // TestBlockedCallsOfAnEarlierState: calls that were blocked in an earlier state

@@ -99,7 +99,7 @@ func (p *Peer) State() string { return p.detector.profile.States[p.state].Name }
 // Call counts a call that has arrived, and reports whether it may run.
 func (p *Peer) Call(m *Method, bytes int) bool {
 	p.Count(m, bytes)
-	if m.exempt || m.unblocked || !p.blocks(m, bytes) {
+	if m.exempt || m.unblocked || p.admits(m, bytes) {
 		return true
 	}
 	p.lastBreach[p.state] = p.second
@@ -125,7 +125,7 @@ func (p *Peer) Done(m *Method, took time.Duration) {
 	if m.exempt {
 		return
 	}
-	m.ran.Time += took
+	m.repeats.Time += took
 	p.addLoad(m, Load{Time: took})
 }
 
@@ -274,7 +274,7 @@ func (p *Peer) changeState() {
 	limit := states[p.state].AutoEscalate
 	if limit > 0 && p.stay.busy >= seconds(limit) && p.state+1 < len(states) {
 		p.enter(p.state+1, fmt.Sprintf("%q went on for %v (States[%d].AutoEscalate)%s; it began with %s",
-			states[was].Name, limit, was, p.mostInState(), p.cause))
+			states[was].Name, limit, was, p.describeBlamed(), p.cause))
 	}
 }
 
@@ -283,10 +283,10 @@ func (p *Peer) escalate() {
 	for i := len(p.detector.profile.States) - 1; i > p.state; i-- {
 		h := p.findBreach(i)
 		if h.kind != "" {
-			top := p.most(h.kind)
+			top := p.heaviest(h.kind)
 			p.kind = h.kind
 			p.cause = h.cause(top)
-			p.enter(i, h.String()+top.recently(h.kind, p.second))
+			p.enter(i, h.String()+top.describeRecent(h.kind, p.second))
 			return
 		}
 	}
