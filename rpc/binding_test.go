@@ -79,7 +79,7 @@ func TestLocalCall(t *testing.T) {
 	b := bound(class)
 	On(b, aim, (*object).aim)
 	o := &object{}
-	b.untyped.handlers[0].local(o, &Call{}, keep(&vector{Y: 1}))
+	b.untyped.handlers[0].local(o, &Call{}, retain(&vector{Y: 1}))
 	require.Equal(t, []vector{{Y: 1}}, o.aims)
 }
 
@@ -99,7 +99,7 @@ func TestArgumentsDoNotShareMemory(t *testing.T) {
 
 func TestSealedIsKeptForLater(t *testing.T) {
 	raw := Raw("abc")
-	kept := keep(&raw).(Raw)
+	kept := retain(&raw).(Raw)
 	raw[0] = 'x'
 	require.Equal(t, "abc", string(kept))
 }

@@ -14,15 +14,15 @@ import (
 // A Handle is a declared call with an argument of type A. It is a *[ServerRPC], a
 // *[ClientRPC] or a *[MulticastRPC].
 type Handle[A any] interface {
-	// Call calls the method on a. It must be called on the world's
-	// goroutine, like everything that concerns actors.
+	// Call calls the method on a. It must be called on the world's goroutine, like everything
+	// that has to do with actors.
 	//
-	// If Call returns an error, nothing was sent and nothing will run. The exception is a
-	// Multicast that fails for one client: it continues with the others. A nil actor is an
-	// error. Errors are logged only at Debug, in the category reliable.
+	// If Call returns an error, nothing was sent and nothing will run, except that a Multicast
+	// that fails for one client carries on with the others. A nil actor is an error. Errors are
+	// logged only at Debug, in the category reliable.
 	//
-	// If the call is sent, arg is encoded before Call returns. If the call runs in this
-	// world, the world keeps arg itself, or a copy of a Raw.
+	// If the call is sent, arg is encoded before Call returns. If it runs in this world, the
+	// world keeps arg itself, or a copy of it if it is a Raw.
 	Call(a *Actor, arg A) error
 
 	// Delivery returns the declared delivery.
@@ -43,7 +43,7 @@ type ClientRPC[A any] struct{ declaration }
 // A MulticastRPC is a call that runs on the server and on every client for which the actor is open.
 type MulticastRPC[A any] struct{ declaration }
 
-// declaration is the common part of all handles.
+// A declaration is what all handles have in common.
 type declaration struct{ m *method }
 
 // Delivery implements [Handle].
@@ -65,12 +65,12 @@ func Client[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOp
 	return &ClientRPC[A]{declaration{declare[A](class, name, clientRPC, d, opts)}}
 }
 
-// Multicast declares a call that the server makes. The server runs it, and so does every
-// client for which the actor is open.
+// Multicast declares a call that the server makes. It runs on the server and on every client for
+// which the actor is open.
 //
-// If the actor's class has [At] or [Relevant], the first Multicast after
-// Spawn opens the actor for all clients to which it is relevant. Later
-// Multicasts reach the clients for which it is open.
+// If the actor's class has [At] or [Relevant], the first Multicast after Spawn opens the actor
+// for all clients to which it is relevant. Later ones reach the clients for which it is open by
+// then.
 func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *MulticastRPC[A] {
 	return &MulticastRPC[A]{declaration{declare[A](class, name, multicastRPC, d, opts)}}
 }
@@ -79,66 +79,67 @@ func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...Metho
 // client does not own a. See [Handle] for goroutines, errors and what is retained.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes the client that owns a run the method. If no client owns a, the server runs it.
-// Called on a client, it runs there.
+// Call makes the client that owns a run the method. If no client owns a, the server runs it
+// itself. On a client, Call runs it right there.
 //
-// If the connection of that client has ended but OnDisconnect has not run yet,
-// Call returns nil, and Drops.Gone of [Stats] counts the call. See [Handle]
-// for goroutines, errors and what is retained.
+// If the owner's connection has ended but OnDisconnect has not run yet, Call returns nil, and
+// Drops.Gone of [Stats] counts the call. See [Handle] for goroutines, errors and what is
+// retained.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes this server and all clients for which a is open run the method. Called on a
-// client, it runs only there. See [Handle] for goroutines, errors and what is retained.
+// Call makes this server and all clients for which a is open run the method. On a client, it
+// runs only there. See [Handle] for goroutines, errors and what is retained.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
 func (h *ServerRPC[A]) takes(A) {}
 
-// call makes one call. It logs a failure only at Debug: the caller has the
-// error, and may not consider it worth a warning.
+// call implements the Call methods.
 func call[A any](a *Actor, m *method, arg A) error {
 	if !a.valid() {
 		return fmt.Errorf("rpc: %v called on %s", m, noActor)
 	}
-	err := place(a, m, arg)
+	err := routeCall(a, m, arg)
 	if err != nil {
+		// Only at Debug, because the caller has the error and may not find it worth a warning.
 		a.world.logs.Failed(m, err)
 	}
 	return err
 }
 
-// place routes one call and carries out its plan.
-func place[A any](a *Actor, m *method, arg A) error {
+// routeCall finds out where a call has to run, and sends it there or queues it here.
+func routeCall[A any](a *Actor, m *method, arg A) error {
 	plan, err := a.world.route(a, m)
 	if err != nil {
 		return err
 	}
 	p := m.args.Get().(*A)
 	*p = arg
-	defer release(m, p)
+	defer putArg(m, p)
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
 	}
-	return plan.carryOut(a, m, 0, p, func() any { return keep(p) })
+	return plan.carryOut(a, m, 0, p, func() any { return retain(p) })
 }
 
 // Raw is an argument that is not encoded: a []byte that is sent as it is. Together with the
 // bytes that name the method it may take at most Config.Bunch.MaxBunch bytes.
 //
-// Call copies the bytes before it returns. In a handler they are valid until the handler
-// returns. A handler must copy what it keeps, because a later call of any connection reuses
-// the memory. A Raw that answers a request belongs to the asker.
+// Call copies the bytes before it returns. A handler may use them until it returns, and must
+// copy what it wants to keep, because a later call of any connection reuses the memory. A Raw
+// that answers a request belongs to the asker.
 type Raw = codec.Raw
 
 // None is the argument of a call that has none.
 type None = codec.None
 
-// ErrTooLong means that a field of an argument exceeds the bound that its
-// quiver tag or the MaxEncodedSize of its type sets. The error that wraps
-// it names the field, its size and the bound.
+// ErrTooLong means that a field of an argument exceeds the bound set by its quiver tag, or by
+// the MaxEncodedSize of its type. The error that wraps it names the field, its size and the
+// bound.
 var ErrTooLong = codec.ErrTooLong
 
-// keep returns the argument at p as a value that outlives the call.
-func keep[A any](p *A) any {
+// retain returns the argument at p as a value that outlives the call. For a Raw, that takes a
+// copy of the bytes.
+func retain[A any](p *A) any {
 	if raw, ok := any(p).(*Raw); ok {
 		return Raw(bytes.Clone(*raw))
 	}
@@ -164,32 +165,37 @@ const (
 
 func (k kind) String() string { return [...]string{"Server", "Client", "Multicast"}[k] }
 
-// method is one declared call, without its type parameters. Once a world uses its class,
-// nothing in it changes except args. args is safe for concurrent use.
+// A method is one declared call, without its type parameters. Once a world uses its class, only
+// args changes, which is safe for concurrent use.
 type method struct {
-	class     *Class
-	id        int    // index in the methods of the actor's class, and on the wire
-	name      string // "Class.Method"
+	class *Class
+	id    int    // index in the methods of the actor's class, and on the wire
+	name  string // "Class.Method"
+
+	// As declared.
 	kind      kind
 	delivery  bunch.Delivery
-	rateLimit float64 // calls per second from one connection; 0 = no limit
+	policy    sendPolicy
+	rateLimit float64 // calls per second from one connection; 0 if there is no limit
 	anyCaller bool
 	skipOwner bool // Multicast only
-	policy    sendPolicy
-	waits     bool    // WaitForActors
-	role      role    // its part in a request
-	pair      *method // the answer of a question, and the question of an answer
-	refers    bool    // its argument may contain a Ref
-	arg       reflect.Type
+	waits     bool // WaitForActors
 
-	codec *codec.Codec
-	args  sync.Pool // of *A; encoding an argument without boxing it needs its address
+	// A request is declared as two methods, the question and its answer.
+	role role    // which of the two this is, if any
+	pair *method // the other one
+
+	// The argument.
+	arg    reflect.Type
+	refers bool // it may contain a Ref
+	codec  *codec.Codec
+	args   sync.Pool // of *A; encoding an argument without boxing it needs its address
 }
 
 // String returns "Class.Method".
 func (m *method) String() string { return m.name }
 
-// shapeKind returns the part of m's line in the shape that precedes its delivery and argument.
+// shapeKind returns how m's line in the shape begins, before the delivery and the argument.
 func (m *method) shapeKind() string {
 	switch m.role {
 	case isQuestion:
@@ -203,7 +209,7 @@ func (m *method) shapeKind() string {
 	return m.kind.String()
 }
 
-// deliveryNames are the names of the deliveries in the shape.
+// deliveryNames is how the shape spells deliveries.
 var deliveryNames = [...]string{
 	Reliable:            "Reliable",
 	ReliableUnordered:   "ReliableUnordered",
@@ -211,10 +217,10 @@ var deliveryNames = [...]string{
 	UnreliableSequenced: "UnreliableSequenced",
 }
 
-// appendID appends the id of m. Every call begins with this id.
+// appendID appends the id of m, with which every call begins.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 
-// encode appends the argument at p.
+// encode encodes the argument at p.
 func (m *method) encode(e *codec.Encoder, p any) error {
 	if err := e.Encode(m.codec, p); err != nil {
 		return errorf("rpc: %v: argument %v: %w", m, m.arg, err)
@@ -222,13 +228,13 @@ func (m *method) encode(e *codec.Encoder, p any) error {
 	return nil
 }
 
-// undecodable returns the error for an argument of size bytes that cannot be decoded.
+// undecodable returns the error for an argument of size bytes that can't be decoded.
 func (m *method) undecodable(size int, err error) error {
 	return errorf("rpc: %v: argument of %d bytes: %w", m, size, err)
 }
 
-// validate calls Validate of the argument at p and returns its error as a *validationError.
-// The function place does the same inline, which saves 2 ns a call.
+// validate calls Validate of the argument at p, and returns its error as a *validationError.
+// The function routeCall does the same inline, which saves 2 ns a call.
 func (m *method) validate(p any) error {
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
@@ -243,9 +249,10 @@ type MethodOption func(*method)
 // a second, in bursts of at most perSecond calls. Calls beyond the limit are dropped and
 // counted, even reliable ones. The client is informed only if the call is a [Request].
 //
-// Calls count at the time they arrive, so calls that waited for a busy server do not exceed
-// the limit. Reliable calls that an outage of the path held up do arrive all at once. An
-// honest client that makes n calls a second during a three-second outage needs a limit of 4n.
+// Calls count at the time they arrive, so calls that have waited for a busy server do not exceed
+// the limit. However, reliable calls that were held up by an outage of the path arrive all at
+// once. An honest client that makes n calls a second during a three-second outage needs a limit
+// of 4n.
 func RateLimit(perSecond float64) MethodOption {
 	mustBePositive("RateLimit", perSecond)
 	return func(m *method) { m.rateLimit = perSecond }
@@ -256,13 +263,12 @@ func AnyCaller() MethodOption {
 	return func(m *method) { m.anyCaller = true }
 }
 
-// SkipOwner does not send a Multicast to the client that owns the actor. That
-// client may have predicted the shot, for instance, or may itself have said what
-// the others hear. UE: COND_SkipOwner. It applies only to properties, so
-// functions there begin with IsLocallyControlled.
+// SkipOwner excludes the client that owns the actor from a Multicast. That client may have
+// predicted the shot, for instance, or may itself have said what the others hear. UE:
+// COND_SkipOwner, but only for properties, so functions there begin with IsLocallyControlled.
 func SkipOwner() MethodOption { return func(m *method) { m.skipOwner = true } }
 
-// sendPolicy determines when a call is sent. UE: ERemoteFunctionSendPolicy.
+// A sendPolicy determines when a call is sent. UE: ERemoteFunctionSendPolicy.
 type sendPolicy uint8
 
 const (
@@ -275,28 +281,30 @@ const (
 // ForceSend sends calls at once, without waiting for Flush, even if a handler makes them between
 // Dispatch and Flush. Use it for calls that would suffer from a tick's delay. UE: ForceSend.
 //
-// All earlier calls on the connection are sent first, and each call with
-// ForceSend may need a datagram of its own. Like others, these calls wait for
-// the path, the rate and the reliable buffer.
+// All earlier calls on the connection are sent first, and each call with ForceSend may need a
+// datagram of its own. Like any other call, it still waits for the path, the rate and the
+// reliable buffer.
 func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend } }
 
 // ForceQueue sends calls of an unreliable Client or Multicast RPC after the states and lists
 // of their actor. UE: ForceQueue.
 //
-// They are sent in the next Flush in which [UpdateRate] allows an update of the actor. The
-// handler therefore finds the states of that Flush, and OnRep has run, unless packets are
-// lost or reordered. An argument may take at most 1,000 bytes.
+// They are sent in the next Flush in which [UpdateRate] allows an update of the actor. Unless
+// packets are lost or reordered, the handler therefore finds the states of that Flush, and OnRep
+// has run. An argument may take at most 1,000 bytes.
 //
-// The calls wait for as long as the states wait for the path, the rate or the client's open. If
-// more than 8 KiB wait for an actor, further calls are dropped and counted in Drops.Saturated.
+// The calls wait for as long as the states do, be it for the path, the rate or the client's
+// open. If more than 8 KiB are waiting for an actor, further calls are dropped and counted in
+// Drops.Saturated.
 //
 // If the actor closes for the client, the waiting calls are dropped and counted in
 // Drops.ActorClosed. A call made in the tick in which its actor is destroyed or torn off
-// therefore reaches no client. The close of an actor that falls asleep does wait for its calls.
+// therefore reaches no client. When an actor falls asleep, though, its close does wait for the
+// calls.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
-// mustForce panics if m cannot have its send policy.
-func (m *method) mustForce() {
+// mustHavePolicy panics if m can't have its send policy.
+func (m *method) mustHavePolicy() {
 	switch {
 	case m.policy == bothForced:
 		panic(fmt.Sprintf("rpc: %v: ForceSend is before states, and ForceQueue behind them: name one", m))
@@ -308,8 +316,8 @@ func (m *method) mustForce() {
 	}
 }
 
-// WaitForActors makes a Client or Multicast RPC whose argument contains a [Ref] wait on the
-// client until all actors that it names are open there. UE: net.DelayUnmappedRPCs.
+// WaitForActors is for a Client or Multicast RPC whose argument contains a [Ref]. It makes calls
+// wait on the client until all actors that they name are open there. UE: net.DelayUnmappedRPCs.
 //
 // A call waits for at most 5 seconds, and meanwhile the actor's later calls run before it. Up
 // to 64 calls of a connection wait, with 64 KiB of arguments. Calls beyond that, calls of other
@@ -317,7 +325,8 @@ func (m *method) mustForce() {
 // actor becomes 0, and is counted in [Drops].
 func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 
-// declare adds a method with argument type A to class. It panics if the declaration is not valid.
+// declare adds a method with an argument of type A to class. It panics if the declaration isn't
+// valid.
 func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []MethodOption) *method {
 	mustName("method", name)
 	mustDeclare(fmt.Sprintf("method %q", name), class)
@@ -340,7 +349,7 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	if k != multicastRPC && m.skipOwner {
 		panic(fmt.Sprintf("rpc: %v: SkipOwner is for Multicast RPCs; no other goes to more than one", m))
 	}
-	m.mustForce()
+	m.mustHavePolicy()
 	var err error
 	if m.refers, err = references.In(m.arg); err != nil {
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
@@ -354,8 +363,8 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	return m
 }
 
-// release clears an argument and returns it to m.args.
-func release[A any](m *method, p *A) {
+// putArg clears an argument that came from m.args, and puts it back there.
+func putArg[A any](m *method, p *A) {
 	var zero A
 	*p = zero
 	m.args.Put(p)

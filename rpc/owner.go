@@ -8,16 +8,16 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// An Owner owns actors. It is a *[Conn], or another *[Actor] of the
-// same server. UE: AActor::Owner.
+// An Owner owns actors. It is a *[Conn], or another *[Actor] of the same server. UE:
+// AActor::Owner.
 //
-// An owning actor may have an owner itself. Such a chain ends at a connection, [Actor.Conn],
-// or at the server itself. The client of that connection may call Server RPCs, runs Client
-// RPCs, and gets the fields that are for the owner. UE: the chain of GetNetConnection.
+// An actor that owns others may have an owner itself. Such a chain ends at a connection, which
+// is [Actor.Conn] of them all, or at the server itself. The client of that connection may call
+// Server RPCs, runs Client RPCs, and gets the fields that are for the owner. UE: the chain of
+// GetNetConnection.
 type Owner interface {
-	// chainEnds returns both ends of the chain. owner is the actor that is the direct
-	// owner, or nil if the direct owner is not an actor. conn is the connection at
-	// the far end, or nil if that is the server.
+	// chainEnds returns both ends of the chain: the direct owner, if that is an actor, and the
+	// connection at the far end, unless that is the server. Either may be nil.
 	chainEnds() (owner *Actor, conn *Conn)
 }
 
@@ -30,7 +30,7 @@ func (a *Actor) chainEnds() (*Actor, *Conn) {
 	return a, a.conn
 }
 
-// chainEndsOf returns the ends of the chain of o. o is nil for the server itself.
+// chainEndsOf returns both ends of the chain that begins at o, which is nil for the server.
 func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 	if o == nil {
 		return nil, nil
@@ -38,8 +38,8 @@ func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 	return o.chainEnds()
 }
 
-// checkOwner returns an error if an owner whose chain has these ends cannot own a. Spawn has
-// not made the actor yet, and passes nil for a.
+// checkOwner returns an error if a can't be given to an owner whose chain has these ends. Spawn
+// checks before it makes the actor, so a is nil then.
 func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
@@ -47,7 +47,7 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	case owner != nil && (owner.dead || owner.tornOff):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
 	case conn != nil && !conn.mayJoin() && !conn.usable():
-		// Order matters: a connection that joins between the two calls must be found usable.
+		// Check in this order. A connection that joins in between must be found usable.
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
@@ -58,13 +58,12 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	return nil
 }
 
-// OnOwner makes fn run when the owner of an actor of the class has
-// changed. It panics if there is a function already. UE: PossessedBy and
-// UnPossessed on the server, OnRep_Owner on clients.
+// OnOwner makes fn run when the owner of an actor of the class has changed. It panics if there
+// is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
 //
-// On the server, fn runs if [World.SetOwner] set another owner, or if [Actor.Conn] changed
-// because of an owner further up the chain. By then, the opens for the new owner have been
-// made, with the states as they were. On a client, fn runs if [Actor.Owned] changed.
+// On the server, fn runs if [World.SetOwner] has set another owner, or if [Actor.Conn] has
+// changed because of an owner further up the chain. By then the actor has been opened for the
+// new owner, with the states it had before. On a client, fn runs if [Actor.Owned] has changed.
 //
 // fn does not run for the first owner, nor when the actor ends.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
@@ -72,8 +71,8 @@ func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
 }
 
-// setOwned sets, on a client, whether this side owns the actor. If that
-// is a change, it calls OnOwner's functions.
+// setOwned is called on a client when the server says whether it owns the actor. If that is
+// news, it runs OnOwner's functions.
 func (a *Actor) setOwned(owned bool) {
 	if a.owned != owned {
 		a.owned = owned
@@ -81,7 +80,7 @@ func (a *Actor) setOwned(owned bool) {
 	}
 }
 
-// ownerChanged calls OnOwner's functions, for the actor and its components.
+// ownerChanged runs OnOwner's functions for the actor and its components.
 func (a *Actor) ownerChanged() {
 	for p := range a.parts {
 		if !a.dead && p.binding.onOwner != nil {
@@ -91,18 +90,18 @@ func (a *Actor) ownerChanged() {
 	}
 }
 
-// SetOwner gives the actor to a connection, to another actor, or to the
-// server itself (nil). It is for the server only. UE: SetOwner. There, the
-// actors that a leaving player's pawn owned stay.
+// SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). It
+// is for the server only. UE: SetOwner. (There, the actors that a leaving player's pawn owned
+// stay.)
 //
 // If this changes the connection at the end of the chain, the actor and everything it owns
-// open for the new connection, and the clients of both connections are told. An open that
-// need not wait is made in SetOwner, with the current states, including the owner's fields.
-// [OnOwner] runs after it. Clear what the new owner must not see before you call SetOwner. In
-// Unreal, the values at the end of the tick count.
+// open for the new connection, and both clients are told. Unless an open has to wait, SetOwner
+// makes it right away, with the current states, including the owner's fields. [OnOwner] runs
+// after that, so clear what the new owner must not see before you call SetOwner. In Unreal, the
+// values at the end of the tick count.
 //
-// Server RPCs of the previous client that are in flight are dropped
-// and counted in its Drops.NotOwner.
+// Server RPCs of the previous client that are in flight are dropped and counted in its
+// Drops.NotOwner.
 //
 // If the new client cannot have the actor or cannot be told, SetOwner returns an error, but the
 // client does own the actor. Two errors change nothing. One is that the actor would own itself,
@@ -118,23 +117,23 @@ func (a *Actor) ownerChanged() {
 //
 // Other copies close 5 s after they were last relevant, as always.
 //
-// If the client has not acknowledged the open of its copy, the close waits for the
-// acknowledgement, and the copy gets neither updates nor Multicasts until then. The copy stays if
-// by then the client owns the actor again, or the actor is relevant to the client. The reliable
-// Multicasts that it has missed are then counted in Drops.ActorClosed. A copy that has closed
-// opens again only when the client has acknowledged the close, a round trip later. If an
-// actor changes hands faster than that, call OpenTo for the clients concerned.
+// While the client has not yet acknowledged the open of its copy, the close waits for the
+// acknowledgement, and the copy gets neither updates nor Multicasts. It stays if by then the
+// client owns the actor again, or the actor is relevant to the client. The reliable Multicasts
+// that it has missed are then counted in Drops.ActorClosed. A copy that has closed does not open
+// again until the client has acknowledged the close, a round trip later. If an actor changes
+// hands faster than that, call OpenTo for the clients concerned.
 //
 // When an owner is destroyed, the actors that it owned belong to the server. When a
 // connection ends, all actors of its chains are destroyed after OnDisconnect, each before its
-// owner. SetOwner(a, nil) in OnDisconnect keeps a and everything a owns. In OnClose of the
-// pawn that owns a, it is too late.
+// owner. Calling SetOwner(a, nil) in OnDisconnect keeps a and everything that a owns. In OnClose
+// of the pawn that owns a, it is too late for that.
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.checkAuthority("SetOwner"); err != nil {
 		return err
 	}
 	if a.world != w {
-		return ofAnother(fmt.Sprintf("SetOwner of %v", a))
+		return errOtherWorld(fmt.Sprintf("SetOwner of %v", a))
 	}
 	owner, conn := chainEndsOf(to)
 	if err := w.checkOwner(a, owner, conn); err != nil {
@@ -143,20 +142,21 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	if a.owner == owner && a.conn == conn {
 		return nil
 	}
-	a.unlist()
-	a.listAt(owner, conn)
-	heirs, err := a.inherit(conn)
-	if len(heirs) == 0 { // the connection is the same
+	a.leaveOwner()
+	a.joinOwner(owner, conn)
+	changed, err := a.setConn(conn)
+	if len(changed) == 0 {
+		// The connection is still the same, so what the actor owns hasn't noticed.
 		a.ownerChanged()
 	}
-	for _, heir := range heirs {
-		heir.ownerChanged()
+	for _, one := range changed {
+		one.ownerChanged()
 	}
 	return err
 }
 
-// listAt records the actor's owner and adds the actor to the list of actors that the owner owns.
-func (a *Actor) listAt(owner *Actor, conn *Conn) {
+// joinOwner sets the actor's owner, and adds the actor to those that the owner owns directly.
+func (a *Actor) joinOwner(owner *Actor, conn *Conn) {
 	a.owner = owner
 	switch {
 	case owner != nil:
@@ -166,8 +166,8 @@ func (a *Actor) listAt(owner *Actor, conn *Conn) {
 	}
 }
 
-// unlist removes the actor from its owner's list.
-func (a *Actor) unlist() {
+// leaveOwner undoes joinOwner.
+func (a *Actor) leaveOwner() {
 	switch {
 	case a.owner != nil:
 		a.owner.children.Remove(&a.seats.owner)
@@ -177,30 +177,30 @@ func (a *Actor) unlist() {
 	a.owner = nil
 }
 
-// inherit makes conn the end of the chain for the actor and everything it owns, and tells the
-// clients. It returns these actors, and the first error of telling the clients. If conn was
-// the end already, it returns no actors.
-func (a *Actor) inherit(conn *Conn) (heirs []*Actor, first error) {
+// setConn makes conn the far end of the chain for the actor and everything it owns, and tells
+// the clients. It returns the actors for which that is a change, and the first error that it had
+// in telling the clients.
+func (a *Actor) setConn(conn *Conn) (changed []*Actor, first error) {
 	previous := a.conn
 	if previous == conn {
 		return nil, nil
 	}
-	heirs = a.withOwned(nil)
-	for _, heir := range heirs {
-		heir.conn = conn
-		heir.cancelClose(conn)
-		heir.updateVisible()
+	changed = a.withOwned(nil)
+	for _, one := range changed {
+		one.conn = conn
+		one.cancelClose(conn)
+		one.updateVisible()
 	}
-	for _, heir := range heirs {
-		if err := heir.tellOwners(previous, conn); err != nil && first == nil {
+	for _, one := range changed {
+		if err := one.tellOwners(previous, conn); err != nil && first == nil {
 			first = err
 		}
 	}
-	return heirs, first
+	return changed, first
 }
 
-// withOwned appends the actor and everything it owns, directly or
-// through others. Each actor follows its owner.
+// withOwned appends the actor and everything it owns, directly or through others. Each actor
+// comes after its owner.
 func (a *Actor) withOwned(list []*Actor) []*Actor {
 	list = append(list, a)
 	for i := len(list) - 1; i < len(list); i++ {
@@ -209,23 +209,26 @@ func (a *Actor) withOwned(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells the clients of both connections that the owner has changed.
-// If the previous client had the actor only as its owner, the actor closes
-// there. If the new client does not have the actor, the actor opens there. A
-// client that has yet to join gets it from openOwned.
+// tellOwners tells both clients that the owner has changed. The actor opens for the new one, and
+// closes for the previous one if that had it only as its owner.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.tornOff {
 		return nil
 	}
 	closes := a.onlyAsOwner(previous)
-	if previous != nil && (!closes || a.name != "") { // a placed actor's copy stays without its channel
-		_ = a.tellOwner(previous) // an error means that the connection is closing
+	if previous != nil && (!closes || a.name != "") {
+		// A copy that ends needn't be told. But the copy of a placed actor stays, without its
+		// channel. If there's an error, the connection is closing.
+		_ = a.tellOwner(previous)
 	}
 	if closes {
 		a.closeToPrevious(previous)
 	}
 	switch {
-	case conn == nil || conn.mayJoin():
+	case conn == nil:
+		return nil
+	case conn.mayJoin():
+		// The client hasn't joined yet. It gets the actor from openOwned when it does.
 		return nil
 	case a.openingOn(conn) == nil:
 		return a.open(conn)
@@ -233,34 +236,37 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// onlyAsOwner reports whether the actor was open for its previous connection only because
-// that connection owned it. This requires an actor that is relevant to nobody but its
-// owner (private). It is false if the actor is AlwaysRelevant, the game has called
-// OpenTo, or the client's view is at the actor.
+// onlyAsOwner reports whether the previous connection, which may be nil, has the actor only
+// because it owned it. If so, there's no reason for the actor to stay open there.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
-	r := &a.relevancy
-	private := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !r.place.Somewhere()
-	return private && previous != nil && !r.always && !r.openedByGame && a != previous.shown.view.target
-}
-
-// orphan gives the actors that a owns to the server, and returns all
-// actors whose connection changed.
-func (a *Actor) orphan() (heirs []*Actor) {
-	for child := range a.children.all {
-		child.unlist()
-		more, _ := child.inherit(nil)
-		heirs = append(heirs, more...)
+	if previous == nil {
+		return false
 	}
-	return heirs
+	r := &a.relevancy
+	ownerOnly := r.rule == byHand || r.rule == byOwner || r.asOwner && r.rule == byGrid && !r.place.Somewhere()
+	seesFromIt := a == previous.shown.view.target
+	return ownerOnly && !r.always && !r.openedByGame && !seesFromIt
 }
 
-// destroyOwned destroys the actors that an ended connection still owns, each
-// before its owner and in a task of its own.
+// orphanChildren gives the actors that a owns to the server. It returns all actors whose
+// connection has changed by that.
+func (a *Actor) orphanChildren() (changed []*Actor) {
+	for child := range a.children.all {
+		child.leaveOwner()
+		more, _ := child.setConn(nil)
+		changed = append(changed, more...)
+	}
+	return changed
+}
+
+// destroyOwned destroys one of the actors that an ended connection still owns, and queues itself
+// as a task for the next one. An actor is destroyed before its owner.
 func (c *Conn) destroyOwned() {
 	a := c.shown.owned.First()
 	if a == nil {
 		return
 	}
+	// Queue first, because OnClose may panic.
 	c.world.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	for child := a.children.First(); child != nil; child = a.children.First() {
 		a = child
@@ -268,13 +274,13 @@ func (c *Conn) destroyOwned() {
 	_ = c.world.Destroy(a)
 }
 
-// Owner returns, on the server, the actor that owns this one. It returns nil if the
-// owner is a connection or the server itself. Clients do not know the owner. Put a
-// [Ref] into a state to tell them. UE: GetOwner.
+// Owner returns, on the server, the actor that owns this one. It returns nil if the owner is a
+// connection or the server itself. Clients do not know the owner, unless a [Ref] in a state
+// tells them. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 
-// ownerName returns, on the server, the name of the connection that
-// owns the actor. It is for errors and logs.
+// ownerName returns, on the server, what errors and logs call the connection that owns the
+// actor.
 func (a *Actor) ownerName() string {
 	if a.conn == nil {
 		return "nobody"

@@ -351,7 +351,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	case class == nil:
 		return nil, errors.New("rpc: Spawn of a nil *Class: take what NewClass returned")
 	case !w.IsServer():
-		return nil, onClient(fmt.Sprintf("Spawn of a %q", class.name))
+		return nil, errOnClient(fmt.Sprintf("Spawn of a %q", class.name))
 	case !slices.Contains(w.table.all(), class):
 		return nil, fmt.Errorf("rpc: Spawn of a %q: the class is neither bound nor in Config.Classes", class.name)
 	}
@@ -366,7 +366,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 	// From here on, the actor is alive. Its constructor may call, open, tear off and even
 	// destroy it.
 	w.actors.assignRef(a)
-	a.listAt(owner, conn)
+	a.joinOwner(owner, conn)
 	w.actors.add(a)
 	w.relevance.join(a)
 	err := w.construct(a, set)
@@ -453,12 +453,12 @@ func (w *World) Destroy(a *Actor) error {
 	case !a.valid():
 		return fmt.Errorf("rpc: Destroy of %s", noActor)
 	case a.world != w:
-		return ofAnother(fmt.Sprintf("Destroy of %v", a))
+		return errOtherWorld(fmt.Sprintf("Destroy of %v", a))
 	}
 	w.mustBeInside("Destroy", nil)
 	switch {
 	case !w.IsServer() && !a.tornOff && (a.name == "" || len(a.openings) > 0):
-		return onClient(fmt.Sprintf("Destroy of %v, which is neither torn off, nor placed and not open,", a))
+		return errOnClient(fmt.Sprintf("Destroy of %v, which is neither torn off, nor placed and not open,", a))
 	case a.dead:
 		return nil
 	case !w.IsServer():
@@ -478,12 +478,12 @@ func (w *World) Destroy(a *Actor) error {
 
 	// End it here. The actors that it owned now belong to the server.
 	w.relevance.leave(a)
-	heirs := a.orphan()
-	a.unlist()
+	orphans := a.orphanChildren()
+	a.leaveOwner()
 	a.conn = nil
 	a.end(Destroyed)
-	for _, heir := range heirs {
-		heir.ownerChanged()
+	for _, orphan := range orphans {
+		orphan.ownerChanged()
 	}
 	return nil
 }
