@@ -13,7 +13,7 @@ import (
 func knowing() (*Predictor[push], time.Time) {
 	p, now := pushes.Predictor(nil), time.Unix(0, 0)
 	_ = p.Tick(now, nil) // the question, which no actor takes
-	p.hear(0, answer{Taken: 1000}, func() time.Duration { return 50 * time.Millisecond })
+	p.handleAnswer(0, answer{Taken: 1000}, func() time.Duration { return 50 * time.Millisecond })
 	return p, now
 }
 
@@ -36,7 +36,7 @@ func TestSawCounts(t *testing.T) {
 	read := func(uint64) push { return push{} }
 	_ = p.Tick(now, read)
 	hear := func(taken uint64) {
-		p.hear(now.Sub(p.began), answer{Taken: taken}, func() time.Duration { return 50 * time.Millisecond })
+		p.handleAnswer(now.Sub(p.epoch), answer{Taken: taken}, func() time.Duration { return 50 * time.Millisecond })
 	}
 	for range 10 {
 		now = now.Add(p.handle.tick)

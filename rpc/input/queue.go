@@ -13,28 +13,33 @@ type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
 	conn   *rpc.Conn // the owner's connection; inputs from another one reset the queue
-	slots  []slot[I] // by tick modulo len(slots)
+	slots  []slot[I] // by tick modulo len(slots); nil until a first input arrives
 
-	began bool   // a tick was taken
-	taken uint64 // the newest tick that was taken
-	have  uint64 // the inputs of all ticks up to this one have arrived or are too late
-	seen  uint64 // see Seen
-	last  I      // the newest input that was taken
-	came  bool   // last is the input of tick taken
+	// The simulation.
+	started bool   // a tick was taken
+	newest  uint64 // newest tick that was taken
+	last    I      // newest input that was taken
+	inTime  bool   // last is the input of tick newest
+
+	// The owner.
+	complete uint64 // all inputs up to this tick have arrived or are too late
+	seen     uint64 // result of Seen, apart from its limit
+
+	// The answer.
+	owesAnswer    bool          // the owner is waiting for one
+	leastLeft     time.Duration // least time left of an input since the last answer; may be negative
+	leastLeftTick uint64        // that input's tick; 0 if there was no input
+
 	stats QueueStats
-
-	owes      bool          // the owner waits for an answer
-	worst     time.Duration // the shortest time left of an input since the last answer
-	worstTick uint64        // the tick of that input; 0 = none
 }
 
-// slot holds the input of one tick.
+// A slot holds the input of one tick.
 type slot[I any] struct {
-	tick  uint64
-	came  bool      // the input has arrived
-	taken bool      // Take was called for the tick
-	at    time.Time // time when the input arrived or, once the tick was taken, when it was taken
-	input I
+	tick     uint64
+	arrived  bool      // the input is here
+	wasTaken bool      // Take was called for the tick
+	at       time.Time // when Take was called for it, or else when the input arrived
+	input    I
 }
 
 // QueueStats counts what became of the inputs of one actor's owner.
@@ -54,13 +59,13 @@ type QueueStats struct {
 // Take returns the input for a tick, which the server simulates now. ok reports whether that
 // input arrived in time. now is the time of the current Dispatch.
 //
-// If the input did not arrive in time, Take returns the newest input before
-// it, and initially the zero I. A game may repeat that input, and stop
-// after some ticks: see [QueueStats].Repeated.
+// If the input did not arrive in time, Take returns the newest input before it, or the zero I if
+// there is none yet. A game may repeat that input, and stop doing so after some ticks: see
+// [QueueStats].Repeated.
 //
 // Call Take for every tick that is simulated, in order, beginning with 1 or more. Ticks may
 // be left out. Taking a tick again returns the same result. Taking a lower tick rewinds the
-// queue. Rewinding by a second (at least 32 ticks) or more resets it.
+// queue, and rewinding by a second (at least 32 ticks) or more resets it.
 //
 // A client learns the server's tick from Take. Before the first call it predicts nothing, and
 // [Predictor.Tick] does not call its function.
@@ -73,23 +78,24 @@ type QueueStats struct {
 // third of a second in total if two frames a second are late.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
-	case q.began && tick == q.taken:
-		return q.last, q.came
-	case q.began && tick < q.taken:
-		q.goBack(tick)
+	case q.started && tick == q.newest:
+		return q.last, q.inTime
+	case q.started && tick < q.newest:
+		q.rewind(tick)
 	}
-	q.began = true
-	q.taken = tick
-	q.came = false
-	if q.slots == nil { // no input has arrived
+	q.started = true
+	q.newest = tick
+	q.inTime = false
+	if q.slots == nil {
 		return q.last, false
 	}
+
 	s := q.slot(tick)
-	ok = s.tick == tick && s.came
-	q.came = ok
+	ok = s.tick == tick && s.arrived
+	q.inTime = ok
 	if ok {
-		if !s.taken {
-			q.note(tick, now.Sub(s.at))
+		if !s.wasTaken {
+			q.noteLeft(tick, now.Sub(s.at))
 		}
 		q.last = s.input
 		q.stats.Taken++
@@ -99,10 +105,11 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 		q.stats.Repeated++
 	}
 	s.tick = tick
-	s.came = ok
-	s.taken = true
+	s.arrived = ok
+	s.wasTaken = true
 	s.at = now
-	if q.owes {
+
+	if q.owesAnswer {
 		q.reply()
 	}
 	return q.last, ok
@@ -112,13 +119,13 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 // answers. When the owner aimed, it saw the others as they were at that tick. Before the
 // owner has sent a message, Seen returns 0.
 //
-// The client reports the tick, so it may be false. It is limited to the ticks whose inputs
-// are stored: those of the last second, or the last 32 if that is more.
+// It is the client that reports the tick, so it may be lying. The result is limited to the ticks
+// whose inputs are stored: those of the last second, or the last 32 if that is more.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0
 	}
-	return max(q.seen, q.taken-min(q.taken, q.handle.half()))
+	return max(q.seen, q.newest-min(q.newest, q.handle.half()))
 }
 
 // Stats returns the counters of the queue.
@@ -126,19 +133,20 @@ func (q *Queue[I]) Stats() QueueStats { return q.stats }
 
 func (q *Queue[I]) slot(tick uint64) *slot[I] { return &q.slots[tick%uint64(len(q.slots))] }
 
-// receive handles a message from the owner.
+// receive is called for a message from the owner.
 func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 	if q.handle == nil || q.conn != call.Conn || q.actor != call.Actor {
 		q.handle = h
 		q.conn = call.Conn
 		q.actor = call.Actor
-		q.restart()
+		q.reset()
 	}
-	q.owes = true
-	if message.Seen > q.seen && message.Seen <= q.taken {
+	q.owesAnswer = true
+	if message.Seen > q.seen && message.Seen <= q.newest {
 		q.seen = message.Seen
 	}
 	if message.First > math.MaxUint64-maxBatch {
+		// Ticks must not wrap around.
 		q.stats.Outside += uint64(len(message.Inputs))
 		return
 	}
@@ -147,46 +155,46 @@ func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 	}
 }
 
-// restart removes all inputs.
-func (q *Queue[I]) restart() {
+// reset removes all inputs, and what the owner has seen.
+func (q *Queue[I]) reset() {
 	if q.slots == nil {
 		q.slots = make([]slot[I], 2*q.handle.half())
 	}
 	clear(q.slots)
-	var none I
-	q.last = none
-	q.came = false
-	q.have = 0
+	var zero I
+	q.last = zero
+	q.inTime = false
+	q.complete = 0
 	q.seen = 0
-	q.worstTick = 0
+	q.leastLeftTick = 0
 	q.stats.Repeated = 0
 }
 
-// goBack prepares the queue for a tick that is lower than the newest one taken.
-func (q *Queue[I]) goBack(tick uint64) {
+// rewind is called when a lower tick is taken than before.
+func (q *Queue[I]) rewind(tick uint64) {
 	if q.slots == nil {
 		return
 	}
-	if q.taken-tick >= q.handle.half() {
-		q.restart()
+	if q.newest-tick >= q.handle.half() {
+		q.reset()
 		return
 	}
 	q.seen = min(q.seen, tick)
-	q.last = q.before(tick)
+	q.last = q.newestBefore(tick)
 }
 
-// before returns the newest input for a lower tick, or the zero I if none is stored.
-func (q *Queue[I]) before(tick uint64) (input I) {
+// newestBefore returns the newest input that is stored for a lower tick, or the zero I if there
+// is none.
+func (q *Queue[I]) newestBefore(tick uint64) (input I) {
 	for t := tick - 1; t > 0 && tick-t < q.handle.half(); t-- {
-		if s := q.slot(t); s.tick == t && s.came {
+		if s := q.slot(t); s.tick == t && s.arrived {
 			return s.input
 		}
 	}
 	return input
 }
 
-// put stores the input of a tick. The first copy counts, so a client
-// cannot change its input later.
+// put stores the input of a tick. Only the first copy counts, so a client can't change its mind.
 func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	if !q.accepts(tick) {
 		q.stats.Outside++
@@ -194,60 +202,63 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	}
 	s := q.slot(tick)
 	switch {
-	case s.tick == tick && s.came: // a copy
-	case tick > q.taken:
-		*s = slot[I]{tick: tick, came: true, at: at, input: input}
-	case s.tick == tick && s.taken:
-		s.came = true
-		s.input = input // in case Take goes back
+	case s.tick == tick && s.arrived:
+		// We have it already. Messages repeat inputs in case some are lost.
+	case tick > q.newest:
+		*s = slot[I]{tick: tick, arrived: true, at: at, input: input}
+	case s.tick == tick && s.wasTaken:
+		// It's too late for this tick, but keep it in case Take goes back.
+		s.arrived = true
+		s.input = input
 		q.stats.Late++
-		q.note(tick, s.at.Sub(at))
-	default: // Take left the tick out, and the slot is of an older tick
-		*s = slot[I]{tick: tick, came: true, at: at, input: input}
+		q.noteLeft(tick, s.at.Sub(at))
+	default:
+		// Take left this tick out, so the slot still has an older one.
+		*s = slot[I]{tick: tick, arrived: true, at: at, input: input}
 		q.stats.Late++
 	}
 }
 
-// accepts reports whether a tick is near enough to the newest one
-// taken for its input to be stored.
+// accepts reports whether a tick is close enough to the newest one taken for its input to be
+// stored.
 func (q *Queue[I]) accepts(tick uint64) bool {
 	half := q.handle.half()
 	switch {
-	case !q.began:
+	case !q.started:
 		return false
-	case tick > q.taken:
-		return tick-q.taken <= half
+	case tick > q.newest:
+		return tick-q.newest <= half
 	}
-	return q.taken-tick < half
+	return q.newest-tick < half
 }
 
-// note records how early an input arrived.
-func (q *Queue[I]) note(tick uint64, left time.Duration) {
+// noteLeft records how much time an input had left when it arrived.
+func (q *Queue[I]) noteLeft(tick uint64, left time.Duration) {
 	q.stats.Margin = smooth(q.stats.Margin, left)
-	if q.worstTick == 0 || left < q.worst {
-		q.worst = left
-		q.worstTick = tick
+	if q.leastLeftTick == 0 || left < q.leastLeft {
+		q.leastLeft = left
+		q.leastLeftTick = tick
 	}
 }
 
-// reply tells the owner which inputs have arrived and how early.
+// reply tells the owner which inputs have arrived, and how early the latest of them did.
 func (q *Queue[I]) reply() {
-	q.owes = false
-	q.have = max(q.have, q.taken)
-	for q.have-q.taken < q.handle.half() {
-		next := q.slot(q.have + 1)
-		if next.tick != q.have+1 || !next.came {
+	q.owesAnswer = false
+	q.complete = max(q.complete, q.newest)
+	for q.complete-q.newest < q.handle.half() {
+		next := q.slot(q.complete + 1)
+		if next.tick != q.complete+1 || !next.arrived {
 			break
 		}
-		q.have++
+		q.complete++
 	}
 	message := answer{
-		Taken:  q.taken,
-		Have:   q.have,
-		Tick:   q.worstTick,
-		Left:   micros(q.worst),
+		Taken:  q.newest,
+		Have:   q.complete,
+		Tick:   q.leastLeftTick,
+		Left:   micros(q.leastLeft),
 		Missed: q.stats.Missed,
 	}
-	q.worstTick = 0
-	_ = q.handle.answer.Call(q.actor, message) // the next answer repeats it
+	q.leastLeftTick = 0
+	_ = q.handle.answer.Call(q.actor, message) // if that fails, the next answer says the same
 }
