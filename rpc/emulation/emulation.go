@@ -1,5 +1,5 @@
-// Package emulation describes what a bad network does to packets, in
-// the terms of UE's packet emulation.
+// Package emulation describes what a bad network does to packets, in the terms of UE's packet
+// emulation.
 package emulation
 
 import (
@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Settings make a good network a bad one. Packets that a socket sends and receives are lost,
-// delayed, duplicated or reordered. The zero value changes nothing.
+// Settings say how to make a good network a bad one. Packets that a socket sends and receives are
+// lost, delayed, duplicated or reordered. The zero value changes nothing.
 //
-// The fields beginning with Pkt are those of UE's packet emulation
-// (FPacketSimulationSettings). They have the same meaning, with these differences: a share is
-// in percent and may be a fraction, times are durations, and delays are not rounded to ticks.
-// They apply to outgoing packets unless the name says Incoming.
+// The fields that begin with Pkt are those of UE's packet emulation (FPacketSimulationSettings)
+// and mean the same, except that a share is in percent and may be a fraction, that times are
+// durations, and that delays aren't rounded to ticks. They apply to outgoing packets unless the
+// name says Incoming.
 //
-// For 5 % loss and a round trip of 100 ms, both ends have
+// For 5 % loss and a round trip of 100 ms, give both ends
 // Settings{PktLoss: 5, PktLag: 50 * time.Millisecond}.
 //
-// rpc.Config.Emulation applies the settings to sockets, in real time.
-// Package rpctest applies them in virtual time.
+// rpc.Config.Emulation applies the settings to sockets, in real time. Package rpctest applies
+// them in virtual time.
 type Settings struct {
 	PktLoss                        float64 // percentage of packets that are lost
-	PktLossMinSize, PktLossMaxSize int     // sizes in bytes of the packets that PktLoss loses; 0 = any
+	PktLossMinSize, PktLossMaxSize int     // PktLoss only applies to packets of these sizes in bytes; 0 = any
 
 	// Half of the packets are held back until later ones have passed, for 33 ms.
 	PktOrder bool
@@ -30,37 +30,39 @@ type Settings struct {
 	// Percentage of packets that arrive twice. As in UE, none do with PktOrder or PktLag.
 	PktDup float64
 
-	PktLag, PktLagVariance time.Duration // delay, and its variation up and down; the order is kept
-	PktLagMin, PktLagMax   time.Duration // range of the delay, if PktLag is 0; the order is kept
-	PktJitter              time.Duration // extra delay of every other packet, which is overtaken
+	PktLag, PktLagVariance time.Duration // delay, and how far it varies up and down; keeps the order
+	PktLagMin, PktLagMax   time.Duration // range of the delay, if PktLag is 0; keeps the order
+	PktJitter              time.Duration // extra delay of every other packet, so that others overtake it
 
 	PktIncomingLoss float64 // percentage of received packets that are lost
 
-	// Range of the delay of received packets. The order is kept.
+	// Range of the delay of received packets. Keeps the order.
 	PktIncomingLagMin, PktIncomingLagMax time.Duration
 
-	// Fields that Unreal does not have.
-	LossBurst float64 // mean length of a run of losses; up to 1, each packet is lost independently
+	// The remaining fields aren't in Unreal.
+
+	// LossBurst is the mean length of a run of losses. Up to 1, each packet is lost independently
+	// of the others.
+	LossBurst float64
 
 	// Rate limits what the socket sends to all peers together, in bit/s. 0 = no bottleneck.
 	Rate int64
 
-	// IncomingRate limits what the socket receives from all peers together, in
-	// bit/s, as a slow downlink does. 0 = no bottleneck. On a client it slows
-	// down what the server sends to that client.
+	// IncomingRate limits what the socket receives from all peers together, in bit/s, like a slow
+	// downlink. On a client, that's what slows down the server's packets to it. 0 = no bottleneck.
 	IncomingRate int64
 
-	// Queue is the number of bytes, including headers, that may wait for either bottleneck.
-	// Packets that do not fit are dropped. 0 means as many as pass in a round trip of the
-	// delays emulated there, but at least 64 KiB.
+	// Queue is how many bytes, including headers, may wait for either bottleneck. Packets that
+	// don't fit are dropped. 0 means as many as pass in a round trip of the delays emulated there,
+	// but at least 64 KiB.
 	Queue int
 
-	// Seed determines what happens to each packet. With the same seed, the
-	// same happens to the nth packet of a socket.
+	// Seed determines what happens to each packet. With the same seed, the same thing happens to
+	// the nth packet of a socket.
 	Seed uint64
 }
 
-// profiles are UE's profiles: PacketSimulationProfile in its ini.
+// profiles are those of UE: PacketSimulationProfile in its ini.
 var profiles = map[string]Settings{
 	"Off":         {},
 	"Average":     {PktLoss: 1, PktLagMin: 30 * time.Millisecond, PktLagMax: 60 * time.Millisecond},
@@ -70,9 +72,9 @@ var profiles = map[string]Settings{
 
 // Profile returns the settings of one of UE's profiles. UE: -PktEmulationProfile=.
 //
-// The profiles are Off, Average (1 % loss, 30 to 60 ms each way), Bad (5 %, 100 to 200 ms)
-// and BufferBloat (5 Mbit/s, with a queue of 1.7 s). They apply to what a socket sends. To
-// affect both ways, use one at both ends.
+// The profiles are Off, Average (1 % loss, 30 to 60 ms each way), Bad (5 %, 100 to 200 ms) and
+// BufferBloat (5 Mbit/s, with a queue of 1.7 s). Since they apply to what a socket sends, use
+// one at both ends to affect both ways.
 func Profile(name string) (Settings, error) {
 	e, ok := profiles[name]
 	if !ok {
@@ -81,13 +83,14 @@ func Profile(name string) (Settings, error) {
 	return e, nil
 }
 
-// Validate returns an error if a share is not a percentage, a range of
-// delays is not valid, or a value is out of range.
+// Validate returns an error if a share isn't a percentage, if a range of delays isn't one, or if
+// a value is out of range.
 func (e Settings) Validate() error {
 	for _, share := range []struct {
 		name    string
 		percent float64
 	}{{"PktLoss", e.PktLoss}, {"PktDup", e.PktDup}, {"PktIncomingLoss", e.PktIncomingLoss}} {
+		// Written this way, the condition also refuses NaN.
 		if !(share.percent >= 0 && share.percent <= 100) {
 			return fmt.Errorf("emulation: Settings.%s is %v, not a percentage from 0 to 100", share.name, share.percent)
 		}
@@ -99,7 +102,7 @@ func (e Settings) Validate() error {
 		{"PktLag and PktLagVariance", e.PktLagVariance, max(e.PktLag, e.PktLagVariance)},
 		{"PktLagMin and PktLagMax", e.PktLagMin, e.PktLagMax},
 		{"PktIncomingLagMin and PktIncomingLagMax", e.PktIncomingLagMin, e.PktIncomingLagMax},
-		{"PktLag and PktJitter", 0, min(e.PktLag, e.PktJitter)},
+		{"PktLag and PktJitter", 0, min(e.PktLag, e.PktJitter)}, // neither is negative
 	} {
 		if lag.min < 0 || lag.max < lag.min {
 			return fmt.Errorf("emulation: Settings.%s: %v to %v is no range of delays", lag.name, lag.min, lag.max)
@@ -108,7 +111,8 @@ func (e Settings) Validate() error {
 	return e.validateSizes()
 }
 
-// validateSizes is the part of Validate for sizes and for the fields that Unreal does not have.
+// validateSizes is the part of Validate that deals with sizes, and with the fields that aren't in
+// Unreal.
 func (e Settings) validateSizes() error {
 	switch {
 	case e.PktLossMinSize < 0 || e.PktLossMaxSize < 0 || e.PktLossMaxSize > 0 && e.PktLossMinSize > e.PktLossMaxSize:

@@ -1,7 +1,7 @@
-// Package rpctest plays a game over a bad network in the game's own go test. A
-// server and its clients, each in a world of the game's own, run in the virtual
-// time of testing/synctest. Minutes of play take moments, and with the same seed
-// the same thing happens to the same packets.
+// Package rpctest plays a game over a bad network, as part of the game's own tests. A server and
+// its clients, each with a world of its own, run in the virtual time of testing/synctest. That
+// way, minutes of play take moments, and with the same seed the same thing happens to the same
+// packets.
 //
 //	func TestDuelOnABadNetwork(t *testing.T) {
 //		rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
@@ -12,61 +12,71 @@
 //		})
 //	}
 //
-// A [Network] drives all worlds in ticks, on the goroutine of the test. There are 30
-// ticks a second unless SetTickRate sets another rate. Handlers run on that
-// goroutine, and the test may look at the game's state between two calls of Network.
-// The worlds must not be driven in any other way.
+// # Time
 //
-// Only Client, Join, Advance, Until and UntilDone tick. A test must not wait in another way for
-// something that a tick does, for instance on a channel that the end of a transfer closes. Wait
-// with Until or [Network.UntilDone], or on another goroutine while the test advances. If a test
-// waits for an hour of virtual time without a tick, it panics with a message that says so.
+// A [Network] drives all worlds in ticks, on the test's own goroutine, and must be the only one
+// to drive them. There are 30 ticks a second unless SetTickRate sets another rate. Since handlers
+// run on the same goroutine, the test may look at the game's state whenever no call to the
+// Network is running.
+//
+// Only Client, Join, Advance, Until and UntilDone tick. If a test waits in any other way for
+// something that takes a tick, such as a channel that is closed at the end of a transfer, it
+// waits in vain. Use Until or [Network.UntilDone] instead, or wait on another goroutine while
+// the test advances. After an hour of virtual time without a tick, the test panics with a
+// message that says so.
 //
 // Calls that the test makes between two Advances are sent at once. Each reliable call
 // then takes an entry of the reliable buffer, and the 256th call on an actor overflows
-// it. In a game's tick, calls wait for the Flush, and small ones share an entry. To
+// it. In a game's tick, by contrast, calls wait for the Flush, and small ones share an entry. To
 // test that, make the calls in [Network.OnTick].
 //
-// Clients have separate paths, so their copies of an actor differ in age. What one client has
-// after Advance, another may still wait for, because its packet was lost. Use [Network.Until]
-// for each client instead of a time that was enough for one of them.
+// Clients have separate paths, so their copies of an actor differ in age. When one client has
+// something after Advance, another may not have it yet, because its packet was lost. Use
+// [Network.Until] for each client, rather than a time that was enough for one of them.
 //
-// The seed also determines the random numbers of connections, and the program runs on one
-// processor during Run. QUIVER_SEED can therefore repeat a failure.
+// # Repeating a failure
 //
-// For that, the game must draw its own random numbers from [Network.Seed]. It must not
-// range over a map where it calls, starts or spawns, because the order of a map is
-// random. The order of its own goroutines may still vary. All orders may vary under the
-// race detector, which shuffles goroutines on purpose, and in one of some hundred runs
-// on a machine that is busy with other work.
+// The seed also determines the random numbers of connections, and during Run the program runs on
+// one processor. That's why QUIVER_SEED can repeat a failure.
 //
-// Each client has its own path to the server and back. The
-// [emulation.Settings] apply to it in each direction.
+// For this to work, the game must draw its own random numbers from [Network.Seed]. And where it
+// calls, starts or spawns, it must not range over a map, whose order is random. The order of the
+// game's own goroutines may still vary. All orders may vary under the race detector, which
+// shuffles goroutines on purpose, and in one of some hundred runs on a machine that is busy with
+// other work.
+//
+// # The paths
+//
+// Each client has its own path to the server and back. The [emulation.Settings] apply to it in
+// each direction.
 //
 // [emulation.Settings].Rate is the server's uplink, which its clients share, and each
-// client's own uplink. [Network.EmulateOne] gives one client a slow downlink after the
-// server's uplink. [emulation.Settings].IncomingRate is the downlink of each client. The
-// server's own downlink has no bottleneck.
+// client's own uplink. [emulation.Settings].IncomingRate is the downlink of each client, and
+// with [Network.EmulateOne] just one client can have a slow one. It comes after the server's
+// uplink. The server's own downlink has no bottleneck.
 //
 // Each of n clients has an n-th of the server's uplink, even while the others receive nothing. A
 // transfer to one of many therefore takes up to n times as long as over a real uplink. If Rate
 // limits a path, the carrier behaves like a congestion control that knows the rate.
 //
-// A server may restart. The test closes its world with w.Close(t.Context(),
-// rpc.HostClosedConnection, "restart"), and [Network.Server] puts another in its place.
+// Clients keep their addresses. In a real network addresses may change, but the game doesn't
+// notice much of that, because QUIC and sealed packets carry on. All it sees is a moment without
+// packets, as after [Network.Dark].
 //
-// [Network.Crash] ends a client or a server without a close. A client returns by
-// [Network.Client] as a new world with the same Token. The server keeps the client's old
-// connection until that connection has waited too long for an answer, or
-// Config.MaxConnsPerIdentity ends it.
+// # Restarts and crashes
 //
-// The network has no TLS, no QUIC and no sealed packets. The option rpc.Config.Emulation
-// shows in real time how a path affects them. Nor does it have QUIC's keep-alives and idle
-// timeout: a path that is dark ends a connection only if something waits for an answer.
+// To restart a server, the test closes its world with w.Close(t.Context(),
+// rpc.HostClosedConnection, "restart"), and calls [Network.Server] to put another in its place.
 //
-// Clients keep their addresses. When an address changes in a real network,
-// QUIC and sealed packets continue without the game. The game only sees a
-// moment without packets, as after [Network.Dark].
+// [Network.Crash] ends a client or a server without a close. The client comes back, by
+// [Network.Client], as a new world with the same Token. The server keeps its old connection
+// until that has waited too long for an answer, or until Config.MaxConnsPerIdentity ends it.
+//
+// # What is missing
+//
+// The network has no TLS, no QUIC and no sealed packets. To see how a path affects those, use
+// rpc.Config.Emulation, in real time. Nor are there QUIC's keep-alives and idle timeout, so when
+// a path is dark, the connection ends only if something is waiting for an answer.
 //
 // A game may use its normal config. The fields Sealed, NoJumbo, Emulation, IdleTimeout and
 // KeepAlive of rpc.Config have no effect here, nor does [rpc.World.SetEmulation]. The network

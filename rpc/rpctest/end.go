@@ -12,43 +12,42 @@ import (
 )
 
 const (
-	// maxDatagram is the largest datagram that QUIC accepts on a path
-	// that it has not yet probed.
+	// maxDatagram is the largest datagram that QUIC takes on a path that it hasn't probed yet.
 	maxDatagram = 1163
 
-	// maxArrived is the maximum number of datagrams that wait at an end that does not read
-	// them. Further ones are lost, as in a socket.
+	// maxArrived is how many datagrams an end buffers if nobody reads them. Further ones are lost,
+	// as in a socket.
 	maxArrived = 4096
 )
 
 var (
-	// errClosed is the error of an end that was closed on this side.
-	errClosed = errors.New("rpctest: closed")
-	// errCrashed is the error of an end whose world crashed.
-	errCrashed = errors.New("rpctest: crashed")
+	errClosed  = errors.New("rpctest: closed")  // we closed the end
+	errCrashed = errors.New("rpctest: crashed") // its world crashed
 )
 
-// An end is one end of a path. It implements [rpc.Carrier].
+// An end is one end of a path between a client and the server. It implements [rpc.Carrier].
 type end struct {
-	hub   *hub
-	out   *link
-	peer  *end
-	addr  net.Addr                // the peer's address; nil at a client's end
-	ended context.Context         // done when the end has ended; its cause is the error
-	end   context.CancelCauseFunc // cancels ended
+	hub  *hub
+	out  *link // to the peer
+	peer *end
+	addr net.Addr // the peer's address; nil at a client's end
+
+	// Done when the end has ended, for a cause that is the error of its methods.
+	ended  context.Context
+	cancel context.CancelCauseFunc
 
 	more bell.Bell // rung when something arrives
 
 	mu sync.Mutex // guards arrived
 
-	// At most maxArrived datagrams. A channel of that size would take 96 KiB
-	// for each end, even for one that has ended.
+	// At most maxArrived datagrams. This isn't a channel, because one of that size would take
+	// 96 KiB for each end, even for an end that has long ended.
 	arrived [][]byte
 }
 
 func newEnd(h *hub) *end {
 	e := &end{hub: h, more: bell.New()}
-	e.ended, e.end = context.WithCancelCause(context.Background())
+	e.ended, e.cancel = context.WithCancelCause(context.Background())
 	return e
 }
 
@@ -64,12 +63,12 @@ func (e *end) SendDatagram(p []byte) error {
 	return nil
 }
 
-// SendQueue returns the number of datagrams that the end accepts before SendDatagram blocks.
-// Because of it, package rpc sends calls without another goroutine.
+// SendQueue returns how many datagrams the end accepts before SendDatagram blocks. Because the end
+// has this method, package rpc sends calls without the help of another goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
-// ReceiveDatagram implements [rpc.Carrier]. It first returns the datagrams that arrived
-// before the end was closed. Only one goroutine calls it.
+// ReceiveDatagram implements [rpc.Carrier]. When the end has been closed, it still returns the
+// datagrams that arrived before that. Only one goroutine calls it.
 func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	for {
 		if p, ok := e.take(); ok {
@@ -80,7 +79,8 @@ func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-e.ended.Done():
-			if p, ok := e.take(); ok { // a packet arrived at the same instant
+			// A packet may have arrived at the same instant.
+			if p, ok := e.take(); ok {
 				return p, nil
 			}
 			return nil, context.Cause(e.ended)
@@ -88,7 +88,7 @@ func (e *end) ReceiveDatagram(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// take removes and returns the oldest datagram. ok is false if there is none.
+// take removes the oldest datagram and returns it. ok is false if there is none.
 func (e *end) take() (packet []byte, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,7 +96,7 @@ func (e *end) take() (packet []byte, ok bool) {
 		return nil, false
 	}
 	packet = e.arrived[0]
-	e.arrived[0] = nil // the array may stay in memory for a long time
+	e.arrived[0] = nil // the array may live on for a long time
 	e.arrived = e.arrived[1:]
 	return packet, true
 }
@@ -111,7 +111,7 @@ func (e *end) deliver(packet []byte) {
 	e.more.Ring()
 }
 
-// Path returns the window that the hub set, for paths with a limited rate.
+// Path returns the congestion window, which the hub sets for paths with a limited rate.
 func (e *end) Path() rpc.Path {
 	return rpc.Path{MaxDatagram: maxDatagram, Cwnd: int(e.out.window.Load())}
 }
@@ -119,9 +119,9 @@ func (e *end) Path() rpc.Path {
 // RemoteAddr returns the peer's address, or nil at a client's end.
 func (e *end) RemoteAddr() net.Addr { return e.addr }
 
-// CloseWithError closes the end at once. The peer is told after all packets in flight
-// have arrived, even if the path loses packets. UE also flushes when it disconnects.
-// If the world crashed, the peer is not told.
+// CloseWithError closes the end at once. The peer learns of it after all packets in flight have
+// arrived, and does so even if the path loses packets. (UE also flushes when it disconnects.)
+// If the world has crashed, the peer doesn't learn of it at all.
 func (e *end) CloseWithError(code uint64, reason string) error {
 	if context.Cause(e.ended) == errCrashed {
 		return nil
@@ -129,15 +129,15 @@ func (e *end) CloseWithError(code uint64, reason string) error {
 	e.hub.mu.Lock()
 	delay := e.out.delay + time.Millisecond
 	e.hub.mu.Unlock()
-	e.end(errClosed)
+	e.cancel(errClosed)
 	time.AfterFunc(delay, func() {
-		e.peer.end(&rpc.CloseError{Code: rpc.Code(code), Reason: reason, Remote: true})
+		e.peer.cancel(&rpc.CloseError{Code: rpc.Code(code), Reason: reason, Remote: true})
 	})
 	return nil
 }
 
-// crash ends the end without telling the peer. Packets in flight still arrive there.
-func (e *end) crash() { e.end(errCrashed) }
+// crash ends the end without a word to the peer, where packets in flight still arrive.
+func (e *end) crash() { e.cancel(errCrashed) }
 
-// over reports whether the end has ended.
-func (e *end) over() bool { return e.ended.Err() != nil }
+// hasEnded reports whether the end was closed, by either side, or has crashed.
+func (e *end) hasEnded() bool { return e.ended.Err() != nil }

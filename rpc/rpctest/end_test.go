@@ -14,7 +14,7 @@ func TestWhatArrivedComesBeforeTheEnd(t *testing.T) {
 	for i := range maxArrived + 1 {
 		e.deliver([]byte{byte(i)})
 	}
-	e.end(errClosed)
+	e.cancel(errClosed)
 	for i := range maxArrived {
 		p, err := e.ReceiveDatagram(t.Context())
 		require.NoError(t, err)

@@ -154,7 +154,7 @@ func (p *path) set(profile emulation.Settings, one bool) error {
 }
 
 // isOver reports whether both ends have closed, so that no packet is in flight any more.
-func (p *path) isOver() bool { return p.near.over() && p.far.over() }
+func (p *path) isOver() bool { return p.near.hasEnded() && p.far.hasEnded() }
 
 // dark drops all packets of the path for d.
 func (p *path) dark(d time.Duration) {
