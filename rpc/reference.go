@@ -150,13 +150,13 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// findMissing finds out whether some actor in refs is still not open here, and moves the first
+// findMissing finds out whether one of actors is still not open here, and moves the first
 // one to the front. A call may name 60,000 actors, and each open checks again, so next time we
 // want to come across that actor right away.
-func (c *Conn) findMissing(refs []Ref) bool {
-	i := slices.IndexFunc(refs, func(ref Ref) bool { return c.Actor(ref) == nil })
+func (c *Conn) findMissing(actors []Ref) bool {
+	i := slices.IndexFunc(actors, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {
-		refs[0], refs[i] = refs[i], refs[0]
+		actors[0], actors[i] = actors[i], actors[0]
 	}
 	return i >= 0
 }

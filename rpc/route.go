@@ -260,7 +260,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 		c.link.Unlock()
 		return to.queueCall(m, payload)
 	}
-	sent, err := a.sendNow(to, m, payload)
+	sent, err := sendNow(to, m, payload)
 	c.link.Unlock()
 
 	// Do the rest without the lock, because logging may take long.
@@ -269,15 +269,15 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 			"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	}
 	if sent {
-		a.world.logs.Sent(c.logged(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
+		a.world.logs.Sent(c.callForLog(m, len(payload)), to.channel, Channel{c, to.channel}.Reliable)
 	}
 	return err
 }
 
 // sendNow gives a call to the machine. If sent is false, the client may just be gone, which isn't
 // an error. The caller holds the link's lock.
-func (a *Actor) sendNow(to *opening, m *method, payload []byte) (sent bool, err error) {
-	c := to.conn
+func sendNow(to *opening, m *method, payload []byte) (sent bool, err error) {
+	a, c := to.actor, to.conn
 	c.trace.About(m.name, a.class.name, uint64(a.ref))
 	err = c.machine.Send(to.channel, m.delivery, payload)
 	if m.policy == forceSend {
