@@ -140,7 +140,7 @@ func (w *World) runWaiting(c *Conn) {
 	for i := 0; i < len(c.waiting.calls); {
 		call := c.waiting.calls[i]
 		overdue := !w.frame.beat.Real.Before(call.until)
-		if !call.actor.dead && !overdue && c.findMissing(call.missing) {
+		if !call.actor.dead && !overdue && call.mustWait(c) {
 			i++
 			continue
 		}
@@ -150,13 +150,13 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// findMissing finds out whether one of actors is still not open here, and moves the first
-// one to the front. A call may name 60,000 actors, and each open checks again, so next time we
-// want to come across that actor right away.
-func (c *Conn) findMissing(actors []Ref) bool {
-	i := slices.IndexFunc(actors, func(ref Ref) bool { return c.Actor(ref) == nil })
+// mustWait finds out whether one of the missing actors still isn't open on c. It moves the first
+// such actor to the front. A call may name 60,000 actors, and each open checks again, so we want
+// to come across that one right away next time.
+func (call *waitingCall) mustWait(c *Conn) bool {
+	i := slices.IndexFunc(call.missing, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {
-		actors[0], actors[i] = actors[i], actors[0]
+		call.missing[0], call.missing[i] = call.missing[i], call.missing[0]
 	}
 	return i >= 0
 }
