@@ -8,22 +8,22 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Binding binds a class to the type T of the class's objects in one world.
+// A Binding binds a class to the type T of its objects in one world.
 type Binding[T any] struct {
 	untyped *binding
 	world   *World
 }
 
-// binding is a Binding without its type parameter.
+// A binding is a Binding without the type parameter.
 type binding struct {
 	class     *Class
-	construct func(*Actor) any // calls the constructor
-	handlers  []handler        // by method id: an *endpoint[T, A]; nil until the first On or Check
-	states    []replicaMaker   // by state id; nil = not replicated here
-	warned    bool             // the first actor has warned of states without a Replicate
-	actors    actors           // the actors of the class that have an object
+	construct func(*Actor) any // calls the game's constructor
+	handlers  []handler        // by method id; nil until the method's first On or Check
+	states    []replicaMaker   // by state id; nil if the state isn't replicated here
+	warned    bool             // we've warned of states without a Replicate
+	actors    actors           // actors of the class that have an object
 
-	// Hooks. Each is nil if the game has not set it.
+	// Hooks, each of which is nil unless the game has set it.
 	at          func(object any) (x, y, z float32)
 	relevant    func(object any, viewer *Conn) bool
 	onClose     func(object any, why CloseReason)
@@ -32,11 +32,30 @@ type binding struct {
 	onOpenAcked func(object any, c *Conn)
 }
 
+// A handler runs the calls of one method. It is an *endpoint without its type parameters.
+type handler interface {
+	// bound reports whether there is a function to run, set by On or OnRequest. There may be
+	// just a Check.
+	bound() bool
+	// runRemote decodes, validates and checks the argument of a call from the peer, and runs
+	// the call unless the argument is refused. The error is then a *validationError. Any
+	// other error comes from decoding.
+	runRemote(object any, call *Call, payload []byte) error
+	// runLocal runs a call that was made in this world, where its argument has been validated
+	// already.
+	runLocal(object any, call *Call, arg any)
+}
+
+// handles reports whether there is a handler for calls of m. b may be nil.
+func (b *binding) handles(m *method) bool {
+	return b != nil && b.handlers[m.id] != nil && b.handlers[m.id].bound()
+}
+
 // hasAt reports whether objects of the binding have a position. b may be nil.
 func (b *binding) hasAt() bool { return b != nil && b.at != nil }
 
-// replicate makes the replicas of the states that an object keeps. It stores them in
-// into, by state id.
+// replicate makes a replica of each state that the object keeps, and stores it in into, by
+// state id.
 func (b *binding) replicate(object any, into []replica) {
 	for i, maker := range b.states {
 		if maker != nil {
@@ -45,34 +64,17 @@ func (b *binding) replicate(object any, into []replica) {
 	}
 }
 
-// handler runs the calls of one method. It is an *endpoint without its type parameters.
-type handler interface {
-	// bound reports whether On or OnRequest has set a function. An endpoint that has
-	// only a Check runs nothing.
-	bound() bool
-	// remote decodes, validates and checks the argument of a call from the peer, and runs
-	// the call. The error is a *validationError or a decoding error.
-	remote(object any, call *Call, payload []byte) error
-	// local runs a call that was made in this world.
-	local(object any, call *Call, arg any)
-}
-
-// handles reports whether a handler runs the calls of m. b may be nil.
-func (b *binding) handles(m *method) bool {
-	return b != nil && b.handlers[m.id] != nil && b.handlers[m.id].bound()
-}
-
-// Bind binds class in world. ctor makes the object of each actor. Bind panics if the
-// class is already bound, or if it is added after the first connection. Bind must be
-// called on the world's goroutine.
+// Bind binds class in world. ctor makes the object of each actor. Bind panics if the class is
+// already bound, or if the first connection has already fixed which classes there are. It
+// must be called on the world's goroutine.
 //
-// On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states of the open
-// are read into the object right after ctor, before any call. Calls that ctor makes
-// in this world run on that object in the next Dispatch.
+// On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states that come with the
+// open are read into the object right after ctor, before any call. Calls that ctor makes in
+// this world run on that object in the next Dispatch.
 //
-// A client's ctor may also call the server. If the actor's close has arrived together with
-// its open, such a call returns the error that it would return after the close. That is
-// [ErrDormant] if the actor is dormant or was placed, and otherwise [ErrClosed].
+// A client's ctor may also call the server. If the actor's close has arrived along with its
+// open, such a call already returns the error that it would return after the close:
+// [ErrDormant] if the actor is dormant or was placed, and [ErrClosed] otherwise.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
 	case class == nil:
@@ -104,16 +106,16 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 	e.run = fn
 }
 
-// Check makes fn decide, before the handler of h runs, whether the caller may make this
-// call now. h is a *[ServerRPC], or a *[Request] to the server.
+// Check makes fn decide, before the handler of h runs, whether the caller may make this call
+// now. h is a *[ServerRPC], or a *[Request] to the server.
 //
-// An error closes the caller's connection with [ValidationFailed]. If an honest
-// client may ask too late, refuse in the handler instead.
+// An error closes the caller's connection with [ValidationFailed]. If an honest client may
+// simply be too late, refuse in the handler instead.
 //
-// What the caller saw is a round trip old, and its age differs between actors. A
-// check of a distance must use the positions of that time. Otherwise it closes
+// What the caller has seen is a round trip old, and its age differs from actor to actor. A
+// check of a distance must therefore use the positions of that time, or it will close the
 // connections of honest players.
-func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, arg A) error) {
+func Check[T, A any](b *Binding[T], h checkable[A], fn func(object T, call *Call, arg A) error) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
 	mustHook("Check", m, fn == nil, e.check != nil)
@@ -123,8 +125,8 @@ func Check[T, A any](b *Binding[T], h checked[A], fn func(object T, call *Call, 
 	e.check = fn
 }
 
-// Of returns the object of an actor. ok is false if a is nil, has ended, or is not
-// of the binding's class and world. UE: Cast.
+// Of returns the object of an actor. ok is false if a is nil, has ended, or is not of the
+// binding's class and world. UE: Cast.
 func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	if !a.valid() || a.dead {
 		return object, false
@@ -135,90 +137,91 @@ func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 	return object, false
 }
 
-// At returns the object of the actor with the given ref. ok is false if
-// [World.Actor] returns nil or Of returns false.
+// At returns the object of the actor with that ref. ok is false if [World.Actor] returns nil
+// or Of returns false.
 func (b *Binding[T]) At(ref Ref) (object T, ok bool) { return b.Of(b.world.Actor(ref)) }
 
-// listed returns a list that contains all actors that have an object of b. It may
-// contain others.
-func (b *Binding[T]) listed() *actors {
+// candidates returns a list of actors that includes all those with an object of b. For a
+// component of a class that isn't bound here, these are all actors of the world.
+func (b *Binding[T]) candidates() *actors {
 	if own := b.world.bindings[b.untyped.class.root()]; own != nil {
 		return &own.actors
 	}
 	return &b.world.actors.all
 }
 
-// All yields the actors of the class that are alive here, with their objects. They
-// come in the order in which they were spawned or opened here. As in [World.Actors],
-// actors may be added and may end during the iteration.
+// All yields the actors of the class that are alive here, with their objects, in the order in
+// which they were spawned or opened here. As in [World.Actors], actors may be added and may
+// end during the iteration.
 func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	return func(yield func(*Actor, T) bool) {
-		b.listed().all(func(a *Actor) bool {
+		b.candidates().all(func(a *Actor) bool {
 			object, ok := b.Of(a)
 			return !ok || yield(a, object)
 		})
 	}
 }
 
-// At makes fn return the position of objects of b. Their actors are then open for the
-// connections whose view is nearer than the class's [CullDistance]. [Conn.SetView]
-// sets the point from which a connection sees. An actor closes, with reason
-// [Relevancy], 5 s after it was last seen. At panics if fn is nil or b already has an
-// At. UE: GetActorLocation, as AActor::IsNetRelevantFor calls it.
+// At makes fn return the position of objects of b. Their actors are then open for connections
+// whose view is nearer than the class's [CullDistance]. A connection sees from the point set
+// by [Conn.SetView]. An actor closes, with reason [Relevancy], 5 s after it was last seen. At
+// panics if fn is nil or b already has an At. UE: GetActorLocation, as
+// AActor::IsNetRelevantFor calls it.
 //
-// The rules apply in Unreal's order. An actor that was spawned with [AlwaysRelevant] is open
-// for everybody. An actor is relevant to its owner, and to a connection whose view it is.
-// Then come [RelevantAsOwner] and [OnlyRelevantToOwner], and the distance last. The game
-// decides about actors that are attached or hidden: see [Relevant].
+// The rules apply in Unreal's order. An actor spawned with [AlwaysRelevant] is open for
+// everybody. Any actor is relevant to its owner, and to a connection whose view it is. Next
+// come [RelevantAsOwner] and [OnlyRelevantToOwner], and distance is last. Actors that are
+// attached or hidden are up to the game (see [Relevant]).
 //
-// fn is called on the world's goroutine when an actor is spawned, and then ten times a
-// second for each actor, in Flush, spread over the Flushes. Flush surveys the surroundings
-// of each connection at the same rate. An actor that comes near therefore opens at most
-// 0.3 s later. The nearest actors open first, at most 1,000 in a Flush.
+// fn is called on the world's goroutine when an actor is spawned, and then ten times a second
+// for each actor, spread over the Flushes. Flush surveys the surroundings of each connection
+// at the same rate, so an actor that comes near opens within 0.3 s. The nearest actors open
+// first, at most 1,000 in a Flush.
 //
-// The cost of a tick depends on a part of the actors and on the actors that are near,
-// not on all pairs. At 30 Hz, 10,000 actors that stand still take 0.06 ms.
-// 100 connections, each near to 200 of them, take another 0.3 ms.
+// What a tick costs depends on a fraction of the actors and on how many are near somebody,
+// but not on the number of pairs. At 30 Hz, 10,000 actors that stand still take 0.06 ms, and
+// 100 connections with 200 actors near each take another 0.3 ms.
 //
 // An actor whose position is not finite has no position. If a client has no free channel for
-// an actor, the log says so, and the server tries again each second.
+// an actor, this is logged, and the server tries again every second.
 //
-// OpenTo and CloseTo still work. An actor that OpenTo opened stays open until it has been out
-// of sight for 5 s. An actor that CloseTo closed opens again if it is near. If the path can't
-// take all updates, the updates of distant actors wait longer: see [UpdatePriority].
+// OpenTo and CloseTo still work. An actor that was opened by OpenTo stays open until it has
+// been out of sight for 5 s, and one that was closed by CloseTo opens again if it is near. If
+// the path can't take all updates, those of distant actors have to wait longer (see
+// [UpdatePriority]).
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
 	mustHook("At", u.class, fn == nil, u.at != nil)
 	u.at = func(object any) (x, y, z float32) { return fn(object.(T)) }
 }
 
-// Relevant makes fn decide, instead of the distance, for which connections actors of b are
-// open. Relevant panics if fn is nil or b already has a Relevant. UE: an override of
+// Relevant makes fn decide, in place of distance, which connections actors of b are open for.
+// Relevant panics if fn is nil or b already has a Relevant. UE: an override of
 // AActor::IsNetRelevantFor, after the rules described at [At].
 //
-// The owner, the view and the options of Spawn come first, as for [At]. fn can't refuse an
-// actor to its owner, or to a connection whose view it is. An actor closes 5 s after fn last
-// returned true. [Conn.View] returns the point from which viewer sees.
+// As with [At], the owner, the view and the options of Spawn take precedence, so fn can't
+// keep an actor from its owner, or from a connection whose view it is. An actor closes 5 s
+// after fn last returned true. [Conn.View] returns the point that viewer sees from.
 //
-// fn is called on the world's goroutine in Flush, once a second for each pair of an
-// actor and a connection. The calls are spread over the Flushes, at most 20,000 in
-// one. At 30 Hz, a round for 10,000 actors and 100 connections takes 1.7 s. fn must
-// be fast. With Relevant, an At of b is used only for views.
+// fn is called on the world's goroutine in Flush, once a second for each pair of an actor and
+// a connection. The calls are spread over the Flushes, with at most 20,000 in each. At 30 Hz,
+// a round for 10,000 actors and 100 connections takes 1.7 s, so fn must be fast. With
+// Relevant, an At of b is only used for views.
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
 	mustHook("Relevant", u.class, fn == nil, u.relevant != nil)
 	u.relevant = func(object any, viewer *Conn) bool { return fn(object.(T), viewer) }
 }
 
-// checked is a handle that [Check] accepts: a *[ServerRPC], or a *[Request] that
-// [ServerRequest] declared.
-type checked[A any] interface {
+// A checkable is a handle that [Check] accepts: a *[ServerRPC], or a *[Request] declared by
+// [ServerRequest].
+type checkable[A any] interface {
 	takes(A)
 	declared() *method
 }
 
-// mustHook panics if the function passed to by is missing, or if to is already bound to one.
-// by sets a function of to, which is a class, a method or a state.
+// mustHook panics if a hook's function is missing, or if another one is already set. by is
+// the function that was to set it, and to is the class, method or state that it was for.
 func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	switch {
 	case missing:
@@ -228,17 +231,17 @@ func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	}
 }
 
-// endpoint runs the calls of one method for one binding. The calls run one at a time on the
-// world's goroutine, so all arguments are decoded into the same arg.
+// An endpoint runs the calls of one method for one binding. Since calls run one at a time, on
+// the world's goroutine, they can all have their arguments decoded into the same arg.
 type endpoint[T, A any] struct {
 	m     *method
-	run   func(T, *Call, A)       // nil = no On or OnRequest
-	check func(T, *Call, A) error // nil = no Check
+	run   func(T, *Call, A)       // set by On or OnRequest
+	check func(T, *Call, A) error // set by Check; nil if there is none
 	arg   A
 }
 
-// endpointOf returns the endpoint of m in b. The first call makes it. endpointOf
-// panics if m is of another class.
+// endpointOf returns b's endpoint for m, which is made by the first call. It panics if m
+// belongs to another class.
 func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 	u := b.untyped
 	if m.class != u.class {
@@ -251,14 +254,17 @@ func endpointOf[T, A any](b *Binding[T], m *method) *endpoint[T, A] {
 	return u.handlers[m.id].(*endpoint[T, A])
 }
 
+// bound implements handler.
 func (e *endpoint[T, A]) bound() bool { return e.run != nil }
 
-func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
+// runRemote implements handler.
+func (e *endpoint[T, A]) runRemote(object any, call *Call, payload []byte) error {
 	var zero A
 	e.arg = zero
 	if err := e.m.codec.Decode(payload, &e.arg); err != nil {
 		return e.m.undecodable(len(payload), err)
 	}
+	// The call may have to wait for actors that its argument names.
 	if e.m.refers && call.Conn.clearOrPostpone(call, e.m, &e.arg, payload) {
 		return nil
 	}
@@ -278,11 +284,12 @@ func (e *endpoint[T, A]) remote(object any, call *Call, payload []byte) error {
 	return nil
 }
 
-func (e *endpoint[T, A]) local(object any, call *Call, arg any) {
+// runLocal implements handler.
+func (e *endpoint[T, A]) runLocal(object any, call *Call, arg any) {
 	e.run(object.(T), call, arg.(A))
 }
 
-// validationError wraps the error of a Validate or a Check.
+// A validationError wraps an error from a Validate or a Check.
 type validationError struct {
 	method *method
 	cause  error

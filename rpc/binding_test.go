@@ -51,7 +51,7 @@ func TestRemoteCall(t *testing.T) {
 	require.False(t, b.untyped.handles(aim.m), "a check alone runs nothing")
 	On(b, aim, (*object).aim)
 	o, call := &object{}, &Call{Actor: &Actor{world: new(World)}}
-	remote := b.untyped.handlers[0].remote
+	remote := b.untyped.handlers[0].runRemote
 
 	require.NoError(t, remote(o, call, encode(t, vector{X: 1})))
 	require.Equal(t, []vector{{X: 1}}, o.aims)
@@ -79,7 +79,7 @@ func TestLocalCall(t *testing.T) {
 	b := bound(class)
 	On(b, aim, (*object).aim)
 	o := &object{}
-	b.untyped.handlers[0].local(o, &Call{}, retain(&vector{Y: 1}))
+	b.untyped.handlers[0].runLocal(o, &Call{}, retain(&vector{Y: 1}))
 	require.Equal(t, []vector{{Y: 1}}, o.aims)
 }
 
@@ -92,7 +92,7 @@ func TestArgumentsDoNotShareMemory(t *testing.T) {
 	var kept []list
 	On(b, h, func(_ *object, _ *Call, l list) { kept = append(kept, l) })
 	for _, s := range []string{"a", "b"} {
-		require.NoError(t, b.untyped.handlers[0].remote(&object{}, nil, encode(t, list{[]string{s}})))
+		require.NoError(t, b.untyped.handlers[0].runRemote(&object{}, nil, encode(t, list{[]string{s}})))
 	}
 	require.Equal(t, []list{{[]string{"a"}}, {[]string{"b"}}}, kept)
 }
@@ -143,7 +143,7 @@ func TestRemoteCallAllocations(t *testing.T) {
 		{aim.m, &vector{1, 2, 3}, 0}, {self.m, &packed{1, 2}, 0}, {raw.m, &data, 0}, {none.m, &None{}, 0},
 		{name.m, &named{ID: 500, Name: strings.Repeat("n", 40)}, 1}, // the string
 	} {
-		payload, remote := argument(t, test.m, test.p), b.untyped.handlers[test.m.id].remote
+		payload, remote := argument(t, test.m, test.p), b.untyped.handlers[test.m.id].runRemote
 		require.Equal(t, test.want, testkit.Allocs(200, func() {
 			if err := remote(o, call, payload); err != nil {
 				t.Fatal(err)
@@ -171,7 +171,7 @@ func BenchmarkRemoteCall(b *testing.B) {
 		p    any
 	}{{"msgpack", aim.m, &vector{1, 2, 3}}, {"binary", self.m, &packed{1, 2}}} {
 		b.Run(bench.name, func(b *testing.B) {
-			payload, remote := argument(b, bench.m, bench.p), binding.untyped.handlers[bench.m.id].remote
+			payload, remote := argument(b, bench.m, bench.p), binding.untyped.handlers[bench.m.id].runRemote
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := remote(o, call, payload); err != nil {

@@ -59,7 +59,7 @@ func TestDeclarationsThatPanic(t *testing.T) {
 	panics(t, `C.Own: SkipOwner is for Multicast RPCs`, func() { Client[int](class, "Own", Reliable, SkipOwner()) })
 	panics(t, `RateLimit(0) must be above 0`, func() { RateLimit(0) })
 
-	class.close()
+	class.markUsed()
 	panics(t, `C.Late is declared after a world began to use class C`, func() { Server[int](class, "Late", Reliable) })
 }
 

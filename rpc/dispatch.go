@@ -16,106 +16,126 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Call describes the call that a handler or a check handles, except for the
-// argument. It is valid only until the handler or check returns.
+// A Call is what a handler or a check gets to know about a call besides the argument. It is
+// only valid until the handler or check returns.
 type Call struct {
 	Actor *Actor
-	// The caller's connection; nil if the call was made in this world. [Conn]
-	// documents the methods of a nil *Conn.
-	Conn *Conn
-	Now  time.Time // the time of the Dispatch
 
-	// Arrived is when the call arrived, which is after the last Dispatch. It is
-	// exact to 16 µs and, like Now, by the game's clock. For a call that was made in
-	// this world, or that has waited for actors, it is Now.
+	// Conn is the caller's connection, or nil if the call was made in this world. [Conn]
+	// documents what its methods do on a nil *Conn.
+	Conn *Conn
+
+	// Now is the time of the Dispatch.
+	Now time.Time
+
+	// Arrived is when the call arrived, some time after the Dispatch before this one. It is
+	// accurate to 16 µs and, like Now, by the game's clock. For a call that was made in this
+	// world, or that has waited for actors, it is Now.
 	Arrived time.Time
 
-	question *question // the request's question; nil = the call is not a request
+	question *question // the request, or nil if this is an ordinary call
 }
 
-// handling is the message that the world's goroutine is handling. Handlers get
-// pointers into it, so a call allocates nothing.
+// handling is the message that the world's goroutine is handling. Handlers get pointers into
+// it, so that a call doesn't have to allocate anything.
 type handling struct {
 	call     Call
-	question question  // the question of call, if call is a request
+	question question  // what call.question points to, if call is a request
 	arrived  time.Time // when the message arrived, by the game's clock
-	// The reason in a message that closes a channel. It is Destroyed if the message
-	// also opens the channel: see openAndClose.
-	closes CloseReason
-	// The handler has run and keeps no byte of the message. It is false for a
-	// request, which a goroutine may still answer.
-	spent bool
+
+	// The reason in a message that closes a channel. It's Destroyed for all other messages,
+	// and also if the message opens the channel as well (see openAndClose).
+	closeReason CloseReason
+
+	// Set if the handler hasn't kept any of the message's bytes, so that their memory can be
+	// reused. A request doesn't count, since a goroutine may still be answering it.
+	reusable bool
 }
 
-// ownerMethod is the id of the message by which the server tells a client whether it
-// owns the actor. No class has so many methods.
+// ownerMethod is the id of the message that tells a client whether it owns the actor. It
+// isn't the id of a method, because no class has that many.
 const ownerMethod = maxMethods
 
-// deliver handles one message of a connection. OnRep functions wait until all states of a
-// packet have been applied. The first message of another packet makes them run.
+// deliver handles one message of a connection.
+//
+// OnRep functions have to wait until all states of a packet have been applied, so they run when
+// the first message of another packet arrives.
 func (w *World) deliver(c *Conn, message bunch.Message) {
 	c.trace.Took()
 	h := &w.handling
-	h.closes = Destroyed
+	h.closeReason = Destroyed
 	if message.Close && !message.Open {
-		h.closes, _ = parseClose(message.Payload) // before any OnRep runs
+		// OnRep functions may call the actor, which fails with an error that depends on this.
+		h.closeReason, _ = parseClose(message.Payload)
 	}
+
 	a := c.actorOf(message.Channel)
 	samePacket := message.Delivery == bunch.Tracked && message.Number == c.copies.reps.packet
 	if len(c.copies.reps.replicas) > 0 && !samePacket {
 		w.callRepNotifies(c)
 	}
+
 	h.arrived = w.frame.beat.Game.Add(-c.machine.Waited(w.frame.beat.Real, &message))
-	h.spent = false
+	h.reusable = false
 	if message.Channel != 0 {
+		// This keeps the clock in sync. Messages about time don't count; they're on channel 0.
 		c.times.ask.NoteTraffic()
 	}
-	var violation *CloseError
-	switch {
-	case message.Delivery == bunch.Tracked && a != nil:
-		c.copies.reps.packet = message.Number
-		violation = w.applyUpdate(c, a, message)
-	case message.Channel == 0:
-		w.game.Doing = tasks.Doing{}
-		violation = c.control(message.Payload)
-	case c.server && (message.Open || message.Close && a != nil):
-		violation = violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may",
-			message.Channel)
-	case message.Open:
-		violation = w.openActor(c, message)
-	case a == nil && !message.Close:
-		c.drops.Add(drops.Closed, 1)
-	case a == nil: // the peer's answer to a close from this side
-	case message.Close:
-		violation = w.handleClose(c, a, message)
-	default:
-		violation = w.invoke(c, a, message.Payload)
-	}
-	if h.spent && len(message.Payload) > bunch.EntryBytes {
+	violation := w.handleMessage(c, a, message)
+	if h.reusable && len(message.Payload) > bunch.EntryBytes {
 		c.machine.Reuse(&message)
 	}
 	if violation != nil {
-		w.violated(c, violation)
+		w.closeForViolation(c, violation)
 	}
 }
 
-// violated closes a connection whose peer broke a rule, and logs the violation.
-func (w *World) violated(c *Conn, cause *CloseError) {
+// handleMessage handles a message by its kind. a is the actor on the message's channel, or nil
+// if there is none.
+func (w *World) handleMessage(c *Conn, a *Actor, message bunch.Message) *CloseError {
+	switch {
+	case message.Delivery == bunch.Tracked && a != nil:
+		c.copies.reps.packet = message.Number
+		return w.applyUpdate(c, a, message)
+	case message.Channel == 0:
+		w.game.Doing = tasks.Doing{}
+		return c.control(message.Payload)
+	case c.server && (message.Open || message.Close && a != nil):
+		return violationf(BunchWrongChannel, "a client opened or closed channel %d, which only the server may",
+			message.Channel)
+	case message.Open:
+		return w.openActor(c, message)
+	case a == nil && !message.Close:
+		// The actor is closed, which the peer may not have known when it sent the message.
+		c.drops.Add(drops.Closed, 1)
+		return nil
+	case a == nil:
+		// This is the peer's answer to our own close, and we have nothing left to close.
+		return nil
+	case message.Close:
+		return w.handleClose(c, a, message)
+	}
+	return w.invoke(c, a, message.Payload)
+}
+
+// closeForViolation logs that the peer has broken a rule, and closes the connection.
+func (w *World) closeForViolation(c *Conn, cause *CloseError) {
 	w.logs.Guest(slog.LevelWarn, logs.Violated, c.party(), "connection closed for a violation",
 		"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
 	c.abort(cause)
 }
 
-// violationf returns the error for a peer that broke a rule.
+// violationf returns the error for a peer that has broken a rule.
 func violationf(code Code, format string, args ...any) *CloseError {
 	return &CloseError{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
 
-// stateMethod is the id of the message by which the server sends the last state of
-// an actor whose channel closes.
+// stateMethod is the id of the message by which the server sends the last state of an actor
+// before it closes the channel.
 const stateMethod = maxMethods + 1
 
-// invoke runs a call from the peer, unless the call is a violation or is dropped.
+// invoke handles a message for an actor. That is usually a call, which it runs unless it has
+// to be dropped.
 func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	id, n := binary.Uvarint(payload)
 	if n <= 0 {
@@ -135,7 +155,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	if c.server != (m.kind == serverRPC) {
 		return violationf(WrongDirection, "%v is a %v RPC", m, m.kind)
 	}
-	w.logs.Received(c.logged(m, len(payload)), a)
+	w.logs.Received(c.callForLog(m, len(payload)), a)
 	if m.role != isCall {
 		return w.invokeRequest(c, a, m, payload)
 	}
@@ -143,21 +163,22 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 		c.drop(reason, a, m)
 		return nil
 	}
-	return w.run(c, a, m, 0, payload)
+	return w.runCall(c, a, m, 0, payload)
 }
 
-// run runs a call or question from the peer that dropReason let pass. number is the
-// number of a question, or 0 for a call.
+// runCall runs a call or question from the peer that dropReason has let through. number is
+// the number of a question, or 0 for a call.
 //
-// If the call has waited for actors, run is called later than dropReason, and a may
-// have ended in the meantime.
-func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
+// If the call had to wait for actors, that was some time ago, and the actor may have ended
+// since.
+func (w *World) runCall(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	var q *question
 	switch {
 	case a.dead:
 		c.drop(drops.Closed, a, m)
 		return nil
 	case number == 0:
+	// The peer is waiting for as many answers as it may.
 	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.MaxRequests:
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
@@ -172,22 +193,22 @@ func (w *World) run(c *Conn, a *Actor, m *method, number uint64, argument []byte
 	return w.violationOf(c, m, err)
 }
 
-// handle runs the handler of a call from the peer. q is the question if the call is
-// a request, and otherwise nil.
+// handle runs the handler of a call from the peer. q is the question if the call is a
+// request, and nil otherwise.
 func (w *World) handle(c *Conn, a *Actor, m *method, q *question, argument []byte) error {
 	h := &w.handling
 	h.call = Call{Actor: a, Conn: c, Now: w.frame.now, Arrived: h.arrived, question: q}
 	w.game.Doing = tasks.Doing{Of: m}
 	p := a.partOf(m.class)
 	began := c.trace.Begin()
-	err := p.binding.handlers[m.id].remote(p.object, &h.call, argument)
-	h.spent = m.arg == reflect.TypeFor[Raw]() && q == nil
+	err := p.binding.handlers[m.id].runRemote(p.object, &h.call, argument)
+	h.reusable = m.arg == reflect.TypeFor[Raw]() && q == nil
 	c.trace.Handled(m.name, a.class.name, uint64(a.ref), len(argument), began)
 	return err
 }
 
-// dropReason returns why a call from the peer is dropped, or drops.None. It is
-// called before the argument is decoded.
+// dropReason returns why a call from the peer must be dropped, or drops.None. It decides
+// before the argument is decoded.
 func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	p := a.partOf(m.class)
 	switch {
@@ -203,7 +224,8 @@ func (w *World) dropReason(c *Conn, a *Actor, m *method) drops.Reason {
 	return drops.None
 }
 
-// drop counts a dropped call on a, and logs a warning at most once a second for each reason.
+// drop counts a dropped call on a. It also logs a warning, at most once a second for each
+// reason.
 func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	hidden, ok := c.drops.Blame(reason, c.world.frame.now)
 	if !ok {
@@ -219,7 +241,8 @@ func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	log.Warn("call dropped")
 }
 
-// allow reports whether the RateLimit of m permits the call that is being handled.
+// allow counts the call that is being handled against the RateLimit of m, and reports whether
+// the limit allows it.
 func (c *Conn) allow(m *method) bool {
 	limit := c.limits[m]
 	ok := limit.Allow(m.rateLimit, c.world.handling.arrived, c.world.frame.now)
@@ -227,8 +250,8 @@ func (c *Conn) allow(m *method) bool {
 	return ok
 }
 
-// logged returns the description of a call of m for log records.
-func (c *Conn) logged(m *method, bytes int) logs.Call {
+// callForLog describes a call of m for the log.
+func (c *Conn) callForLog(m *method, bytes int) logs.Call {
 	return logs.Call{
 		Conn:     c,
 		RPC:      m,
@@ -238,8 +261,10 @@ func (c *Conn) logged(m *method, bytes int) logs.Call {
 	}
 }
 
-// violationOf converts the error of handler.remote to a violation. A client trusts its
-// server, so it only drops and counts a call whose argument Validate refuses.
+// violationOf decides what an error from the decoding or the checks of a call means for the
+// peer. An argument that can't be decoded is always a violation, but one that has been
+// refused is only a violation by a client. A client trusts its server and just drops the
+// call.
 func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	switch {
 	case err == nil:
@@ -253,30 +278,30 @@ func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	return &CloseError{Code: ValidationFailed, Reason: err.Error(), cause: err}
 }
 
-// invalid reports whether err came from a Validate or a Check.
+// invalid reports whether a Validate or a Check has refused an argument with err.
 func invalid(err error) bool {
 	_, refused := errors.AsType[*validationError](err)
 	return refused
 }
 
-// localCall is a call that runs in the world that made it.
+// A localCall is a call that runs in the world that made it.
 type localCall struct {
 	actor    *Actor
 	method   *method
-	arg      any    // the argument, as a value
-	question uint64 // the number of a request's question; 0 = the call is not a request
+	arg      any    // by value
+	question uint64 // number of a request's question; 0 if this isn't a request
 }
 
-// localCalls are the calls that run in the world that made them, in order. They are
-// used only by the world's goroutine.
+// localCalls queues the calls that run in the world that made them. Only the world's
+// goroutine may use it.
 type localCalls struct {
 	tasks.Queue[localCall]
-	due int // number of calls, from the first, that are still to run in this Dispatch
+	thisDispatch int // how many of the calls, from the first, still run in this Dispatch
 }
 
-// add queues a call for the next Dispatch, unless limit calls already wait for it.
+// add queues a call for the next Dispatch, unless limit calls are waiting for it already.
 func (l *localCalls) add(call localCall, limit int) error {
-	if waiting := l.Len() - l.due; waiting >= limit {
+	if waiting := l.Len() - l.thisDispatch; waiting >= limit {
 		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
 			call.method, waiting, ErrBacklogFull)
 	}
@@ -284,23 +309,24 @@ func (l *localCalls) add(call localCall, limit int) error {
 	return nil
 }
 
-// runLocal runs the calls that were queued before this Dispatch. Calls that they
-// queue wait for the next Dispatch.
+// runLocal runs all calls that were queued before this Dispatch. Calls that those make in
+// turn have to wait for the next one.
 func (w *World) runLocal() {
-	w.local.due = w.local.Len()
+	w.local.thisDispatch = w.local.Len()
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call of this Dispatch, and returns false if there is none. It
-// first removes the call from the queue, so a panic loses only that call.
+// runNextLocal runs the next call of this Dispatch, and returns false if there is none. The
+// call leaves the queue first, so that a panic in it doesn't affect any other.
 func (w *World) runNextLocal() bool {
-	if w.local.due == 0 {
+	if w.local.thisDispatch == 0 {
 		return false
 	}
-	w.local.due--
+	w.local.thisDispatch--
 	l, _ := w.local.Take()
 	p := l.actor.partOf(l.method.class)
-	if l.actor.dead || !p.bound() { // the actor has ended, or its constructor has returned no object
+	if l.actor.dead || !p.bound() {
+		// The actor has ended, or its constructor hasn't returned an object.
 		w.dropped.Add(1)
 		return true
 	}
@@ -309,16 +335,16 @@ func (w *World) runNextLocal() bool {
 	if l.method.role == isQuestion {
 		w.runQuestionHere(l)
 	} else {
-		p.binding.handlers[l.method.id].local(p.object, &w.handling.call, l.arg)
+		p.binding.handlers[l.method.id].runLocal(p.object, &w.handling.call, l.arg)
 	}
 	return true
 }
 
 // Context returns, in the handler of a [Request], a context that ends when the request is
-// answered or when nobody waits for the answer any more. The latter is the case if the
-// request was canceled, its time is over, or the actor or the connection has ended.
+// answered. It also ends when nobody is waiting for the answer any longer, because the
+// request was canceled or has timed out, or because the actor or the connection has ended.
 //
-// The handler may keep the context. In other calls the context never ends.
+// The handler may keep the context. If the call isn't a request, the context never ends.
 func (c *Call) Context() context.Context {
 	q := c.question
 	if q == nil {

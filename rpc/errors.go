@@ -11,37 +11,44 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Errors that a caller can act on. Errors that wrap them name the call, the actor or the
-// limit. The error of a call that is too large wraps [bunch.ErrBunchTooLarge].
+// Errors that a caller can act on. They are usually wrapped in an error that names the call, the
+// actor or the limit. If a call is too large, its error wraps [bunch.ErrBunchTooLarge].
 //
 // A call that finds its reliable buffer full closes the connection with
 // [ReliableBufferOverflow], as in Unreal. With [bunch.OverflowError] in Config.Bunch.Overflow,
-// the call instead sends nothing, and its error wraps [bunch.ErrReliableBufferFull].
+// it sends nothing instead, and returns an error that wraps [bunch.ErrReliableBufferFull].
 var (
-	// ErrNotOwner: a client called a Server RPC on an actor that it does not own.
+	// ErrNotOwner is returned if a client calls a Server RPC on an actor that it does not
+	// own.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
-	// ErrWrongRole: only a server may do this, or only a client may.
+
+	// ErrWrongRole is returned for something that only a server may do, or only a client.
 	ErrWrongRole = errors.New("rpc: wrong role")
-	// ErrUnbound: the call would run only in this world, and this world has no
-	// handler. A Multicast on the server needs no handler.
+
+	// ErrUnbound is returned if a call would run in this world only, and there is no handler
+	// for it here. A Multicast on the server does not need one.
 	ErrUnbound = errors.New("rpc: no handler bound")
-	// ErrClosed: the actor, the connection or the world has ended, or the actor's
-	// close has arrived.
+
+	// ErrClosed is returned if the actor, the connection or the world has ended, or if the
+	// actor's close has already arrived.
 	ErrClosed = errors.New("rpc: closed")
-	// ErrDormant: a client called a Server RPC on a dormant actor, which has no
-	// channel, or on an actor whose close for dormancy has arrived; see
-	// [Actor.SetDormant]. It also means that the server has not opened a placed
-	// copy, or has closed it because it is far away; see [Place].
+
+	// ErrDormant is returned if a client calls a Server RPC on a dormant actor, which has no
+	// channel, or on an actor whose close for dormancy has already arrived (see
+	// [Actor.SetDormant]). It is also returned for a placed copy (see [Place]) that the
+	// server hasn't opened, or that it has closed because it is far away.
 	ErrDormant = errors.New("rpc: the actor is dormant")
-	// ErrBacklogFull: a bounded queue of the world, or of its streams, is full.
+
+	// ErrBacklogFull is returned if a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
-	// ErrOnWorld: a call that waits for the world was made on the world's goroutine,
-	// where it would never return.
+
+	// ErrOnWorld is returned for a call that waits for the world if it is made on the world's
+	// goroutine, where it would wait forever.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
-// errorf is fmt.Errorf for a format that begins with "rpc: ". It removes that prefix from the
-// texts of args that are errors of this package. The errors are wrapped unchanged.
+// errorf is fmt.Errorf for a format that begins with "rpc: ". If args has errors of this
+// package, their texts leave that prefix out, but they are wrapped all the same.
 func errorf(format string, args ...any) error {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok && strings.HasPrefix(err.Error(), prefix) {
@@ -51,94 +58,115 @@ func errorf(format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-const prefix = "rpc: " // begins the texts of this package's errors
+const prefix = "rpc: " // how the texts of this package's errors begin
 
-// unprefixed is an error without the prefix, for use inside another error's text.
+// An unprefixed error leaves the prefix out, to be used inside another error's text.
 type unprefixed struct{ error }
 
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.error.Error(), prefix) }
 func (e unprefixed) Unwrap() error { return e.error }
 
-// onClient returns the error for a client's call of the method by, which only a
-// server may call.
-func onClient(by string) error {
+// errOnClient returns the error for a client that calls the method by, which only a server
+// may call.
+func errOnClient(by string) error {
 	return errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
 }
 
-// ofAnother returns the error for a call of the world's method by with an actor of
-// another world.
-func ofAnother(by string) error {
+// errOtherWorld returns the error for a call of the method by with an actor of another world.
+func errOtherWorld(by string) error {
 	return errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
 }
 
-// A Code is the reason why a connection ended.
+// A Code says why a connection ended.
 //
-// The numbers include those of [bunch.Code]. Codes have the names that Unreal gives
-// them (ENetCloseResult), if it has them. The documentation of any of the constants,
-// such as HostClosedConnection, shows them all. A game closes connections with codes
-// of its own, from 1,024, or with one of these that fits.
+// The numbers include those of [bunch.Code]. A code has the name that Unreal gives it
+// (ENetCloseResult), if there is one. The documentation of any of the constants, such as
+// HostClosedConnection, shows all of them. A game closes connections with codes of its own,
+// from 1,024, or with whichever of these fits.
 type Code uint16
 
 const (
-	// ReliableBufferOverflow: a reliable call found the buffer of its channel full.
+	// ReliableBufferOverflow means that a reliable call found the buffer of its channel full.
 	ReliableBufferOverflow = Code(bunch.ReliableBufferOverflow)
-	// ConnectionTimeout: the peer stopped sending.
+
+	// ConnectionTimeout means that the peer stopped sending.
 	ConnectionTimeout = Code(bunch.ConnectionTimeout)
 )
 
 const (
-	// HostClosedConnection: the world or its listener was closed.
+	// HostClosedConnection means that the world or its listener was closed.
 	HostClosedConnection Code = 64 + iota
-	// ConnectionLost: the carrier failed; the wrapped error is the cause.
+
+	// ConnectionLost means that the carrier failed. The wrapped error is the cause.
 	ConnectionLost
-	// ProtocolMismatch: the two programs declare different classes or speak different versions.
+
+	// ProtocolMismatch means that the two programs declare different classes or speak
+	// different versions.
 	ProtocolMismatch
-	// ControlChannelMessageUnknown: a handshake message has an unknown type.
+
+	// ControlChannelMessageUnknown means that a handshake message has an unknown type.
 	ControlChannelMessageUnknown
-	// ControlChannelMessageFail: a handshake message came in the wrong order.
+
+	// ControlChannelMessageFail means that a handshake message came out of order.
 	ControlChannelMessageFail
-	// ControlChannelMessagePayloadFail: a handshake message could not be decoded.
+
+	// ControlChannelMessagePayloadFail means that a handshake message couldn't be decoded.
 	ControlChannelMessagePayloadFail
-	// PreLoginFailure: Config.Authenticate refused the token, or Config.Login
-	// refused the client. The reason is the text of the error.
+
+	// PreLoginFailure means that Config.Authenticate refused the token, or Config.Login the
+	// client. The reason is the text of the error.
 	PreLoginFailure
-	// ServerFull: a limit on connections, failed logins, memory, posts or channel
-	// numbers is reached, or Config.Authenticate can't check tokens now.
+
+	// ServerFull means that a limit on connections, failed logins, memory, posts or channel
+	// numbers has been reached, or that Config.Authenticate can't check tokens now.
 	ServerFull
-	// HandshakeTimeout: the handshake took longer than Config.HandshakeTimeout, or the
-	// client's first message took longer than Config.HelloTimeout.
+
+	// HandshakeTimeout means that the handshake took longer than Config.HandshakeTimeout, or
+	// the client's first message longer than Config.HelloTimeout.
 	HandshakeTimeout
-	// BunchPrematureChannel: something arrived on an actor's channel before Join.
+
+	// BunchPrematureChannel means that something arrived on an actor's channel before Join.
 	BunchPrematureChannel
-	// BunchWrongChannel: a client opened or closed an actor's channel, which only a
+
+	// BunchWrongChannel means that a client opened or closed an actor's channel, which only a
 	// server may do.
 	BunchWrongChannel
-	// UnknownMethod: a call names a method that its class does not have.
+
+	// UnknownMethod means that a call names a method that its class doesn't have.
 	UnknownMethod
-	// WrongDirection: a client sent a Client RPC or a Multicast, or a server sent a Server RPC.
+
+	// WrongDirection means that a client sent a Client RPC or a Multicast, or a server a
+	// Server RPC.
 	WrongDirection
-	// PayloadFail: an argument, a state or an open could not be decoded, named a
-	// class that does not exist, or had bytes left over.
+
+	// PayloadFail means that an argument, a state or an open couldn't be decoded, named a
+	// class that doesn't exist, or had bytes left over.
 	PayloadFail
-	// ValidationFailed: Validate or Check refused a call. UE: WithValidation.
+
+	// ValidationFailed means that a Validate or a Check refused a call. UE: WithValidation.
 	ValidationFailed
-	// SealedViolation: a sealed packet violated the protocol.
+
+	// SealedViolation means that a sealed packet broke the protocol.
 	SealedViolation
-	// HandlerPanic: a function of the game panicked during a call or the login of
-	// this connection; see Config.OnPanic.
+
+	// HandlerPanic means that a function of the game panicked during a call from this
+	// connection, or during its login. See Config.OnPanic.
 	HandlerPanic
-	// LoginElsewhere: the identity has as many newer connections as
-	// Config.MaxConnsPerIdentity allows. With RefuseLoginElsewhere it has as many older ones.
+
+	// LoginElsewhere means that the identity has as many newer connections as
+	// Config.MaxConnsPerIdentity allows or, with RefuseLoginElsewhere, as many older ones.
 	LoginElsewhere
-	// RPCDoS: the calls of the client, or of all clients with its identity, cost
+
+	// RPCDoS means that the calls of the client, or of all clients with its identity, cost
 	// more than Config.DoS allows.
 	RPCDoS
-	// ServerBusy: as many other clients are in their handshake as
-	// Config.MaxHandshakes or MaxHandshakesPerAddress allows. There may be room
-	// moments later, and Dial tries again by itself.
+
+	// ServerBusy means that as many other clients are in their handshake as
+	// Config.MaxHandshakes or MaxHandshakesPerAddress allows. Since there may be room a moment
+	// later, Dial tries again by itself.
 	//
-	// Dial also tries again if Config.MaxConnsPerAddress is reached and the client
-	// had to prove its address. QUIC has one code for both cases.
+	// Dial also does so if Config.MaxConnsPerAddress is reached and the client had to prove
+	// its address, because QUIC has only one code for both.
 	ServerBusy
 )
 
@@ -165,7 +193,7 @@ var codeNames = map[Code]string{
 	ServerBusy:                       "ServerBusy",
 }
 
-// String returns the code's name, or Code(n) for a code of the game.
+// String returns the code's name, or Code(n) if it's one of the game's own.
 func (c Code) String() string {
 	if name, ok := codeNames[c]; ok {
 		return name
@@ -176,12 +204,12 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint16(c))
 }
 
-// A CloseError is the reason why a connection ended. errors.Is(e, ErrClosed) is true for it.
+// A CloseError says why a connection ended. errors.Is(e, ErrClosed) is true for any of them.
 type CloseError struct {
 	Code   Code
 	Reason string
 	Remote bool  // the peer closed the connection
-	cause  error // wrapped; nil = none
+	cause  error // returned by Unwrap; nil if there is none
 }
 
 func (e *CloseError) Error() string {
@@ -194,12 +222,12 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.cause }
 
-// Temporary reports whether a new connection may succeed a little later.
+// Temporary reports whether another attempt to connect may succeed a little later.
 //
-// It is true if the peer was lost (ConnectionTimeout, ConnectionLost) or has no room or
-// time now (ServerFull, ServerBusy, HandshakeTimeout). It is also true if the peer closed
-// with HostClosedConnection, as a server does when it shuts down. It is false if this side
-// closed with HostClosedConnection, and for codes of the game.
+// That is the case if the peer was lost (ConnectionTimeout, ConnectionLost) or has no room or
+// time right now (ServerFull, ServerBusy, HandshakeTimeout). It is also the case if the peer
+// closed with HostClosedConnection, as a server that shuts down does, but not if this side
+// did, and not for codes of the game.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout:
@@ -213,7 +241,7 @@ func (e *CloseError) Temporary() bool {
 // Is makes errors.Is(e, ErrClosed) true for every CloseError.
 func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 
-// A RequestError is the reason why a [Request] has no answer. It wraps the cause:
+// A RequestError says why a [Request] has no answer. It wraps the cause:
 //
 //	context.DeadlineExceeded    nobody answered in time
 //	context.Canceled            the context of Ask was canceled
@@ -227,23 +255,26 @@ func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 //	none, with Refused          the handler returned another error
 //	none, with RateLimited      the request was asked more often than its RateLimit, or the server's Config.DoS, allows
 //
-// A handler that returns a RequestError chooses its Code.
+// A handler can return a RequestError itself to choose its Code.
 type RequestError struct {
-	Request string // the name of the request, "Class.Name"
-	// From the handler's *RequestError, or from an error that Class.Errors declares;
-	// 0 = another error.
+	Request string // name of the request, "Class.Name"
+
+	// Code is from the handler's *RequestError, or from Class.Errors if the handler returned
+	// one of those. It is 0 for any other error.
 	Code uint32
-	// The text of the handler's error, or why there is no answer. Valid UTF-8, at
-	// most 512 bytes.
+
+	// Text is that of the handler's error, or says why there is no answer. It is valid UTF-8
+	// of at most 512 bytes.
 	Text        string
 	Refused     bool // the handler returned an error
-	RateLimited bool // described above
+	RateLimited bool // asked too often; see above
 	cause       error
 }
 
 func (e *RequestError) Error() string {
 	switch {
-	case e == nil: // a handler returned a nil *RequestError as its error
+	// A handler has returned a nil *RequestError as an error, which isn't nil.
+	case e == nil:
 		return "the handler returned a nil *RequestError as an error; let it return nil"
 	case e.Refused && e.cause != nil:
 		return e.Text
@@ -262,7 +293,7 @@ func (e *RequestError) Unwrap() error {
 	return e.cause
 }
 
-// closeErrorOf converts the error that ended a link to a CloseError.
+// closeErrorOf returns the CloseError for the error that ended a link.
 func closeErrorOf(err error) *CloseError {
 	var (
 		own       *CloseError
@@ -305,8 +336,8 @@ func closeErrorOf(err error) *CloseError {
 	return &CloseError{Code: ConnectionLost, Reason: err.Error(), cause: err}
 }
 
-// codeOf converts a code from the wire. QUIC's codes have 62 bits. A code with more
-// than 16 bits becomes ConnectionLost.
+// codeOf converts a code from the wire. QUIC's codes have 62 bits, but ours have only 16, so a
+// larger one becomes ConnectionLost.
 func codeOf(wire uint64) Code {
 	if wire > 0xffff {
 		return ConnectionLost

@@ -120,8 +120,8 @@ func TestHostileRequests(t *testing.T) {
 // mute is the handler of questions that nobody answers.
 type mute struct{ handler }
 
-func (mute) bound() bool                     { return true }
-func (mute) remote(any, *Call, []byte) error { return nil }
+func (mute) bound() bool                        { return true }
+func (mute) runRemote(any, *Call, []byte) error { return nil }
 
 // muteAdmit makes an actor say nothing by itself when it is asked Admit.
 func muteAdmit(a *Actor) { a.own.binding.handlers[clerkAdmit.question.id] = mute{} }

@@ -117,8 +117,8 @@ func TestDebugRecordsCostNothingWhenOff(t *testing.T) {
 		n.tick(60)
 		c := n.conns[0]
 		allocs := testkit.Allocs(100, func() {
-			c.world.logs.Sent(c.logged(bulk.m, 3000), a.openings[0].channel, Channel{c, a.openings[0].channel}.Reliable)
-			c.world.logs.Received(c.logged(bulk.m, 3000), a)
+			c.world.logs.Sent(c.callForLog(bulk.m, 3000), a.openings[0].channel, Channel{c, a.openings[0].channel}.Reliable)
+			c.world.logs.Received(c.callForLog(bulk.m, 3000), a)
 			c.world.logs.Opened(c, a, 1)
 			c.world.logs.Closed(c, a, 1, Destroyed)
 			c.world.logs.Actor(logs.Relevancy, "relevant", c, a)

@@ -300,7 +300,7 @@ func (w *World) runQuestionHere(l localCall) {
 	h.call.question = &h.question
 	defer h.question.failUnanswered()
 	p := l.actor.partOf(l.method.class)
-	p.binding.handlers[l.method.id].local(p.object, &h.call, l.arg)
+	p.binding.handlers[l.method.id].runLocal(p.object, &h.call, l.arg)
 	h.question.answered.Store(true)
 }
 

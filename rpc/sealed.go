@@ -201,7 +201,7 @@ func (s *sealedCarrier) changed(state sealed.State) {
 // carrier that ended for any other reason doesn't matter, because QUIC takes over.
 func (s *sealedCarrier) closeOnViolation(err error) {
 	if ended, ok := errors.AsType[*sealed.Error](err); ok && ended.Violation {
-		s.conn.world.violated(s.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
+		s.conn.world.closeForViolation(s.conn, &CloseError{Code: SealedViolation, Reason: ended.Reason, cause: err})
 	}
 }
 

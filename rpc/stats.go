@@ -490,14 +490,6 @@ func (w *World) StatNet() string {
 	return t.String()
 }
 
-// role returns "server" or "client", as shown in tables and traces.
-func (w *World) role() string {
-	if w.IsServer() {
-		return "server"
-	}
-	return "client"
-}
-
 // addActors adds the row that counts the game's actors.
 func (w *World) addActors(t *statnet.Table) {
 	here, relevant, dormant := 0, 0, 0

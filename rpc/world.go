@@ -174,6 +174,14 @@ func (w *World) freeze() {
 // IsServer reports whether this world has authority. It has, unless it has connected to a server.
 func (w *World) IsServer() bool { return !w.lobby.client.Load() }
 
+// role returns "server" or "client", as shown in tables and traces.
+func (w *World) role() string {
+	if w.IsServer() {
+		return "server"
+	}
+	return "client"
+}
+
 // SetLogLevel changes the log level. If categories are given, it sets the level of those alone.
 // Otherwise it sets the level of all records that have no category, or whose category has no
 // level of its own. It returns an error if a category does not exist. UE: Log LogRep Verbose.
