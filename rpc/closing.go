@@ -132,7 +132,7 @@ func (a *Actor) checkAuthority(caller string) error {
 	case !a.valid():
 		return fmt.Errorf("rpc: %s of %s", caller, noActor)
 	case !a.world.IsServer():
-		return onClient(fmt.Sprintf("%s of %v", caller, a))
+		return errOnClient(fmt.Sprintf("%s of %v", caller, a))
 	}
 	a.world.mustBeInside(caller, nil)
 	switch {
@@ -443,7 +443,7 @@ func (a *Actor) end(reason CloseReason) {
 	a.owned = false
 	w.actors.remove(a)
 	if a.conn != nil {
-		a.conn.copies.forget(a)
+		a.conn.copies.remove(a)
 	}
 	w.requests.endOf(a, reason)
 	if a.own.binding != nil {

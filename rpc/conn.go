@@ -77,8 +77,8 @@ type Conn struct {
 	// channels is written by the world's goroutine, which holds mu then, but reads it without.
 	// Other goroutines need mu to read it.
 	mu       sync.Mutex
-	channels map[uint64]*Actor // actors by channel
-	cached   actorCache        // cache of actorOf; used only by the world's goroutine
+	channels map[uint64]*Actor
+	cached   actorCache // the last result of actorOf; used only by the world's goroutine
 
 	// Actors. Used only by the world's goroutine.
 	copies copies // client
@@ -173,16 +173,16 @@ func newCopies() copies {
 	}
 }
 
-// forget removes a copy that has ended, unless another actor has its ref by now.
-func (s *copies) forget(a *Actor) {
+// remove removes a copy that has ended, unless another actor has its ref by now.
+func (s *copies) remove(a *Actor) {
 	if s.byRef[a.ref] == a {
 		delete(s.byRef, a.ref)
 	}
 }
 
-// noteRazed records that the server has destroyed a placed actor that is not placed here yet. It
+// noteGone records that the server has destroyed a placed actor that is not placed here yet. It
 // returns a violation if the server names too many of them.
-func (s *copies) noteRazed(o parsedOpen) *CloseError {
+func (s *copies) noteGone(o parsedOpen) *CloseError {
 	if len(s.gonePlaced) >= maxDetached {
 		return violationf(PayloadFail, "end of %q, which is not placed here; as many as %d are known already",
 			o.name, len(s.gonePlaced))
@@ -192,8 +192,7 @@ func (s *copies) noteRazed(o parsedOpen) *CloseError {
 }
 
 // newMachine returns the machine that sends and receives the connection's messages. Until Join
-// it accepts only channel 0 and holds at most minReceiveLimit bytes for the peer, because the
-// peer could be anybody.
+// it only accepts channel 0, and holds at most minReceiveLimit bytes for the peer.
 func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	w := c.world
 	config := w.config.Bunch

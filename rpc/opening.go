@@ -497,7 +497,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	case violation != nil:
 		return violation
 	case a == nil && message.Close && o.name != "":
-		return c.copies.noteRazed(o)
+		return c.copies.noteGone(o)
 	}
 
 	// Make the copy, unless there is one.
