@@ -557,7 +557,7 @@ func TestPausedSendersGoOn(t *testing.T) {
 			}
 			time.Sleep(3 * idleTime)
 			if free := n.streams.memory.Free(); taken {
-				n.do(n.world, func() { n.streams.takeBack(time.Now()) })
+				n.do(n.world, func() { n.streams.reclaim.search(time.Now()) })
 				require.Greater(t, n.streams.memory.Free(), free)
 			}
 			for range senders {
@@ -624,7 +624,7 @@ func TestStuckTransfersOfOneParty(t *testing.T) {
 			})
 		}
 		time.Sleep(2 * idleTime)
-		n.do(world, func() { require.False(t, s.crowded(), "others have room") })
+		n.do(world, func() { require.False(t, s.reclaim.crowded(), "others have room") })
 		data := content(300_000)
 		_, peer := join()
 		require.NoError(t, honest.Send(t.Context(), peer, bytes.NewReader(data), int64(len(data))))

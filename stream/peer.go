@@ -12,46 +12,47 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A Peer holds the transfers of one connection. [Streams.Peer] returns it.
+// A Peer holds the transfers of one connection, in both directions. [Streams.Peer] returns it.
 type Peer struct {
 	streams *Streams
 	conn    *rpc.Conn
 	joined  bool // the world will report the end of the connection; guarded by Streams.mu
 
-	// Safe for concurrent use.
-	live     *live
-	account  *budget.Account      // charged for what the peer makes this end hold
-	stocked  *budget.StockAccount // charged for what this end has read for the peer
-	called   atomic.Bool          // the peer is in Streams.callers
-	unstored atomic.Uint64        // incoming transfers with a key that continue without the store
-	sent     atomic.Uint64        // outgoing transfers that the peer consumed
-	received atomic.Uint64        // incoming transfers that this end consumed
-	failed   atomic.Uint64        // transfers that ended in any other way
-
-	mu    sync.Mutex // guards stats
-	stats Stats      // as of the last tick
-
+	live  *live // ends the transfers with the connection; safe for concurrent use
 	inbox Inbox // blobs that ToInbox delivers
 
-	// The state of transfers at this end. Used by the world's goroutine only, except where
-	// sender says otherwise.
+	// Memory. Safe for concurrent use.
+	account *budget.Account      // charged for what the peer makes us hold
+	stocked *budget.StockAccount // charged for what we have read for the peer
+
+	// Counts for Stats. Safe for concurrent use.
+	sent     atomic.Uint64 // outgoing transfers that the peer consumed
+	received atomic.Uint64 // incoming transfers that we consumed
+	failed   atomic.Uint64 // transfers that ended in any other way
+	unstored atomic.Uint64 // incoming transfers with a key that go on without the store
+	mu       sync.Mutex    // guards stats
+	stats    Stats         // the other counts, as of the last tick
+
+	// The two directions. Used by the world's goroutine only, except where sender says
+	// otherwise.
 	control  control  // exchanges messages about transfers
 	sender   sender   // transfers to the peer
 	receiver receiver // transfers from the peer
 
-	// The routes of parts. Used by the world's goroutine only.
+	// The routes on which parts of content travel. Used by the world's goroutine only.
 	window *window     // as reliable RPCs on lanes
 	slices *sliceRoute // as slices of chunks
 	lanes  lanes       // decides how many lanes window should have
 
-	// Used by the world's goroutine only.
-	ticks  bool      // ticks include the peer: its connection has joined and has not ended
-	listed bool      // the peer is in Streams.due
-	rests  bool      // the last tick found nothing to do
-	ticked time.Time // when a tick last included the peer
+	// Ticks. Used by the world's goroutine only, except called.
+	called    atomic.Bool // the peer is in Streams.callers
+	ticks     bool        // the connection has joined and has not ended
+	scheduled bool        // the peer is in Streams.due
+	rests     bool        // the last tick found nothing to do
+	ticked    time.Time   // when a tick last included the peer
 }
 
-// newPeer returns the peer of conn.
+// newPeer returns the peer of a connection.
 func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p := &Peer{
 		streams: s,
@@ -67,7 +68,8 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	p.sender.peer = p
 	p.sender.early = minPending
 	if s.world.IsServer() {
-		p.sender.atOnce = 1 // a client gets the server's limits as soon as it has a pipe to begin on
+		// A client begins with none, since it gets the server's limits as soon as it has a pipe.
+		p.sender.atOnce = 1
 	}
 	p.receiver.peer = p
 	p.window = &window{conn: conn, stocked: p.stocked}
@@ -77,8 +79,8 @@ func newPeer(s *Streams, conn *rpc.Conn) *Peer {
 	return p
 }
 
-// connected opens the control pipe and the first lanes of a connection, at a server. At a
-// client, bindPipes adopts them when they arrive.
+// connected is called when the connection has joined. A server then opens the control pipe and
+// the first lanes. A client gets them through bindPipes when they arrive.
 func (p *Peer) connected() {
 	world := p.streams.world
 	if !world.IsServer() {
@@ -99,12 +101,12 @@ func (p *Peer) Conn() *rpc.Conn { return p.conn }
 // Inbox returns the peer's inbox, which holds the blobs that [ToInbox] delivers.
 func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
-// inside reports whether the caller is on the goroutine of the peer's world. It returns false
-// if p is nil.
+// inside reports whether the caller is on the world's goroutine, which must not block. For a
+// nil Peer that is unknown, and inside returns false.
 func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
 
-// gone returns a channel that is closed when the connection has ended, after live.err was set.
-// If p is nil, the channel is never closed.
+// gone returns a channel that is closed when the connection has ended. By then live.err is
+// set. For a nil Peer it's never closed.
 func (p *Peer) gone() <-chan struct{} {
 	if p == nil {
 		return nil
@@ -112,7 +114,7 @@ func (p *Peer) gone() <-chan struct{} {
 	return p.live.over
 }
 
-// start creates a transfer and queues it for the next tick.
+// start creates a transfer and queues it. The next tick may begin to send it.
 func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) {
 	if p == nil {
 		return nil, fmt.Errorf("stream: %v is started to a nil *Peer", &h)
@@ -138,43 +140,19 @@ func (p *Peer) start(h header, source source, opts []Option) (*Transfer, error) 
 	return t, nil
 }
 
-// wake makes the next tick include p, and wakes a world that waits for events. It is safe for
-// concurrent use.
+// wake makes the next tick include p, and has a world that waits for events tick now. It is
+// safe for concurrent use.
 func (p *Peer) wake() {
 	p.call()
 	p.streams.wake()
 }
 
-// call makes the next tick include p. It is safe for concurrent use.
+// call makes the next tick include p, whenever that is. It is safe for concurrent use.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// An alarm makes a tick include a peer after a given time. A world that waits for events would
-// not tick by itself. set and stop must not be called concurrently.
-type alarm struct {
-	timer *time.Timer // nil until it is first set
-	runs  atomic.Bool // the timer is running; cleared on the timer's goroutine
-}
-
-// set wakes p after d, unless the timer is already running.
-func (a *alarm) set(p *Peer, d time.Duration) {
-	if a.runs.CompareAndSwap(false, true) {
-		a.timer = time.AfterFunc(d, func() {
-			a.runs.Store(false) // before the tick that this causes, or that has already begun
-			p.wake()
-		})
-	}
-}
-
-// stop stops the timer.
-func (a *alarm) stop() {
-	if a.timer != nil {
-		a.timer.Stop()
-	}
-}
-
-// A tick skips a peer that nothing has woken, but no longer than checkInterval, or
-// restInterval if the peer had nothing to do. It can't be skipped forever, because reports of
-// progress are due by time alone.
+// Ticks skip a peer that nothing has woken, but only for checkInterval, or for restInterval if
+// the peer had nothing to do. They can't skip it forever, because reports of progress become due
+// with time alone.
 const (
 	checkInterval = 10 * time.Millisecond
 	restInterval  = 100 * time.Millisecond
@@ -186,10 +164,11 @@ func (p *Peer) overdue(now time.Time) bool {
 	if p.rests {
 		after = restInterval
 	}
-	return now.Sub(p.ticked) >= after || now.Before(p.ticked)
+	clockWasSet := now.Before(p.ticked)
+	return now.Sub(p.ticked) >= after || clockWasSet
 }
 
-// tick handles what was received from the peer, and sends what may be sent to it.
+// tick handles what has arrived from the peer, and sends what the connection accepts.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
 	p.must(p.lanes.tick(now))
@@ -197,13 +176,15 @@ func (p *Peer) tick(now time.Time) {
 	if p.rests {
 		return
 	}
-	p.streams.begin()
+	p.streams.startClock()
 
-	// The queues may hold what is sent in two ticks. With less, the path would idle when the
-	// next tick is late.
+	// Let the queues hold as much as is sent in two ticks. With less, the path would idle
+	// whenever the next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
 	p.window.note()
+
+	// Take in what has arrived as slices. Parts on lanes have been handled by bindPipes already.
 	p.slices.received(p.receiver.onPart)
 	p.receiver.openWaiting(time.Now())
 	p.receiver.deliver()
@@ -215,12 +196,12 @@ func (p *Peer) tick(now time.Time) {
 	}
 }
 
-// send sends the messages and parts that are due and that the connection accepts.
+// send sends messages and parts for as long as they're due and the connection accepts them.
 func (p *Peer) send(now time.Time) error {
 	err := p.control.send(now)
 
-	// Announce the bytes before pump, so that no parity is sent ahead of the parts. Announce
-	// the rest after pump, because these parts may have been the last.
+	// Announce what is left before pump sends any of it, or parity (repair data) might go out
+	// ahead of the parts. Announce it again afterwards, because those may have been the last.
 	left := p.sender.left()
 	extend.Expect(p.conn, left)
 	if err == nil {
@@ -231,14 +212,14 @@ func (p *Peer) send(now time.Time) error {
 	}
 
 	if err == nil {
-		err = p.control.send(now) // the ends of transfers whose last part was just sent
+		err = p.control.send(now) // the end messages of transfers whose last part has just left
 	}
 	p.slices.end(p.sender.lastChunkGiven())
 	return err
 }
 
-// must closes the connection after an error at this end, unless err says that the connection
-// is already closed.
+// must closes the connection if err is not nil, because this end can't go on. An error that
+// only says that the connection is closed is no reason to close it.
 func (p *Peer) must(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.fail(err)
@@ -248,12 +229,12 @@ func (p *Peer) must(err error) {
 // fail closes the connection because of an error at this end.
 func (p *Peer) fail(err error) { p.conn.Close(rpc.HostClosedConnection, err.Error()) }
 
-// violate closes the connection of a peer that broke a rule.
+// violate closes the connection because the peer broke the protocol.
 func (p *Peer) violate(format string, args ...any) {
 	p.conn.Close(rpc.PayloadFail, "stream: "+fmt.Sprintf(format, args...))
 }
 
-// check closes the connection if err is not nil, which means that the peer broke a rule.
+// check closes the connection if err is not nil, which means that the peer broke the protocol.
 func (p *Peer) check(err error) {
 	if err != nil {
 		p.violate("%v", err)
@@ -270,7 +251,7 @@ func (p *Peer) route(settings *Window) route {
 }
 
 // end is called when the world reports the end of the connection. It fails all transfers,
-// except those that are completed by the last parts received.
+// except those that the last parts received have completed.
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
@@ -285,21 +266,21 @@ func (p *Peer) end(cause error) {
 	tellEnds(received)
 }
 
-// watch makes the transfers end some time after the connection, even if the world does not end
-// them.
+// watch makes sure that the transfers end soon after the connection, even if nobody drives the
+// world any more.
 func (p *Peer) watch() { p.live.watch(p.conn, p.orphaned) }
 
-// orphaned ends the transfers if the world did not report the end of the connection in time.
-// It runs on a goroutine of its own.
+// orphaned ends the transfers when the connection has ended and the world hasn't reported it
+// in time. It runs on a goroutine of its own.
 func (p *Peer) orphaned(cause error) {
 	p.live.end(cause)
 	p.stocked.Close()
-	p.streams.forget(p)
+	p.streams.remove(p)
 }
 
-// Stats returns counts of the peer's transfers. Those of open transfers, content and lanes are
-// as of the last tick, and those of ended transfers and slices as of now. Stats is safe for
-// concurrent use.
+// Stats returns counts of the peer's transfers. Those of ended transfers and of slices are as
+// of now, and those of open transfers, content and lanes as of the last tick. Stats is safe
+// for concurrent use.
 //
 // The counts remain after the connection has ended. A program that adds up all connections
 // should call Stats in its OnDisconnect. There, transfers that were in progress already count
@@ -334,13 +315,14 @@ func (p *Peer) count() {
 	p.stats = now
 }
 
-// quiet reports whether a tick would find nothing to do. That is so in most ticks of a game.
+// quiet reports whether a tick would find nothing to do, which is so in most ticks of a game.
 func (p *Peer) quiet() bool {
-	return p.control.greeted && p.sender.idle() && len(p.receiver.receiving) == 0 &&
-		p.window.held == 0 && !p.slices.link.news.Load() && p.counted() == p.snapshot()
+	noTransfers := p.sender.idle() && len(p.receiver.receiving) == 0
+	nothingToHandle := p.window.held == 0 && !p.slices.link.news.Load()
+	return p.control.greeted && noTransfers && nothingToHandle && p.counted() == p.snapshot()
 }
 
-// snapshot returns the counts as of now, except those of ended transfers and slices.
+// snapshot returns the counts as of now, except those that Stats adds.
 func (p *Peer) snapshot() Stats {
 	return Stats{
 		Sending:       len(p.sender.sending),
@@ -357,15 +339,17 @@ func (p *Peer) snapshot() Stats {
 	}
 }
 
-// noteEnd counts a transfer that has ended: in done if err is nil, and otherwise as failed.
-func (p *Peer) noteEnd(done *atomic.Uint64, err error) {
+// noteEnd counts a transfer that has ended: in completed if err is nil, and otherwise as
+// failed.
+func (p *Peer) noteEnd(completed *atomic.Uint64, err error) {
 	if err != nil {
-		done = &p.failed
+		p.failed.Add(1)
+		return
 	}
-	done.Add(1)
+	completed.Add(1)
 }
 
-// handle makes fn the handler of a message, at either end.
+// handle makes fn the handler of a message at both ends, whichever of its two RPCs carries it.
 func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	run := func(peer *Peer, _ *rpc.Call, arg A) {
 		peer.call()
@@ -375,8 +359,8 @@ func handle[A any](b *rpc.Binding[*Peer], p pair[A], fn func(*Peer, A)) {
 	rpc.On(b, rpc.Handle[A](p.down), run)
 }
 
-// bindPipes makes the Peer of a connection the object of its control pipe and its lanes. rpc
-// then calls the Peer's handlers.
+// bindPipes makes the Peer of a connection the object behind its control pipe and its lanes,
+// so that rpc calls the Peer's handlers.
 func bindPipes(s *Streams) {
 	pipe := rpc.Bind(s.world, controlClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
@@ -395,7 +379,7 @@ func bindPipes(s *Streams) {
 
 	lanes := rpc.Bind(s.world, laneClass, func(a *rpc.Actor) *Peer {
 		p := s.peer(a.Conn(), true)
-		if len(p.window.lanes) < maxLanes {
+		if len(p.window.lanes) < maxLanes { // we don't send on any more than that
 			p.window.lanes = append(p.window.lanes, a)
 			p.lanes.touched = true
 			p.call()
@@ -407,4 +391,32 @@ func bindPipes(s *Streams) {
 		p.receiver.onPart(message)
 	})
 	rpc.On(lanes, leaveLane, func(p *Peer, call *rpc.Call, _ rpc.Raw) { p.lanes.onLeave(call.Actor) })
+}
+
+// # Alarms
+
+// An alarm makes a tick include a peer after some time, which a world that waits for events
+// wouldn't do by itself. It is set for a transfer, for lanes, or for a shortage of memory.
+//
+// The timer runs on a goroutine of its own, but set and stop must not be called concurrently.
+type alarm struct {
+	timer *time.Timer // nil until it is first set
+	runs  atomic.Bool // the timer is running; cleared on the timer's goroutine
+}
+
+// set wakes p after d, unless the timer is already running.
+func (a *alarm) set(p *Peer, d time.Duration) {
+	if a.runs.CompareAndSwap(false, true) {
+		a.timer = time.AfterFunc(d, func() {
+			a.runs.Store(false) // first, since the tick that wake causes may set the alarm again
+			p.wake()
+		})
+	}
+}
+
+// stop stops the timer.
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
 }

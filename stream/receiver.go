@@ -257,10 +257,10 @@ func (r *receiver) reserve(in *incoming) bool {
 		switch {
 		case first:
 			r.withdrawFailed()
-			r.peer.streams.makeRoom(time.Now())
+			r.peer.streams.reclaim.makeRoom(time.Now())
 		case ahead > minPending:
 			ahead = max(ahead/2, minPending)
-		case !r.peer.streams.evictFor(r, time.Now()):
+		case !r.peer.streams.reclaim.evictFor(r, time.Now()):
 			return false
 		}
 	}
@@ -352,8 +352,8 @@ func (r *receiver) onPart(message []byte) {
 	if in == nil {
 		return
 	}
-	if r.peer.streams.crowded() {
-		r.peer.streams.makeRoom(time.Now())
+	if r.peer.streams.reclaim.crowded() {
+		r.peer.streams.reclaim.makeRoom(time.Now())
 	}
 	if err := in.arrival.add(p); err != nil {
 		r.peer.violate("transfer %d: %v", p.id, err)

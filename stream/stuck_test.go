@@ -23,9 +23,9 @@ func TestWhoIsStuckIsNotedOnce(t *testing.T) {
 		note := func() (stuck int) {
 			n.do(n.client.world, func() {
 				now := time.Now()
-				s.takeBack(now)
-				require.Equal(n, now, s.sought)
-				stuck = len(s.stuck)
+				s.reclaim.search(now)
+				require.Equal(n, now, s.reclaim.searched)
+				stuck = len(s.reclaim.stuck)
 			})
 			return stuck
 		}
@@ -62,17 +62,17 @@ func TestOthersThatAreStuckAreNotLookedAt(t *testing.T) {
 	inNetwork(t, setup{rpc: rpc.Config{Authenticate: authenticate}}, func(n *network) {
 		n.do(n.server.world, func() {
 			s, looks := n.server.streams, 0
-			var all []stalled
+			var all []stuckHoarder
 			now := time.Now()
 			for i := range 4000 {
-				all = append(all, stalled{idler{n.server.peer.conn, i%2000 == 1999, &looks}, now.Add(-time.Duration(i))}) // most hold nothing
+				all = append(all, stuckHoarder{idler{n.server.peer.conn, i%2000 == 1999, &looks}, now.Add(-time.Duration(i))}) // most hold nothing
 			}
-			s.sought = time.Now()
-			s.noteStuck(all)
-			require.Equal(n, now.Add(-3999), s.stuck[0].since, "the longest first")
+			s.reclaim.searched = time.Now()
+			s.reclaim.record(all)
+			require.Equal(n, now.Add(-3999), s.reclaim.stuck[0].since, "the longest first")
 			evicted := 0
 			for range 1000 {
-				if s.evictFor(&n.server.peer.receiver, time.Now()) {
+				if s.reclaim.evictFor(&n.server.peer.receiver, time.Now()) {
 					evicted++
 				}
 			}

@@ -8,61 +8,71 @@ import (
 	"time"
 )
 
-// A writer is the goroutine of an incoming transfer. It first delivers stored content to the
-// application. Then it takes the arriving content in order, and hashes, stores, decodes and
-// delivers it.
+// A writer is the goroutine that carries an incoming transfer from the network to the
+// application.
+//
+// If the store has some of the content already, the writer delivers that first, so an
+// application can't tell a resumed transfer from a new one. Then it takes the arriving blocks
+// in order, and hashes, stores, decodes and delivers each of them. All of that may wait for a
+// disk or for the application, which is why it isn't done on the world's goroutine.
 type writer struct {
 	in      *incoming
-	decoded int64 // elements of an array that were decoded
-	// The last piece of stored content. It waits for more content, or for the digest to be
-	// verified, and is charged meanwhile. It is nil if no piece is held.
+	decoded int64 // elements of an array decoded so far
+
+	// The last piece of the stored content. It may be the end of the whole content, so we
+	// don't deliver it until more has arrived or the digest is verified. Nil if there is none.
 	held *piece
 }
 
-// run runs on the writer's goroutine.
+// run is the body of the goroutine.
 func (w *writer) run() {
 	w.in.guard(w.in.header.receives(), func() {
 		if err := w.receive(); err != nil && err != io.EOF {
 			w.in.finish(err)
 		}
 	})
-	w.letGo()
+	w.takeHeld()
+
+	// Another transfer may have taken over the part meanwhile, and then the entry is no longer
+	// ours.
 	w.in.peer.streams.writers.CompareAndDelete(storeKey{w.in.peer.conn.Identity(), w.in.header.key}, w.in)
 	w.in.peer.streams.writing.Return(&w.in.peer.receiver.writing)
 }
 
-// receive delivers all of the content. If the digest differs, receive deletes what was stored.
-// Otherwise that stays and can be resumed.
+// receive delivers all of the content. If the digest turns out wrong, it deletes what was
+// stored. After any other error that stays in the store, so that a later transfer can resume.
 func (w *writer) receive() error {
-	to, err := w.prepare()
-	if err != nil || to == nil {
+	to, done, err := w.prepare()
+	if err != nil || done {
 		return err
 	}
-	ended := false
+
+	returned := false
 	defer func() {
-		if !ended { // a function of the game panicked
+		if !returned { // a function of the game panicked
 			_ = to.Close()
 		}
 	}()
 	if err = w.resume(to); err == nil {
-		err = w.transfer(to)
+		err = w.receiveBlocks(to)
 	}
-	ended = true
+	returned = true
 	if errors.Is(err, ErrDigest) {
 		return closedWith(err, to.Delete())
 	}
 	return closedWith(err, to.Close())
 }
 
-// transfer delivers blocks as they arrive. The last block waits until the digest is verified,
-// so an application that reads a known number of bytes never gets all of a wrong content.
-func (w *writer) transfer(to *body) error {
+// receiveBlocks delivers blocks as they arrive. It keeps back the last one until the digest is
+// verified. Otherwise an application that knows how much to read could have all of the content
+// before anybody notices that it's wrong.
+func (w *writer) receiveBlocks(to *body) error {
 	for {
 		b, err := w.in.arrival.next()
 		if err != nil {
 			return err
 		}
-		if b == nil { // the end message arrived after the last block
+		if b == nil { // the last block is delivered: we couldn't tell that it was the last
 			return w.conclude(to, nil)
 		}
 
@@ -73,16 +83,17 @@ func (w *writer) transfer(to *body) error {
 			return w.conclude(to, b)
 		}
 
-		if err := w.passHeld(); err != nil {
+		if err := w.deliverHeld(); err != nil {
 			return err
 		}
-		if err := w.pass(b); err != nil {
+		if err := w.deliver(b); err != nil {
 			return err
 		}
 	}
 }
 
-// conclude verifies the digest and delivers the last block, unless last is nil.
+// conclude waits for the sender's end message and verifies the digest. Only then does it
+// deliver what was kept back: the held piece and the last block, which may be nil.
 func (w *writer) conclude(to *body, last *block) error {
 	tail, err := w.in.arrival.waitTail()
 	if err != nil {
@@ -94,11 +105,11 @@ func (w *writer) conclude(to *body, last *block) error {
 	if err := to.Commit(w.in.header.hash.digest(tail.sum)); err != nil {
 		return bodyError(err)
 	}
-	if err := w.passHeld(); err != nil {
+	if err := w.deliverHeld(); err != nil {
 		return err
 	}
 	if last != nil {
-		if err := w.pass(last); err != nil {
+		if err := w.deliver(last); err != nil {
 			return err
 		}
 	}
@@ -106,14 +117,15 @@ func (w *writer) conclude(to *body, last *block) error {
 	return nil
 }
 
-// hold keeps a piece until passHeld.
+// hold keeps a piece back until deliverHeld. Its memory is charged meanwhile.
 func (w *writer) hold(p piece) {
 	w.held = &p
 	w.in.peer.account.MustBorrow(p.cost)
 }
 
-// letGo returns the held piece and ends its charge. It returns nil if no piece is held.
-func (w *writer) letGo() (p *piece) {
+// takeHeld takes the held piece out of the writer and stops charging for it. It returns nil if
+// there is none.
+func (w *writer) takeHeld() (p *piece) {
 	p = w.held
 	w.held = nil
 	if p != nil {
@@ -122,16 +134,17 @@ func (w *writer) letGo() (p *piece) {
 	return p
 }
 
-// passHeld delivers the held piece, if there is one.
-func (w *writer) passHeld() error {
-	if p := w.letGo(); p != nil {
+// deliverHeld delivers the held piece, if there is one.
+func (w *writer) deliverHeld() error {
+	if p := w.takeHeld(); p != nil {
 		return w.in.delivery.add(*p)
 	}
 	return nil
 }
 
-// pass delivers a block to the application.
-func (w *writer) pass(b *block) error {
+// deliver hands a block to the application: as it is if it belongs to a blob, and decoded into
+// elements if it belongs to an array.
+func (w *writer) deliver(b *block) error {
 	p := piece{block: b, bytes: int64(b.size()), units: int64(b.size()), cost: b.cost()}
 	if w.in.header.kind == kindBlob {
 		if b.index != 0 || b.count != 0 {
@@ -139,9 +152,11 @@ func (w *writer) pass(b *block) error {
 		}
 		return w.in.delivery.add(p)
 	}
-	if err := w.passElements(b); err != nil {
+	if err := w.deliverElements(b); err != nil {
 		return err
 	}
+
+	// The elements are copies, each batch with a charge of its own, so the block can go.
 	b.Free()
 	w.in.mu.Lock()
 	defer w.in.mu.Unlock()
@@ -149,8 +164,9 @@ func (w *writer) pass(b *block) error {
 	return nil
 }
 
-// passElements decodes a block and delivers its elements in batches of limited memory.
-func (w *writer) passElements(b *block) error {
+// deliverElements decodes a block and delivers its elements in batches, since a few bytes may
+// decode into a lot of memory.
+func (w *writer) deliverElements(b *block) error {
 	rest, last := b.payload(), b.index+int64(b.count)
 	if b.index != w.decoded || last > w.in.header.count {
 		return fmt.Errorf("elements %d to %d follow element %d of %d", b.index, last-1, w.decoded-1, w.in.header.count)
@@ -172,52 +188,57 @@ func (w *writer) passElements(b *block) error {
 	return nil
 }
 
-// prepare delivers all of the content if it is stored. Otherwise it returns the body for the
-// content that will arrive. If both results are nil, everything was delivered.
-func (w *writer) prepare() (*body, error) {
+// prepare looks for the content in the store. If all of it is there, prepare delivers it and
+// done is true. Otherwise it returns the body that the arriving content goes into. That body
+// only hashes if the transfer has to do without the store.
+func (w *writer) prepare() (to *body, done bool, err error) {
 	store, key := w.in.store, w.in.header.key
-	to := &body{
+	to = &body{
 		hasher:   newHasher(w.in.header.hash, w.in.header.named()),
 		unstored: func() { w.in.peer.unstored.Add(1) },
 	}
 	if store == nil || key == "" {
-		return to, nil
+		return to, false, nil
 	}
 
 	identity := w.in.peer.conn.Identity()
 	stored, err := w.replayContent(store, identity, key)
 	switch {
 	case stored:
-		return nil, err
+		return nil, true, err
 	case errors.Is(err, errNamedBlob):
-		to.unstored()
-		return to, nil
+		to.unstored() // a part of the array's would replace the blob in the end
+		return to, false, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, storeError(err)
+		return nil, false, storeError(err)
 	}
 
 	part, err := w.openPart(store, storeKey{identity, key})
 	switch {
 	case errors.Is(err, ErrPartBusy), errors.Is(err, ErrStoreFull):
-		to.unstored()
-		return to, nil
+		to.unstored() // we can still receive it, but not resume it later
+		return to, false, nil
 	case err != nil:
-		return nil, storeError(err)
+		return nil, false, storeError(err)
 	}
 	to.part = part
-	return to, nil
+	return to, false, nil
 }
 
-// match returns the number of elements of a complete content. It returns an error that Is
-// fs.ErrNotExist if this cannot be the content that the sender announces.
+// match checks whether stored content can be what the sender announces, and returns how many
+// elements it has. If it can't be, the error Is fs.ErrNotExist, as if nothing was stored.
 func (w *writer) match(c Content) (elements int64, err error) {
 	h, name, digest := &w.in.header, w.in.header.named(), c.Digest()
 	switch {
-	case digest.IsZero(), h.size >= 0 && c.Size() != h.size:
+	case digest.IsZero():
+		return 0, fs.ErrNotExist
+	case h.size >= 0 && c.Size() != h.size:
 		return 0, fs.ErrNotExist
 	case digest.algorithm == name.algorithm && digest != name:
 		return 0, fs.ErrNotExist // at a client, it may have been stored for another server
 	}
+
+	// The content of an array must also decode into as many elements as the sender has.
 	whole, elements, err := w.scan(c, c.Size())
 	matches := whole == c.Size() && (h.kind == kindBlob || elements == h.count)
 	switch {
@@ -229,24 +250,27 @@ func (w *writer) match(c Content) (elements int64, err error) {
 	return 0, fs.ErrNotExist
 }
 
-// errNamedBlob means that an array's key is the text of the digest of a stored blob. The
-// array's encoding may or may not have that digest, so the array does not replace the blob.
+// errNamedBlob means that the key of an array is the text of the digest of a stored blob. We
+// can't know whether the array's encoding has that digest too, so the array must not replace
+// the blob.
 var errNamedBlob = errors.New("stream: the content that the key names is stored")
 
 const (
-	// busyPause is the time between two attempts to open a part that another transfer is
-	// writing.
+	// busyPause is how long openPart waits before it tries again to open a part that another
+	// transfer is writing.
 	busyPause = 250 * time.Millisecond
-	// busyPauses is the maximum number of pauses in openPart. If nothing was received on the
-	// other transfer's connection for stalledPauses, 1 s, openPart counts that connection as
-	// dead, even before its idle timeout, and cancels the transfer.
-	busyPauses    = 12
+	// busyPauses is how often it waits before it gives up, after 3 s.
+	busyPauses = 12
+	// stalledPauses is after how many pauses, 1 s, without anything from the other transfer's
+	// connection we take that connection for dead. Its idle timeout would take longer.
 	stalledPauses = 4
 )
 
-// openPart opens the part that the transfer will write. If a peer loses its connection and
-// reconnects at once, the transfer of the lost connection is still writing the part. openPart
-// then takes it over.
+// openPart opens the part that the transfer will write.
+//
+// When a peer loses its connection and reconnects at once, the transfer of the lost connection
+// may still be writing the part. If that connection is dead, openPart ends its transfer and
+// takes the part over.
 func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	var holder partHolder
 	for pauses := 0; ; pauses++ {
@@ -258,9 +282,8 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 			return part, err
 		}
 
-		// If the connection of the transfer that writes the part is dead, end that transfer.
-		writes, _ := w.in.peer.streams.writers.Load(key)
-		other, _ := writes.(*incoming) // nil if there is none
+		current, _ := w.in.peer.streams.writers.Load(key)
+		other, _ := current.(*incoming) // nil if no transfer of this world writes the part
 		if holder.isDead(other, w.in.peer) {
 			other.finish(canceled(errTakenOver))
 		}
@@ -273,22 +296,24 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 	}
 }
 
-// A partHolder watches the transfer that is writing a part, from pause to pause of openPart.
+// A partHolder watches the transfer that writes the part we want, from one pause of openPart
+// to the next.
 type partHolder struct {
-	transfer *incoming // nil if there is none
-	heard    uint64    // bytes received on its connection
-	stalled  int       // pauses in a row in which nothing was received
+	transfer *incoming // nil until one was seen
+	heard    uint64    // bytes received on its connection by the last pause
+	stalled  int       // consecutive pauses in which that number stayed the same
 }
 
-// isDead is called once a pause with the transfer that is writing the part for p, or nil. It
-// reports whether nothing was received on the transfer's connection for stalledPauses.
+// isDead is called once per pause with the transfer that writes the part for p, or nil. It
+// reports whether the transfer's connection has been silent for stalledPauses.
 func (h *partHolder) isDead(transfer *incoming, p *Peer) bool {
-	heard, telling := transfer.heard(p)
-	if !telling {
+	heard, conclusive := transfer.heard(p)
+	if !conclusive {
 		h.stalled = 0
 		return false
 	}
 	if transfer != h.transfer || heard != h.heard {
+		// Another transfer writes the part now, or this one's connection is alive.
 		*h = partHolder{transfer: transfer, heard: heard}
 		return false
 	}
@@ -296,10 +321,10 @@ func (h *partHolder) isDead(transfer *incoming, p *Peer) bool {
 	return h.stalled == stalledPauses
 }
 
-// errTakenOver ends a transfer whose part is continued by another connection of its peer.
+// errTakenOver ends a transfer whose part another connection of the same peer goes on writing.
 var errTakenOver = errors.New("nothing came from its connection any more, and another one goes on with the content")
 
-// resume answers the header with the size of the stored part, and delivers that part.
+// resume tells the sender how much of the content is stored, and delivers that much.
 func (w *writer) resume(to *body) error {
 	if to.part == nil {
 		w.in.answer.resume(0, 0, false)
@@ -314,21 +339,22 @@ func (w *writer) resume(to *body) error {
 	return w.replay(to.part, offset, to.hasher)
 }
 
-// replayContent delivers the complete content under a key. stored is false if there is none.
+// replayContent delivers the complete content that is stored under a key. stored is false if
+// there is none.
 //
-// If the content no longer has its digest, replayContent removes it. Nothing that the sender
-// sends can cause that. Content that cannot be what the sender announces counts as missing but
-// stays, so a lying sender deletes nothing. An honest sender's content replaces it once
-// verified.
+// Content that no longer has its digest is removed. It must have been damaged in the store,
+// because nothing that a sender sends can cause that. Content that can't be what the sender
+// announces counts as missing but stays, or a sender could delete content by lying about it.
+// If the sender is honest, its own content will replace what is stored once it's verified.
 func (w *writer) replayContent(store Store, identity, key string) (stored bool, err error) {
 	content, err := store.Lookup(identity, key)
 	if err != nil {
 		return false, err
 	}
-	decayed := false
+	damaged := false
 	defer func() {
 		err = closedWith(err, content.Close())
-		if decayed {
+		if damaged {
 			err = closedWith(err, store.Remove(identity, key))
 		}
 	}()
@@ -339,34 +365,34 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	size := content.Size()
 	w.in.answer.resume(size, elements, true)
 
-	// Hash it again: a disk may have damaged it since it was stored.
+	// Hash it again, because a disk may have damaged it since it was stored.
 	digest := newHasher(content.Digest().algorithm, w.in.header.named())
 	if err := w.replay(content, size, digest); err != nil {
 		return true, err
 	}
 	if err := digest.check(content.Digest(), "as which it was stored"); err != nil {
-		decayed = true
+		damaged = true
 		return true, err
 	}
-	if err := w.passHeld(); err != nil {
+	if err := w.deliverHeld(); err != nil {
 		return true, err
 	}
 	w.in.delivery.verify(size)
 	return true, nil
 }
 
-// replay delivers and hashes the first size bytes of r, as fast as the application consumes
-// them. It holds back the last piece, which may be the end of the content.
+// replay delivers and hashes the first size bytes of r, no faster than the application
+// consumes them. It holds the last piece, which may be the end of the content.
 func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	return w.walk(r, size, func(p piece, raw []byte) error {
 		hash := func() error {
 			digest.Write(raw)
 			return nil
 		}
-		if err := w.inReplay(hash); err != nil {
+		if err := w.inTurn(hash); err != nil {
 			return err
 		}
-		if err := w.passHeld(); err != nil {
+		if err := w.deliverHeld(); err != nil {
 			return err
 		}
 		w.decoded += p.units
@@ -375,8 +401,8 @@ func (w *writer) replay(r io.ReaderAt, size int64, digest hasher) error {
 	})
 }
 
-// scan returns the part of the first size bytes of r that can be resumed. For a blob that is
-// all of them, for an array the complete elements. scan stops if the transfer ends.
+// scan finds out how much of the first size bytes of r can be resumed: all of them for a blob,
+// but only the complete elements for an array. It stops when the transfer ends.
 func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error) {
 	if w.in.header.kind == kindBlob {
 		return size, 0, nil
@@ -390,20 +416,21 @@ func (w *writer) scan(r io.ReaderAt, size int64) (offset, index int64, err error
 	return offset, index, err
 }
 
-// inReplay runs fn, which reads or hashes a piece of stored content. It fails if the transfer
-// ends before fn runs.
+// inTurn runs fn, which reads or hashes a piece of stored content, when it is this transfer's
+// turn. It returns an error without running fn if the transfer ends first.
 //
 // At most half as many of these functions run at once as there are processors. A header of a
-// few bytes can make this end read a large stored content, and play must not wait for that.
-func (w *writer) inReplay(fn func() error) (err error) {
+// few bytes is enough to make us read a large stored content, and play (the game's own
+// traffic) must not have to wait for that.
+func (w *writer) inTurn(fn func() error) (err error) {
 	if !w.in.peer.streams.turns.Do(w.in.done, func() { err = fn() }) {
 		return w.in.ended()
 	}
 	return err
 }
 
-// walk calls visit with the first size bytes of r, in pieces. It stops early when no complete
-// element of an array is left.
+// walk calls visit with the first size bytes of r, piece by piece. For an array, it stops
+// early if what is left isn't a complete element.
 func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	if w.in.header.kind == kindBlob {
 		return w.walkBlob(r, size, visit)
@@ -415,13 +442,14 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 		var p piece
 		n := min(int64(cap(buf)-len(buf)), size-offset)
 
-		// Fill buf, and decode the complete elements in it.
-		err := w.inReplay(func() error {
+		// Fill up the buffer, which may begin with part of an element, and decode what is
+		// complete in it.
+		err := w.inTurn(func() error {
 			if err := readAt(r, buf[len(buf):len(buf)+int(n)], offset); err != nil {
 				return err
 			}
 			buf = buf[:len(buf)+int(n)]
-			p, _ = w.in.decode(buf, -1) // an error only means that fewer are complete
+			p, _ = w.in.decode(buf, -1) // an error only means that fewer elements are complete
 			return nil
 		})
 		if err != nil || p.units == 0 {
@@ -437,7 +465,7 @@ func (w *writer) walk(r io.ReaderAt, size int64, visit func(p piece, raw []byte)
 	return nil
 }
 
-// walkBlob is walk for a blob.
+// walkBlob is walk for a blob, in pieces of a full part.
 func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []byte) error) error {
 	for offset := int64(0); offset < size; {
 		b := newPageBlock(partBytes)
@@ -446,7 +474,7 @@ func (w *writer) walkBlob(r io.ReaderAt, size int64, visit func(p piece, raw []b
 		b.buf = b.buf[:len(b.buf)+int(n)]
 		p := piece{block: b, bytes: n, units: n, cost: b.cost(), fresh: true}
 		w.in.peer.account.MustBorrow(p.cost) // until visit has charged it
-		err := w.inReplay(func() error { return readAt(r, b.payload(), offset) })
+		err := w.inTurn(func() error { return readAt(r, b.payload(), offset) })
 		if err == nil {
 			err = visit(p, b.payload())
 		}
