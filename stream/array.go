@@ -131,7 +131,7 @@ type arraySource[T any] struct {
 }
 
 func (s *arraySource[T]) callee() string { return fmt.Sprintf("the encoding of element %d", s.next) }
-func (s *arraySource[T]) lent() bool     { return true }
+func (s *arraySource[T]) borrows() bool  { return true }
 
 func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	until := len(s.items)

@@ -246,7 +246,7 @@ func (t *throttle) wait(n int) {
 const maxEmptyReads = 100
 
 func (s *blobSource) callee() string { return "Read of the source" }
-func (s *blobSource) lent() bool     { return false }
+func (s *blobSource) borrows() bool     { return false }
 
 func (s *blobSource) fill(b *block, _ int64) error {
 	room := b.room()

@@ -22,29 +22,29 @@ type Caller[A any] interface {
 	String() string
 }
 
-// Wrap returns a Caller of []T for an RPC whose argument contains a []T among other things.
-// wrap returns the argument for given items. Before the first RPC, [Calls] calls wrap once
-// without items, to learn how many bytes the rest of the argument takes.
+// Wrap returns a Caller of []T for an RPC whose argument has a []T among other things. wrap
+// builds the argument around the given items. [Calls] also calls wrap once with no items,
+// before the first RPC, to learn how many bytes the rest of the argument takes.
 func Wrap[T, A any](call Caller[A], wrap func(items []T) A) Caller[[]T] {
-	return wrapped[T, A]{call, wrap}
+	return wrappedCaller[T, A]{call, wrap}
 }
 
-// wrapped is the Caller that Wrap returns.
-type wrapped[T, A any] struct {
+// A wrappedCaller is the Caller that Wrap returns.
+type wrappedCaller[T, A any] struct {
 	call Caller[A]
 	wrap func(items []T) A
 }
 
-func (w wrapped[T, A]) Call(actor *rpc.Actor, items []T) error {
+func (w wrappedCaller[T, A]) Call(actor *rpc.Actor, items []T) error {
 	return w.call.Call(actor, w.wrap(items))
 }
 
-func (w wrapped[T, A]) String() string { return w.call.String() }
+func (w wrappedCaller[T, A]) String() string { return w.call.String() }
 
-func (w wrapped[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
+func (w wrappedCaller[T, A]) Delivery() bunch.Delivery { return w.call.Delivery() }
 
-// overhead returns the number of bytes that the argument takes without the items.
-func (w wrapped[T, A]) overhead() (int, error) {
+// overhead returns how many bytes the argument takes apart from the items.
+func (w wrappedCaller[T, A]) overhead() (int, error) {
 	rest := w.wrap(nil)
 	c, err := codec.Of(reflect.TypeFor[A]())
 	if err != nil {
@@ -54,28 +54,28 @@ func (w wrapped[T, A]) overhead() (int, error) {
 	return len(b), err
 }
 
-func (w wrapped[T, A]) multicast() bool { return isMulticast(w.call) }
+func (w wrappedCaller[T, A]) multicast() bool { return isMulticast(w.call) }
 
-// CallsConfig adjusts one [Calls]. The zero value has the article's values: RPCs of 32 KiB, a
-// gate at half of the reliable buffer, and no closing RPC.
+// CallsConfig adjusts one [Calls]. The zero value does what the article does (see the package
+// comment): RPCs of 32 KiB, a gate at half of the reliable buffer, and no closing RPC.
 type CallsConfig struct {
-	// End is the closing RPC. It is called after the last items and arrives after them. If it
-	// is nil, there is no closing RPC.
+	// End is the closing RPC, which tells the peer that it has everything. It is called after
+	// the last items and arrives after them. If it is nil, there is none.
 	End Caller[rpc.None]
-	// Gate is tested before each RPC. Its QueueTime limits the time for which the actor's
-	// other RPCs wait for queued items.
+	// Gate decides before each RPC whether it may be sent yet. Its QueueTime limits how long
+	// the actor's other RPCs have to wait behind the items.
 	Gate Gate
 	// MaxBytesPerRPC limits the bytes of items in one RPC. The default is 32 KiB, and the
 	// maximum is 64 KiB minus headers.
 	MaxBytesPerRPC int
-	// MaxElementBytes is the size of the largest encoded item. It is needed if the item type
-	// has no bound.
+	// MaxElementBytes is how large an item can get when it is encoded. It is required if that
+	// doesn't follow from the item's type.
 	MaxElementBytes int
 }
 
 // Calls sends items with one of the game's own reliable RPCs, as many in each call as fit. The
-// world's ticks make the calls while the gate of the actor's channel is open. The calls are
-// ordered with the actor's other calls.
+// calls are made by the world's ticks, whenever the gate lets the actor's channel take another
+// one, and they stay in order with the actor's other calls.
 //
 //	stream.Calls(game.ReceiveData, controller, data, stream.CallsConfig{End: game.NotifyAllDataReceived})
 //
@@ -101,9 +101,10 @@ func Calls[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsCon
 	return c, nil
 }
 
-// newCalling returns a Calling that has started.
+// newCalling starts a Calling. It finds out before the first RPC whether everything fits. Only
+// an item that is larger than MaxElementBytes goes unnoticed until its RPC is due.
 func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config CallsConfig) (*Calling, error) {
-	// Compute the number of items that fit into an RPC, and the size of the whole RPC.
+	// Work out how many items fit into an RPC, and how large that RPC can get.
 	item, err := itemCodec(reflect.TypeFor[T]())
 	if err != nil {
 		return nil, err
@@ -112,19 +113,19 @@ func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config Cal
 	if err != nil {
 		return nil, err
 	}
-	per, err := elementsPerRPC(config.MaxBytesPerRPC, bound.bytes)
+	perRPC, err := elementsPerRPC(config.MaxBytesPerRPC, bound.bytes)
 	if err != nil {
 		return nil, err
 	}
-	bytes, err := rpcBytes(call, per*bound.bytes)
+	bytes, err := rpcBytes(call, perRPC*bound.bytes)
 	if err != nil {
 		return nil, err
 	}
 
-	c := &Calling{name: call.String(), actor: actor, items: len(items), per: per, done: make(chan struct{})}
+	c := &Calling{name: call.String(), actor: actor, items: len(items), perRPC: perRPC, done: make(chan struct{})}
 	emit := func(i int) error {
-		part := items[i*per : min((i+1)*per, len(items))]
-		if err := checkElements(item, part, i*per, bound); err != nil {
+		part := items[i*perRPC : min((i+1)*perRPC, len(items))]
+		if err := checkElements(item, part, i*perRPC, bound); err != nil {
 			return err
 		}
 		return call.Call(actor, part)
@@ -135,20 +136,21 @@ func newCalling[T any](call Caller[[]T], actor *rpc.Actor, items []T, config Cal
 	return c, nil
 }
 
-// itemCodec returns the codec of the items in an argument's slice. It also allows items that
-// can be encoded only on their own, because a [Wrap] may write them into an rpc.Raw.
+// itemCodec returns the codec for an item of an argument's slice.
 func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	c, err := codec.Inside(t)
 	if err == nil {
 		return c, nil
 	}
+	// Some types can only be encoded on their own, not as part of something larger. Allow those
+	// too, because a [Wrap] may write the items into an rpc.Raw.
 	if c, e := codec.Of(t); e == nil {
 		return c, nil
 	}
 	return nil, err
 }
 
-// rpcBytes returns the size of an RPC that carries the given number of bytes of items.
+// rpcBytes returns the size of an RPC that carries that many bytes of items.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
 	if w, ok := call.(interface{ overhead() (int, error) }); ok {
@@ -165,231 +167,8 @@ func rpcBytes(call any, items int) (int, error) {
 	return bytes, nil
 }
 
-// isMulticast reports whether call, or the RPC that it wraps, is a Multicast.
-func isMulticast[A any](call Caller[A]) bool {
-	if w, ok := call.(interface{ multicast() bool }); ok {
-		return w.multicast()
-	}
-	_, ok := call.(*rpc.MulticastRPC[A])
-	return ok
-}
-
-// A Calling is one [Calls] in progress. It is safe for concurrent use.
-type Calling struct {
-	// Set by Calls.
-	name  string // of the RPC; for errors
-	actor *rpc.Actor
-	items int // number of items
-	per   int // items in one RPC
-
-	// Used by the world's goroutine only.
-	conn    *rpc.Conn     // nil if the calls run in this world
-	channel rpc.Channel   // the actor's channel; not set if conn is nil
-	local   *localChannel // used instead of channel; nil unless the calls run in this world
-	pump    *Pump
-
-	// mu guards this group, which any goroutine of the application may read or set.
-	mu       sync.Mutex
-	sent     int   // items sent, as of the last tick
-	canceled error // set by Cancel; the next tick ends the calls with it
-	ended    bool  // done is closed
-	err      error
-	done     chan struct{}
-}
-
-// Done returns a channel that is closed when the closing RPC is in the reliable buffer, or
-// when Err is set. The items may not have arrived yet. Only the peer can report their arrival,
-// with an RPC in the other direction.
-func (c *Calling) Done() <-chan struct{} { return c.done }
-
-// Err returns the reason why not all items were sent. It returns nil before Done is closed.
-func (c *Calling) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-// Progress counts items. Acked and Rate are always 0.
-func (c *Calling) Progress() Progress {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Progress{Sent: int64(c.sent), Total: int64(c.items)}
-}
-
-// Cancel stops before the next RPC, at the world's next tick. The closing RPC is not sent. Err
-// will return an error that Is ErrCanceled and wraps cause.
-func (c *Calling) Cancel(cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.canceled == nil && !c.ended {
-		c.canceled = canceled(cause)
-		extend.Wake(c.actor.World()) // otherwise a world that waits for events would not tick
-	}
-}
-
-// start connects the pump to the actor's channel, and adds c to the world's ticks.
-func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) error {
-	ch, err := c.connect()
-	if err != nil {
-		return err
-	}
-
-	var end func() error
-	if config.End != nil {
-		closing := func() error { return config.End.Call(c.actor, rpc.None{}) }
-		end = func() error { return c.counted(closing) }
-	}
-	counting := func(i int) error { return c.counted(func() error { return emit(i) }) }
-	rpcs := (c.items + c.per - 1) / c.per
-	if c.pump, err = NewPump(ch, config.Gate, rpcs, entries, counting, end); err != nil {
-		return err
-	}
-
-	callsOf(c.actor.World()).add(c)
-	go afterEnd(c.ending(), c.done, func() time.Duration { return endGrace }, c.orphaned)
-	return nil
-}
-
-// ending returns a channel that is closed when ticks may no longer happen. That is the end of
-// the connection or, for calls that run in this world, of the world.
-func (c *Calling) ending() <-chan struct{} {
-	if c.conn != nil {
-		return c.conn.Done()
-	}
-	return extend.Closed(c.actor.World())
-}
-
-// connect returns the channel that the calls will use.
-func (c *Calling) connect() (Channel, error) {
-	if !c.actor.Alive() {
-		return nil, fmt.Errorf("the actor is destroyed: %w", ErrClosed)
-	}
-	c.conn = c.actor.Conn()
-	if c.conn == nil {
-		c.local = &localChannel{}
-		return c.local, nil
-	}
-	if c.actor.World().IsServer() {
-		if err := c.actor.OpenTo(c.conn); err != nil {
-			return nil, err
-		}
-	}
-	c.channel = c.actor.Channel(c.conn)
-	if !c.channel.Open() {
-		return nil, fmt.Errorf("the actor is not open for %v: %w", c.conn, ErrClosed)
-	}
-	return c.channel, nil
-}
-
-// counted makes one call, and counts it in the local channel if that is used.
-//
-// For a call to a client that has gone, counted returns an error. rpc would only count the
-// call as a drop, and Progress would include items that were never sent.
-func (c *Calling) counted(call func() error) error {
-	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
-		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
-	}
-	err := call()
-	if err == nil && c.local != nil {
-		c.local.out++
-	}
-	return err
-}
-
-// tick is called in each tick of the world.
-func (c *Calling) tick() {
-	if c.local != nil {
-		c.local.out = 0
-	}
-	done, err := false, c.usable()
-	if err == nil {
-		done, err = c.step()
-	}
-	c.note(min(c.pump.Sent()*c.per, c.items), done, err)
-}
-
-// step makes the calls that the gate allows. If the encoding of an item panics, the Calling
-// ends. The panic continues unless rpc.Config.OnPanic is set.
-func (c *Calling) step() (done bool, err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			err = ErrPanicked
-			c.note(int(c.Progress().Sent), false, err)
-		}
-	}()
-	function := func() string { return "Calls of " + c.name + ": an item's encoding, or the function of Wrap" }
-	returned = c.actor.World().Guard(c.conn, function, func() { done, err = c.pump.Tick() })
-	return done, err
-}
-
-// note publishes the number of items sent. It ends the Calling if done is set or err is not
-// nil.
-func (c *Calling) note(sent int, done bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
-		return
-	}
-	c.sent = sent
-	c.ended = done || err != nil
-	if err != nil {
-		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items were sent: %w", c.name, sent, c.items, err)
-	}
-	if c.ended {
-		close(c.done)
-	}
-}
-
-// isOver reports whether the Calling has ended.
-func (c *Calling) isOver() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ended
-}
-
-// orphaned ends the Calling after the end of its connection or world, if no tick has done so.
-// It runs on a goroutine of its own.
-func (c *Calling) orphaned() {
-	cause := errors.New("their world was closed")
-	if c.conn != nil {
-		cause = c.conn.Err()
-	}
-	c.note(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
-}
-
-// usable returns an error if the Calling was canceled, or if further calls would not go where
-// the first one went.
-func (c *Calling) usable() error {
-	c.mu.Lock()
-	canceled := c.canceled
-	c.mu.Unlock()
-	switch {
-	case canceled != nil:
-		return canceled
-	case !c.actor.Alive():
-		return fmt.Errorf("%w: the actor was destroyed or closed", ErrClosed)
-	case c.actor.Conn() != c.conn:
-		return fmt.Errorf("%w: the actor has another owner", ErrCanceled)
-	case c.conn != nil && !c.channel.Open():
-		return fmt.Errorf("%w: %v", ErrClosed, c.conn)
-	case c.conn != nil && c.actor.Channel(c.conn) != c.channel:
-		return fmt.Errorf("%w: the actor was closed for %v", ErrClosed, c.conn)
-	}
-	return nil
-}
-
-// A localChannel paces calls that run in this world and use no reliable buffer. Each tick
-// makes as many calls as half a buffer would hold.
-type localChannel struct{ out int }
-
-func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
-
-// localSlots is UE's RELIABLE_BUFFER. There is no channel to ask for its size.
-const localSlots = 256
-
-// checkElements returns an error if an element encodes to more than its bound.
-// first is the index of part[0].
+// checkElements returns an error if an element of part encodes to more bytes than its bound.
+// first is the index of part[0] among all elements.
 func checkElements[T any](item *codec.Codec, part []T, first int, bound elementBound) error {
 	if bound.guaranteed {
 		return nil
@@ -409,13 +188,242 @@ func checkElements[T any](item *codec.Codec, part []T, first int, bound elementB
 	return nil
 }
 
-// A callList holds the active Callings of one world. It is used on the world's goroutine only.
+// isMulticast reports whether call, or the RPC that it wraps, is a multicast RPC.
+func isMulticast[A any](call Caller[A]) bool {
+	if w, ok := call.(interface{ multicast() bool }); ok {
+		return w.multicast()
+	}
+	_, ok := call.(*rpc.MulticastRPC[A])
+	return ok
+}
+
+// A Calling is one [Calls] in progress. It is safe for concurrent use.
+type Calling struct {
+	// Set by newCalling.
+	name   string // of the RPC, for errors
+	actor  *rpc.Actor
+	items  int // how many there are
+	perRPC int // how many go into one RPC
+
+	// Set by start, and only used on the world's goroutine.
+	//
+	// If the actor has no connection, the calls run in this world. There is no reliable buffer
+	// then, and local takes the place of the actor's channel.
+	conn    *rpc.Conn     // nil if the calls run in this world
+	channel rpc.Channel   // of the actor; not set if conn is nil
+	local   *localChannel // nil unless conn is nil
+	pump    *Pump
+
+	// mu guards this group, which the application may use on any goroutine.
+	mu       sync.Mutex
+	sent     int   // items sent, as of the last tick
+	canceled error // set by Cancel for the next tick, which ends the calls with it
+	ended    bool  // done is closed
+	err      error // why not all items were sent
+	done     chan struct{}
+}
+
+// Done returns a channel that is closed once the closing RPC is in the reliable buffer, or when
+// Err is set. The items may still be on their way. Only the peer knows when they have arrived,
+// and the game would need an RPC in the other direction to find out.
+func (c *Calling) Done() <-chan struct{} { return c.done }
+
+// Err returns why not all items were sent. It returns nil until Done is closed.
+func (c *Calling) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Progress counts items rather than bytes. Acked and Rate are always 0.
+func (c *Calling) Progress() Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Progress{Sent: int64(c.sent), Total: int64(c.items)}
+}
+
+// Cancel stops the calls at the world's next tick, before the next RPC. The closing RPC is not
+// sent. Err then returns an error that Is ErrCanceled and wraps cause.
+func (c *Calling) Cancel(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.canceled == nil && !c.ended {
+		c.canceled = canceled(cause)
+		extend.Wake(c.actor.World()) // a world that waits for events wouldn't tick otherwise
+	}
+}
+
+// start connects the pump to the actor's channel and adds c to what the world's ticks run.
+func (c *Calling) start(config CallsConfig, entries int, emit func(int) error) error {
+	ch, err := c.connect()
+	if err != nil {
+		return err
+	}
+
+	send := func(i int) error { return c.makeCall(func() error { return emit(i) }) }
+	var end func() error
+	if config.End != nil {
+		callEnd := func() error { return config.End.Call(c.actor, rpc.None{}) }
+		end = func() error { return c.makeCall(callEnd) }
+	}
+	rpcs := (c.items + c.perRPC - 1) / c.perRPC
+	if c.pump, err = NewPump(ch, config.Gate, rpcs, entries, send, end); err != nil {
+		return err
+	}
+
+	callsOf(c.actor.World()).add(c)
+
+	// Once the connection or the world has ended, there may be no tick left to end c.
+	go afterEnd(c.parentDone(), c.done, func() time.Duration { return endGrace }, c.onOrphaned)
+	return nil
+}
+
+// parentDone returns a channel that is closed when there may be no more ticks. That is when the
+// connection ends or, for calls that run in this world, when the world is closed.
+func (c *Calling) parentDone() <-chan struct{} {
+	if c.conn != nil {
+		return c.conn.Done()
+	}
+	return extend.Closed(c.actor.World())
+}
+
+// connect finds the channel whose reliable buffer the calls will use.
+func (c *Calling) connect() (Channel, error) {
+	if !c.actor.Alive() {
+		return nil, fmt.Errorf("the actor is destroyed: %w", ErrClosed)
+	}
+	c.conn = c.actor.Conn()
+	if c.conn == nil {
+		c.local = &localChannel{}
+		return c.local, nil
+	}
+	// A server may not have opened the actor to its owner yet.
+	if c.actor.World().IsServer() {
+		if err := c.actor.OpenTo(c.conn); err != nil {
+			return nil, err
+		}
+	}
+	c.channel = c.actor.Channel(c.conn)
+	if !c.channel.Open() {
+		return nil, fmt.Errorf("the actor is not open for %v: %w", c.conn, ErrClosed)
+	}
+	return c.channel, nil
+}
+
+// makeCall runs call, which makes one RPC, and counts the RPC in local if that is used.
+func (c *Calling) makeCall(call func() error) error {
+	if c.conn != nil && c.actor.Alive() && !c.channel.Open() {
+		// The client has gone. We'd get no error from package rpc, which would just count the
+		// call as dropped, and Progress would include items that were never sent.
+		return fmt.Errorf("%v is gone: %w", c.conn, ErrClosed)
+	}
+	err := call()
+	if err == nil && c.local != nil {
+		c.local.out++
+	}
+	return err
+}
+
+// tick makes the calls that this tick has room for.
+func (c *Calling) tick() {
+	if c.local != nil {
+		c.local.out = 0
+	}
+	done, err := false, c.checkUsable()
+	if err == nil {
+		done, err = c.pumpGuarded()
+	}
+	c.publish(min(c.pump.Sent()*c.perRPC, c.items), done, err)
+}
+
+// pumpGuarded makes the calls that the gate allows. The encoding of an item is code of the
+// game, so it may panic. That ends the Calling, and goes on to unwind the tick unless the world
+// has an rpc.Config.OnPanic.
+func (c *Calling) pumpGuarded() (done bool, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			err = ErrPanicked
+			c.publish(int(c.Progress().Sent), false, err)
+		}
+	}()
+	function := func() string { return "Calls of " + c.name + ": an item's encoding, or the function of Wrap" }
+	returned = c.actor.World().Guard(c.conn, function, func() { done, err = c.pump.Tick() })
+	return done, err
+}
+
+// publish makes the number of items sent visible to the application. If done is set or err
+// isn't nil, it also ends the Calling.
+func (c *Calling) publish(sent int, done bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.sent = sent
+	c.ended = done || err != nil
+	if err != nil {
+		c.err = fmt.Errorf("stream: Calls of %s: %d of %d items were sent: %w", c.name, sent, c.items, err)
+	}
+	if c.ended {
+		close(c.done)
+	}
+}
+
+// hasEnded reports whether the Calling has ended, and therefore needs no more ticks.
+func (c *Calling) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// onOrphaned ends the Calling if its connection or world has ended and no tick has noticed. It
+// runs on a goroutine of its own.
+func (c *Calling) onOrphaned() {
+	cause := errors.New("their world was closed")
+	if c.conn != nil {
+		cause = c.conn.Err()
+	}
+	c.publish(int(c.Progress().Sent), false, fmt.Errorf("%w: %w", ErrClosed, cause))
+}
+
+// checkUsable returns an error if the Calling has been canceled, or if further calls wouldn't go
+// where the first one went.
+func (c *Calling) checkUsable() error {
+	c.mu.Lock()
+	canceled := c.canceled
+	c.mu.Unlock()
+	switch {
+	case canceled != nil:
+		return canceled
+	case !c.actor.Alive():
+		return fmt.Errorf("%w: the actor was destroyed or closed", ErrClosed)
+	case c.actor.Conn() != c.conn:
+		return fmt.Errorf("%w: the actor has another owner", ErrCanceled)
+	case c.conn != nil && !c.channel.Open():
+		return fmt.Errorf("%w: %v", ErrClosed, c.conn)
+	case c.conn != nil && c.actor.Channel(c.conn) != c.channel:
+		return fmt.Errorf("%w: the actor was closed for %v", ErrClosed, c.conn)
+	}
+	return nil
+}
+
+// A localChannel stands in for the reliable buffer if the calls run in this world and never
+// reach a network. It lets each tick make as many calls as half a buffer would hold.
+type localChannel struct{ out int }
+
+func (l *localChannel) Reliable() (out, slots int) { return l.out, localSlots }
+
+// localSlots is UE's RELIABLE_BUFFER, since there is no channel to ask how many slots it has.
+const localSlots = 256
+
+// A callList holds the active Callings of a world. It is only used on the world's goroutine.
 type callList struct {
 	active []*Calling
 }
 
-// callsOf returns the list of a world. The first Calls creates the list, on the world's
-// goroutine, so Calls does not depend on Install.
+// callsOf returns the list of a world. The first Calls creates it, so that Calls works in a
+// world without Install.
 func callsOf(w *rpc.World) *callList {
 	return extend.Keep(w, func() any {
 		list := &callList{}
@@ -424,18 +432,18 @@ func callsOf(w *rpc.World) *callList {
 	}).(*callList)
 }
 
-// add adds c to the next tick. The current tick may already have run the list, so add wakes a
-// world that waits for events.
+// add makes c run from the next tick on.
 func (l *callList) add(c *Calling) {
 	l.active = append(l.active, c)
+	// We may be in a tick that has been through the list already. Make sure that another one
+	// follows, even in a world that waits for events.
 	extend.Wake(c.actor.World())
 }
 
-// tick calls the tick of each Calling. A Calling that is added meanwhile runs in the next
-// tick.
+// tick runs all Callings. One that is added meanwhile has to wait for the next tick.
 func (l *callList) tick(time.Time) {
-	// Deferred, so that it also happens if one of them panics.
-	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).isOver) }()
+	// Deferred, so that those that have ended are removed even if one of them panics.
+	defer func() { l.active = slices.DeleteFunc(l.active, (*Calling).hasEnded) }()
 	for _, c := range l.active {
 		c.tick()
 	}

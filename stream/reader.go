@@ -11,83 +11,93 @@ import (
 )
 
 const (
-	// maxReadAhead is the maximum content that a transfer may read before the tick takes it. It
-	// allows 31 MB/s at 60 ticks a second.
+	// maxReadAhead is the most content that we read before a tick takes it. A tick that empties
+	// this much, 60 times a second, sends 31 MB/s.
 	maxReadAhead = 512 << 10
-	// firstReadAhead is the content that it may read ahead at first. This doubles when a tick
-	// takes all of it. Many transfers over slow paths therefore hold little each.
+	// firstReadAhead is how much we read ahead at first. It doubles whenever a tick takes all
+	// of it, so that a path that is slow doesn't tie up memory for many transfers at once.
 	firstReadAhead = 128 << 10
 )
 
-// A source provides a transfer's content. It is used by the reader's goroutine only.
+// A source is where the content of a transfer comes from: an io.Reader or the elements of an
+// array. Only the reader's goroutine uses it.
 type source interface {
-	// fill adds content to the empty block b. At the end of the source it returns io.EOF, with
-	// or without content. An array's source stops before element stopAt, unless stopAt is
+	// fill adds content to the empty block b. It returns io.EOF at the end of the source, with
+	// or without content. The source of an array stops before element stopAt, unless stopAt is
 	// negative.
 	fill(b *block, stopAt int64) error
-	// callee names the function of the game that fill called last, for the error after that
-	// function panicked.
+	// callee names the function of the game that fill called last. It's for the error after
+	// that function has panicked.
 	callee() string
-	// lent reports whether fill reads memory that the caller may change once the transfer has
-	// ended.
-	lent() bool
+	// borrows reports whether fill reads memory that the caller may change once the transfer
+	// has ended.
+	borrows() bool
 }
 
-// A reader reads and hashes a source on a goroutine of its own, ahead of the tick that takes
-// the blocks. Only that goroutine waits for the source.
+// A readerConfig is what a reader needs to know about its transfer.
+type readerConfig struct {
+	source      source
+	hash        Algorithm
+	partSize    int   // payload of a full part, in bytes
+	contentSize int64 // from the header; 0 or less if unknown
+
+	account *budget.StockAccount // limits the memory of the blocks
+	turns   *crew.Turns          // limits how many readers hash at once; nil if nothing does
+
+	wake  func()                          // called when there is content again, after a tick found none
+	guard func(fn func()) (returned bool) // runs fn, which calls into the game; false if that panicked
+}
+
+// A reader reads the source of a transfer on a goroutine of its own, hashes what it reads, and
+// keeps it in blocks until a tick takes them. The goroutine is a little ahead of the ticks, and
+// since only the goroutine ever waits for the source, ticks never do.
 type reader struct {
-	// Set by newReader. Only the goroutine uses source.
-	source source
-	hash   Algorithm
-	part   int                             // payload of a full part, in bytes
-	whole  int64                           // content size from the header; 0 or less if unknown
-	wake   func()                          // called when there is content, after a tick found none
-	guard  func(fn func()) (returned bool) // runs fn, which calls functions of the game; returns false if one panicked
-	turns  *crew.Turns                     // for hashing that nothing paces; nil if it needs no turn
+	readerConfig // doesn't change; only the goroutine reads the source
 
 	// Safe for concurrent use.
-	held    *budget.Holding // charged for blocks that were read and not freed
+	held    *budget.Holding // charged for blocks that have been read and not yet freed
 	changed bell.Bell       // rung when waitToRead must check again
 
-	// mu guards all fields below. This group is what the goroutine has read for the tick.
-	mu     sync.Mutex
-	ready  []*block // in order
-	bytes  int      // bytes of content in ready
-	ahead  int      // limit of bytes
-	peak   int      // maximum of bytes since ticks last took all of ready
-	wanted bool     // a tick found nothing, so the next block wakes the world
+	// mu guards everything below. First, what the goroutine has read for the ticks.
+	mu            sync.Mutex
+	ready         []*block // in order
+	bytes         int      // of content in ready
+	readAhead     int      // limit of bytes
+	peakBytes     int      // the most that bytes has been since ticks last emptied ready
+	wakeOnContent bool     // a tick found nothing, so wake the world when there is something
 
-	// Set on the world's goroutine.
-	limit        int64 // end of the content that may be sent, as of the last tick; 0 until the header is sent
-	awaitsAnswer bool  // the goroutine must not read before resume is called
-	from         int64 // content before this byte is hashed but not sent
-	fromAt       int64 // in an array, the element that begins at from
+	// Set by calls on the world's goroutine, for this one.
+	sendLimit    int64 // end of the content that may be sent; 0 until the header is sent
+	awaitsAnswer bool  // don't read before resume is called
+	resumeOffset int64 // content before this byte is hashed but not sent
+	resumeIndex  int64 // in an array, the element that begins at resumeOffset
 	stopped      bool  // the goroutine must end
 
 	// State of the goroutine.
 	started bool
-	running bool   // started, and has not ended
-	exited  func() // called when the goroutine ends; nil if nothing waits for its end
+	running bool   // started and not ended yet
+	onExit  func() // called when the goroutine ends; nil if nobody waits for that
 
-	// How the source ended, if finished.
+	// How the source ended. Not set until finished is.
 	finished bool
-	total    end // set unless err is; its id is not set
+	total    end // size and digest of the content, unless err is set; the id isn't set
 	err      error
 }
 
-func newReader(
-	s source, hash Algorithm, part int, awaitsAnswer bool, on *budget.StockAccount,
-	wake func(), guard func(fn func()) bool,
-) *reader {
+// newReader returns a reader that doesn't read until start is called and, if awaitsAnswer is
+// set, resume.
+func newReader(config readerConfig, awaitsAnswer bool) *reader {
 	r := &reader{
-		source: s, hash: hash, part: part, awaitsAnswer: awaitsAnswer, wake: wake, guard: guard,
-		ahead: firstReadAhead, changed: bell.New(),
+		readerConfig: config,
+		awaitsAnswer: awaitsAnswer,
+		readAhead:    firstReadAhead,
+		changed:      bell.New(),
 	}
-	r.held = budget.NewHolding(on, r.changed.Ring)
+	r.held = budget.NewHolding(config.account, r.changed.Ring)
 	return r
 }
 
-// start starts the goroutine, once, unless the reader was stopped.
+// start starts the goroutine. It's a no-op if that has happened before, or after stop.
 func (r *reader) start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +108,7 @@ func (r *reader) start() {
 	}
 }
 
-// run runs on the goroutine. It reads until the source ends or stop is called.
+// run is the goroutine. It reads until the source ends or stop is called.
 func (r *reader) run() {
 	defer r.exit()
 	if !r.guard(r.read) {
@@ -106,39 +116,41 @@ func (r *reader) run() {
 	}
 }
 
-// exit is called when the goroutine ends.
+// exit is called when the goroutine ends. It lets whoever called whenUnused know.
 func (r *reader) exit() {
 	r.mu.Lock()
 	r.running = false
-	exited := r.exited
+	exited := r.onExit
 	r.mu.Unlock()
 	if exited != nil {
 		exited()
 	}
 }
 
-// whenUnused calls fn once the goroutine no longer uses memory that the caller has lent. The
-// reader must have been stopped. The source of a blob uses no such memory, so fn is called at
-// once, even while a Read is in progress.
+// whenUnused calls fn as soon as the goroutine no longer uses memory that the caller has lent
+// us. The reader must have been stopped before.
+//
+// A blob's source doesn't use such memory. fn is then called at once, even though the goroutine
+// may be in a Read that takes long to return.
 func (r *reader) whenUnused(fn func()) {
 	r.mu.Lock()
-	waits := r.running && r.source.lent()
-	if waits {
-		r.exited = fn
+	inUse := r.running && r.source.borrows()
+	if inUse {
+		r.onExit = fn
 	}
 	r.mu.Unlock()
-	if !waits {
+	if !inUse {
 		fn()
 	}
 }
 
-// read hashes the content and publishes it in blocks. It returns when the source ends or the
-// reader is stopped.
+// read reads the source block by block and publishes each block for the ticks. It returns when
+// the source has ended or the reader is stopped.
 func (r *reader) read() {
 	digest := r.hash.New()
 	var offset, index int64
 	for r.waitToRead(offset) {
-		b := newPageBlock(r.part)
+		b := newPageBlock(r.partSize)
 		b.offset = offset
 		b.index = index
 		stopAt := r.stopAt(b)
@@ -146,6 +158,7 @@ func (r *reader) read() {
 		offset = b.end()
 		index = b.index + int64(b.count)
 		if index == stopAt && err == nil {
+			// This is the element at which the receiver resumes.
 			err = r.checkAligned(offset)
 		}
 		if b.size() == 0 || !r.publish(b) {
@@ -158,48 +171,51 @@ func (r *reader) read() {
 	}
 }
 
-// fill fills a block from the source and hashes it. The elements of an array are encoded in
-// the same turn as they are hashed. A blob's Read is outside the turn, because it may wait and
-// would delay the turns of others.
+// fill fills a block from the source and hashes it, in turn with other readers.
 func (r *reader) fill(b *block, stopAt int64, digest *Hasher) (err error) {
-	if r.source.lent() {
+	if r.source.borrows() {
+		// Encoding elements of an array takes the processor just as hashing them does.
 		r.inTurn(b.offset, func() {
 			err = r.source.fill(b, stopAt)
 			digest.Write(b.payload())
 		})
 		return err
 	}
+	// The Read of a blob may block. Don't let the others wait for that.
 	err = r.source.fill(b, stopAt)
 	r.inTurn(b.offset, func() { digest.Write(b.payload()) })
 	return err
 }
 
-// inTurn runs fn, which handles content at the given offset. If nothing paces this goroutine,
-// fn waits for its turn, as in [writer.inReplay]. inTurn does not run fn if the reader was
-// stopped.
+// inTurn runs fn, which handles content at the given offset. If nothing else slows this
+// goroutine down, fn has to wait for its turn (see [writer.inTurn]). If the reader is stopped
+// meanwhile, fn isn't run at all.
 func (r *reader) inTurn(offset int64, fn func()) {
 	if r.turns == nil || r.paced(offset) {
 		fn()
 		return
 	}
-	for !r.isStopped() && !r.turns.Do(r.changed, fn) { // waitToRead handles other changes
+	// Do gives up when changed rings. Unless that was stop, try again: the other changes only
+	// matter to waitToRead, which looks at the state before it waits.
+	for !r.isStopped() && !r.turns.Do(r.changed, fn) {
 	}
 }
 
-// paced reports whether the goroutine can read the content at an offset only after earlier
-// content was sent.
+// paced reports whether the goroutine can't get to offset before earlier content has been sent,
+// and therefore reads no faster than the network.
 //
-// The first firstReadAhead bytes are not paced. If hundreds of transfers start together, all of
-// these bytes are read and hashed at once. Nor is content paced that the receiver has, because
-// it is not sent: an answer of a few bytes makes this end read and hash all of it.
+// Two kinds of content aren't paced. One is the first firstReadAhead bytes, since hundreds of
+// transfers may start together, and all of them read that much at once. The other is what the
+// receiver has stored already. We never send it, so an answer of a few bytes is enough to make
+// us read and hash all of it.
 func (r *reader) paced(offset int64) bool { return offset >= firstReadAhead && !r.receiverHas(offset) }
 
-// receiverHas reports whether the receiver has the content at an offset, so it need not be
-// sent.
+// receiverHas reports whether the receiver has stored the content at offset, which we then
+// needn't send.
 func (r *reader) receiverHas(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return offset < r.from
+	return offset < r.resumeOffset
 }
 
 func (r *reader) isStopped() bool {
@@ -208,8 +224,8 @@ func (r *reader) isStopped() bool {
 	return r.stopped
 }
 
-// waitToRead waits until the goroutine may read at offset. It returns false if the reader was
-// stopped. The goroutine holds no block while it waits.
+// waitToRead waits until the goroutine may read the block at offset. It returns false if the
+// reader has been stopped. The goroutine holds no block in the meantime.
 func (r *reader) waitToRead(offset int64) bool {
 	for r.mustWait(offset) {
 		<-r.changed
@@ -217,69 +233,77 @@ func (r *reader) waitToRead(offset int64) bool {
 	return !r.isStopped()
 }
 
-// mustWait reports whether the goroutine must not read at offset now. It must not before
-// resume, if it has read enough ahead, or if the stock is short.
+// mustWait reports whether the goroutine has to wait before it reads the block at offset.
 func (r *reader) mustWait(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.stopped && (r.awaitsAnswer || r.bytes >= r.ahead || !r.held.Room(r.mayLeave(offset)))
-}
-
-// mayLeave reports whether the receiver's credit allows the block at offset to be sent at
-// once. The caller holds mu.
-func (r *reader) mayLeave(offset int64) bool {
-	ends := offset + int64(r.part)
-	if r.whole > 0 {
-		ends = min(ends, r.whole)
+	switch {
+	case r.stopped:
+		return false
+	case r.awaitsAnswer, r.bytes >= r.readAhead:
+		return true
 	}
-	return offset < r.from || ends <= r.limit
+	return !r.held.Room(r.maySend(offset))
 }
 
-// stopAt returns the element before which fill must stop because the receiver continues there.
-// It returns -1 if b does not begin before that element.
+// maySend reports whether the block at offset could be sent right after it's read. The caller
+// holds mu.
+func (r *reader) maySend(offset int64) bool {
+	ends := offset + int64(r.partSize)
+	if r.contentSize > 0 {
+		ends = min(ends, r.contentSize)
+	}
+	// What the receiver already has is dropped by publish and needs no credit.
+	return offset < r.resumeOffset || ends <= r.sendLimit
+}
+
+// stopAt returns the element before which fill must stop because the receiver resumes there,
+// or -1 if b begins at or after that element.
 func (r *reader) stopAt(b *block) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b.index < r.fromAt {
-		return r.fromAt
+	if b.index < r.resumeIndex {
+		return r.resumeIndex
 	}
 	return -1
 }
 
-// checkAligned returns an error if the elements before the resumed one do not end at the byte
-// that the receiver named. In that case, the receiver has other content under the key.
+// checkAligned returns an error unless the element at which the receiver resumes begins at the
+// byte that it named. Otherwise the receiver has stored different content under this key.
 func (r *reader) checkAligned(offset int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if offset == r.from {
+	if offset == r.resumeOffset {
 		return nil
 	}
 	return fmt.Errorf("%w: the first %d elements take %d bytes here, the receiver has %d stored",
-		ErrDigest, r.fromAt, offset, r.from)
+		ErrDigest, r.resumeIndex, offset, r.resumeOffset)
 }
 
-// size returns the number of bytes that the source had. known is false until the source has
-// ended without an error.
+// size returns how many bytes the source had. known is false until the source has ended without
+// an error.
 func (r *reader) size() (bytes int64, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total.size, r.finished && r.err == nil
 }
 
-// publish passes b to the tick and reports whether it keeps b's memory. It copies a small
-// block into the last one if it fits, so small reads don't become many small parts. A block
-// that grew for a large element stays as it is.
+// publish passes b on to the ticks. kept is false if b's memory wasn't needed for that, and the
+// caller has to free it.
 func (r *reader) publish(b *block) (kept bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped || b.end() <= r.from {
+	if r.stopped || b.end() <= r.resumeOffset {
 		return false
 	}
-	b.trimFront(r.from)
+	b.trimFront(r.resumeOffset)
 	r.bytes += b.size()
-	r.peak = max(r.peak, r.bytes)
+	r.peakBytes = max(r.peakBytes, r.bytes)
 	defer r.wakeTick()
-	if n := len(r.ready); n > 0 && r.ready[n-1].size()+b.size() <= r.part {
+
+	// Many small reads shouldn't become as many small parts, so add the content to the last
+	// block if it fits. A block that has grown for a large element is left as it is.
+	if n := len(r.ready); n > 0 && r.ready[n-1].size()+b.size() <= r.partSize {
 		r.ready[n-1].append(b.payload())
 		r.ready[n-1].count += b.count
 		return false
@@ -289,15 +313,15 @@ func (r *reader) publish(b *block) (kept bool) {
 	return true
 }
 
-// wakeTick wakes the world if a tick found nothing. The caller holds mu.
+// wakeTick wakes the world if its last tick found nothing. The caller holds mu.
 func (r *reader) wakeTick() {
-	if r.wanted {
-		r.wanted = false
+	if r.wakeOnContent {
+		r.wakeOnContent = false
 		r.wake()
 	}
 }
 
-// finish records how the source ended. err is io.EOF if everything was read.
+// finish records how the source ended. err is io.EOF if all of it was read.
 func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,29 +335,31 @@ func (r *reader) finish(size, count int64, digest *Hasher, err error) {
 		r.total.sum = sum[:r.hash.size()]
 		r.checkTotal()
 	}
-	r.wanted = true
+	r.wakeOnContent = true // even if the tick found content, it must now send the end as well
 	r.wakeTick()
 }
 
-// checkTotal sets err if the source ended before the byte at which the receiver continues. The
+// checkTotal sets err if the source has ended before the byte at which the receiver resumes. The
 // caller holds mu.
 func (r *reader) checkTotal() {
-	if r.finished && r.err == nil && r.total.size < r.from {
+	if r.finished && r.err == nil && r.total.size < r.resumeOffset {
 		r.err = fmt.Errorf("%w: the source ended at byte %d, the receiver has %d stored",
-			ErrDigest, r.total.size, r.from)
+			ErrDigest, r.total.size, r.resumeOffset)
 	}
 }
 
-// resume is called on the world's goroutine with the receiver's answer. The receiver continues
-// at byte from, where element fromAt begins.
-func (r *reader) resume(from, fromAt int64) {
+// resume is called on the world's goroutine when the receiver has answered. The receiver wants
+// the content from byte offset on, where element index begins. Both are 0 if it has nothing.
+func (r *reader) resume(offset, index int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.awaitsAnswer = false
-	r.from = from
-	r.fromAt = fromAt
+	r.resumeOffset = offset
+	r.resumeIndex = index
 	r.checkTotal()
-	r.ready = trimAll(r.ready, from)
+
+	// We may not have waited for the answer. Drop what needn't be sent.
+	r.ready = trimAll(r.ready, offset)
 	r.bytes = 0
 	for _, b := range r.ready {
 		r.bytes += b.size()
@@ -341,13 +367,15 @@ func (r *reader) resume(from, fromAt int64) {
 	r.changed.Ring()
 }
 
-// take returns the next block if it ends at or below limit, and otherwise nil. The caller owns
-// the block. A blob's first block is cut at the limit, so something can be sent with the
-// header. pathFull means that most of what was sent before is still queued.
+// take returns the next block, which the caller then owns, or nil if it ends beyond limit. If
+// that is a blob's first block, take cuts it at the limit, so that we can send something
+// together with the header.
+//
+// pathFull means that most of what was sent before is still queued.
 func (r *reader) take(limit int64, pathFull bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.hasLocked(limit) {
+	if !r.pollLocked(limit) {
 		return nil
 	}
 	b := r.ready[0]
@@ -363,49 +391,51 @@ func (r *reader) take(limit int64, pathFull bool) *block {
 	return b
 }
 
-// growAhead raises ahead if ready was full and ticks emptied it before the goroutine could
-// refill it. It does not if the path has enough to do. The caller holds mu.
+// growAhead lets the goroutine read further ahead if ready was full and ticks emptied it before
+// the goroutine could refill it. If the path is full, reading further ahead wouldn't make the
+// transfer any faster. The caller holds mu.
 func (r *reader) growAhead(pathFull bool) {
 	if r.bytes > 0 {
 		return
 	}
-	if r.peak >= r.ahead && !pathFull {
-		r.ahead = min(2*r.ahead, maxReadAhead)
+	if r.peakBytes >= r.readAhead && !pathFull {
+		r.readAhead = min(2*r.readAhead, maxReadAhead)
 	}
-	r.peak = 0
+	r.peakBytes = 0
 }
 
-// has reports whether take would return a block. If nothing was read, the next block wakes the
-// world.
-func (r *reader) has(limit int64) bool {
+// poll reports whether take would return a block. If nothing has been read, it arranges for the
+// world to be woken when something is.
+func (r *reader) poll(limit int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if limit > r.limit {
-		r.limit = limit
-		r.changed.Ring()
+	if limit > r.sendLimit {
+		r.sendLimit = limit
+		r.changed.Ring() // there may be memory for content that can be sent at once
 	}
-	return r.hasLocked(limit)
+	return r.pollLocked(limit)
 }
 
-// hasLocked is has for a caller that holds mu.
-func (r *reader) hasLocked(limit int64) bool {
+// pollLocked is poll for a caller that holds mu.
+func (r *reader) pollLocked(limit int64) bool {
 	if len(r.ready) == 0 {
-		r.wanted = !r.finished
+		r.wakeOnContent = !r.finished
 		return false
 	}
 	b := r.ready[0]
-	return b.end() <= limit || b.offset == 0 && b.count == 0 && limit > 0
+	mayCut := b.offset == 0 && b.count == 0 // the first block of a blob
+	return b.end() <= limit || mayCut && limit > 0
 }
 
-// result returns the size and digest of the content once all of it was taken, or the error of
-// the source.
-func (r *reader) result() (total end, err error, ok bool) {
+// result returns how the source ended. done is false until all of the content has been taken,
+// or reading it has failed.
+func (r *reader) result() (total end, done bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.total, r.err, r.finished && (r.err != nil || len(r.ready) == 0)
+	return r.total, r.finished && (r.err != nil || len(r.ready) == 0), r.err
 }
 
-// stop ends the reader without waiting for the goroutine.
+// stop ends the reader. It doesn't wait for the goroutine, which may be in a Read.
 func (r *reader) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

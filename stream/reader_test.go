@@ -19,7 +19,7 @@ import (
 func reading(t *testing.T, data []byte, held bool, fn func(rd *reader, woken *int)) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := 0
-		rd := newReader(&blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, BLAKE3, partBytes, held, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
+		rd := newReader(readerConfig{source: &blobSource{r: iotest.HalfReader(bytes.NewReader(data)), left: -1}, hash: BLAKE3, partSize: partBytes, account: stockOf(math.MaxInt64), wake: func() { woken++ }, guard: unguarded}, held)
 		go rd.run()
 		defer rd.stop()
 		synctest.Wait()
@@ -86,10 +86,10 @@ func TestReaderReadsAheadAndNotFurther(t *testing.T) {
 	reading(t, data, false, func(rd *reader, woken *int) {
 		require.GreaterOrEqual(t, rd.bytes, firstReadAhead)
 		require.Less(t, rd.bytes, firstReadAhead+blockBytes)
-		_, _, ok := rd.result()
+		_, ok, _ := rd.result()
 		require.False(t, ok)
 		require.True(t, bytes.Equal(data, drain(rd, math.MaxInt64)))
-		total, err, ok := rd.result()
+		total, ok, err := rd.result()
 		require.True(t, ok)
 		require.NoError(t, err)
 		require.Equal(t, end{size: 2 << 20, sum: sumOf(data)}, total)
@@ -118,7 +118,7 @@ type waiting struct{ free chan struct{} }
 
 func (s waiting) fill(*block, int64) error { <-s.free; return io.EOF }
 func (s waiting) callee() string           { return "AppendBinary" }
-func (s waiting) lent() bool               { return true }
+func (s waiting) borrows() bool            { return true }
 
 // TestReaderBesideOneThatWaits: a function of the game that waits in its turn
 // does not keep others from theirs. All transfers of the process stood still
@@ -126,7 +126,7 @@ func (s waiting) lent() bool               { return true }
 func TestReaderBesideOneThatWaits(t *testing.T) {
 	reading(t, content(1<<20), true, func(rd *reader, woken *int) {
 		rd.turns = crew.NewTurns(1)
-		other := newReader(waiting{make(chan struct{})}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
+		other := newReader(readerConfig{source: waiting{make(chan struct{})}, hash: BLAKE3, partSize: partBytes, account: stockOf(math.MaxInt64), wake: func() {}, guard: unguarded}, false)
 		other.turns = rd.turns
 		go other.run()
 		defer close(other.source.(waiting).free)
@@ -142,9 +142,9 @@ func TestReaderWakesTheHungryTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		woken := 0
-		rd := newReader(&blobSource{r: r, left: -1}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() { woken++ }, unguarded)
+		rd := newReader(readerConfig{source: &blobSource{r: r, left: -1}, hash: BLAKE3, partSize: partBytes, account: stockOf(math.MaxInt64), wake: func() { woken++ }, guard: unguarded}, false)
 		go rd.run()
-		require.False(t, rd.has(math.MaxInt64))
+		require.False(t, rd.poll(math.MaxInt64))
 		_, _ = w.Write([]byte("one"))
 		synctest.Wait()
 		require.Equal(t, 1, woken)
@@ -163,7 +163,7 @@ func TestReaderObeysCredit(t *testing.T) {
 	reading(t, data, false, func(rd *reader, _ *int) {
 		got := drain(rd, 1000)
 		require.Len(t, got, 1000) // the first block is cut
-		require.False(t, rd.has(1000))
+		require.False(t, rd.poll(1000))
 		got = append(got, drain(rd, 100_000)...)
 		require.LessOrEqual(t, len(got), 100_000)
 		require.Greater(t, len(got), 100_000-blockBytes)
@@ -184,7 +184,7 @@ func TestReaderResumesAnywhere(t *testing.T) {
 				want = data[4096:]
 			}
 			require.True(t, bytes.Equal(want, got[min(from, 4096):]), "from %d", from)
-			total, _, ok := rd.result()
+			total, ok, _ := rd.result()
 			require.True(t, ok)
 			require.Equal(t, sumOf(data), total.sum)
 		})
@@ -206,7 +206,7 @@ func TestReaderThatEndsBeforeTheOffset(t *testing.T) {
 		require.Zero(t, rd.bytes)
 		rd.resume(1001, 0)
 		synctest.Wait()
-		_, err, ok := rd.result()
+		_, ok, err := rd.result()
 		require.True(t, ok)
 		require.ErrorIs(t, err, ErrDigest)
 	})
@@ -258,7 +258,7 @@ func TestWriteToAWriterThatMiscounts(t *testing.T) {
 func TestReaderAddsNothingToALargeElement(t *testing.T) {
 	for _, size := range []int{40_000, 60_000, 65_000} {
 		items := []poster{{strings.Repeat("l", size)}, {strings.Repeat("s", 480)}}
-		rd := newReader(&arraySource[poster]{array: posters, items: items}, BLAKE3, partBytes, false, stockOf(math.MaxInt64), func() {}, unguarded)
+		rd := newReader(readerConfig{source: &arraySource[poster]{array: posters, items: items}, hash: BLAKE3, partSize: partBytes, account: stockOf(math.MaxInt64), wake: func() {}, guard: unguarded}, false)
 		rd.run()
 		require.Len(t, rd.ready, 2)
 		rd.stop()

@@ -51,9 +51,16 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), done: make(chan struct{})}
 	t.share.weight.Store(int32(o.weight))
 	t.progress.Total = h.total()
-	t.reader = newReader(s, h.hash, o.partSize(), h.early() == 0, p.stocked, p.wake, t.guard)
-	t.reader.turns = p.streams.turns
-	t.reader.whole = h.size
+	t.reader = newReader(readerConfig{
+		source:      s,
+		hash:        h.hash,
+		partSize:    o.partSize(),
+		contentSize: h.size,
+		account:     p.stocked,
+		turns:       p.streams.turns,
+		wake:        p.wake,
+		guard:       t.guard,
+	}, h.early() == 0)
 	if blob, is := s.(*blobSource); is {
 		blob.throttle = throttle{rate: o.rate, skips: t.reader.receiverHas}
 	}
@@ -63,7 +70,7 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 // guard runs fn, which calls functions of the game. It returns false if one of them panicked;
 // the source names that function.
 func (t *Transfer) guard(fn func()) (returned bool) {
-	function := func() string { return t.header.function(t.reader.source.callee()) }
+	function := func() string { return t.header.describe(t.reader.source.callee()) }
 	return t.peer.streams.world.Guard(t.peer.conn, function, fn)
 }
 
@@ -196,7 +203,7 @@ func (t *Transfer) isFinished() bool {
 }
 
 // hasPart reports whether a part has been read that the credit allows to be sent.
-func (t *Transfer) hasPart() bool { return !t.have && t.reader.has(t.limit) }
+func (t *Transfer) hasPart() bool { return !t.have && t.reader.poll(t.limit) }
 
 // size returns the size of the content in bytes, or -1 while it is unknown.
 func (t *Transfer) size() int64 {
@@ -284,8 +291,8 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	case t.endSent || t.have:
 		return false, nil
 	}
-	total, err, ok := t.reader.result()
-	if !ok {
+	total, done, err := t.reader.result()
+	if !done {
 		return false, nil
 	}
 	if err != nil {
@@ -314,14 +321,14 @@ func (t *Transfer) onAccept(m accept) error {
 	switch {
 	case t.accepted:
 		return fmt.Errorf("transfer %d accepted twice", m.id)
-	case t.header.key == "" && (m.have || m.offset > 0 || m.index > 0):
+	case t.header.key == "" && (m.hasAll || m.offset > 0 || m.index > 0):
 		return fmt.Errorf("transfer %d resumed at byte %d, element %d, but it has no key", m.id, m.offset, m.index)
 	case t.header.kind == kindBlob && size >= 0 && m.offset > size, m.index > count:
 		return fmt.Errorf("transfer %d resumed at byte %d, element %d, beyond its end", m.id, m.offset, m.index)
 	}
 
 	t.accepted = true
-	t.have = m.have
+	t.have = m.hasAll
 	t.granted = m.limit
 	t.limit = max(t.next, m.limit) // early content that was not sent before the answer was never promised
 
@@ -333,7 +340,7 @@ func (t *Transfer) onAccept(m accept) error {
 	if t.progress.Resumed > 0 {
 		t.speed.start(time.Now(), t.progress.Acked)
 	}
-	if m.have {
+	if m.hasAll {
 		t.reader.stop()
 	} else {
 		t.reader.resume(m.offset, m.index)

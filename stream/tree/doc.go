@@ -1,6 +1,6 @@
-// Package tree scans files on this machine into a [manifest.Manifest], and restores files
-// from one. With it, a folder can be sent or stored as only those of its chunks that the
-// other end does not have.
+// Package tree scans files on this machine into a [manifest.Manifest], and restores files from
+// one. A folder can then be sent or stored as only those of its chunks that the other end
+// doesn't have yet.
 //
 //	source, err := tree.Scan(ctx, []string{"world"}, tree.ScanOptions{Exclude: []string{"*.tmp"}})
 //	defer source.Close()
@@ -14,35 +14,36 @@
 //	}
 //	err = restore.Commit(ctx)
 //
-// Between two machines the manifest is sent first, and package pieces sends the chunks.
-// Talk.Fetch asks for the Lacks, and Put stores the received chunks. A manifest from
-// outside must be parsed by package manifest.
+// Between two machines, the manifest goes first and package pieces sends the chunks: ask
+// Talk.Fetch for what Lacks returns, and Put each chunk that arrives. A manifest from outside
+// must be parsed with package manifest, which checks it.
 //
-// [Scan] walks a folder, or several files and folders. It returns a [Source]: the manifest,
-// and access to the bytes of its chunks.
+// [Scan] walks a folder, or several files and folders. The [Source] that it returns has the
+// manifest and can read the bytes of each chunk.
 //
-// [NewRestore] does the reverse. It stages files in a work folder beside their target, with
-// a name like .quiver-0123456789abcdef, and reports which chunks it lacks. The caller
-// fetches these. [Restore.Put] verifies and writes each chunk. [Restore.Commit] makes
-// everything appear under the target's name, complete, durable and in one step.
+// [NewRestore] is the way back. It builds the files in a work folder next to their target, named
+// like .quiver-0123456789abcdef, and says which chunks are missing. The caller fetches those,
+// and [Restore.Put] verifies and writes each one. Nothing appears under the target's name until
+// [Restore.Commit] puts everything there, complete, durable and in one step.
 //
-// After Close or a crash, the next NewRestore of the target continues where the restore
-// stopped. To give up a restore for good, remove the work folder, whose name follows
-// from the target's.
+// If a restore is closed early or crashes, the next NewRestore of the target continues where it
+// stopped. To give up for good, remove the work folder. Its name follows from the target's.
 //
-// Chunks in a local copy need not be fetched: scan the copy, and set RestoreOptions.Local.
+// Chunks that are already on this machine needn't be fetched. To use an older copy, scan it and
+// set RestoreOptions.Local.
 //
-// Links are kept as links and never followed, neither when a folder is read nor when it is
-// written. Every name below the root goes through an [os.Root].
+// A link is kept as a link and never followed, whether a folder is being read or written. Every
+// name below the root goes through an [os.Root].
 //
-// Not kept are owners, extended attributes, holes, and set-user-ID, set-group-ID and sticky
-// bits. Each hard link becomes a file of its own.
+// Owners, extended attributes, holes, and the set-user-ID, set-group-ID and sticky bits are not
+// kept. Each hard link becomes a file of its own.
 //
 // # Limits
 //
-// A scan holds in memory at most [manifest.MaxEntries] entries, the location of each chunk
-// in about 100 bytes, and the bytes that [ScanOptions.Hold] allows. Files may have any size.
+// A scan keeps in memory at most [manifest.MaxEntries] entries, about 100 bytes for each chunk
+// to remember where it is, and as many bytes as [ScanOptions.Hold] allows. Files may have any
+// size.
 //
-// A restore holds one chunk and the manifest. The caller must limit the number of bytes
-// that a restore may write, for example with [manifest.Parse].
+// A restore keeps one chunk and the manifest. How many bytes it writes is up to the manifest,
+// so the caller must limit that, for example with [manifest.Parse].
 package tree

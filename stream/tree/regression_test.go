@@ -225,9 +225,9 @@ func TestKilledWhileItRemovesWhatWasReplaced(t *testing.T) {
 		}
 		return unchanged(t, path, before)
 	}
-	real := removeAll
-	t.Cleanup(func() { removeAll = real })
-	removeAll = func(root *os.Root, name string) error {
+	real := removeAllIn
+	t.Cleanup(func() { removeAllIn = real })
+	removeAllIn = func(root *os.Root, name string) error {
 		if root.Remove(path.Join(name, "b")) == nil {
 			panic("killed")
 		}
@@ -283,9 +283,9 @@ func TestTidyLeavesWhatIsForeign(t *testing.T) {
 // Onto FAT, and what else keeps no modes, nothing could be restored.
 func TestWhereNoModesAreKept(t *testing.T) {
 	from, target := scanned(t, ScanOptions{}, game(t)), filepath.Join(folder(t), "target")
-	real := chmod
-	t.Cleanup(func() { chmod = real })
-	chmod = func(*os.Root, string, fs.FileMode) error { return syscall.EPERM }
+	real := chmodIn
+	t.Cleanup(func() { chmodIn = real })
+	chmodIn = func(*os.Root, string, fs.FileMode) error { return syscall.EPERM }
 	r := begun(t, from.Manifest, target, RestoreOptions{})
 	fetch(t, r, from, 1)
 	require.NoError(t, os.Chmod(r.work.path, 0o755))

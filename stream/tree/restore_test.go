@@ -408,7 +408,7 @@ func TestTwoNamesThatAreOne(t *testing.T) {
 	r := begun(t, from.Manifest, target, RestoreOptions{})
 	for i, e := range from.Manifest.Entries[1:] {
 		if e.Kind == manifest.Link {
-			require.NoError(t, r.work.root.WriteFile(r.staged(i+1), nil, 0o600))
+			require.NoError(t, r.work.root.WriteFile(r.stagedPath(i+1), nil, 0o600))
 			continue
 		}
 		err := r.entryError(i+1, r.stage(t.Context(), i+1, false))

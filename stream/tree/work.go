@@ -16,52 +16,57 @@ import (
 	"github.com/quivernet/quiver/stream/cdc"
 )
 
-// workPrefix is the prefix of a work folder's name.
+// workPrefix begins the name of every work folder.
 const workPrefix = ".quiver-"
 
-// workName matches the name of a work folder and, almost certainly, no other name.
+// workName matches the name of a work folder and, almost certainly, nothing else.
 var workName = regexp.MustCompile(`^\.quiver-[0-9a-f]{16}$`)
 
 // Names in a work folder.
 const (
 	workLock  = "lock"
 	workNew   = "new"   // staged content
-	workReady = "ready" // staged content about to be put in place; after an exchange, the content it replaced
-	workOld   = "old"   // content moved aside from the target
-	workGone  = "gone"  // content being removed
+	workReady = "ready" // staged content about to be put in place; after an exchange, the old content
+	workOld   = "old"   // old content, where names can't be exchanged
+	workGone  = "gone"  // old content that is being removed
 )
 
-// A workFolder is the folder in which files are staged. It is beside their target and so on
-// the same file system.
+// A workFolder is the folder in which a restore builds what it will put in place, and into
+// which it moves the old content. It's beside the target, since a rename only works within one
+// file system.
+//
+// A crash can leave it in any state. The next restore of the target cleans up, see cleanUp.
 type workFolder struct {
 	path string
-	root *os.Root
-	lock *os.File // keeps other restores out until it is closed
+	root *os.Root // nil once the folder is closed
+	lock *os.File // keeps other restores out until it's closed
 }
 
-// Tests replace these by a file system without locks and by one that cannot exchange names.
+// Tests replace these with a file system that has no locks, or that can't exchange names.
 var (
 	tryLock  = files.TryLock
 	exchange = files.Exchange
 )
 
-// errForeign means that somebody else created the file or folder that has a work folder's name.
+// errForeign means that a file or folder with the work folder's name exists, but isn't ours.
 var errForeign = errors.New("somebody else's, and a restore needs the name")
 
-// workPath returns the path of the work folder for a target.
+// workPath returns the path of the work folder for a target. It only depends on the target's
+// path, so that the next restore finds the folder again.
 func workPath(target string) string {
 	name := cdc.Sum([]byte(filepath.Base(target)))
 	return filepath.Join(filepath.Dir(target), workPrefix+hex.EncodeToString(name[:8]))
 }
 
-// openWork creates the work folder for a target, or opens the one that an earlier restore left.
+// openWork opens the work folder for a target and locks it. It creates the folder unless an
+// earlier restore has left one.
 func openWork(target string) (*workFolder, error) {
 	p := workPath(target)
 	mkdirErr := os.Mkdir(p, 0o700)
 	if mkdirErr != nil && !errors.Is(mkdirErr, fs.ErrExist) {
 		return nil, mkdirErr
 	}
-	// An existing folder may belong to somebody else, in /tmp for example.
+	// Anybody could have put a folder with this name there, in /tmp for example.
 	info, err := os.Lstat(p)
 	if err != nil || !info.IsDir() || mkdirErr != nil && !files.IsMine(p, info) {
 		return nil, errors.Join(fmt.Errorf("%s is %w", p, errForeign), err)
@@ -74,41 +79,46 @@ func openWork(target string) (*workFolder, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("work folder %s: %w", p, err), root.Close())
 	}
-	if err := lockWork(lock, p); err != nil {
+	if err := acquire(lock, p); err != nil {
 		return nil, errors.Join(err, lock.Close(), root.Close())
 	}
 	return &workFolder{p, root, lock}, nil
 }
 
-// lockWork locks the lock file in the work folder at p. It returns ErrBusy if another
-// restore holds the lock, or held it and removed the file before it was locked here.
-func lockWork(lock *os.File, p string) error {
+// acquire locks the lock file of the work folder at p. It returns ErrBusy if another restore
+// has the lock.
+func acquire(lock *os.File, p string) error {
 	err := tryLock(lock)
-	if errors.Is(err, files.ErrLocked) || !files.Stands(lock) {
+	switch {
+	case errors.Is(err, files.ErrLocked):
 		return ErrBusy
-	}
-	if err != nil {
+	case !files.Stands(lock):
+		// Another restore had the lock until just now, and removed the file at its end. Our
+		// lock would be on a file that nobody else can see.
+		return ErrBusy
+	case err != nil:
 		return fmt.Errorf("lock in %s: %w", p, err)
 	}
 	return nil
 }
 
-// chmod is replaced by tests, by a file system without modes.
-var chmod = (*os.Root).Chmod
+// chmodIn is a variable so that tests can replace it with a file system without modes.
+var chmodIn = (*os.Root).Chmod
 
-// chmod sets the mode of a name, if the file system has modes.
+// chmod sets the mode of a name, if the file system has modes at all.
 func (w *workFolder) chmod(name string, mode fs.FileMode) error {
-	return tolerate(chmod(w.root, name, mode))
+	return ignoreUnsupported(chmodIn(w.root, name, mode))
 }
 
-// cleanUp finishes what a crash in or after publish left undone. It puts content that was
-// moved aside back if nothing is at the target. Otherwise rescue decides about that content.
+// cleanUp finishes what an earlier restore left undone when it crashed during or after publish.
+// kept is a [*KeptError], or nil if it kept no old content.
 func (w *workFolder) cleanUp(
 	ctx context.Context,
 	target string,
 	mayReplace func(context.Context, string) error,
 ) (kept, err error) {
 	if _, err := os.Lstat(target); errors.Is(err, fs.ErrNotExist) {
+		// It may have crashed after it moved the old content aside. Put that back.
 		err := os.Rename(filepath.Join(w.path, workOld), target)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -118,13 +128,15 @@ func (w *workFolder) cleanUp(
 	if err != nil {
 		return nil, errors.Join(err, kept)
 	}
+	// What is left may be removed.
 	return kept, errors.Join(w.removeReplaced(workOld), w.removeReplaced(workReady))
 }
 
-// publish puts the staged content in place, and moves the content that was there into the
-// work folder. It does so in one step if the system can.
+// publish puts the staged content in place and moves the old content into the work folder, in
+// one step if the system can do that.
 func (w *workFolder) publish(target string) error {
-	// Under this name, the content is not taken for staged content after a crash.
+	// An exchange leaves the old content under the name that the new content had. After a
+	// crash that must not be workNew, or the old content would be taken for staged content.
 	if err := w.root.Rename(workNew, workReady); err != nil {
 		return err
 	}
@@ -134,28 +146,30 @@ func (w *workFolder) publish(target string) error {
 	return errors.Join(flushFolder(w.path), flushFolder(filepath.Dir(target)))
 }
 
-// swap moves ready to target, and moves the content that was there into the work folder. That
-// content is then at workReady if the system can exchange names, and otherwise at workOld.
+// swap moves ready to target, and the old content, if there is any, into the work folder. The
+// old content is then at workReady if the system can exchange names, and otherwise at workOld.
 func (w *workFolder) swap(ready, target string) error {
 	old, err := os.Lstat(target)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	if err == nil && old.IsDir() && old.Mode()&0o200 == 0 {
-		// A folder without write permission cannot be moved.
+		// A folder without write permission can't be moved.
 		_ = os.Chmod(target, old.Mode()|0o200)
 	}
 	if exchange(ready, target) == nil {
 		return nil
 	}
 
-	// A rename can replace a file by a file. The link keeps the old file.
+	// The system can't exchange names. A rename still replaces a file with a file, but the old
+	// file would be lost, so keep it through a second link to it.
 	aside := filepath.Join(w.path, workOld)
-	_ = os.Link(target, aside) // fails for a folder
+	_ = os.Link(target, aside) // fails if target is a folder
 	if err := os.Rename(ready, target); err == nil || isNew {
 		return err
 	}
 	_ = os.Remove(aside)
 
-	// A rename cannot replace a folder, so move the old content aside first.
+	// A rename doesn't replace a folder, so move that aside first. If we crash between the two
+	// renames, there is nothing at target until cleanUp moves the folder back.
 	if err := os.Rename(target, aside); err != nil {
 		return err
 	}
@@ -165,19 +179,21 @@ func (w *workFolder) swap(ready, target string) error {
 	return nil
 }
 
-// A KeptError means that the restore is done, but that the content it replaced was written
-// to at the last moment. That content was kept beside the target.
+// A KeptError means that the restore is done, but somebody wrote to the content that it
+// replaced at the last moment. That content has been kept beside the target.
 type KeptError struct {
-	Path string // path of the kept content
+	Path string // where the content is now
 }
 
 func (e *KeptError) Error() string {
 	return "what was there was written to at the last moment, and is kept as " + e.Path
 }
 
-// rescue asks mayReplace about the replaced content. If the content may not be removed,
-// rescue moves it to a name of its own, and kept is a [*KeptError]. Content that cannot be
-// moved stays where it is. If ctx ends first, all of it stays.
+// rescue asks mayReplace about the old content in the work folder. What may not be removed is
+// moved to a name of its own beside the target, and reported as a [*KeptError] in kept.
+//
+// If something can't be moved, or ctx ends, rescue returns an error and leaves it in the work
+// folder. The caller must not remove anything then.
 func (w *workFolder) rescue(
 	ctx context.Context,
 	target string,
@@ -189,6 +205,7 @@ func (w *workFolder) rescue(
 			continue
 		}
 		if ctx.Err() != nil {
+			// It may have failed just because of ctx, which says nothing about the content.
 			return nil, context.Cause(ctx)
 		}
 		aside := conflictPath(target)
@@ -201,23 +218,24 @@ func (w *workFolder) rescue(
 	return kept, err
 }
 
-// conflictPath returns an unused path beside the target. Its name is the target's,
-// shortened to what file systems allow (255 bytes), and the time.
+// conflictPath returns an unused path beside the target: the target's name with the time added,
+// cut to the 255 bytes that file systems allow.
 func conflictPath(target string) string {
 	dir, name := filepath.Split(target)
 	for now := time.Now(); ; now = now.Add(time.Millisecond) {
 		suffix := now.Format(" (conflict 2006-01-02 15.04.05.000)")
 		aside := dir + strings.ToValidUTF8(name[:min(len(name), 255-len(suffix))], "") + suffix
-		// After an error other than fs.ErrNotExist the rename to the path fails as well.
+		// Usually the error is fs.ErrNotExist. If it's another one, looking further won't help,
+		// and the caller's rename will fail as well.
 		if _, err := os.Lstat(aside); err != nil {
 			return aside
 		}
 	}
 }
 
-// removeReplaced removes replaced content. It renames the content first. To the next
-// restore, content that a crash left half removed would look like a folder in which
-// somebody has deleted files.
+// removeReplaced removes old content. It renames it first, since a crash could leave it half
+// removed. To the next restore, that would look like a folder in which somebody has deleted
+// files.
 func (w *workFolder) removeReplaced(name string) error {
 	if err := w.remove(workGone); err != nil {
 		return err
@@ -232,26 +250,27 @@ func (w *workFolder) removeReplaced(name string) error {
 	return w.remove(name)
 }
 
-// removeAll is replaced by tests, by a process that is killed.
-var removeAll = (*os.Root).RemoveAll
+// removeAllIn is a variable so that tests can replace it with a process that is killed.
+var removeAllIn = (*os.Root).RemoveAll
 
 // remove removes everything at name, even from folders without write permission.
 func (w *workFolder) remove(name string) error {
-	if err := removeAll(w.root, name); err == nil {
+	if err := removeAllIn(w.root, name); err == nil {
 		return nil
 	}
+	// Files can only be removed from a folder that we may write to.
 	walkErr := fs.WalkDir(w.root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			err = w.chmod(p, 0o700) // before the folder is read
+			err = w.chmod(p, 0o700) // WalkDir calls us before it reads the folder
 		}
 		return err
 	})
-	return errors.Join(walkErr, removeAll(w.root, name))
+	return errors.Join(walkErr, removeAllIn(w.root, name))
 }
 
-// close closes the folder. It also removes the folder, unless the folder holds staged
-// content, or replaced content that rescue did not handle. If the folder is already closed,
-// close does nothing.
+// close closes the folder, and removes it too unless there's still something in it that the
+// next restore needs: staged content, or old content that rescue hasn't dealt with. It's a
+// no-op if the folder is closed already.
 func (w *workFolder) close() error {
 	if w.root == nil {
 		return nil
@@ -264,14 +283,14 @@ func (w *workFolder) close() error {
 	return w.discard()
 }
 
-// release closes the folder and unlocks it. Its content stays.
+// release closes and unlocks the folder, but leaves everything in it.
 func (w *workFolder) release() error {
 	err := errors.Join(w.lock.Close(), w.root.Close())
 	w.root = nil
 	return err
 }
 
-// discard removes the folder with its content and closes it.
+// discard closes the folder and removes it with all that is in it.
 func (w *workFolder) discard() error {
 	err := errors.Join(
 		w.remove(workNew),
@@ -280,7 +299,8 @@ func (w *workFolder) discard() error {
 		w.root.Remove(workLock),
 		w.release(),
 	)
-	// fs.ErrExist means that another restore has begun in the folder.
+	// The folder has been unlocked. If another restore has opened it since, it isn't empty, and
+	// we get fs.ErrExist.
 	if removeErr := os.Remove(w.path); !errors.Is(removeErr, fs.ErrExist) {
 		err = errors.Join(err, removeErr)
 	}
