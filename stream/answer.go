@@ -7,27 +7,27 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// An answer sends the control messages of an incoming transfer to its sender: the offset to
-// continue from, the credit, and the end. The writer gets the offset from the store, and the
-// world's goroutine sends the messages.
+// An answer is what an incoming transfer has to say to its sender: first where to continue,
+// then credit, and finally the end. The writer and the application decide what that is, and
+// the world's goroutine sends it.
 type answer struct {
 	in *incoming
 
 	// Guarded by incoming.mu.
 	reply   *accept // answer to the header; nil until the writer knows how much is stored
 	resumed int64   // bytes or elements stored when the transfer began, for Progress
-	credit  credit
-	remind  alarm // makes a tick report what was consumed
+	credit  credit  // how far the sender may go; set when reply is sent
+	remind  alarm   // makes a tick report what was consumed
 
 	// Used by the world's goroutine only.
 	replied  bool  // reply was sent
-	reserved int64 // initial credit in bytes of content; set by receiver.reserve
-	promised int64 // memory in bytes that the account has promised for the credit
+	reserved int64 // the first credit, in bytes of content; set by receiver.reserve
+	promised int64 // bytes of memory that the account has promised for the credit
 }
 
-// resume lets the sender continue at offset, where element index begins in an array. have
-// means that the store has all content. The writer calls resume once.
-func (a *answer) resume(offset, index int64, have bool) {
+// resume lets the sender continue at offset, which for an array is where element index begins.
+// hasAll means that the store has all of the content. The writer calls resume once.
+func (a *answer) resume(offset, index int64, hasAll bool) {
 	in := a.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -36,16 +36,16 @@ func (a *answer) resume(offset, index int64, have bool) {
 	}
 	in.arrival.resume(offset)
 	in.arrival.checkStored(index)
-	if in.finished {
+	if in.finished { // because more is stored than the sender has
 		return
 	}
 	a.resumed = in.header.progress(offset, index)
-	a.reply = &accept{id: in.header.id, offset: offset, index: index, have: have}
+	a.reply = &accept{id: in.header.id, offset: offset, index: index, hasAll: hasAll}
 	in.peer.wake()
 }
 
-// send sends the message that is due, if there is one. over is true if it was the last message
-// about the transfer.
+// send sends the message that is due, if there is one. over is true if that was the last
+// message about the transfer.
 func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err error) {
 	in := a.in
 	if !in.known {
@@ -61,10 +61,12 @@ func (a *answer) send(pipe *rpc.Actor, now time.Time) (sent, over bool, err erro
 	case in.finished:
 		return true, true, sendDone.call(pipe, done{in.header.id})
 	case !a.replied:
+		// The writer has yet to find out how much is stored.
 		return false, false, nil
 	}
 	sent, err = a.grant(pipe, now)
-	if a.credit.consumed != a.credit.reported { // too little, or too soon, for a report
+	if a.credit.consumed != a.credit.reported {
+		// It was too little or too soon for a report, so come back to it later.
 		a.remind.set(in.peer, progressInterval)
 	}
 	return sent, false, err
@@ -75,23 +77,29 @@ func (a *answer) accept(pipe *rpc.Actor, now time.Time) error {
 	arrival := &a.in.arrival
 	a.replied = true
 	arrival.uncountEarly()
-	// Until now the sender could not continue, perhaps because the transfer waited for memory.
+
+	// Until now the sender could not go on, perhaps because the transfer was waiting for memory.
+	// Don't hold that against it.
 	arrival.usage = newUsage(time.Now(), arrival.parts.next)
 	a.credit = newCredit(now, a.passed(), a.reserved, a.in.peer.streams.config.maxPending())
 	arrival.parts.limit = max(arrival.parts.limit, a.credit.limit)
-	a.reply.limit = a.credit.limit // may be less than what was in flight before: no more was promised
-	extend.Owe(a.in.peer.conn, 1)  // the message of the transfer's end
+
+	// The limit may be below what the sender has sent already, since we have promised no more
+	// than this.
+	a.reply.limit = a.credit.limit
+	extend.Owe(a.in.peer.conn, 1) // the message that ends the transfer
 	return sendAccept.call(pipe, *a.reply)
 }
 
-// grant sends credit or a report of progress, if one is due. The caller holds mu.
+// grant sends credit or a report of progress, if either is due. The caller holds mu.
 func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	in, s := a.in, a.in.peer.streams
 	moved := a.credit.due() || a.credit.consumed != a.credit.reported
 	if moved && !a.cover(a.credit.ahead) {
-		return false, nil // there is no memory, so the sender must wait
+		return false, nil // there's no memory, so the sender must wait
 	}
-	limit, due := a.credit.next(now, func() time.Duration { return s.growTime(in.peer.conn) }, a.cover)
+	growTime := func() time.Duration { return s.growTime(in.peer.conn) }
+	limit, due := a.credit.next(now, growTime, a.cover)
 	if !due {
 		return false, nil
 	}
@@ -99,23 +107,23 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.units})
 }
 
-// cover makes the account promise the memory for ahead bytes of credit, less what it has
-// promised already. It reports whether all of that memory is promised. cover is called on the
-// world's goroutine only, with or without mu.
+// cover has the account promise memory for ahead bytes of credit, in addition to what it has
+// promised already. It returns false, and gets nothing, if there isn't enough. It must be
+// called on the world's goroutine, with or without mu.
 func (a *answer) cover(ahead int64) bool {
-	lacks := heldBytes(ahead) - a.promised
-	if lacks <= 0 {
+	missing := heldBytes(ahead) - a.promised
+	if missing <= 0 {
 		return true
 	}
-	if !a.in.peer.account.Promise(lacks) {
+	if !a.in.peer.account.Promise(missing) {
 		return false
 	}
-	a.promised += lacks
+	a.promised += missing
 	return true
 }
 
-// consumed is called when the application has consumed something. It wakes the world if a
-// grant is due. Otherwise it wakes the world later, for a report of progress. The caller holds
+// consumed is called when the application has consumed something. If a grant is due, it wakes
+// the world at once, and otherwise some time later, for a report of progress. The caller holds
 // mu.
 func (a *answer) consumed() {
 	if a.credit.consume(a.passed()) {
@@ -124,7 +132,7 @@ func (a *answer) consumed() {
 	a.remind.set(a.in.peer, progressInterval)
 }
 
-// passed returns the offset before which content needs no credit. The store had that content,
-// or the application has consumed it, perhaps before the header was answered. The caller holds
-// mu.
+// passed returns the offset before which content needs no credit any more, because the store
+// had it or because the application has consumed it. The application may have consumed some
+// even before the header was answered. The caller holds mu.
 func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// maxParked limits the parts that wait for an earlier one. It allows 32 lanes of 255 entries,
-// with a part in each entry.
+// maxParked limits how many parts may wait for an earlier one. That's enough for 32 lanes of
+// 255 entries each, even if every entry is a part.
 const maxParked = maxLanes * 255
 
 // Errors for a sender that broke the protocol.
@@ -18,26 +18,26 @@ var (
 	errParked   = errors.New("stream: too many parts out of order")
 )
 
-// An assembly puts the parts of one transfer, which arrive in any order, into the order of
-// their offsets. It copies each part once, and accepts nothing at or above limit.
+// An assembly is the reassembly buffer of a transfer: it takes parts in any order, and gives
+// out their content in order. It copies each part once, and accepts nothing beyond limit.
 type assembly struct {
-	base  int64 // content before it was stored by an earlier connection; add drops it
+	base  int64 // the store has everything before this offset; set by resume
 	next  int64 // offset of the first missing byte
-	limit int64 // end of the content that the sender may send
+	limit int64 // offset up to which the sender may send
 
-	ready  []*block // in order, and not taken yet
-	parked []*block // out of order, by offset
-	held   int64    // memory of ready and parked
+	ready  []*block // content before next that was not taken yet, in order
+	parked []*block // content beyond next, by offset
+	held   int64    // memory of ready and parked, in bytes
 }
 
-// add adds a copy of p, unless p is already stored.
+// add adds a copy of p, or of as much of p as isn't stored yet.
 func (a *assembly) add(p part) error {
 	last := p.offset + int64(len(p.data))
 	if last > a.limit {
 		return fmt.Errorf("%w: bytes %d to %d, limit %d", errNoCredit, p.offset, last, a.limit)
 	}
 	if last <= a.base {
-		return nil
+		return nil // the sender didn't know yet that we have it
 	}
 	if p.offset < a.base {
 		p.data = p.data[a.base-p.offset:]
@@ -49,7 +49,7 @@ func (a *assembly) add(p part) error {
 	return a.park(p)
 }
 
-// extend adds the part at next and the parked parts that follow it.
+// extend adds the part that begins at next, and the parked parts that now follow.
 func (a *assembly) extend(p part) error {
 	if len(a.parked) > 0 && p.offset+int64(len(p.data)) > a.parked[0].offset {
 		return fmt.Errorf("%w at byte %d", errOverlap, a.parked[0].offset)
@@ -66,14 +66,15 @@ func (a *assembly) extend(p part) error {
 	return nil
 }
 
-// queue makes a part ready. It joins small parts in one block, up to the size of a full part.
-// Small parts that wait for a slow consumer therefore don't take a block each.
+// queue makes a part ready. Small parts are joined in one block, up to the size of a full
+// part, so that they don't take up a block each while they wait for a slow consumer.
 func (a *assembly) queue(p part) {
 	var last *block
 	if len(a.ready) > 0 {
 		last = a.ready[len(a.ready)-1]
 	}
-	if last == nil || last.size()+len(p.data) > partBytes || last.index+int64(last.count) != p.index {
+	fits := last != nil && last.size()+len(p.data) <= partBytes
+	if !fits || last.index+int64(last.count) != p.index {
 		a.ready = append(a.ready, a.copy(p))
 		return
 	}
@@ -83,7 +84,8 @@ func (a *assembly) queue(p part) {
 	a.held += last.cost()
 }
 
-// copy copies p, which aliases a message, into a block and counts the block's memory.
+// copy copies p into a block of its own. The data of p belongs to the message that it arrived
+// in.
 func (a *assembly) copy(p part) *block {
 	b := newBlock(len(p.data))
 	b.offset = p.offset
@@ -94,8 +96,8 @@ func (a *assembly) copy(p part) *block {
 	return b
 }
 
-// queueParked makes a parked block ready. It passes a small block to queue, which joins it
-// with others.
+// queueParked makes a parked block ready. If the block is small, it goes through queue, which
+// may join it with others.
 func (a *assembly) queueParked(b *block) {
 	if b.size() > partBytes/4 {
 		a.ready = append(a.ready, b)
@@ -105,7 +107,7 @@ func (a *assembly) queueParked(b *block) {
 	a.queue(part{offset: b.offset, index: b.index, count: b.count, data: b.payload()})
 }
 
-// park keeps a part that begins after next.
+// park keeps a part that begins beyond next until the missing content has arrived.
 func (a *assembly) park(p part) error {
 	if p.offset < a.next {
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
@@ -113,8 +115,10 @@ func (a *assembly) park(p part) error {
 	byOffset := func(b *block, offset int64) int { return cmp.Compare(b.offset, offset) }
 	i, found := slices.BinarySearchFunc(a.parked, p.offset, byOffset)
 	last := p.offset + int64(len(p.data))
+	overlapsPrevious := i > 0 && a.parked[i-1].end() > p.offset
+	overlapsNext := i < len(a.parked) && a.parked[i].offset < last
 	switch {
-	case found, i > 0 && a.parked[i-1].end() > p.offset, i < len(a.parked) && a.parked[i].offset < last:
+	case found, overlapsPrevious, overlapsNext:
 		return fmt.Errorf("%w at byte %d", errOverlap, p.offset)
 	case len(a.parked) >= maxParked:
 		return fmt.Errorf("%w: %d wait for byte %d", errParked, len(a.parked), a.next)
@@ -123,7 +127,7 @@ func (a *assembly) park(p part) error {
 	return nil
 }
 
-// end returns the offset at which the last part ends.
+// end returns the offset at which the last part so far ends.
 func (a *assembly) end() int64 {
 	if n := len(a.parked); n > 0 {
 		return a.parked[n-1].end()
@@ -131,7 +135,7 @@ func (a *assembly) end() int64 {
 	return a.next
 }
 
-// resume drops everything before base, which is stored.
+// resume drops everything before base, because the store has it.
 func (a *assembly) resume(base int64) {
 	a.base = base
 	a.next = max(a.next, base)
@@ -141,6 +145,8 @@ func (a *assembly) resume(base int64) {
 	for _, b := range slices.Concat(a.ready, a.parked) {
 		a.held += b.cost()
 	}
+
+	// What was out of order may follow base directly.
 	for len(a.parked) > 0 && a.parked[0].offset <= a.next {
 		a.next = max(a.next, a.parked[0].end())
 		a.queueParked(a.parked[0])
@@ -160,7 +166,7 @@ func (a *assembly) take() *block {
 	return b
 }
 
-// free frees all blocks.
+// free frees all blocks, at the end of the transfer.
 func (a *assembly) free() {
 	for _, b := range slices.Concat(a.ready, a.parked) {
 		b.Free()
@@ -170,7 +176,7 @@ func (a *assembly) free() {
 	a.held = 0
 }
 
-// trimAll frees the blocks before base, and trims the block that contains base.
+// trimAll frees the blocks before base, and trims the one that base falls into.
 func trimAll(blocks []*block, base int64) []*block {
 	return slices.DeleteFunc(blocks, func(b *block) bool {
 		if b.end() <= base {

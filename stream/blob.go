@@ -18,7 +18,7 @@ func NewBlob(name string) *Blob {
 	return &Blob{name}
 }
 
-// mustTopic panics if name is not a valid topic name.
+// mustTopic panics unless name can be the name of a topic.
 func mustTopic(name string) {
 	if name == "" || len(name) > maxTopicBytes {
 		panic(fmt.Sprintf("stream: topic name %q has %d bytes, not 1 to %d", name, len(name), maxTopicBytes))
@@ -54,8 +54,8 @@ func (b *Blob) Send(ctx context.Context, peer *Peer, r io.Reader, size int64, op
 //
 // Each Write waits until the transfer has read its bytes, so collect small writes in a
 // bufio.Writer. Once the transfer has failed, Write returns its error. If the receiver turns
-// out to have all content, because of its [Key], Write discards the rest. Close marks the end
-// of the content. Wait returns when the receiver has consumed all of it.
+// out to have all content already, because of its [Key], Write discards the rest. Close marks
+// the end of the content, and Wait returns when the receiver has consumed all of it.
 func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 	r, w := io.Pipe()
 	t, err := b.Start(peer, r, -1, opts...)
@@ -63,19 +63,21 @@ func (b *Blob) Create(peer *Peer, opts ...Option) (*OutgoingBlob, error) {
 		return nil, err
 	}
 	go func() {
-		<-t.Done() // after this nothing reads the pipe, and a Write must not wait
+		// Once the transfer has ended, nothing reads the pipe any more, so don't let a Write
+		// wait for that.
+		<-t.Done()
 		_ = r.CloseWithError(cmp.Or(t.Err(), io.ErrClosedPipe))
 	}()
 	return &OutgoingBlob{Transfer: t, pipe: w}, nil
 }
 
-// Handle makes fn the handler for incoming transfers of the blob. fn is called on the world's
+// Handle makes fn the handler for incoming transfers of the blob. It is called on the world's
 // goroutine. Handle panics if fn is nil, or if the blob already has a handler.
 //
-// The sender sends no more than its first credit until a goroutine reads the transfer. If none
-// does within Config.ReadTime, the transfer is rejected. If the connection ends before a
-// header has arrived, fn is not called. Code that waits for a transfer must therefore also
-// watch [rpc.Conn.Done].
+// Until a goroutine reads the transfer, its sender sends no more than the first credit. If
+// none does within Config.ReadTime, the transfer is rejected. If the connection ends before a
+// header has arrived, fn is not called, so code that waits for a transfer must also watch
+// [rpc.Conn.Done].
 func (b *Blob) Handle(s *Streams, fn func(*IncomingBlob)) {
 	s.handle(b.name, topic{kind: kindBlob, open: func(in *incoming) {
 		fn(&IncomingBlob{Incoming: Incoming{in}})
@@ -101,11 +103,12 @@ func (o *OutgoingBlob) Write(p []byte) (int, error) {
 	if o.closed {
 		return 0, fmt.Errorf("stream: %s: Write after Close: %w", o.header.title(), io.ErrClosedPipe)
 	}
-	wrote, err := o.pipe.Write(p)
-	if err == io.ErrClosedPipe { // the transfer is complete: the receiver had all content under its key
+	n, err := o.pipe.Write(p)
+	if err == io.ErrClosedPipe {
+		// The transfer is complete, because the receiver already had all content under its key.
 		return len(p), nil
 	}
-	return wrote, err
+	return n, err
 }
 
 // Close marks the end of the content. It never waits and never fails. Wait returns whether the
@@ -115,19 +118,19 @@ func (o *OutgoingBlob) Close() error {
 	return o.pipe.Close()
 }
 
-// An IncomingBlob is a blob at its receiver. It is an io.Reader, which must not be used
+// An IncomingBlob is a blob at its receiver. It is an io.Reader that must not be used
 // concurrently.
 //
 // Read waits for the sender, and the sender waits if nobody reads. Read returns the last piece
-// only after the digest was verified, and then io.EOF. When the last piece was read, the
-// transfer is complete, and the sender is told so.
+// only after the digest was verified, and then io.EOF. The transfer is complete once the last
+// piece was read, and the sender is told so.
 //
-// If content counts only once it was written elsewhere, use WriteTo, as io.Copy does. WriteTo
+// If content should only count once it was written elsewhere, use WriteTo, as io.Copy does. It
 // counts a piece after writing it.
 type IncomingBlob struct {
 	Incoming
-	held piece  // pulled from the delivery; released when rest is empty
-	rest []byte // the part of held that was not read yet
+	held piece  // the piece being read; released when rest is empty
+	rest []byte // what is left to read of held
 }
 
 // Size returns the size of the blob in bytes, or -1 if the sender did not know it at the
@@ -165,11 +168,12 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 		n = min(max(n, 0), len(b.rest)) // a Writer may miscount
 		total += int64(n)
 		b.rest = b.rest[n:]
-		if err == nil && len(b.rest) > 0 {
-			err = io.ErrShortWrite
-		}
+
+		// Bytes that the Writer has taken count even if it fails.
 		if len(b.rest) == 0 {
 			b.release()
+		} else if err == nil {
+			err = io.ErrShortWrite
 		}
 		if err != nil {
 			return total, err
@@ -177,7 +181,7 @@ func (b *IncomingBlob) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// fetch waits for the next piece, unless part of the last one is left.
+// fetch waits for the next piece, unless some of the current one is left.
 func (b *IncomingBlob) fetch() error {
 	if len(b.rest) > 0 {
 		return b.in.cause()
@@ -191,63 +195,29 @@ func (b *IncomingBlob) fetch() error {
 	return nil
 }
 
-// release releases the held piece, which was read completely.
+// release is called when the held piece was read completely. It frees the piece and counts it
+// as consumed.
 func (b *IncomingBlob) release() {
 	b.rest = nil
 	b.held.block.Free()
 	b.in.delivery.consumed(b.held)
 }
 
-// A blobSource is the source of a blob's transfer.
+// A blobSource reads the content of a blob from the application's io.Reader.
 type blobSource struct {
 	r        io.Reader
 	left     int64 // bytes left to read; -1 means until io.EOF
 	throttle throttle
 }
 
-// A throttle limits the rate at which a source is read. It is used by the reader's goroutine only.
-type throttle struct {
-	rate int // bytes per second; 0 means no limit
-	// Reports whether the receiver has the content at an offset. Such content is only hashed,
-	// at full speed.
-	skips func(offset int64) bool
-	due   time.Time // when the next read may begin; zero before the first wait
-}
+func (s *blobSource) callee() string { return "Read of the source" }
+func (s *blobSource) borrows() bool  { return false }
 
-// applies reports whether reading content at an offset is throttled.
-func (t *throttle) applies(offset int64) bool {
-	return t.rate > 0 && !t.skips(offset)
-}
-
-// limit cuts room to the bytes that may be read at once: those of a twentieth of a second, but
-// at least one. A stopped reader therefore never sleeps for long.
-func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
-
-// catchUp is the maximum time that a late source may make up for by exceeding its rate.
-const catchUp = 250 * time.Millisecond
-
-// wait sleeps for the time that n bytes take at the rate, less the time by which the source is
-// late. Slow reads, and sleeps that end late on a busy machine, therefore don't lower the
-// rate.
-func (t *throttle) wait(n int) {
-	now := time.Now()
-	earliest := now.Add(-catchUp)
-	if t.due.IsZero() {
-		t.due = now
-	} else if t.due.Before(earliest) {
-		t.due = earliest
-	}
-	t.due = t.due.Add(time.Duration(n) * time.Second / time.Duration(t.rate))
-	time.Sleep(time.Until(t.due))
-}
-
-// maxEmptyReads is the maximum number of Reads in a row that return neither bytes nor an
-// error. It is the same as in package bufio.
+// maxEmptyReads is how many Reads in a row may return neither bytes nor an error. It's the same
+// as in package bufio.
 const maxEmptyReads = 100
 
-func (s *blobSource) callee() string { return "Read of the source" }
-func (s *blobSource) borrows() bool     { return false }
-
+// fill reads at most a block, in a single Read unless that returns nothing.
 func (s *blobSource) fill(b *block, _ int64) error {
 	room := b.room()
 	if s.left >= 0 {
@@ -256,8 +226,9 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	if len(room) == 0 {
 		return io.EOF
 	}
-	paced := s.throttle.applies(b.offset)
-	if paced {
+
+	throttled := s.throttle.applies(b.offset)
+	if throttled {
 		room = s.throttle.limit(room)
 	}
 	for range maxEmptyReads {
@@ -269,7 +240,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 		if s.left >= 0 {
 			s.left -= int64(n)
 		}
-		if paced {
+		if throttled {
 			s.throttle.wait(n)
 		}
 		err = s.ended(err)
@@ -280,7 +251,7 @@ func (s *blobSource) fill(b *block, _ int64) error {
 	return io.ErrNoProgress
 }
 
-// ended returns the error of fill after a Read that returned err.
+// ended turns the error of a Read into that of fill, which is io.EOF if all content was read.
 func (s *blobSource) ended(err error) error {
 	switch {
 	case s.left == 0:
@@ -295,4 +266,44 @@ func (s *blobSource) ended(err error) error {
 		}
 	}
 	return err
+}
+
+// # Rate
+
+// A throttle limits the rate at which a source is read, for the option Rate. It is used by the
+// reader's goroutine only.
+type throttle struct {
+	rate int       // bytes per second; 0 means no limit
+	due  time.Time // when the next read may begin; zero before the first wait
+
+	// skips reports whether the receiver has the content at an offset. We only read that in
+	// order to hash it, and needn't do so slowly.
+	skips func(offset int64) bool
+}
+
+// applies reports whether content at an offset is read at the limited rate.
+func (t *throttle) applies(offset int64) bool {
+	return t.rate > 0 && !t.skips(offset)
+}
+
+// limit cuts room down to what may be read at once. That's as much as the rate allows in a
+// twentieth of a second, so that a reader that is stopped never sleeps for long.
+func (t *throttle) limit(room []byte) []byte { return room[:min(len(room), max(1, t.rate/20))] }
+
+// catchUp is how far a source that has fallen behind its rate may catch up by exceeding it.
+const catchUp = 250 * time.Millisecond
+
+// wait sleeps for as long as n bytes take at the rate. If the source has fallen behind, because
+// of slow reads or because the machine is busy and sleeps end late, wait sleeps that much less,
+// so that neither lowers the rate.
+func (t *throttle) wait(n int) {
+	now := time.Now()
+	earliest := now.Add(-catchUp)
+	if t.due.IsZero() {
+		t.due = now
+	} else if t.due.Before(earliest) {
+		t.due = earliest
+	}
+	t.due = t.due.Add(time.Duration(n) * time.Second / time.Duration(t.rate))
+	time.Sleep(time.Until(t.due))
 }

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 )
 
-// bodyError returns the error that ends a transfer after an error of its body. Either the
-// content was wrong, or the store failed.
+// bodyError returns the error that ends a transfer after its body has failed. Either the
+// content was wrong or the store could not take it.
 func bodyError(err error) error {
 	if errors.Is(err, ErrDigest) {
 		return err
@@ -17,14 +17,14 @@ func bodyError(err error) error {
 	return storeError(err)
 }
 
-// storeError wraps an error of the store. Its text is shown at this end but not sent to the
-// peer, because it may hold paths.
+// storeError wraps an error of the store. This end sees its text, but the peer doesn't,
+// because it may contain paths.
 func storeError(err error) error {
 	return &concealed{public: "the receiver could not store the content", cause: fmt.Errorf("%w: %w", ErrRejected, err)}
 }
 
-// closedWith returns the error of a transfer that failed with err and then closed or deleted
-// its part or content. It joins err and closing, the error of that, if closing is not nil.
+// closedWith adds the error of closing or deleting a part or content to err, the error with
+// which the transfer failed. Either may be nil.
 func closedWith(err, closing error) error {
 	if closing == nil {
 		return err
@@ -32,16 +32,15 @@ func closedWith(err, closing error) error {
 	return errors.Join(err, storeError(closing))
 }
 
-// A hasher computes the digest of content.
+// A hasher computes the digest of content, and a second one if the content's key is a digest
+// by another algorithm.
 type hasher struct {
 	*Hasher
-	name Digest // the digest in the content's key; zero if there is none
-	// Computes the digest to compare with name. It is nil if there is no name, or if Hasher
-	// uses the same algorithm.
-	byName *Hasher
+	name   Digest  // the digest that is the content's key; zero if the key isn't a digest
+	byName *Hasher // computes what name is compared with; nil if Hasher does that too
 }
 
-// newHasher returns an empty hasher. It uses algorithm a and that of name.
+// newHasher returns a hasher that has seen no content. It uses algorithm a, and that of name.
 func newHasher(a Algorithm, name Digest) hasher {
 	h := hasher{Hasher: a.New(), name: name}
 	if !name.IsZero() && name.algorithm != a {
@@ -58,8 +57,8 @@ func (h hasher) Write(p []byte) (int, error) {
 	return h.Hasher.Write(p)
 }
 
-// check returns an error unless the bytes written have the expected digest, and the digest in
-// their key, if any. by is a clause for the error's text that says who expects digest.
+// check returns an error unless the content has the given digest and, if its key is a digest,
+// that one too. by says in the error who expects digest.
 func (h hasher) check(digest Digest, by string) error {
 	got := h.Digest()
 	if got != digest {
@@ -74,42 +73,42 @@ func (h hasher) check(digest Digest, by string) error {
 	return nil
 }
 
-// differs returns the error for content whose digest is got. by is a clause about the expected
-// digest.
+// differs returns the error for content whose digest is got. by says who expects another one.
 func differs(expected Digest, by string, got Digest) error {
 	return fmt.Errorf("%w: expected %v, %s, got %v", ErrDigest, expected, by, got)
 }
 
-// A body hashes content before the application gets it, and stores it if it has a key.
+// A body takes content on its way to the application: it hashes it and, if it has a key,
+// stores it.
 //
-// An array resumes at a whole element. If the stored bytes end within an element, the sender
-// repeats that element from its beginning. Write compares the bytes that are already stored
-// and stores the rest.
+// An array resumes at a whole element. If the stored bytes end in the middle of an element,
+// the sender therefore repeats that element from its beginning. Write compares what is stored
+// already, and stores the rest.
 type body struct {
 	hasher
-	part     Part   // nil if the content is not stored, or no longer, because the store became full
+	part     Part   // nil if the content isn't stored, or no longer because the store is full
 	offset   int64  // in the content, of the next byte to be written
-	unstored func() // counts the transfer as one that continues without the store
+	unstored func() // counts the transfer as one that goes on without the store
 }
 
-// Write hashes and stores p. If the store is full, Write deletes the part, and from then on
-// only hashes the content.
+// Write hashes and stores p. If the store is full, it deletes the part, and only hashes from
+// then on.
 func (b *body) Write(p []byte) (int, error) {
 	b.hasher.Write(p)
 	if b.part == nil {
 		return len(p), nil
 	}
-	again := min(int64(len(p)), b.part.Offset()-b.offset)
-	if again > 0 {
-		if err := b.compare(p[:again]); err != nil {
+	repeated := min(int64(len(p)), b.part.Offset()-b.offset)
+	if repeated > 0 {
+		if err := b.compare(p[:repeated]); err != nil {
 			return 0, err
 		}
 	}
 	b.offset += int64(len(p))
-	n, err := b.part.Write(p[again:])
+	n, err := b.part.Write(p[repeated:])
 	if errors.Is(err, ErrStoreFull) {
-		// The size was not known when the part was opened. The part can never be completed,
-		// so it should take no room.
+		// The size wasn't known when the part was opened. Since the part can never become
+		// complete, it should take up no room.
 		n = len(p)
 		err = b.part.Delete()
 		b.part = nil
@@ -118,7 +117,7 @@ func (b *body) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// compare returns an error unless p equals the stored bytes at offset.
+// compare returns an error unless p is what is stored at offset.
 func (b *body) compare(p []byte) error {
 	stored := make([]byte, len(p))
 	if err := readAt(b.part, stored, b.offset); err != nil {
@@ -130,24 +129,25 @@ func (b *body) compare(p []byte) error {
 	return nil
 }
 
-// Commit completes the content if it has the given digest. Otherwise it returns an error that
-// Is ErrDigest, and completes nothing.
+// Commit makes the content complete if it has the given digest. Otherwise it returns an error
+// that Is ErrDigest, and completes nothing.
 func (b *body) Commit(digest Digest) error {
 	if err := b.check(digest, "which its sender announced"); err != nil || b.part == nil {
 		return err
 	}
 	if !b.name.IsZero() {
-		digest = b.name // the digest by which Lookup's caller knows the content
+		digest = b.name // by which whoever looks the content up knows it
 	}
 	return b.part.Commit(digest)
 }
 
-// Close keeps what was written, so that it can be resumed. After Commit it does nothing.
+// Close keeps what was written, so that it can be resumed. After Commit it's a no-op.
+func (b *body) Close() error { return b.end(Part.Close) }
+
 // Delete deletes what was written.
-func (b *body) Close() error  { return b.end(Part.Close) }
 func (b *body) Delete() error { return b.end(Part.Delete) }
 
-// end ends the part, if there is one, by calling how.
+// end ends the part by calling how, if there is a part.
 func (b *body) end(how func(Part) error) error {
 	if b.part == nil {
 		return nil
@@ -155,7 +155,7 @@ func (b *body) end(how func(Part) error) error {
 	return ignoreEnded(how(b.part))
 }
 
-// ignoreEnded returns err, or nil if err says that Commit has already ended the part.
+// ignoreEnded drops the error of ending a part that Commit has already ended.
 func ignoreEnded(err error) error {
 	if errors.Is(err, fs.ErrClosed) {
 		return nil
@@ -163,7 +163,7 @@ func ignoreEnded(err error) error {
 	return err
 }
 
-// readAt fills p with the bytes at offset.
+// readAt fills p with the stored bytes at offset.
 func readAt(r io.ReaderAt, p []byte, offset int64) error {
 	if n, err := r.ReadAt(p, offset); n < len(p) {
 		return storeError(fmt.Errorf("reading %d stored bytes at %d: %w", len(p), offset, err))

@@ -15,63 +15,64 @@ import (
 // Config holds the limits and defaults of one world's streams. Zero fields take the defaults
 // given below. Negative values are invalid unless a field says otherwise.
 type Config struct {
-	// Backend sends the parts of transfers that don't choose one with Via. The default is
+	// Backend sends the parts of transfers that do not choose one with Via. The default is
 	// Window{}.
 	Backend Backend
 
-	// Hash is the digest algorithm of transfers that don't choose one with the option Hash.
-	// The default is BLAKE3 if that is the fastest algorithm at both ends, and SHA256
-	// otherwise. An end learns the peer's fastest algorithm from the peer's first message.
+	// Hash is the digest algorithm of transfers that do not choose one with the option Hash.
+	// The default is BLAKE3 if that is the fastest algorithm at both ends, which an end learns
+	// from the peer's first message, and SHA256 otherwise.
 	Hash Algorithm
 
 	// MaxBytes limits the encoded bytes of one transfer from a peer. A larger transfer is
-	// rejected, and a blob that announces its size is rejected at its header. The default is
+	// rejected, which for a blob that announces its size happens at the header. The default is
 	// 64 MiB. A negative value means no limit.
 	MaxBytes int64
-	// MaxPending limits how many received bytes of one transfer may wait until the application
-	// reads them. The default is 16 MiB and the minimum 64 KiB.
+
+	// MaxPending limits how many received bytes of one transfer may wait for the application
+	// to read them. The default is 16 MiB and the minimum 64 KiB.
 	MaxPending int64
 
-	// MaxTransfers is the number of transfers that one peer may have in progress. The default
-	// is 4 and the maximum 1,024. If it is negative, every transfer is rejected.
+	// MaxTransfers limits how many transfers one peer may have in progress. The default is 4
+	// and the maximum 1,024. If it is negative, every transfer is rejected.
 	//
 	// Further transfers queue at their sender, highest [Weight] first. The next one begins when
-	// the sender learns that a transfer was consumed, a round trip after that one's last byte.
-	// Raise the limit if you send many small transfers over a long path, or if an urgent
+	// the sender learns that another was consumed, which is a round trip after that one's last
+	// byte. Raise the limit if you send many small transfers over a long path, or if an urgent
 	// transfer must not wait for a long one to end.
 	MaxTransfers int
 
-	// ReadTime is how long the application has to start reading an incoming transfer or to set
-	// its OnBatch. After that, this end rejects the transfer. Without a limit, a handler that
-	// forgets a transfer would block the transfer's sender forever. The default is 5 minutes. A
-	// negative value means no limit.
+	// ReadTime is how long the application has to start reading an incoming transfer, or to set
+	// its OnBatch, before the transfer is rejected. Without a limit, a handler that forgets a
+	// transfer would block its sender forever. The default is 5 minutes. A negative value means
+	// no limit.
 	ReadTime time.Duration
 
-	// MaxMemory limits the total memory that this world holds for all its peers, including
-	// memory promised as credit. It counts allocated bytes, not payload bytes. The default is
-	// 256 MiB.
+	// MaxMemory limits the memory that this world holds for all of its peers together,
+	// including what it has promised them as credit. It counts allocated bytes rather than
+	// payload. The default is 256 MiB.
 	//
 	// Half of it is reserved for connections that hold little: by default, 2 MiB for each of
 	// about the first sixty connections, and then a third of a MiB for each. All connections of
-	// one identity together, or all connections of one address without an identity, get at most
+	// one identity together, or all those of one address without an identity, get at most
 	// seven eighths of this half. Of the other half, a connection gets at most half of what is
 	// free.
 	//
-	// A transfer that finds no memory waits. It is rejected after 30 s in which no waiting
-	// transfer was served. If a transfer in progress needs more memory, its sender waits for
-	// credit, but there is always room for the transfer's next part. There is also room for
+	// A transfer for which there is no memory waits. It is rejected after 30 s in which no
+	// waiting transfer could begin. If a transfer in progress needs more memory, its sender
+	// waits for credit, but there is always room for the next part. There is also room for
 	// content that is sent before headers are answered, unless another transfer of the same
-	// peer has stalled. Such content may exceed MaxMemory, by a 16th of it or by 64 KiB.
+	// peer has stalled. Such content may exceed MaxMemory by a 16th of it or by 64 KiB.
 	//
 	// In addition, an eighth of MaxMemory is for content that this world's own transfers have
-	// read and their peers have not acknowledged. That is 32 MiB by default, or 64 KiB for
-	// each transfer if that is more. All transfers share it. Half of it is reserved for peers
-	// that have acknowledged more bytes than are now held for them. Other peers get a small
-	// part of that half, and content that waits for credit gets none of it.
+	// read and their peers have not acknowledged yet. That is 32 MiB by default, or 64 KiB for
+	// each transfer if that is more. All transfers share it, but half of it is reserved for
+	// peers that have acknowledged more bytes than are now held for them. Other peers get a
+	// small part of that half, and content that waits for credit gets none of it.
 	MaxMemory int64
 
-	// MaxQueued limits the outgoing transfers of one peer, in progress or waiting for their
-	// turn. The default is 1,024. Beyond it, Start fails with an error that wraps
+	// MaxQueued limits the outgoing transfers to one peer, whether in progress or waiting for
+	// their turn. The default is 1,024. Beyond it, Start fails with an error that wraps
 	// rpc.ErrBacklogFull.
 	MaxQueued int
 
@@ -79,8 +80,8 @@ type Config struct {
 	// transfers can't be resumed. Package disk provides a Store backed by a folder. A handler
 	// may choose another Store for its transfer with [Incoming.SetStore].
 	//
-	// A Store's limits don't cause rejections. If the Store has no room for a transfer, or
-	// another transfer is writing the same content, the transfer continues without the Store
+	// The limits of a Store don't cause rejections. If the Store has no room for a transfer, or
+	// if another transfer is writing the same content, the transfer continues without the Store
 	// and is counted in [Stats].Unstored. A game with quotas must reject transfers in its
 	// handlers.
 	Store Store
@@ -94,17 +95,17 @@ func (c *Config) backend() Backend {
 	return c.Backend
 }
 
-// hashes returns the algorithms that this end announces in its limits, the preferred one
-// first.
+// hashes returns the algorithms that this end announces in its limits message, the preferred
+// one first.
 func (c *Config) hashes() []Algorithm {
-	all := fastest()
+	all := fastest() // there are two
 	if c.Hash == all[1] {
 		all[0], all[1] = all[1], all[0]
 	}
 	return all
 }
 
-// The following methods return the fields that they are named after, or the defaults.
+// These methods return the fields that they're named after, or the defaults.
 
 func (c *Config) maxBytes() int64         { return limit(c.MaxBytes, 64<<20) }
 func (c *Config) readTime() time.Duration { return limit(c.ReadTime, 5*time.Minute) }
@@ -113,10 +114,10 @@ func (c *Config) maxPending() int64       { return cmp.Or(c.MaxPending, 16<<20) 
 func (c *Config) maxMemory() int64        { return cmp.Or(c.MaxMemory, 256<<20) }
 func (c *Config) maxQueued() int          { return cmp.Or(c.MaxQueued, 1024) }
 
-// early returns how many bytes a sender may send before its header is answered.
+// early returns how much one sender may send at most before its headers are answered.
 func (c *Config) early() int64 { return min(earlyBytes, c.maxPending()) }
 
-// limit returns field, or usual if field is zero, or no limit if field is negative.
+// limit returns field, or its default if it's zero, or no limit if it's negative.
 func limit[T ~int64](field, usual T) T {
 	if field < 0 {
 		return math.MaxInt64
@@ -124,50 +125,52 @@ func limit[T ~int64](field, usual T) T {
 	return cmp.Or(field, usual)
 }
 
-// firstCredit returns the credit with which a transfer starts: 1/freeShare of what is free
-// beyond the half of MaxMemory that is reserved for connections that hold little, but at
-// least the constant firstCredit and at most MaxPending. free is the number of free bytes.
+// firstCredit returns the credit with which a transfer starts, when free bytes of memory are
+// free. It's 1/freeShare of what is free beyond the half of MaxMemory that is reserved for
+// connections that hold little, but at least the constant firstCredit and at most MaxPending.
 func (c *Config) firstCredit(free int64) int64 {
 	return min(max(firstCredit, (free-c.maxMemory()/2)/freeShare), c.maxPending())
 }
 
 const (
-	// Outgoing content may take 1/stockShare of Config.MaxMemory. The default of 32 MiB is the
-	// bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
+	// Outgoing content may take up 1/stockShare of Config.MaxMemory. The default of 32 MiB is
+	// the bandwidth-delay product of a hundred paths of 50 Mbit/s and 50 ms.
 	stockShare = 8
-	// minStock is the outgoing memory that every transfer may always use: for the part that is
-	// being sent, and for the next one, which is being read. Without it, one transfer could
-	// wait for another.
+	// minStock is how much of that memory every transfer may always use: the part that is being
+	// sent, and the next one, which is being read. Without it, transfers would have to wait for
+	// each other.
 	minStock = 2 * blockBytes
 )
 
-// terms returns the memory limits of a connection that may send up to early bytes before its
-// headers are answered.
+// terms returns the memory limits of a connection that may send early bytes before its headers
+// are answered:
 //
-// Early covers those bytes and the maximum overhead of their chunks. GoOn covers the chunk that
-// content waits for. Floor is guaranteed to the connection whatever others hold. It covers GoOn,
-// the early bytes with a proportional part of the overhead, and one transfer with the minimum
-// credit.
+//   - Early covers those bytes and the most that their chunks can add.
+//   - GoOn covers the chunk that content waits for.
+//   - Floor is what the connection gets whatever others hold. It covers GoOn, the early bytes with
+//     their share of what chunks add, and one transfer with the minimum credit.
 func (c *Config) terms(early int64) budget.Terms {
 	rounding := slices.Allocated(sliceRounding)
-	floor := heldBytes(early) + rounding*early/c.early() + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
+	floor := heldBytes(early) + rounding*early/c.early()
+	floor += heldBytes(minPending) + slices.ReceiverBytes // one transfer, and the slices' records
+	floor += goOnBytes
 	return budget.Terms{Floor: floor, Early: heldBytes(early) + rounding, GoOn: goOnBytes}
 }
 
-// minPending is the minimum credit of a transfer. The largest element fits into it. With less
-// credit, that element could never be sent.
+// minPending is the least credit that a transfer gets. The largest element must fit into it,
+// or it could never be sent.
 const minPending = 64 << 10
 
-// incomingBytes is the memory of a transfer without its content: its records, the stacks of
-// two goroutines, and a BLAKE3 Hasher. waitingBytes is the memory of a transfer that waits for
-// memory or for its header, which has only its records.
+// What we charge for a transfer itself, without its content.
 const (
+	// incomingBytes covers its records, the stacks of two goroutines, and a BLAKE3 Hasher.
 	incomingBytes = 20 << 10
-	waitingBytes  = 4 << 10
+	// waitingBytes covers only the records, while it waits for its header or for memory.
+	waitingBytes = 4 << 10
 )
 
-// minMemory is the minimum of MaxMemory. With it, one transfer can begin with the minimum
-// credit, and continue.
+// minMemory is the minimum of MaxMemory, with which one transfer can begin with the least
+// credit, and go on.
 var minMemory = incomingBytes + heldBytes(minPending) + slices.ReceiverBytes + goOnBytes
 
 // validate returns an error that names the first invalid field and its valid values.

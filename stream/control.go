@@ -9,9 +9,9 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// The classes of this package's actors, and their messages. For each connection, the server
-// spawns one control pipe and as many lanes as transfers ask for. The connection owns these
-// actors, and both directions use them.
+// The classes of this package's actors, and their messages. For each connection, the server spawns
+// one control pipe, and as many lanes (channels for bulk) as transfers ask for. The connection owns
+// these actors, and transfers in both directions use them.
 var (
 	controlClass = declare("quiver.stream", bunch.Low)
 	laneClass    = declare("quiver.stream.lane", bunch.Bulk)
@@ -35,7 +35,7 @@ func init() {
 		sendAccept.up.String(), sendGrant.up.String(), sendReject.up.String(), sendDone.up.String(), sendEnd.up.String())
 }
 
-// declare declares a class of pipes with priority p.
+// declare declares a class of actors that are just pipes, with priority p.
 func declare(name string, p bunch.Priority) *rpc.Class {
 	class := rpc.NewClass(name)
 	extend.Priority(class, p)
@@ -43,13 +43,14 @@ func declare(name string, p bunch.Priority) *rpc.Class {
 	return class
 }
 
-// A pair is one message, declared as an RPC in each direction.
+// A pair is a message that either end can send. An RPC has one direction, so it takes two of
+// them.
 type pair[A any] struct {
 	up   *rpc.ServerRPC[A]
 	down *rpc.ClientRPC[A]
 }
 
-// pairOf declares a message on class.
+// pairOf declares a message on a class.
 func pairOf[A any](class *rpc.Class, name string) pair[A] {
 	return pair[A]{
 		up:   rpc.Server[A](class, "Server"+name, rpc.Reliable),
@@ -69,14 +70,15 @@ func (p pair[A]) call(a *rpc.Actor, arg A) error {
 	return p.up.Call(a, arg)
 }
 
-// control exchanges messages about transfers on the control pipe, whose priority is above bulk.
-// It queues nothing. The state of the transfers decides which message is due, so nothing
-// accumulates for a slow peer. It is used on the world's goroutine only.
+// control exchanges messages about transfers on the control pipe, which goes before bulk.
+//
+// It has no queue. Whenever the pipe accepts a message, the state of the transfers says which
+// one is due, so nothing piles up for a slow peer. It is used on the world's goroutine only.
 type control struct {
 	peer    *Peer
 	pipe    *rpc.Actor // nil at a client until the server has opened it
-	greeted bool       // our current limits were sent
-	full    bool       // the pipe's gate was closed at the last takesMore
+	greeted bool       // the peer was sent our current limits
+	full    bool       // the pipe accepted no more messages the last time we looked
 }
 
 // open reports whether messages can be sent.
@@ -84,32 +86,35 @@ func (c *control) open() bool { return c.pipe != nil && c.pipe.Alive() }
 
 // send sends the messages that are due, until the pipe accepts no more.
 func (c *control) send(now time.Time) error {
-	for !c.full || c.takesMore() {
+	// Between messages, the number of outstanding entries can only go down. A pipe that wasn't
+	// full is still not full, so most ticks needn't check.
+	if c.full {
+		c.checkFull()
+	}
+	for !c.full {
 		sent, err := c.sendOne(now)
-		if err != nil || !sent || !c.takesMore() {
+		if err != nil || !sent {
 			return err
 		}
+		c.checkFull()
 	}
 	return nil
 }
 
-// takesMore reports whether the pipe accepts another message, and records the negated result in
-// full. If the pipe is full, takesMore asks for a tick when it accepts messages again.
-//
-// send calls takesMore after each message and while the pipe is full. An idle tick need not call
-// it, because between messages the number of outstanding entries only decreases.
-func (c *control) takesMore() bool {
-	gate := Gate{QueueTime: time.Hour} // in effect no limit: the messages are small and don't wait for bulk
+// checkFull updates full. If the pipe is full, checkFull also asks for a tick when it accepts
+// messages again.
+func (c *control) checkFull() {
+	// Queue time is in effect unlimited. The messages are small and don't wait for bulk.
+	gate := Gate{QueueTime: time.Hour}
 	channel := c.pipe.Channel(c.peer.conn)
 	c.full = !gate.Open(channel)
 	if c.full {
 		gate.watch(channel)
 	}
-	return !c.full
 }
 
-// sendOne sends the first message that is due, and reports whether it sent one. Our limits come
-// first, then the messages of incoming transfers, then those of outgoing transfers.
+// sendOne sends the first message that is due, and reports whether there was one. Our limits
+// come first, then what incoming transfers have to say, then outgoing transfers.
 func (c *control) sendOne(now time.Time) (sent bool, err error) {
 	if !c.greeted {
 		return true, c.greet()
@@ -128,7 +133,7 @@ func (c *control) greet() error {
 	return sendLimits.call(c.pipe, limits{
 		transfers: config.maxTransfers(),
 		lanes:     c.peer.lanes.asked,
-		early:     int(c.peer.receiver.mayEarly),
+		early:     int(c.peer.receiver.earlyShare),
 		hashes:    config.hashes(),
 	})
 }

@@ -10,24 +10,23 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Errors that end a transfer. The errors that Err, Wait and Read return for a failed transfer
-// wrap one of these, or ErrDigest. They also wrap the cause if it arose at this end.
+// Errors that end a transfer. What Err, Wait and Read return for a failed transfer wraps one of
+// these or ErrDigest, and also the cause if that arose at this end.
 //
-// The text names the topic, the end that stopped the transfer, and the reason. It also says
-// how far the transfer had come, or that its header was refused:
+// The text names the topic, the end that stopped the transfer, and the reason, which is quoted
+// if it came from the peer. It also says how far the transfer had come, or that it was refused
+// at its header:
 //
-//	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: reading the source: disk on fire
-//
-// A reason that the peer gave is quoted.
+//	stream: canceled: blob "save" stopped by the sender, 65536 of 300000 bytes sent: player left
 var (
-	// ErrCanceled means that one end canceled the transfer or could not continue. An end can't
-	// continue, for example, if the source fails or an element can't be encoded or decoded.
+	// ErrCanceled means that one end canceled the transfer, or could not continue because its
+	// source failed, for example, or because an element could not be encoded or decoded.
 	ErrCanceled = errors.New("stream: canceled")
-	// ErrRejected means that the receiver refused the transfer, because its application
-	// rejected it or it has no handler for the topic.
+	// ErrRejected means that the receiver refused the transfer, for example because it has no
+	// handler for the topic, or because its application has rejected it.
 	ErrRejected = errors.New("stream: rejected")
-	// ErrTooLarge means that the transfer or one of its elements exceeds a limit. The wrapping
-	// error names the limit.
+	// ErrTooLarge means that the transfer or one of its elements exceeds a limit, which the
+	// wrapping error names.
 	ErrTooLarge = errors.New("stream: too large")
 	// ErrClosed means that the connection ended before the transfer did.
 	ErrClosed = errors.New("stream: connection closed")
@@ -45,17 +44,17 @@ var (
 	// key, or from the part that the receiver has stored. The text names the peer, the key,
 	// and the expected and actual digest or size.
 	//
-	// The incomplete part is deleted. Complete content that was stored under the key before
+	// The incomplete part is deleted. If complete content was stored under the key before, it
 	// stays, unless it has changed since it was verified.
 	ErrDigest = errors.New("stream: digest differs")
 	// ErrPartBusy means that another transfer is writing the same content of the same peer.
 	ErrPartBusy = errors.New("stream: part is being written by another transfer")
-	// ErrStoreFull means that a limit of the store leaves no room for the content. The
-	// wrapping error names the limit.
+	// ErrStoreFull means that a limit of the store, which the wrapping error names, leaves no
+	// room for the content.
 	ErrStoreFull = errors.New("stream: store is full")
 )
 
-// stopKinds maps the codes of a stop message to sentinel errors.
+// stopKinds maps the codes of stop messages to the errors that they stand for.
 var stopKinds = [stopCodes]error{
 	stopCanceled: ErrCanceled,
 	stopRejected: ErrRejected,
@@ -64,8 +63,8 @@ var stopKinds = [stopCodes]error{
 	stopPanicked: ErrPanicked,
 }
 
-// A concealed error has a text that must not be sent to the peer, because it may hold a path.
-// Error returns that text at this end, and the peer gets public instead.
+// A concealed error has a text that only this end may see, because it may contain a path. The
+// peer gets the public text instead.
 type concealed struct {
 	public string
 	cause  error
@@ -74,30 +73,30 @@ type concealed struct {
 func (e *concealed) Error() string { return e.cause.Error() }
 func (e *concealed) Unwrap() error { return e.cause }
 
-// failure is the error that Err, Wait and Read return for a failed transfer.
+// A failure is the error that Err, Wait and Read return for a failed transfer.
 type failure struct {
-	kind  error  // the sentinel
+	kind  error  // one of the errors above
 	by    string // the end that stopped the transfer; "" if the connection ended
-	what  string // the transfer and how far it had come; "" until it ends
+	what  string // the transfer, and how far it had come; set by ending
 	cause error  // nil if none was given
 
-	unanswered bool // the receiver rejected the header, so content sent before the answer was wasted
+	unanswered bool // the receiver refused the header, so what was sent before its answer was wasted
 }
 
-// canceled returns the error of a transfer that this end canceled for cause.
+// canceled returns the failure of a transfer that this end canceled because of cause.
 func canceled(cause error) error { return stopped(ErrCanceled, cause) }
 
-// stopped returns the failure of a transfer that ends with the sentinel kind, because of
-// cause.
+// stopped returns the failure of a transfer that ends with an error of the given kind because
+// of cause.
 func stopped(kind, cause error) *failure {
 	if cause == kind {
-		cause = nil
+		cause = nil // or the text would say the same twice
 	}
 	return &failure{kind: kind, cause: cause}
 }
 
-// failureOf returns err as a failure. If err wraps none of the sentinels, this end could not
-// continue, and the kind is ErrCanceled.
+// failureOf returns err as a failure. An error that wraps none of the kinds means that this
+// end could not continue, which is an ErrCanceled.
 func failureOf(err error) *failure {
 	if f, ok := err.(*failure); ok {
 		return f
@@ -115,22 +114,22 @@ const (
 	byReceiver = "receiver"
 )
 
-// ending returns the error of a transfer over conn that ends because of err. end is this end
-// of the transfer: at the sender the text says how much was sent, and at the receiver how much
-// was consumed. For ErrDigest, which somebody has to investigate, the text also names the peer
-// and the key.
+// ending returns the error of a transfer over conn that ends because of err. end is which end
+// of the transfer this is: the sender's text says how much was sent, and the receiver's how
+// much was consumed. An ErrDigest also names the peer and the key, because somebody has to
+// investigate it.
 func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error {
 	f := *failureOf(err)
 	if f.by == "" && f.kind != ErrClosed {
 		f.by = end
 	}
-	way, units, done := "from", p.of(p.Acked), "consumed"
+	direction, amount, done := "from", p.of(p.Acked), "consumed"
 	if end == bySender {
-		way, units, done = "to", p.of(p.Sent), "sent"
+		direction, amount, done = "to", p.of(p.Sent), "sent"
 	}
 	f.what = h.String()
 	if f.kind == ErrDigest {
-		f.what += fmt.Sprintf(" with key %q %s %v", h.key, way, conn)
+		f.what += fmt.Sprintf(" with key %q %s %v", h.key, direction, conn)
 	}
 	if f.by != "" {
 		f.what += " stopped by the " + f.by
@@ -138,7 +137,7 @@ func ending(err error, end string, conn *rpc.Conn, h *header, p Progress) error 
 	if f.unanswered {
 		f.what += " at its header"
 	} else {
-		f.what += fmt.Sprintf(", %s %s %s", units, h.units(), done)
+		f.what += fmt.Sprintf(", %s %s %s", amount, h.units(), done)
 	}
 	return &f
 }
@@ -154,7 +153,7 @@ func (f *failure) Error() string {
 	return text
 }
 
-// Unwrap makes the error match both its sentinel and its cause.
+// Unwrap makes the error match both its kind and its cause.
 func (f *failure) Unwrap() []error {
 	if f.cause == nil {
 		return []error{f.kind}
@@ -162,14 +161,15 @@ func (f *failure) Unwrap() []error {
 	return []error{f.kind, f.cause}
 }
 
-// reason returns the text of a cause without the sentinel's text, with which Error already begins.
+// reason strips the kind's text from that of a cause, since Error begins with it anyway.
 func (f *failure) reason(text string) string {
 	return strings.ReplaceAll(text, f.kind.Error()+": ", "")
 }
 
-// stop returns the message that tells the peer that transfer id has failed, and why.
+// stop returns the message that tells the peer that a transfer has failed, and why.
 func (f *failure) stop(id uint64) stop {
-	code := max(slices.Index(stopKinds[:], f.kind), int(stopCanceled)) // ErrClosed has no code
+	// ErrClosed has no code. To the peer it's a canceled transfer.
+	code := max(slices.Index(stopKinds[:], f.kind), int(stopCanceled))
 	s := stop{id: id, code: stopCode(code)}
 	if secret, ok := errors.AsType[*concealed](f.cause); ok {
 		s.reason = clip(secret.public, maxReasonBytes)
@@ -179,8 +179,8 @@ func (f *failure) stop(id uint64) stop {
 	return s
 }
 
-// peerFailure returns the error for a stop message from the peer. by is the end that stopped
-// the transfer. The reason is quoted because it comes from outside.
+// peerFailure returns the failure that a stop message from the peer reports. by is the end
+// that stopped the transfer. The reason is quoted, because it comes from outside.
 func peerFailure(s stop, by string) *failure {
 	f := &failure{kind: stopKinds[s.code], by: by}
 	if s.reason != "" {

@@ -76,7 +76,7 @@ const slicePlace = 61
 
 // mayLeave keeps to the credit, because the connection of a peer that does not is closed.
 func (h *hostile) mayLeave(m part) bool {
-	limit, in := h.receiver.mostEarly(), h.receiver.find(m.id)
+	limit, in := h.receiver.earlyLimit(), h.receiver.find(m.id)
 	if (in == nil || !in.answer.replied) && h.receiver.early+int64(len(m.data)) > limit {
 		return false
 	}

@@ -9,49 +9,52 @@ import (
 	"time"
 )
 
-// inboxLimit is the maximum number of blobs that wait in an inbox. It protects against peers
-// that send blobs which nobody takes. A waiting blob takes little memory, because its sender
-// sends no more than the first credit before it is read.
+// inboxLimit is how many blobs may wait in an inbox, in case a peer sends blobs that nobody
+// takes. A waiting blob takes little memory, because its sender sends no more than the first
+// credit before somebody reads it.
 const inboxLimit = 64
 
-// An Inbox keeps blobs until they are taken by their [Name]. It is for blobs that one of the
-// game's requests names, where either the request or the blob may arrive first.
+// An Inbox keeps blobs until they are taken by their [Name]. It is for blobs that belong to
+// one of the game's requests, where either the request or the blob may arrive first.
 //
 // Each [Peer] has an Inbox, to which [ToInbox] delivers. The zero Inbox is empty and belongs
 // to no peer. An Inbox is safe for concurrent use.
 type Inbox struct {
-	peer *Peer // the peer that it belongs to, set by newPeer; nil if there is none
+	peer *Peer // set by newPeer; nil if the inbox belongs to no peer
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	waiting map[string]*delivered // blobs that were not taken yet, by name
+	waiting map[string]*inboxBlob // blobs that nobody has taken yet, by name
 	news    chan struct{}         // closed by the next Deliver; nil if no Take waits for it
 }
 
-// A delivered is a blob that is in an inbox or was taken from it. Inbox.mu guards it.
-type delivered struct {
+// An inboxBlob is a blob that is in an inbox, or was taken from it. Inbox.mu guards it.
+type inboxBlob struct {
 	*IncomingBlob
-	ended bool
-	// When the inbox forgets a blob that is complete but was not taken. An empty blob is
-	// complete without being read. It is zero until the transfer has ended.
-	until   time.Time
-	unwatch func() bool // stops watching the context of the Take that returned the blob; nil before that
+	ended bool // its transfer has ended
+
+	// An empty blob is complete without being read, so it may be complete but not taken. The
+	// inbox then drops it at this time. Zero until the transfer has ended.
+	expires time.Time
+
+	// unwatch stops watching the context of the Take that returned the blob. Nil before that.
+	unwatch func() bool
 }
 
 // ToInbox is a handler that delivers a blob to the inbox of the peer that sends it, for
 // [Inbox.Take]:
 //
 //	streamed.Handle(streams, stream.ToInbox)
-//	in, err := streams.Peer(conn).Inbox().Take(ctx, "save 7") // on a goroutine that is not the world's
+//	in, err := streams.Peer(conn).Inbox().Take(ctx, "save 7") // not on the world's goroutine
 func ToInbox(in *IncomingBlob) { in.in.peer.inbox.Deliver(in) }
 
 // Deliver puts a blob into the inbox. The blob's handler must call it.
 //
-// Deliver rejects the blob if another one of the same name waits, or if 64 blobs wait. A blob
-// that fails before it is taken is forgotten, and another one of its name can be delivered. A
-// blob that nobody reads fails after [Config].ReadTime.
+// Deliver rejects the blob if another one of the same name is waiting, or if 64 blobs are. If
+// a blob fails before it is taken, the inbox forgets it, and another one of its name can be
+// delivered. A blob that nobody reads fails after [Config].ReadTime.
 func (i *Inbox) Deliver(in *IncomingBlob) {
-	d := &delivered{IncomingBlob: in}
+	d := &inboxBlob{IncomingBlob: in}
 	if err := i.put(d); err != nil {
 		in.Reject(err)
 		return
@@ -63,14 +66,14 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 // [ErrBlocking].
 //
 // If the connection of the inbox's peer ends first, Take fails with [ErrClosed]. An Inbox that
-// belongs to no peer can't know of this and keeps waiting, so ctx should end with
+// belongs to no peer cannot know of that and keeps waiting, so ctx should end with
 // [rpc.Conn.Done]. If ctx ends after Take has returned but before all of the blob was read,
-// the blob is rejected with the cause of ctx. The sender gets that cause.
+// the blob is rejected with the cause of ctx, which the sender gets to see.
 //
 // If the sender cancels the blob before Take finds it, the blob is forgotten, and Take waits
-// for the next one of its name. ctx therefore needs a deadline. It needs none if the request
-// for the blob is answered only after all of the blob was written and the caller waits for
-// both, as WithRequest of package pieces does.
+// for the next one of its name. ctx therefore needs a deadline, with one exception: the caller
+// also waits for the answer to a request for the blob, and that only comes after all of the
+// blob was written. This is what WithRequest of package pieces does.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 	if i.peer.inside() {
 		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)
@@ -81,21 +84,21 @@ func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
 		case d != nil:
 			i.watch(ctx, d)
 			return d.IncomingBlob, nil
-		case ended: // nothing can arrive any more
+		case ended:
 			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, i.peer.live.err)
 		}
 		select {
 		case <-news:
 		case <-i.peer.gone():
-			ended = true
+			ended = true // look once more, since the blob may have arrived just before
 		case <-ctx.Done():
 			return nil, fmt.Errorf("stream: blob %q has not come: %w", name, context.Cause(ctx))
 		}
 	}
 }
 
-// put adds a blob to the waiting ones and wakes every Take.
-func (i *Inbox) put(d *delivered) error {
+// put adds a blob to the waiting ones, and wakes every Take.
+func (i *Inbox) put(d *inboxBlob) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.sweep()
@@ -105,7 +108,7 @@ func (i *Inbox) put(d *delivered) error {
 	case len(i.waiting) >= inboxLimit:
 		return fmt.Errorf("%d blobs wait to be taken, which is the limit", inboxLimit)
 	case i.waiting == nil:
-		i.waiting = make(map[string]*delivered)
+		i.waiting = make(map[string]*inboxBlob)
 	}
 	i.waiting[d.Name()] = d
 	if i.news != nil {
@@ -115,17 +118,18 @@ func (i *Inbox) put(d *delivered) error {
 	return nil
 }
 
-// sweep forgets blobs that have failed, even if their OnEnd was not called yet. It also
-// forgets complete blobs that nobody took within Config.ReadTime. The caller holds mu.
+// sweep removes blobs that have failed, even if their OnEnd is yet to be called, and complete
+// ones that nobody has taken within Config.ReadTime. The caller holds mu.
 func (i *Inbox) sweep() {
-	maps.DeleteFunc(i.waiting, func(_ string, d *delivered) bool {
-		return d.Err() != nil || !d.until.IsZero() && time.Now().After(d.until)
+	maps.DeleteFunc(i.waiting, func(_ string, d *inboxBlob) bool {
+		expired := !d.expires.IsZero() && time.Now().After(d.expires)
+		return d.Err() != nil || expired
 	})
 }
 
 // take returns the blob with the given name. If there is none, it returns nil and a channel
 // that is closed when another blob is delivered.
-func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
+func (i *Inbox) take(name string) (d *inboxBlob, news <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.sweep()
@@ -140,8 +144,8 @@ func (i *Inbox) take(name string) (d *delivered, news <-chan struct{}) {
 	return nil, i.news
 }
 
-// watch makes the end of ctx reject a taken blob, until the blob's transfer has ended.
-func (i *Inbox) watch(ctx context.Context, d *delivered) {
+// watch makes the end of ctx reject a taken blob, for as long as the blob's transfer goes on.
+func (i *Inbox) watch(ctx context.Context, d *inboxBlob) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !d.ended {
@@ -149,9 +153,9 @@ func (i *Inbox) watch(ctx context.Context, d *delivered) {
 	}
 }
 
-// end is called when the transfer of a blob has ended. It stops watching the blob. If the blob
-// failed and was not taken, end forgets it.
-func (i *Inbox) end(d *delivered, err error) {
+// end is called when the transfer of a blob has ended. Its context is no longer watched, and
+// if the blob failed before anybody took it, it's removed.
+func (i *Inbox) end(d *inboxBlob, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	d.ended = true
@@ -160,9 +164,10 @@ func (i *Inbox) end(d *delivered, err error) {
 	}
 	switch {
 	case i.waiting[d.Name()] != d:
+		// It was taken, or sweep has removed it.
 	case err != nil:
 		delete(i.waiting, d.Name())
 	default:
-		d.until = time.Now().Add(d.in.peer.streams.config.readTime())
+		d.expires = time.Now().Add(d.in.peer.streams.config.readTime())
 	}
 }

@@ -118,10 +118,10 @@ func TestInbox(t *testing.T) {
 }
 
 // lone is a blob without a transfer.
-func lone(name string) *delivered {
+func lone(name string) *inboxBlob {
 	in := &incoming{done: make(chan struct{})}
 	in.header.name = name
-	return &delivered{IncomingBlob: &IncomingBlob{Incoming: Incoming{in}}}
+	return &inboxBlob{IncomingBlob: &IncomingBlob{Incoming: Incoming{in}}}
 }
 
 // TestInboxLosesNothingBehindATaker: a blob that arrives while the one before

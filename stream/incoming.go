@@ -10,15 +10,15 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// Incoming has the methods that incoming blobs and arrays share. The methods may be called
+// Incoming has the methods that incoming blobs and arrays share. They may be called
 // concurrently, except OnEnd and SetStore.
 type Incoming struct{ in *incoming }
 
-// Conn returns the connection of the sender.
+// Conn returns the connection to the sender.
 func (i Incoming) Conn() *rpc.Conn { return i.in.peer.conn }
 
-// Name returns the sender's name for the transfer. It is untrusted and may be any string.
-// Don't use it as a path.
+// Name returns the sender's name for the transfer. It is untrusted and may be any string, so
+// do not use it as a path.
 func (i Incoming) Name() string { return i.in.header.name }
 
 // Key returns the sender's key for the content, or "" if it gave none. It is as untrusted as
@@ -34,72 +34,72 @@ func (i Incoming) String() string {
 // beginning if the sender knew it then.
 func (i Incoming) Progress() Progress { return i.in.progress() }
 
-// Done returns a channel that is closed when the transfer ends. It ends when all content was
-// consumed here and its digest is verified, or when it fails.
+// Done returns a channel that is closed when the transfer ends: when all content was consumed
+// here and its digest is verified, or when the transfer fails.
 func (i Incoming) Done() <-chan struct{} { return i.in.done }
 
-// Err returns the reason why the transfer failed. It returns nil if the transfer has not ended
-// or is complete.
+// Err returns why the transfer failed. It returns nil while the transfer is in progress, and
+// if it is complete.
 func (i Incoming) Err() error { return i.in.cause() }
 
-// Reject refuses the transfer or the rest of it. At both ends, the transfer fails with an
+// Reject refuses the transfer, or what is left of it. At both ends, the transfer fails with an
 // error that Is ErrRejected. The sender's error has the text of reason, cut to 256 bytes.
 // Reject never waits.
 func (i Incoming) Reject(reason error) { i.in.finish(stopped(ErrRejected, reason)) }
 
-// Cancel ends the transfer. At both ends it fails with an error that Is ErrCanceled. Cancel
+// Cancel ends the transfer. At both ends, it fails with an error that Is ErrCanceled. Cancel
 // never waits.
 func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 
 // OnEnd makes the world's goroutine call fn when the transfer has ended, with the result of
 // Err. It must be called by the transfer's handler. A second call replaces fn.
 //
-// When fn runs, the message that reports the end to the sender was already given to the
+// When fn runs, the message that tells the sender of the end was already given to the
 // connection, and [rpc.Conn.Close] delivers it. An application that wants to leave once it has
 // the content should therefore close the connection in fn. When Done is closed or Read returns
-// it is too early, because the message is sent in the world's next tick.
+// it is too early, because the message only leaves in the world's next tick.
 func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
 
 // SetStore makes the transfer use store instead of Config.Store, or no store if store is nil.
-// It must be called by the transfer's handler, because the transfer looks for the content in
-// the store when the handler returns.
+// It must be called by the transfer's handler, because the transfer looks for its content in
+// the store as soon as the handler has returned.
 func (i Incoming) SetStore(store Store) { i.in.store = store }
 
-// incoming is a transfer at its receiver. Three goroutines work on it:
+// incoming is a transfer at its receiver. Three goroutines work on it, and content passes from
+// one to the next:
 //
-//   - The world's goroutine adds parts to arrival. Through answer, it tells the sender how
-//     far it may send.
-//   - The writer, a goroutine of the transfer, takes the parts from arrival in order. It
-//     hashes, stores and decodes them, and passes them to delivery.
-//   - The application takes them from delivery, on a goroutine of its own or in a tick.
+//   - The world's goroutine adds the parts that arrive to arrival. Through answer, it tells the
+//     sender how far it may go.
+//   - The writer, a goroutine of the transfer, takes the parts from arrival in order. It hashes,
+//     stores and decodes them, and adds the result to delivery.
+//   - The application takes it from delivery, either on a goroutine of its own or in a tick.
 type incoming struct {
 	peer *Peer
 
-	// Written on the world's goroutine before start starts the writer, and only read after
-	// that.
+	// Set on the world's goroutine before start starts the writer, and only read after that.
 	header header
 	known  bool       // the header has arrived; before that, only its id is set
-	decode decodeFunc // for arrays only
-	store  Store      // nil = none; the handler may replace it
+	decode decodeFunc // nil for a blob
+	store  Store      // nil if there is none; the handler may replace it
 
 	// Used by the world's goroutine only.
-	waitsForMemory bool      // the header has arrived, but there is no memory yet to open the transfer
 	headerTime     time.Time // when the header arrived
-	records        int64     // memory borrowed for the transfer's records and, once they run, its goroutines
+	waitsForMemory bool      // has its header, but no memory yet to be opened
+	records        int64     // memory charged for the transfer itself, without its content
 
-	// mu guards this group, and the fields of arrival, delivery and answer.
+	// mu guards this group, and most fields of arrival, delivery and answer.
 	mu       sync.Mutex
 	finished bool
-	err      error
+	err      error         // why the transfer failed; nil if it's complete or not finished
 	done     chan struct{} // closed when finished
+	unread   *time.Timer   // rejects the transfer if nobody reads it; nil until the handler has it
 
-	unread   *time.Timer // rejects the transfer if nobody reads it; nil until the handler has it
 	arrival  arrival
 	delivery delivery
 	answer   answer
 }
 
-// newIncoming returns a transfer whose header has not arrived yet.
+// newIncoming returns a transfer of which something has arrived, but not yet its header.
 func newIncoming(p *Peer, id uint64) *incoming {
 	in := &incoming{
 		peer:   p,
@@ -112,7 +112,7 @@ func newIncoming(p *Peer, id uint64) *incoming {
 	in.answer.in = in
 	in.arrival.changed.L = &in.mu
 	in.delivery.ready.L = &in.mu
-	in.arrival.parts.limit = p.receiver.mostEarly()
+	in.arrival.parts.limit = p.receiver.earlyLimit()
 	in.arrival.usage = newUsage(time.Now(), 0)
 	return in
 }
@@ -124,11 +124,11 @@ func (in *incoming) begin(h header) error {
 	defer in.mu.Unlock()
 	in.header = h
 	in.known = true
-	return in.arrival.checkEnd()
+	return in.arrival.checkEnd() // parts may have arrived ahead of the header
 }
 
-// start gives the transfer to its handler. It then starts the writer, unless the handler
-// rejected the transfer.
+// start hands the transfer to its handler and, unless the handler has rejected it, starts the
+// writer.
 func (in *incoming) start(t topic) {
 	in.guard("the handler", func() { t.open(in) })
 	in.mu.Lock()
@@ -141,11 +141,11 @@ func (in *incoming) start(t topic) {
 	}
 }
 
-// expectReader starts the timer that rejects the transfer if nobody has read it within
+// expectReader starts the timer that rejects the transfer if nobody reads it within
 // Config.ReadTime. The caller holds mu.
 func (in *incoming) expectReader() {
 	if in.delivery.onTick || in.delivery.read {
-		return
+		return // the handler has set OnBatch or begun to read
 	}
 	readTime := in.peer.streams.config.readTime()
 	in.unread = time.AfterFunc(readTime, func() {
@@ -153,8 +153,8 @@ func (in *incoming) expectReader() {
 	})
 }
 
-// readerCame is called when the application reads the transfer. It stops the timer of
-// expectReader. The caller holds mu.
+// readerCame is called whenever the application reads the transfer, and stops the timer the
+// first time. The caller holds mu.
 func (in *incoming) readerCame() {
 	if in.delivery.read {
 		return
@@ -166,15 +166,15 @@ func (in *incoming) readerCame() {
 }
 
 // guard runs fn, which calls a function of the game. If that function panics, the transfer
-// fails and guard returns false. If rpc.Config.OnPanic is not set, guard panics instead of
-// returning.
+// fails. guard then returns false if rpc.Config.OnPanic handles the panic, and otherwise
+// panics itself.
 func (in *incoming) guard(what string, fn func()) (returned bool) {
 	defer func() {
 		if !returned {
 			in.finish(fmt.Errorf("%w: %s", ErrPanicked, what))
 		}
 	}()
-	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.function(what) }, fn)
+	return in.peer.streams.world.Guard(in.peer.conn, func() string { return in.header.describe(what) }, fn)
 }
 
 // finish ends the transfer at this end. err is nil if all content was consumed. Only the first
@@ -199,63 +199,66 @@ func (in *incoming) finishLocked(err error) {
 		in.delivery.speed.end(time.Now(), in.delivery.units)
 	}
 	close(in.done)
-	in.readerCame() // no reader is needed any more
+
+	// Stop the timers, free the content, and have the next tick tell the sender.
+	in.readerCame()
 	in.answer.remind.stop()
 	in.arrival.free()
 	in.delivery.free()
 	in.peer.wake()
 }
 
-// withdraw returns the memory promised for the transfer's credit to the account.
+// withdraw gives back the memory that was promised for the transfer's credit.
 func (in *incoming) withdraw() {
 	in.peer.account.Withdraw(in.answer.promised)
 	in.answer.promised = 0
 }
 
-// waitsForSender reports whether the transfer waits only for its sender, and not for the store
-// or the application. The caller holds mu.
+// waitsForSender reports whether only the sender can move the transfer on, because neither the
+// store nor the application has anything left to do. The caller holds mu.
 func (in *incoming) waitsForSender() bool {
-	return !in.finished && (in.answer.replied || !in.known) &&
-		len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
+	senderMayGoOn := in.answer.replied || !in.known
+	nothingWaits := len(in.arrival.parts.ready) == 0 && len(in.delivery.pieces) == 0
+	return !in.finished && senderMayGoOn && nothingWaits
 }
 
-// takeBack returns memory to the account that was promised for credit, if the sender has not
-// used that credit lately. If the sender uses the credit later, cover asks for a new promise.
+// takeBack gives back memory that was promised for credit which the sender has not used
+// lately. If the sender does use it later, cover asks for another promise.
 //
-// takeBack also reports whether the transfer is stuck, and since when nothing has arrived. A
-// transfer is stuck if it waits for its sender, and the sender has lately sent less than the
-// memory that the transfer holds.
+// It also reports whether the transfer is stuck, and since when nothing has arrived. A stuck
+// transfer waits for its sender, while it holds more memory than the sender has lately sent.
 func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.waitsForSender() {
 		return since, false
 	}
+
 	recent := in.arrival.usage.recent(now, in.arrival.parts.next)
-	needs := int64(0)
+	needed := int64(0)
 	if recent > 0 {
-		needs = heldBytes(min(recent, in.answer.credit.ahead))
+		needed = heldBytes(min(recent, in.answer.credit.ahead))
 	}
-	if over := in.answer.promised - needs; over > 0 {
-		in.peer.account.Withdraw(over)
-		in.answer.promised = needs
+	if unused := in.answer.promised - needed; unused > 0 {
+		in.peer.account.Withdraw(unused)
+		in.answer.promised = needed
 	}
-	return in.arrival.usage.moved, recent == 0 || recent < in.arrival.parts.held
+	return in.arrival.usage.lastArrival, recent == 0 || recent < in.arrival.parts.held
 }
 
-// holds returns the number of bytes that the account charges for what the transfer holds.
+// holds returns how much memory the account charges for the transfer and its content.
 func (in *incoming) holds() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.records + in.arrival.parts.held + in.arrival.taken + in.delivery.borrowed
+	return in.records + in.arrival.parts.held + in.arrival.takenBytes + in.delivery.borrowed
 }
 
-// holder returns the connection of the transfer, and whether the transfer holds content.
+// holder returns the transfer's connection, and whether the transfer holds content.
 func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
 	return in.peer.conn, in.holds() > incomingBytes
 }
 
-// evict ends a stuck transfer, because others need its memory.
+// evict ends a stuck transfer because others need its memory.
 func (in *incoming) evict(idle time.Duration) {
 	in.peer.receiver.evicted++
 	in.finish(fmt.Errorf("%w: nothing that can be used has come for %v, "+
@@ -264,12 +267,14 @@ func (in *incoming) evict(idle time.Duration) {
 	in.withdraw()
 }
 
-// heard returns the number of bytes received on the transfer's connection. The writer of
-// another transfer uses it to decide whether this transfer is dead.
+// heard returns the number of bytes received on the transfer's connection. Another transfer
+// that wants to write the same part asks for it on behalf of p, to find out whether this one
+// is dead.
 //
-// telling is false if the number shows nothing. That is so if the connection is p's own or
-// another party's, or if the transfer may have stopped because the application takes nothing.
-func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
+// conclusive is false if the number says nothing about that. The transfer may be on p's own
+// connection or another party's, or it may have stopped only because the application takes
+// nothing.
+func (in *incoming) heard(p *Peer) (bytes uint64, conclusive bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
 	}
@@ -280,15 +285,14 @@ func (in *incoming) heard(p *Peer) (bytes uint64, telling bool) {
 	return s.BytesIn + s.SliceBytesIn, !paused
 }
 
-// cause returns the reason why the transfer failed, or nil if it has not failed.
+// cause returns why the transfer failed, or nil if it has not failed.
 func (in *incoming) cause() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.err
 }
 
-// ended returns nil until the transfer has ended. After that it returns the error of
-// endedLocked.
+// ended returns nil until the transfer has ended, and then the error of endedLocked.
 func (in *incoming) ended() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -298,8 +302,8 @@ func (in *incoming) ended() error {
 	return in.endedLocked()
 }
 
-// endedLocked returns the error with which the writer stops waiting when the transfer has
-// ended: err, or io.EOF if the transfer is complete. The caller holds mu.
+// endedLocked returns the error with which the writer stops waiting once the transfer has
+// ended: why it failed, or io.EOF if it's complete. The caller holds mu.
 func (in *incoming) endedLocked() error {
 	if in.err != nil {
 		return in.err
@@ -326,9 +330,10 @@ func (in *incoming) progressLocked() Progress {
 	}
 	switch {
 	case in.header.kind == kindArray:
+		// Parts have offsets in bytes, so we know the elements only once they're decoded.
 		p.Sent = p.Acked + in.delivery.waiting()
-	case in.arrival.tail != nil:
-		p.Total = in.arrival.tail.size
+	case in.arrival.endMessage != nil:
+		p.Total = in.arrival.endMessage.size
 	}
 	return p
 }

@@ -184,8 +184,8 @@ func (s *Streams) remove(p *Peer) {
 // connected is called when a connection has joined. From now on, ticks include its peer.
 func (s *Streams) connected(conn *rpc.Conn) {
 	p := s.peer(conn, true)
-	p.receiver.mayEarly = s.shareEarly()
-	p.account.SetTerms(s.config.terms(p.receiver.mayEarly))
+	p.receiver.earlyShare = s.shareEarly()
+	p.account.SetTerms(s.config.terms(p.receiver.earlyShare))
 	s.joined = append(s.joined, p)
 	p.ticks = true
 	s.schedule(p)
@@ -204,7 +204,7 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 		return // nobody ever asked for it
 	}
 	if p.ticks {
-		s.early -= p.receiver.mayEarly
+		s.early -= p.receiver.earlyShare
 	}
 	same := func(q *Peer) bool { return q == p }
 	s.joined = slices.DeleteFunc(s.joined, same)

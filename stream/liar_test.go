@@ -132,7 +132,7 @@ func (l *liar) lie(pipe *rpc.Actor) {
 	case 2:
 		_ = sendCancel.call(pipe, stop{l.id(l.ours), code, "a lie"})
 	case 3:
-		_ = sendAccept.call(pipe, accept{id: l.id(l.theirs), have: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2),
+		_ = sendAccept.call(pipe, accept{id: l.id(l.theirs), hasAll: l.random.IntN(4) == 0, offset: l.number() * l.random.Int64N(2),
 			index: l.number() * l.random.Int64N(2), limit: l.number()})
 	case 4:
 		_ = sendGrant.call(pipe, grant{l.id(l.theirs), l.number(), l.number() * l.random.Int64N(2)})

@@ -8,24 +8,26 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// endGrace is the time for which the transfers of a connection that has ended wait for the
-// world. They wait so that the world can handle messages that arrived before the end, such as
-// done. A world that is driven ends the transfers sooner.
+// endGrace is how long the transfers of a connection that has ended wait for the world.
+// Messages such as done may have arrived before the end, and the world should get to handle
+// them. A world that is driven ends the transfers sooner than that.
 const endGrace = time.Second
 
-// A live holds the transfers of one connection that have not ended, in both directions. It
-// fails them when the connection ends, even if the world is no longer driven. It is safe for
-// concurrent use.
+// A live is the set of transfers of one connection that have not ended, in both directions. It
+// fails them when the connection ends, even if nobody drives the world any more. It is safe
+// for concurrent use.
 type live struct {
+	over chan struct{} // closed when err is set
+
 	// mu guards the fields below.
-	mu sync.Mutex
+	mu      sync.Mutex
+	err     error // why the connection ended; nil until then
+	watched bool  // watch has started its goroutine
+
 	// Outgoing transfers are here from Start until the receiver has sent done or reject, and
-	// incoming ones until this end has sent done or reject.
+	// incoming ones until we have.
 	transfers map[ender]struct{}
-	outgoing  int           // number of outgoing transfers
-	watched   bool          // watch has started the goroutine that waits for the connection's end
-	err       error         // why the connection ended; nil if it has not
-	over      chan struct{} // closed when err is set
+	outgoing  int // how many of transfers are outgoing
 }
 
 // An ender is a *Transfer or an *incoming.
@@ -33,8 +35,8 @@ type ender interface{ finish(err error) }
 
 func newLive() *live { return &live{transfers: make(map[ender]struct{}), over: make(chan struct{})} }
 
-// addOutgoing adds an outgoing transfer and returns the number of outgoing transfers. It fails
-// if there are already limit of them, or if the connection has ended.
+// addOutgoing adds an outgoing transfer, and returns how many there are now. It fails if there
+// are limit of them already, or if the connection has ended.
 func (l *live) addOutgoing(t *Transfer, limit int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +64,7 @@ func (l *live) addIncoming(in *incoming) bool {
 	return true
 }
 
-// remove removes a transfer.
+// remove removes a transfer, if it's still there.
 func (l *live) remove(t ender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +77,8 @@ func (l *live) remove(t ender) {
 	}
 }
 
-// watch starts a goroutine on its first call. When conn has ended and the world has not ended
-// the transfers in time, the goroutine calls ended.
+// watch starts a goroutine, unless one is running already. When conn has ended and the world
+// hasn't ended the transfers in time, it calls ended.
 func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +88,7 @@ func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 	}
 }
 
-// grace returns endGrace, or 0 if there are no transfers.
+// grace returns endGrace, or 0 if there are no transfers to wait for.
 func (l *live) grace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +98,8 @@ func (l *live) grace() time.Duration {
 	return endGrace
 }
 
-// afterEnd waits until end is closed, because a connection or a world has ended, and then for
-// the duration grace. After that it calls ended, unless over was closed earlier.
+// afterEnd waits until end is closed, because a connection or a world has ended, and then
+// gives the world a grace period. It calls ended after that, unless over was closed earlier.
 func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func()) {
 	select {
 	case <-over:
@@ -113,14 +115,14 @@ func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func(
 	}
 }
 
-// end fails all transfers, and those that are added later. Only the first call has an effect.
+// end fails all transfers. None can be added any more. Only the first call has an effect.
 func (l *live) end(cause error) {
 	for t := range l.close(fmt.Errorf("%w: %w", ErrClosed, cause)) {
 		t.finish(l.err)
 	}
 }
 
-// close sets err and returns the transfers to fail. If err was already set, it returns none.
+// close sets err, and returns the transfers to fail. There are none if err was set already.
 func (l *live) close(err error) (failing map[ender]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

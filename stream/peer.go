@@ -182,7 +182,7 @@ func (p *Peer) tick(now time.Time) {
 	// whenever the next tick is late.
 	p.window.queue = max(defaultQueueTime, 2*p.streams.interval)
 	p.slices.queue = max(sliceQueueTime, 2*p.streams.interval)
-	p.window.note()
+	p.window.update()
 
 	// Take in what has arrived as slices. Parts on lanes have been handled by bindPipes already.
 	p.slices.received(p.receiver.onPart)
@@ -257,7 +257,7 @@ func (p *Peer) end(cause error) {
 	p.live.end(cause)
 	p.lanes.idle.stop()
 	p.sender.end()
-	received := p.receiver.end()
+	received := p.receiver.removeAll()
 	p.streams.writing.End(&p.receiver.writing, extend.PartyOf(p.conn))
 	p.account.Close()
 	p.stocked.Close()
@@ -318,7 +318,7 @@ func (p *Peer) count() {
 // quiet reports whether a tick would find nothing to do, which is so in most ticks of a game.
 func (p *Peer) quiet() bool {
 	noTransfers := p.sender.idle() && len(p.receiver.receiving) == 0
-	nothingToHandle := p.window.held == 0 && !p.slices.link.news.Load()
+	nothingToHandle := p.window.unackedBytes == 0 && !p.slices.link.news.Load()
 	return p.control.greeted && noTransfers && nothingToHandle && p.counted() == p.snapshot()
 }
 
@@ -331,7 +331,7 @@ func (p *Peer) snapshot() Stats {
 		BytesSent:     p.sender.bytes,
 		BytesReceived: p.receiver.bytes,
 		Lanes:         len(p.window.lanes),
-		PeakOut:       p.window.peak,
+		PeakOut:       p.window.peakEntries,
 		Slots:         p.window.slots,
 		Late:          p.sender.late + p.receiver.late,
 		Evicted:       p.receiver.evicted,

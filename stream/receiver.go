@@ -10,29 +10,35 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A receiver holds the transfers that one peer sends. It passes parts and messages to them,
-// and limits their number and their memory. It is used on the world's goroutine only.
+// A receiver is the receiving half of a [Peer]. It holds the transfers that the peer sends us,
+// passes them their parts and messages, and limits how many there are and how much memory they
+// take. It is only used on the world's goroutine.
 type receiver struct {
 	peer *Peer
 
-	// In order of arrival. Each stays here from its first part or header until this end has
-	// sent done or reject.
-	receiving   []*incoming
-	lastHeader  uint64 // id of the newest header; 0 before the first
-	early       int64  // bytes of parts that arrived before this end answered their headers
-	mayEarly    int64  // limit of early, as announced in the limits message; see Streams.shareEarly
-	evicted     uint64 // transfers evicted because they were stuck and others needed their memory
-	late        uint64 // parts and messages dropped because their transfer had ended
-	bytes       uint64 // bytes of parts that transfers accepted
-	memoryAlarm alarm  // makes a tick retry transfers that wait for memory
+	// In order of arrival. A transfer is here from its first part or header until we have sent
+	// its last message, done or reject.
+	receiving  []*incoming
+	lastHeader uint64 // id of the newest header; 0 before the first
 
-	// Counts the goroutines of writers. It includes those of ended transfers that still wait
-	// for the store. Used by Streams.writing.
+	// Parts may arrive early, that is, before we have answered the header.
+	early      int64 // bytes of early parts, of all transfers
+	earlyShare int64 // limit of early that we announced in the limits message; see Streams.shareEarly
+
+	memoryAlarm alarm // wakes the world to retry transfers that wait for memory
+
+	// For Stats.
+	bytes   uint64 // bytes of parts that transfers accepted
+	late    uint64 // parts and messages dropped because their transfer had ended
+	evicted uint64 // stuck transfers that we ended because others needed their memory
+
+	// Counts the goroutines of writers, including those of ended transfers that still wait for
+	// the store. Used by Streams.writing.
 	writing budget.ConnJobs
 }
 
-// deliver calls OnBatch of the transfers in a tick. Each transfer delivers at least one batch,
-// even if the tick has used up its time.
+// deliver calls the OnBatch of each transfer during a tick. Even if the tick has used up its
+// time, each transfer delivers at least one batch.
 func (r *receiver) deliver() {
 	left := false
 	for _, in := range r.receiving {
@@ -43,8 +49,8 @@ func (r *receiver) deliver() {
 	}
 }
 
-// sendControl sends the first control message that is due to the sender, and reports whether
-// it sent one. It removes a transfer after its last message.
+// sendControl sends the next control message that is due, of any transfer, and reports whether
+// there was one. A transfer is removed along with its last message.
 func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 	for i, in := range r.receiving {
 		sent, over, err := in.answer.send(pipe, now)
@@ -61,8 +67,8 @@ func (r *receiver) sendControl(pipe *rpc.Actor, now time.Time) (sent bool, err e
 	return false, nil
 }
 
-// end removes all transfers, which have failed, and returns them.
-func (r *receiver) end() []*incoming {
+// removeAll removes and returns all transfers, when they have failed.
+func (r *receiver) removeAll() []*incoming {
 	receiving := r.receiving
 	r.receiving = nil
 	for _, in := range receiving {
@@ -71,7 +77,7 @@ func (r *receiver) end() []*incoming {
 	return receiving
 }
 
-// tellEnds calls OnEnd of all transfers, even if one of the calls panics.
+// tellEnds calls the OnEnd of each transfer, even if the calls for others panic.
 func tellEnds(all []*incoming) {
 	if len(all) > 0 {
 		defer tellEnds(all[1:])
@@ -79,7 +85,7 @@ func tellEnds(all []*incoming) {
 	}
 }
 
-// find returns the transfer with the given id, or nil if it has ended or does not exist.
+// find returns the transfer with the given id, or nil if it has ended or we know nothing of it.
 func (r *receiver) find(id uint64) *incoming {
 	for _, in := range r.receiving {
 		if in.header.id == id {
@@ -89,8 +95,8 @@ func (r *receiver) find(id uint64) *incoming {
 	return nil
 }
 
-// known returns the number of transfers whose header has arrived.
-func (r *receiver) known() int {
+// countKnown counts the transfers whose header has arrived.
+func (r *receiver) countKnown() int {
 	n := 0
 	for _, in := range r.receiving {
 		if in.known {
@@ -100,7 +106,7 @@ func (r *receiver) known() int {
 	return n
 }
 
-// onHeader begins a transfer. Some of its parts may have arrived before the header.
+// onHeader begins a transfer. Some of its parts may have arrived before.
 func (r *receiver) onHeader(h header) {
 	if h.id != r.lastHeader+1 {
 		r.peer.violate("header of transfer %d follows that of %d", h.id, r.lastHeader)
@@ -118,28 +124,30 @@ func (r *receiver) onHeader(h header) {
 		r.peer.violate("%v", err)
 		return
 	}
-	if in.cause() == nil { // not refused before its header arrived
-		in.waitsForMemory = true
-		in.headerTime = time.Now()
-		r.openWaiting(in.headerTime) // opens it after the transfers that already wait
+	if in.cause() != nil {
+		return // refused already, because of its early parts
 	}
+	// It may not overtake transfers that already wait for memory, so it waits like them.
+	in.waitsForMemory = true
+	in.headerTime = time.Now()
+	r.openWaiting(in.headerTime)
 }
 
-// mostEarly returns the number of bytes that may arrive before this end answers their headers.
-// It is at least minPending, because the peer may send that much before it learns its share.
-func (r *receiver) mostEarly() int64 { return max(r.mayEarly, minPending) }
+// earlyLimit returns how many bytes may arrive early. It's at least minPending, since the peer
+// may send that much before it learns its share.
+func (r *receiver) earlyLimit() int64 { return max(r.earlyShare, minPending) }
 
-// maxUnannounced returns the number of transfers of which parts may arrive before the header.
-// It is at least one: even a receiver that accepts no transfers must let one begin in order to
-// refuse it.
+// maxUnannounced returns how many transfers may have parts here before their header arrives.
+// It's at least one. Even a receiver that accepts no transfers has to let one begin before it
+// can refuse it.
 func (r *receiver) maxUnannounced() int { return max(1, r.peer.streams.config.maxTransfers()) }
 
-// expect adds a transfer whose header or first part has arrived.
-//
-// A peer that keeps to the limit has at most maxUnannounced transfers here. Transfers beyond
-// that are refused, and as many again may wait for the tick that sends the refusals. More than
-// that are a violation.
+// expect adds a transfer whose header or first part has arrived. It returns nil if the
+// connection has ended, or if there are too many transfers.
 func (r *receiver) expect(id uint64) *incoming {
+	// A peer that keeps to the limit has at most that many transfers here. Those beyond it are
+	// refused, and just as many again may be waiting for the tick that sends the refusals. More
+	// than that break the protocol.
 	limit := r.maxUnannounced()
 	if len(r.receiving) >= 2*limit {
 		r.peer.violate("transfer %d: %d are under way already, the limit is %d", id, len(r.receiving), limit)
@@ -157,8 +165,8 @@ func (r *receiver) expect(id uint64) *incoming {
 	return in
 }
 
-// open gives the transfer to the handler of its topic, or refuses it. If there is no memory
-// for it now, open makes it wait.
+// open gives a transfer to the handler of its topic, or refuses it. If there's no memory for
+// it now, it goes on waiting.
 func (r *receiver) open(in *incoming) {
 	t, handled := r.peer.streams.topic(in.header.topic)
 	if err := r.refusal(in, t, handled); err != nil {
@@ -172,9 +180,10 @@ func (r *receiver) open(in *incoming) {
 	}
 }
 
-// openWaiting opens the transfers that wait for memory, in order, as far as memory allows. It
-// refuses a transfer that has waited for idleTime, unless another waiting transfer of the
-// world was opened in the meantime. If none was, whatever holds the memory needs it for long.
+// openWaiting opens the transfers that wait for memory, in order, until memory runs out.
+//
+// It refuses a transfer that has waited for idleTime while no other transfer of the world that
+// waited could be opened either. Whatever holds the memory is then going to need it for long.
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.peer.streams
 	for _, in := range r.receiving {
@@ -183,12 +192,15 @@ func (r *receiver) openWaiting(now time.Time) {
 		}
 		r.open(in)
 		if !in.waitsForMemory {
-			if in.headerTime.Before(now) && in.cause() == nil {
+			hadWaited := in.headerTime.Before(now)
+			if hadWaited && in.cause() == nil {
 				s.opened = now
 			}
 			continue
 		}
-		if min(now.Sub(in.headerTime), now.Sub(s.opened)) < idleTime {
+		waited := min(now.Sub(in.headerTime), now.Sub(s.opened))
+		if waited < idleTime {
+			// The ones after it must wait too, or it might never get its turn.
 			r.memoryAlarm.set(r.peer, memoryPause)
 			return
 		}
@@ -196,12 +208,12 @@ func (r *receiver) openWaiting(now time.Time) {
 	}
 }
 
-// memoryPause is the maximum time between memory becoming free and a retry of a waiting
-// transfer.
+// memoryPause is how long it can take, once there is memory again, until we retry a transfer
+// that waits for it.
 const memoryPause = 100 * time.Millisecond
 
-// refusal returns the error that refuses the transfer, or nil if it may begin. It does not
-// consider memory, which reserve does.
+// refusal returns the error with which we refuse the transfer, or nil if it may begin as far as
+// everything but memory is concerned. Memory is up to reserve.
 func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	config := &r.peer.streams.config
 	h, limit, badKey := &in.header, config.maxBytes(), checkKey(in.header.key)
@@ -217,10 +229,11 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: the elements of %v have other fields here: %s", ErrRejected, h, t.fields())
-	case r.known() > config.maxTransfers():
+	case r.countKnown() > config.maxTransfers():
 		return fmt.Errorf("%w: as many transfers are under way as stream.Config.MaxTransfers allows, %d",
 			ErrRejected, config.maxTransfers())
 	case r.writers() >= 2*config.maxTransfers():
+		// Ended transfers don't count above, but their writers may still be stuck in the store.
 		return fmt.Errorf("%w: the store is still busy for %d transfers, some of which may have ended",
 			ErrRejected, r.writers())
 	case max(h.size, h.count) > limit:
@@ -230,65 +243,76 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 	return nil
 }
 
-// writers returns the number of goroutines that write for the peer. It includes those of
-// earlier connections of the peer's identity, or of its address if it has none.
+// writers returns how many goroutines are writing for the peer, on this connection or on
+// earlier ones of the same identity or, if the peer has none, the same address.
 func (r *receiver) writers() int {
 	return r.peer.streams.writing.Of(&r.writing, extend.PartyOf(r.peer.conn))
 }
 
-// noMemory returns the error that refuses a transfer for which Config.MaxMemory has no room.
+// noMemory returns the error with which we refuse a transfer if Config.MaxMemory has no room for
+// it.
 func (r *receiver) noMemory() error {
 	return fmt.Errorf("%w: the transfers of all peers fill stream.Config.MaxMemory, %d bytes",
 		ErrRejected, r.peer.streams.config.maxMemory())
 }
 
-// reserve makes the account promise memory for a transfer's first credit. It returns false if
-// there is not enough.
-//
-// On a shortage, reserve first takes back memory that is not needed and, if the world is
-// crowded, evicts stuck transfers. Then it halves the credit until the account agrees. If
-// there is not even memory for minPending, it evicts a stuck transfer of the same party.
+// reserve makes the account promise the memory for a transfer's first credit. If memory is
+// short, it goes to more and more trouble to find some. It returns false if all of that fails.
 func (r *receiver) reserve(in *incoming) bool {
 	ahead := r.peer.streams.config.firstCredit(r.peer.streams.memory.Free())
 	if h := &in.header; h.kind == kindBlob && h.size >= 0 {
 		ahead = min(ahead, max(h.size, minPending))
 	}
-	for first := true; !in.answer.cover(ahead); first = false {
-		switch {
-		case first:
-			r.withdrawFailed()
-			r.peer.streams.reclaim.makeRoom(time.Now())
-		case ahead > minPending:
-			ahead = max(ahead/2, minPending)
-		case !r.peer.streams.reclaim.evictFor(r, time.Now()):
+
+	covered := in.answer.cover(ahead)
+	if !covered {
+		// Take back memory that nobody needs. In a crowded world, that includes the memory of
+		// stuck transfers.
+		r.withdrawFailed()
+		r.peer.streams.reclaim.makeRoom(time.Now())
+		covered = in.answer.cover(ahead)
+	}
+	for !covered && ahead > minPending {
+		// Make do with less.
+		ahead = max(ahead/2, minPending)
+		covered = in.answer.cover(ahead)
+	}
+	for !covered {
+		// Let it have the memory of a stuck transfer from the same party.
+		if !r.peer.streams.reclaim.evictFor(r, time.Now()) {
 			return false
 		}
+		covered = in.answer.cover(ahead)
 	}
+
 	in.answer.reserved = ahead
 	r.peer.account.MustBorrow(incomingBytes - in.records)
 	in.records = incomingBytes
 	return true
 }
 
-// idleChunks is the memory that the machine of slices may hold for a connection on which no
-// complete chunks arrive. It is more than the machine's records take.
+// idleChunks is how much memory the slice machine may hold for a connection on which no chunk
+// is ever completed. Its records alone take less.
 const idleChunks = 4 * minPending
 
-// takeBack frees repair slices that nothing waits for. It reports whether the machine of
-// slices still holds more memory than the peer has lately sent through it. If so, since is
-// when a message last arrived.
+// takeBack frees repair slices (redundant ones, sent in case others get lost) that nothing
+// waits for.
+//
+// It also reports whether the receiver is stuck, and since when no message has arrived. A stuck
+// receiver's slice machine still holds more memory than the peer has lately sent through it.
 func (r *receiver) takeBack(now time.Time) (since time.Time, stuck bool) {
 	s := r.peer.slices
-	keeps := func() bool { return r.chunks() > max(idleChunks, s.usage.recent(now, s.handed)) }
-	if !keeps() {
+	holdsTooMuch := func() bool { return r.sliceMemory() > max(idleChunks, s.usage.recent(now, s.handed)) }
+	if !holdsTooMuch() {
 		return since, false
 	}
 	s.yield()
-	return s.usage.moved, keeps()
+	return s.usage.lastArrival, holdsTooMuch()
 }
 
-// chunks returns the part of the account's charge that is for the machine of slices.
-func (r *receiver) chunks() int64 {
+// sliceMemory returns how much of what the account charges is for the slice machine: all that
+// isn't for the transfers.
+func (r *receiver) sliceMemory() int64 {
 	sums, _ := r.peer.account.Charge()
 	held := sums.Held + sums.Borrowed
 	for _, in := range r.receiving {
@@ -297,11 +321,11 @@ func (r *receiver) chunks() int64 {
 	return held
 }
 
-// holder returns the connection of the slices. It always reports that they hold content.
+// holder returns the connection of the slices, which always counts as holding content.
 func (r *receiver) holder() (conn *rpc.Conn, holds bool) { return r.peer.conn, true }
 
-// evict closes the connection of a peer whose slices do not become complete chunks. The slices
-// cannot be dropped instead, because the peer does not resend slices that were acked.
+// evict closes the connection of a peer whose slices don't add up to complete chunks. It isn't
+// enough to drop them, since the peer doesn't resend what has been acked.
 func (r *receiver) evict(idle time.Duration) {
 	r.peer.fail(fmt.Errorf("stream: nothing whole has come of slices for %v, "+
 		"and others need their part of stream.Config.MaxMemory, %d bytes",
@@ -310,8 +334,8 @@ func (r *receiver) evict(idle time.Duration) {
 	r.peer.slices.discard()
 }
 
-// withdrawFailed takes back the credit of transfers that have failed. They need none, although
-// the sender was not told of the failure yet.
+// withdrawFailed takes back the credit of transfers that have failed, even if we haven't told
+// their senders yet.
 func (r *receiver) withdrawFailed() {
 	for _, in := range r.receiving {
 		if in.cause() != nil {
@@ -320,8 +344,8 @@ func (r *receiver) withdrawFailed() {
 	}
 }
 
-// settle frees what an ended transfer still takes: its promised memory, the memory of its
-// records, and its part of early.
+// settle frees what a transfer still takes when it's removed: promised memory, the memory of
+// its records, and its part of early.
 func (r *receiver) settle(in *incoming) {
 	in.withdraw()
 	r.peer.account.Repay(in.records)
@@ -329,16 +353,18 @@ func (r *receiver) settle(in *incoming) {
 }
 
 // hold charges n bytes of content, and reports whether there was room.
-//
-// There must be room for all that the peer may send before answers, because the peer was told
-// so and cannot send it again. Room can be missing only if a transfer of the peer has stalled
-// and holds more than is still promised to it.
 func (r *receiver) hold(n int64) bool {
-	return r.peer.account.Hold(n, false) || r.mayEarly > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.mayEarly))
+	if r.peer.account.Hold(n, false) {
+		return true
+	}
+	// There must be room for early parts, since we told the peer that it may send them, and it
+	// can't send them again. That fails only if a transfer of the peer has stalled while it
+	// holds more than is still promised to it.
+	return r.earlyShare > 0 && r.peer.account.HoldBeyond(n, heldBytes(r.earlyShare))
 }
 
-// onPart handles a part that arrived on a lane or as a chunk. It may arrive before the
-// transfer's header, which is sent on the control pipe.
+// onPart is called with a part that has arrived on a lane or as a chunk. It may get here before
+// the transfer's header, which travels on the control pipe.
 func (r *receiver) onPart(message []byte) {
 	p, err := parsePart(message)
 	if err != nil {
@@ -347,7 +373,7 @@ func (r *receiver) onPart(message []byte) {
 	}
 	in := r.find(p.id)
 	if in == nil {
-		in = r.unannounced(p.id)
+		in = r.expectEarly(p.id)
 	}
 	if in == nil {
 		return
@@ -360,9 +386,9 @@ func (r *receiver) onPart(message []byte) {
 	}
 }
 
-// unannounced adds the transfer of a part that arrived before the transfer's header. It returns
-// nil if the transfer has ended, or if the part breaks the protocol.
-func (r *receiver) unannounced(id uint64) *incoming {
+// expectEarly adds a transfer of which a part has arrived before the header. It returns nil if
+// the part is too late instead, because the transfer has ended, or if it breaks the protocol.
+func (r *receiver) expectEarly(id uint64) *incoming {
 	if id <= r.lastHeader {
 		r.late++
 		return nil
@@ -376,27 +402,26 @@ func (r *receiver) unannounced(id uint64) *incoming {
 	return r.expect(id)
 }
 
-// onEnd handles the message with the size and digest of a transfer.
+// onEnd is called with the size and digest of a transfer, which follow its last part.
 func (r *receiver) onEnd(m end) {
-	if in := r.begun(m.id); in != nil {
+	if in := r.lookUp(m.id); in != nil {
 		r.peer.check(in.arrival.onEnd(m))
 	}
 }
 
-// onCancel handles the message by which the sender cancels a transfer.
+// onCancel is called when the sender cancels a transfer.
 func (r *receiver) onCancel(m stop) {
-	if in := r.begun(m.id); in != nil {
+	if in := r.lookUp(m.id); in != nil {
 		in.finish(peerFailure(m, bySender))
 	}
 }
 
-// begun returns the transfer that a control message names, or nil if it has ended. A message
-// that arrives before the transfer's header is a violation. Both are sent on the control pipe,
-// in order.
-func (r *receiver) begun(id uint64) *incoming {
+// lookUp returns the transfer that a control message is about, or nil if it has ended.
+func (r *receiver) lookUp(id uint64) *incoming {
 	if in := r.find(id); in != nil && in.known {
 		return in
 	}
+	// The header is sent on the same pipe, in order, so it must have come first.
 	if id > r.lastHeader {
 		r.peer.violate("message about transfer %d before its header", id)
 		return nil

@@ -115,7 +115,7 @@ func (e *end1) leftovers() (all []string) {
 	p.live.mu.Unlock()
 	count("queue", int64(len(p.sender.queue)+len(p.sender.sending)+len(p.receiver.receiving)))
 	count("stock of the connection", p.stocked.Bytes())
-	count("lanes hold", int64(p.window.held))
+	count("lanes hold", int64(p.window.unackedBytes))
 	count("ahead", p.receiver.early)
 	what, charged := p.account.Charge()
 	count("held", what.Held)

@@ -11,38 +11,37 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A sender holds the transfers to one peer. It begins as many as the peer accepts at once,
-// shares the connection between them, and handles the receiver's answers.
+// A sender holds the transfers to one peer. It begins as many of them as the peer accepts at
+// once, shares the connection between those, and handles the receiver's answers.
+//
+// Start adds to it on any goroutine. Everything else happens on the world's goroutine.
 type sender struct {
 	peer *Peer
 
-	// mu guards starting. Start appends to starting on any goroutine, and the next tick moves
-	// all of it to queue.
-	mu       sync.Mutex
-	starting []*Transfer
+	mu       sync.Mutex  // guards starting
+	starting []*Transfer // added by Start; moved to queue by the next tick
 
 	// Used by the world's goroutine only.
-	queue   []*Transfer // transfers that wait for a place at the peer, in the order of Start
-	passed  int         // number of transfers begun since queue[0] became the first of queue
+	queue   []*Transfer // wait for a place at the peer, in the order of Start
+	passed  int         // how many have begun since queue[0] became the first of queue
 	sending []*Transfer // by id; each from its header until the receiver's done or reject
 	lastID  uint64      // id of the newest header
-	shares  shares      // the virtual time of sending
-	late    uint64      // messages dropped because their transfer had ended
-	bytes   uint64      // bytes of the parts that were given to routes
+	shares  shares      // decides which of sending is next
 
-	// The peer's limits. Used by the world's goroutine only.
-	// Transfers that the peer accepts at once, but at least 1. Before the limits arrive,
-	// it is 1 at a server and 0 at a client.
-	atOnce int
-	early  int64 // bytes that the peer accepts before it has answered their headers
+	// The peer's limits, set by onLimits.
+	atOnce      int           // transfers at once; at least 1, but 0 at a client until onLimits
+	early       int64         // bytes that we may send before the peer has answered their headers
+	peerFastest atomic.Uint32 // the Algorithm that's fastest at the peer; 0 until its limits arrive
 
-	peerFastest atomic.Uint32 // the Algorithm that is fastest at the peer; 0 until its limits arrive
+	// For Stats. Used by the world's goroutine only.
+	late  uint64 // messages dropped because their transfer had ended
+	bytes uint64 // bytes of the parts that were given to routes
 }
 
 // onLimits handles the peer's limits, on the world's goroutine.
 func (s *sender) onLimits(m limits) {
-	// A peer that accepts no transfers must get one in order to reject it. Otherwise all
-	// transfers would wait forever.
+	// Even a peer that accepts no transfers must get one, so that it can reject it. Otherwise
+	// our transfers would wait forever.
 	s.atOnce = max(1, m.transfers)
 	s.early = int64(m.early)
 	if len(m.hashes) > 0 {
@@ -50,9 +49,8 @@ func (s *sender) onLimits(m limits) {
 	}
 }
 
-// hash returns the digest algorithm of a transfer. It returns the chosen algorithm or, if none
-// was chosen, the fastest one if that is the same at both ends. Otherwise it returns SHA256.
-// hash is safe for concurrent use.
+// hash returns the algorithm for the digest of a transfer: the chosen one if there is one, or
+// else the fastest if both ends agree on that, or else SHA256. It is safe for concurrent use.
 func (s *sender) hash(chosen Algorithm) Algorithm {
 	ours := s.peer.streams.config.hashes()[0]
 	switch {
@@ -76,17 +74,17 @@ func (s *sender) start(t *Transfer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting = append(s.starting, t)
-	if n <= readAtOnce {
+	if n <= readAtOnce { // otherwise begin starts the reader
 		t.reader.start()
 	}
 	return nil
 }
 
-// readAtOnce is the number of transfers to a peer that read ahead while they wait in the
-// queue. It is the default of Config.MaxTransfers.
+// readAtOnce is how many transfers to a peer may read ahead while they wait in the queue. It's
+// the default of Config.MaxTransfers.
 const readAtOnce = 4
 
-// collect moves the transfers in starting to queue, and removes canceled ones from queue.
+// collect moves new transfers to the queue, and removes canceled ones from it.
 func (s *sender) collect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,16 +107,19 @@ func (s *sender) idle() bool {
 	return len(s.starting)+len(s.queue)+len(s.sending) == 0
 }
 
-// end removes all transfers, which have failed.
+// end is called at the end of the connection, when all transfers have failed, and removes
+// them.
 func (s *sender) end() {
 	s.collect()
 	s.queue, s.sending = nil, nil
 }
 
-// sendControl sends the first message that is due. It reports whether it sent one.
+// sendControl sends the first message that is due, and reports whether it has dealt with one.
+// The caller asks again for as long as there may be more.
 func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	for i, t := range s.sending {
-		if t.over {
+		if t.answered {
+			// The receiver's last word is in, so the next transfer can have its place.
 			s.sending = slices.Delete(s.sending, i, i+1)
 			s.peer.live.remove(t)
 			return true, nil
@@ -131,16 +132,16 @@ func (s *sender) sendControl(pipe *rpc.Actor) (sent bool, err error) {
 	return s.begin(pipe)
 }
 
-// maxPassed is the number of heavier transfers that may begin in a row before the one that has
-// waited longest.
+// maxPassed is how many heavier transfers in a row may begin before the one that has waited
+// longest.
 const maxPassed = 7
 
 // next returns the index in queue of the transfer that begins next, or -1 if none may begin
-// now. It picks the heaviest transfer, and the first of those with equal weight. After
-// maxPassed others it picks the first of queue.
+// now. It picks the heaviest, and the first among equals, but after maxPassed others the first
+// of the queue whatever its weight.
 //
-// No place is reserved for heavier transfers. A game may need as many transfers at once as the
-// peer accepts, if they depend on each other.
+// It keeps no place free for heavier transfers to come. A game may need as many transfers at
+// once as the peer accepts, because they depend on each other.
 func (s *sender) next() int {
 	if len(s.queue) == 0 || len(s.sending) >= s.atOnce {
 		return -1
@@ -157,7 +158,7 @@ func (s *sender) next() int {
 	return heaviest
 }
 
-// dequeue removes the transfer with index i from queue and returns it.
+// dequeue takes the transfer with index i out of the queue.
 func (s *sender) dequeue(i int) *Transfer {
 	t := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
@@ -168,23 +169,28 @@ func (s *sender) dequeue(i int) *Transfer {
 	return t
 }
 
-// begin sends the header of the next transfer if the peer accepts one more.
+// begin sends the header of the next transfer, if the peer accepts one more. It reports
+// whether it has dealt with a transfer.
 func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	i := s.next()
 	if i < 0 {
 		return false, nil
 	}
 	t := s.dequeue(i)
-	_, slots := pipe.Channel(s.peer.conn).Reliable() // the reliable buffers of lanes have the same size
+
+	// A transfer whose parts don't fit into a lane's reliable buffer fails right here. All
+	// reliable buffers have the same size, so the pipe's tells.
+	_, slots := pipe.Channel(s.peer.conn).Reliable()
 	if err := t.opts.checkEntries(slots); err != nil {
 		t.finish(err)
 		s.peer.live.remove(t)
 		return true, nil
 	}
+
 	s.lastID++
 	t.header.id = s.lastID
 	t.limit = min(t.header.early(), s.earlyLeft())
-	t.begin()
+	t.headerSent()
 	s.sending = append(s.sending, t)
 	s.shares.join(&t.share)
 	t.reader.start()
@@ -195,18 +201,17 @@ func (s *sender) begin(pipe *rpc.Actor) (bool, error) {
 	return true, sendHeader.call(pipe, t.header)
 }
 
-// earlyLeft returns the number of bytes that one more transfer may send before its header is
-// answered.
+// earlyLeft returns how many bytes one more transfer may send before its header is answered.
 func (s *sender) earlyLeft() int64 {
 	left := s.early
 	for _, t := range s.sending {
-		left -= t.early()
+		left -= t.earlyBytes()
 	}
 	return max(left, 0)
 }
 
-// pump sends parts until no route accepts more. Each time, it picks the transfer that is
-// furthest behind its share.
+// pump sends parts until no route accepts another one. Each time, it picks the transfer that
+// is furthest behind its share.
 func (s *sender) pump() error {
 	for _, t := range s.sending {
 		t.blocked = false
@@ -219,8 +224,8 @@ func (s *sender) pump() error {
 			return nil
 		}
 
-		// The gate is closed. Open more lanes if the path can fill them, and continue with the
-		// other transfers.
+		// Its route has enough to do. Ask for more lanes if the path can fill them, and for a
+		// tick when the route accepts more, and go on with the other transfers.
 		if !t.route.open() {
 			if err := s.peer.lanes.widen(t); err != nil {
 				return err
@@ -232,29 +237,29 @@ func (s *sender) pump() error {
 
 		switch err := t.sendPart(); {
 		case errors.Is(err, rpc.ErrClosed):
-			return err
+			return err // the connection is gone, and so are all routes
 		case err != nil:
 			t.finish(err)
 		}
 	}
 }
 
-// left returns the number of bytes of the transfers in sending that were not given to a route
-// yet.
+// left returns how many bytes of the current transfers we still have to give to a route.
 func (s *sender) left() (bytes int64) {
 	for _, t := range s.sending {
-		bytes += t.left()
+		bytes += t.unsentBytes()
 	}
 	return bytes
 }
 
-// neediest returns the transfer that is furthest behind its share, of those that have a part
-// to send. It returns nil if none has.
+// neediest returns the transfer that is furthest behind its share, of those that can send a
+// part. It returns nil if none can.
 func (s *sender) neediest() *Transfer {
 	var next *Transfer
 	for _, t := range s.sending {
 		switch {
 		case t.blocked:
+			// It keeps its claim, since it's the route that makes it wait.
 		case !t.hasPart():
 			s.shares.join(&t.share)
 		case next == nil || t.share.spent < next.share.spent:
@@ -264,24 +269,23 @@ func (s *sender) neediest() *Transfer {
 	return next
 }
 
-// usesLanes reports whether a transfer in sending uses lanes.
+// usesLanes reports whether any of the current transfers uses lanes.
 func (s *sender) usesLanes() bool {
 	return slices.ContainsFunc(s.sending, func(t *Transfer) bool { return t.opts.window != nil })
 }
 
-// lastChunkGiven reports whether the transfers in sending will send no more parts as chunks.
+// lastChunkGiven reports whether the current transfers will send no more parts as chunks.
 func (s *sender) lastChunkGiven() bool {
 	return !slices.ContainsFunc(s.sending, func(t *Transfer) bool {
-		return t.opts.window == nil && !t.endSent && !t.have && !t.isFinished()
+		return t.opts.window == nil && !t.endSent && !t.hasAll && !t.isFinished()
 	})
 }
 
-// take calls apply with the transfer that one of the receiver's messages is about. It drops
-// the message if the transfer has ended. If apply returns an error, the receiver broke the
-// protocol.
+// take calls apply with the transfer that one of the receiver's messages is about, unless the
+// transfer has ended. An error of apply means that the receiver broke the protocol.
 func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	for _, t := range s.sending {
-		if t.header.id == id && !t.over {
+		if t.header.id == id && !t.answered {
 			s.peer.check(apply(t))
 			return
 		}
@@ -292,32 +296,34 @@ func (s *sender) take(id uint64, apply func(t *Transfer) error) {
 	s.late++
 }
 
-// onAccept handles the receiver's answer to a header. The methods below handle its other
-// messages. All of them run on the world's goroutine.
+// onAccept and the methods below it handle the receiver's messages, on the world's goroutine.
 func (s *sender) onAccept(m accept) { s.take(m.id, func(t *Transfer) error { return t.onAccept(m) }) }
 func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
 func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
 func (s *sender) onReject(m stop)   { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
-// A share measures a transfer's use of its connection: the bytes that it sent, each divided by
-// the transfer's weight at that time. Of the transfers that can send, the one that has used
-// the least is next. Over any period, each transfer therefore gets a part of the bytes in
-// proportion to its weight, to within one part of content. This is fair queuing by virtual
-// time, which deficit round robin approximates.
+// # Shares
+
+// A share measures how much of its connection a transfer has used: the bytes that it has sent,
+// each divided by the transfer's weight at that time.
+//
+// Of the transfers that can send, the one that has used the least is next. Over any period, each
+// therefore gets bytes in proportion to its weight, to within one part of content. This is fair
+// queuing by virtual time, which deficit round robin approximates.
 type share struct {
 	weight atomic.Int32 // set by Transfer.SetWeight, on any goroutine
 	spent  float64      // bytes divided by weight; used by the world's goroutine only
 }
 
-// shares holds the virtual time of one connection's transfers. That is the value of spent of
-// the transfer that was served last.
+// shares holds the virtual time of one connection's transfers, which is what the transfer that
+// was served last had spent by then.
 type shares struct{ now float64 }
 
-// join is called for a transfer that begins or has nothing to send. It cancels the transfer's
-// claim to time that it did not use.
+// join is called for a transfer that begins, or that has nothing to send. The time that it
+// doesn't use is lost, or it could catch up later at the expense of the others.
 func (s *shares) join(one *share) { one.spent = max(one.spent, s.now) }
 
-// serve charges a transfer for bytes that it sends.
+// serve charges a transfer for the bytes that it sends.
 func (s *shares) serve(one *share, bytes int) {
 	s.now = max(s.now, one.spent)
 	one.spent += float64(bytes) / float64(one.weight.Load())

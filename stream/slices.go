@@ -10,42 +10,44 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A sliceRoute is the [route] that sends parts as chunks. It calls the machine of slices
-// within [extend.Drive], under the lock of the connection's link. It is used on the world's
-// goroutine only.
+// A sliceRoute is the [route] that sends parts as chunks. A chunk is a large message that the
+// slice machine (package internal/slices) cuts into datagrams.
+//
+// The machine belongs to the connection's link, so we only call it within [extend.Drive], which
+// holds the link's lock. The sliceRoute itself is only used on the world's goroutine.
 type sliceRoute struct {
 	conn  *rpc.Conn
 	link  *sliceLink
-	queue time.Duration // maximum time that the queued slices may take to send; set by each tick
-	ended bool          // the machine was told that no more parts follow
+	queue time.Duration // how long the queued slices may take to send; set by each tick
+	ended bool          // we told the machine that no more parts follow
 
-	handed int64 // bytes of messages taken from the machine
-	usage  usage // of the machine's memory for messages
+	// What arrived through the machine, to judge how much memory it needs.
+	handed int64 // bytes of messages that it handed to us
+	usage  usage
 }
 
 func newSliceRoute(conn *rpc.Conn) *sliceRoute {
 	return &sliceRoute{conn: conn, link: sliceLinkOf(conn), usage: newUsage(time.Now(), 0)}
 }
 
-// sliceLinkOf returns the machine that Install adds to each connection.
+// sliceLinkOf returns the slice machine of a connection. Install adds one to each.
 func sliceLinkOf(conn *rpc.Conn) *sliceLink { return extend.Of(conn, sliceProtocol).(*sliceLink) }
 
-// open reports whether the machine accepts one more part. Until the machine has measured the
-// path, it uses the connection's round trip time.
+// open reports whether the machine accepts another part. Until it has measured the path itself,
+// it makes do with the connection's round trip time.
 func (s *sliceRoute) open() (open bool) {
 	unmeasured := false
 	extend.Drive(s.conn, func() {
 		open, unmeasured = s.link.Open(s.queue), s.link.Unmeasured()
 	})
 	if unmeasured {
-		rtt := extend.Stats(s.conn) // takes the lock of the link, so it must be outside Drive
+		rtt := extend.Stats(s.conn) // not within Drive, since it takes the link's lock too
 		extend.Drive(s.conn, func() { s.link.Assume(rtt.SmoothedRTT, rtt.RTTVar) })
 	}
 	return open
 }
 
-// send passes the block to the machine, which frees the block when all of its slices are
-// acked.
+// send gives the block to the machine, which frees it when the peer has acked all slices.
 func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	message := b.message(id)
 	b.sentAsSlices = true
@@ -57,10 +59,11 @@ func (s *sliceRoute) send(b *block, id uint64) (err error) {
 	return err
 }
 
+// watch asks for a tick when the machine accepts another part.
 func (s *sliceRoute) watch() { extend.Drive(s.conn, func() { s.link.Watch(s.queue) }) }
 
-// end tells the machine whether more parts follow. If none do, the last chunk gets repair
-// slices.
+// end tells the machine whether that was the last part. If it was, the machine adds repair
+// slices (redundant ones, in case others get lost) to the last chunk.
 func (s *sliceRoute) end(ended bool) {
 	if ended != s.ended {
 		s.ended = ended
@@ -68,16 +71,17 @@ func (s *sliceRoute) end(ended bool) {
 	}
 }
 
-// discard frees everything that the peer has sent, at the end of its connection.
+// discard frees everything that the peer has sent, when its connection ends.
 func (s *sliceRoute) discard() { extend.Drive(s.conn, func() { s.link.Discard() }) }
 
-// yield frees those received slices that the peer will send again.
+// yield frees received repair slices that still wait for others of their chunk. We can do
+// without them, since the peer resends whatever they would have restored.
 func (s *sliceRoute) yield() { extend.Drive(s.conn, func() { s.link.Yield() }) }
 
-// received calls handle with each message that has arrived. handle must not keep the message.
+// received calls handle with each message that has arrived. handle must not retain it.
 func (s *sliceRoute) received(handle func(message []byte)) {
 	if !s.link.news.Swap(false) {
-		return
+		return // as in most ticks, which needn't take the lock
 	}
 	var batch [][]byte
 	extend.Drive(s.conn, func() { batch = s.link.Take() })
@@ -96,25 +100,28 @@ func (s *sliceRoute) stats() (now slices.Stats) {
 	return now
 }
 
-// sliceProtocol is the first byte of a datagram that holds a packet of package chunk.
+// sliceProtocol is the first byte of a datagram that carries a packet of the slice machine.
 const sliceProtocol = 0x02
 
 const (
-	// awaitedSlices is the number of slices in the largest part.
+	// awaitedSlices is how many slices the largest part has.
 	awaitedSlices = (maxPartHeader + maxElementBytes + slices.Size - 1) / slices.Size
-	// goOnBytes is the memory for the chunk that content waits for, in whole pages of 8 KiB,
-	// and for the machine's records.
+	// goOnBytes is how much memory a transfer needs to go on: enough for the chunk that its
+	// content waits for, in whole pages of 8 KiB, and for the machine's records.
 	goOnBytes = (awaitedSlices*slices.Size+8191)/8192*8192 + slices.ReceiverBytes
 )
 
-// A sliceLink is the machine of slices of one connection. The connection's link drives it
-// under the link's lock. Others call it within [extend.Drive]. account and news need no lock.
+// A sliceLink is the slice machine of one connection, in the form in which the connection's
+// link drives it, under the link's lock. Everybody else must call it within [extend.Drive].
 type sliceLink struct {
 	*slices.Machine
+
+	// These need no lock.
 	account *budget.Account
-	news    atomic.Bool // messages have arrived; if false, the world's goroutine need not take the lock
-	// The peer, once the world has reported the end of the connection. It serves callers that
-	// still ask for its Stats. Guarded by Streams.mu.
+	news    atomic.Bool // set by Wake: there's something that received hasn't looked at yet
+
+	// ended is the peer, once the world has reported that the connection ended. It's for
+	// callers that still ask for its Stats. Guarded by Streams.mu.
 	ended *Peer
 }
 
@@ -122,8 +129,8 @@ func newSliceLink(account *budget.Account) *sliceLink {
 	return &sliceLink{account: account, Machine: slices.New(sliceProtocol, account)}
 }
 
-// Wake reports, once, that there is something for the world's goroutine, and sets news. The
-// link calls Wake.
+// Wake is called by the link. It reports whether there's something new for the world's
+// goroutine to look at, and does so only once.
 func (l *sliceLink) Wake() bool {
 	if !l.Machine.Wake() {
 		return false
@@ -132,7 +139,7 @@ func (l *sliceLink) Wake() bool {
 	return true
 }
 
-// Drained always returns true, because a connection that closes does not wait for bulk.
+// Drained always returns true, because a connection that closes doesn't wait for bulk.
 func (l *sliceLink) Drained() bool { return true }
 
 var _ extend.Machine = (*sliceLink)(nil)

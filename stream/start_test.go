@@ -61,7 +61,7 @@ func TestLeft(t *testing.T) {
 		left := func(size, next int64, finished bool) int64 {
 			tr := newTransfer(n.client.peer, header{kind: kindBlob, size: size}, options{}, nil)
 			tr.next, tr.reader.finished, tr.reader.total.size = next, finished, 5000
-			return tr.left()
+			return tr.unsentBytes()
 		}
 		require.EqualValues(t, 700, left(1000, 300, false))
 		require.EqualValues(t, firstCredit, left(-1, 300, false), "nobody knows how many")

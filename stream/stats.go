@@ -10,30 +10,30 @@ import (
 
 // Progress is a snapshot of a transfer. It counts bytes of a blob, or elements of an array.
 type Progress struct {
-	// Sent is the content that the sender has given to the connection, which may still queue
-	// some of it. At the receiver it is the content that has arrived in order.
+	// Sent is how much the sender has given to the connection, where some of it may still be
+	// queued. At the receiver it is how much has arrived in order.
 	Sent int64
-	// Acked is the content that the receiving application has consumed, as far as this end
-	// knows. A progress bar should show it. At the sender, Sent and Acked begin at Resumed,
+	// Acked is how much the receiving application has consumed, as far as this end knows. This
+	// is what a progress bar should show. At the sender, Sent and Acked begin at Resumed,
 	// although the receiving application may not have got that content yet.
 	Acked int64
 	// Total is the size of the content, or -1 while that is unknown.
 	Total int64
-	// Resumed is the content that the receiver had stored before the transfer began. It was
-	// not sent again.
+	// Resumed is how much the receiver had stored before the transfer began. It was not sent
+	// again.
 	Resumed int64
-	// Rate is the growth of Acked per second, without Resumed. It is measured over the last 5
-	// to 6 seconds, or since the transfer began. For a complete transfer it is the mean over
-	// the whole duration.
+	// Rate is how fast Acked grows per second, without Resumed. It is measured over the last 5
+	// to 6 seconds, or since the transfer began. Once the transfer is complete, it is the mean
+	// over the whole duration.
 	//
-	// Rate is 0 in the first half second, if nothing has moved for 5 seconds, and once the
-	// transfer has failed. Its measurement takes no goroutine and no timer.
+	// Rate is 0 in the first half second, while nothing has moved for 5 seconds, and once the
+	// transfer has failed. Measuring it takes neither a goroutine nor a timer.
 	Rate float64
 }
 
-// Left estimates the time that the rest of the transfer takes at its Rate. It returns 0 if
-// nothing is left. ok is false if the time is unknown. That is so if Total is unknown, or if
-// Rate is 0 because the transfer has just begun, waits or has stalled.
+// Left estimates how long the rest of the transfer takes at its Rate. It returns 0 if nothing
+// is left. ok is false if that cannot be estimated, either because Total is unknown, or
+// because Rate is 0: the transfer has just begun, is waiting, or has stalled.
 func (p Progress) Left() (left time.Duration, ok bool) {
 	rest := p.Total - max(p.Acked, p.Resumed)
 	nanoseconds := float64(rest) / p.Rate * float64(time.Second)
@@ -71,7 +71,7 @@ func (p Progress) String() string {
 	return text
 }
 
-// of formats n, and the total if it is known.
+// of formats n, and the total if that is known.
 func (p Progress) of(n int64) string {
 	if p.Total < 0 {
 		return fmt.Sprint(n)
@@ -79,46 +79,47 @@ func (p Progress) of(n int64) string {
 	return fmt.Sprintf("%d of %d", n, p.Total)
 }
 
-// Stats is a snapshot of a peer's streams. The bytes of slices are in rpc.Stats, which also
-// counts lanes as channels.
+// Stats is a snapshot of a peer's streams. Bytes of slices are counted in rpc.Stats, which
+// counts lanes as well, as channels.
 type Stats struct {
-	// Sending, Waiting and Receiving count open transfers. Waiting ones have not sent their
-	// header yet.
+	// Sending, Waiting and Receiving count open transfers. Those that are waiting have not sent
+	// their header yet.
 	Sending, Waiting, Receiving int
-	// Sent and Received count completed transfers. Failed counts transfers that ended
-	// otherwise, in either direction.
+	// Sent and Received count completed transfers. Failed counts those that ended in any other
+	// way, in either direction.
 	Sent, Received, Failed uint64
-	// BytesSent and BytesReceived count encoded content in the parts of all transfers. They
-	// do not include resumed content.
+	// BytesSent and BytesReceived count the encoded content in the parts of all transfers,
+	// which does not include resumed content.
 	BytesSent, BytesReceived uint64
 
 	// Lanes is the number of open lanes.
 	Lanes int
-	// PeakOut is the maximum number of entries that any lane has had outstanding. Slots is the
-	// size of a lane's buffer, in entries.
+	// PeakOut is the most entries that any lane has had outstanding. Slots is the size of a
+	// lane's buffer, in entries.
 	PeakOut, Slots int
 
-	// Slices counts the slices sent. SlicesResent counts those of them that were sent again,
-	// and SlicesSealed those that were sent in sealed packets.
+	// Slices counts the slices sent, among them SlicesResent that were sent again, and
+	// SlicesSealed that were sent in sealed packets.
 	Slices, SlicesResent, SlicesSealed uint64
 	// RepairSlices counts the repair slices sent. SlicesRestored counts the slices that this
-	// end restored from received ones.
+	// end has restored from the repair slices that it received.
 	RepairSlices, SlicesRestored uint64
-	// SlicesRefused counts slices dropped on arrival. There was no room, or they were malformed.
+	// SlicesRefused counts slices dropped on arrival, because there was no room for them or
+	// because they were malformed.
 	SlicesRefused uint64
 
 	// Late counts parts and messages dropped because their transfer had ended.
 	Late uint64
-	// Evicted counts incoming transfers that were stuck while others needed their memory. They
-	// ended with ErrRejected.
+	// Evicted counts incoming transfers that were stuck while others needed their memory, and
+	// therefore ended with ErrRejected.
 	Evicted uint64
-	// Unstored counts incoming transfers with a key that the Store does not keep. The Store
-	// was full or busy, or it keeps a blob under the key of an array. These transfers
-	// continue, but they cannot be resumed.
+	// Unstored counts incoming transfers that go on without the Store although they have a key,
+	// so that they cannot be resumed. The Store was full or busy, or it keeps a blob under the
+	// key of an array.
 	Unstored uint64
 }
 
-// String formats the numbers as a table of at most 100 columns. It fits below the table of
+// String formats the numbers as a table of at most 100 columns, which fits below that of
 // rpc.Stats.
 func (s Stats) String() string {
 	var t statnet.Table

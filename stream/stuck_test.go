@@ -94,7 +94,7 @@ func TestWhatTransfersHoldIsNotOfSlices(t *testing.T) {
 				r := &n.client.peer.receiver
 				sums, _ := n.client.peer.account.Charge()
 				require.Greater(n, sums.Held+sums.Borrowed, int64(idleChunks))
-				require.Less(n, r.chunks(), int64(idleChunks))
+				require.Less(n, r.sliceMemory(), int64(idleChunks))
 			})
 		})
 	})
@@ -108,7 +108,7 @@ func TestLanesHoldWhatIsOutstanding(t *testing.T) {
 		w, most := n.server.peer.window, 0
 		for !out.isFinished() {
 			outstanding := func() (bytes int) {
-				entries := w.unacked()
+				entries := w.unackedParting()
 				for _, lane := range w.lanes {
 					now, _ := lane.Channel(w.conn).Reliable()
 					entries += now
@@ -117,13 +117,13 @@ func TestLanesHoldWhatIsOutstanding(t *testing.T) {
 			}
 			n.do(n.server.world, func() {
 				before := outstanding() // the network frees entries meanwhile
-				w.note()
-				if w.held > 0 { // else there are only the messages that open the lanes
-					require.LessOrEqual(n, w.held, before)
-					require.GreaterOrEqual(n, w.held, outstanding())
+				w.update()
+				if w.unackedBytes > 0 { // else there are only the messages that open the lanes
+					require.LessOrEqual(n, w.unackedBytes, before)
+					require.GreaterOrEqual(n, w.unackedBytes, outstanding())
 				}
-				require.GreaterOrEqual(n, w.stocked.Bytes(), int64(w.held))
-				most = max(most, w.held)
+				require.GreaterOrEqual(n, w.stocked.Bytes(), int64(w.unackedBytes))
+				most = max(most, w.unackedBytes)
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -131,8 +131,8 @@ func TestLanesHoldWhatIsOutstanding(t *testing.T) {
 		require.NoError(n, (<-got).err)
 		time.Sleep(time.Second)
 		n.do(n.server.world, func() {
-			w.note()
-			require.Zero(n, w.held)
+			w.update()
+			require.Zero(n, w.unackedBytes)
 			require.Zero(n, w.stocked.Bytes())
 		})
 	})

@@ -12,41 +12,47 @@ import (
 )
 
 // A Transfer is an outgoing transfer, at its sender. It is safe for concurrent use.
+//
+// The world's goroutine sends it, a part at a time, as fast as the receiver's credit and the
+// route to the receiver allow. A goroutine of its own reads the content ahead of that.
 type Transfer struct {
 	// Set by newTransfer.
 	peer   *Peer
-	header header // its id is set by sender.begin, on the world's goroutine
+	header header // except for its id, which sender.begin sets on the world's goroutine
 	opts   options
 	route  route // sends the parts
 	reader *reader
-	done   chan struct{} // closed when finished is set and the reader has stopped using the caller's items
 
-	// mu guards this group, which any goroutine of the application may read or set.
+	// mu guards this group, which the application may use on any goroutine.
 	mu       sync.Mutex
-	progress Progress // as of the last tick; Rate is not set
+	progress Progress // as of the last tick, without Rate
 	speed    speed    // for Rate
-	sealed   bool     // whether the content was in sealed packets at the last noteSealed
+	sealed   bool     // whether the content went into sealed packets, as of the last noteSealed
 	finished bool     // the transfer has ended at this end
 	err      error    // why it failed; nil if it is complete
 
-	// The receiver's answers. Used by the world's goroutine only.
-	accepted bool      // the receiver has answered the header
-	have     bool      // the receiver has stored all of the content
-	granted  int64     // the limit in the receiver's newest message
-	over     bool      // the receiver's last message about the transfer, done or reject, has arrived
-	reports  time.Time // when awaitReport last expected a report
+	// done is closed once finished is set and the reader no longer uses the caller's items.
+	done chan struct{}
 
-	// What was sent, and what may be sent. Used by the world's goroutine only.
-	limit    int64 // end of the content that may be sent: by credit or, before the answer, with the header
-	next     int64 // the offset at which the next part begins
+	// The receiver's answers. Only used on the world's goroutine.
+	accepted   bool      // it has answered the header
+	hasAll     bool      // it has stored all of the content already
+	granted    int64     // the limit in its newest message
+	answered   bool      // its last message about the transfer, done or reject, has arrived
+	reportTime time.Time // when awaitReport last announced a report
+
+	// What was sent, and what may be sent. Only used on the world's goroutine, except for the
+	// weight in share.
+	limit    int64 // end of the content that may be sent: by credit or, before the answer, early
+	next     int64 // offset at which the next part begins
 	endSent  bool  // the end message was sent
 	stopSent bool  // the cancel message was sent
-	share    share // of the connection; its weight may be set on any goroutine
+	share    share // of the connection
 	blocked  bool  // the route accepts no more parts in this tick
 }
 
-// newTransfer returns a transfer that is in no queue and has not begun to read: see
-// Peer.start.
+// newTransfer returns a transfer that isn't in any queue and has read nothing yet. Peer.start
+// does the rest.
 func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), done: make(chan struct{})}
 	t.share.weight.Store(int32(o.weight))
@@ -60,15 +66,15 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 		turns:       p.streams.turns,
 		wake:        p.wake,
 		guard:       t.guard,
-	}, h.early() == 0)
+	}, h.early() == 0) // if nothing may be sent before the answer, don't read before it either
 	if blob, is := s.(*blobSource); is {
 		blob.throttle = throttle{rate: o.rate, skips: t.reader.receiverHas}
 	}
 	return t
 }
 
-// guard runs fn, which calls functions of the game. It returns false if one of them panicked;
-// the source names that function.
+// guard runs fn, which calls into the game. It returns false if a function of the game panicked,
+// which is reported under the name that the source has for it.
 func (t *Transfer) guard(fn func()) (returned bool) {
 	function := func() string { return t.header.describe(t.reader.source.callee()) }
 	return t.peer.streams.world.Guard(t.peer.conn, function, fn)
@@ -89,7 +95,7 @@ func (t *Transfer) Progress() Progress {
 }
 
 // Sealed reports whether the content is sent in sealed packets, which rpc.Config.Sealed turns
-// on. If it is not, the connection's [rpc.SealedStats] show why. Once the transfer or its
+// on. If it is not, the connection's [rpc.SealedStats] say why. Once the transfer or its
 // connection has ended, Sealed returns the last value.
 func (t *Transfer) Sealed() bool {
 	t.mu.Lock()
@@ -100,30 +106,30 @@ func (t *Transfer) Sealed() bool {
 	return t.peer.conn.Sealed()
 }
 
-// noteSealed records the value of Sealed while the connection still knows it. The caller holds
-// mu.
+// noteSealed remembers what Sealed returns, for when the connection no longer knows. The caller
+// holds mu.
 func (t *Transfer) noteSealed() {
 	if !t.finished && t.peer.conn.Err() == nil {
 		t.sealed = t.peer.conn.Sealed()
 	}
 }
 
-// Done returns a channel that is closed when the transfer ends. It ends when the receiving
-// application has consumed all content and the digest is verified, or when it fails. After
+// Done returns a channel that is closed when the transfer ends: when the receiving application
+// has consumed all content and the digest has been verified, or when the transfer fails. After
 // that, the caller may change the items of an array.
 func (t *Transfer) Done() <-chan struct{} { return t.done }
 
-// Err returns the reason why the transfer failed. It returns nil if the transfer has not ended
-// or is complete.
+// Err returns why the transfer failed. It returns nil if the transfer is complete, and until it
+// has ended.
 func (t *Transfer) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
 }
 
-// Wait waits until the transfer ends and returns Err. If ctx ends first, Wait returns the
-// cause of ctx, and the transfer continues. On the world's goroutine, Wait returns ErrBlocking
-// instead of waiting.
+// Wait waits until the transfer ends and returns Err. If ctx ends first, Wait returns the cause
+// of ctx and the transfer goes on. On the world's goroutine, which must not block, Wait returns
+// ErrBlocking instead.
 func (t *Transfer) Wait(ctx context.Context) error {
 	if bell.Closed(t.done) {
 		return t.Err()
@@ -139,8 +145,8 @@ func (t *Transfer) Wait(ctx context.Context) error {
 	}
 }
 
-// send starts a transfer to peer and waits until it ends. If ctx ends first, send cancels the
-// transfer. Its errors name by, the calling function.
+// send starts a transfer to peer and waits until it ends. It cancels the transfer if ctx ends
+// first. by is the function of the package that was called, for errors.
 func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, error)) error {
 	if peer.inside() {
 		return fmt.Errorf("%w: %s; Start does not wait", ErrBlocking, by)
@@ -154,9 +160,9 @@ func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, e
 	return t.Err()
 }
 
-// Cancel ends the transfer. At both ends it fails with an error that Is ErrCanceled; at this
-// end, the error also wraps cause. Cancel never waits. If a Read of the source is in progress,
-// it may return later, and the bytes that it reads are dropped.
+// Cancel ends the transfer. At both ends it fails with an error that Is ErrCanceled, which at
+// this end also wraps cause. Cancel never waits: if the source is in a Read, that Read may
+// return later, and what it read is dropped.
 func (t *Transfer) Cancel(cause error) {
 	t.finish(canceled(cause))
 	t.peer.wake()
@@ -165,15 +171,15 @@ func (t *Transfer) Cancel(cause error) {
 // SetWeight changes the transfer's [Weight] immediately, whether or not it has begun. n is
 // clamped to the range from 1 to MaxWeight.
 //
-// A game that wants the nearest content first can start all transfers at once and set new
+// A game that wants the nearest content first can start all transfers at once, and set new
 // weights when the player moves.
 func (t *Transfer) SetWeight(n int) {
 	t.share.weight.Store(int32(min(max(n, 1), MaxWeight)))
-	t.peer.wake() // the next tick uses the new weight, and need not wait for an event
+	t.peer.wake() // the new weight counts from the next tick, which needn't wait for an event
 }
 
 // finish ends the transfer at this end. err is nil if the receiver has consumed everything.
-// Only the first call has an effect.
+// All calls but the first are no-ops.
 func (t *Transfer) finish(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,6 +193,7 @@ func (t *Transfer) finish(err error) {
 		t.err = ending(err, bySender, t.peer.conn, &t.header, t.progress)
 		t.speed = speed{}
 	} else {
+		// The last grant may not have counted everything, and Total may be unknown.
 		t.progress.Acked = max(t.progress.Sent, t.progress.Total)
 		t.progress.Sent = t.progress.Acked
 		t.progress.Total = t.progress.Acked
@@ -202,24 +209,24 @@ func (t *Transfer) isFinished() bool {
 	return t.finished
 }
 
-// hasPart reports whether a part has been read that the credit allows to be sent.
-func (t *Transfer) hasPart() bool { return !t.have && t.reader.poll(t.limit) }
+// hasPart reports whether there is a part that may be sent now. If nothing has been read yet,
+// the reader wakes the world when something is.
+func (t *Transfer) hasPart() bool { return !t.hasAll && t.reader.poll(t.limit) }
 
-// size returns the size of the content in bytes, or -1 while it is unknown.
-func (t *Transfer) size() int64 {
+// contentSize returns the size of the content in bytes, or -1 while it is unknown.
+func (t *Transfer) contentSize() int64 {
 	if ended, known := t.reader.size(); known {
 		return ended
 	}
 	return t.header.size
 }
 
-// left returns the number of bytes that were not sent yet. It is 0 if the receiver has all of
-// the content, or if the transfer has ended at this end. While the size is unknown, left
-// returns the credit with which a transfer starts.
-func (t *Transfer) left() int64 {
-	size := t.size()
+// unsentBytes returns how many bytes have yet to be sent. If the size is unknown, it assumes
+// firstCredit, with which a transfer starts.
+func (t *Transfer) unsentBytes() int64 {
+	size := t.contentSize()
 	switch {
-	case t.have || t.isFinished():
+	case t.hasAll || t.isFinished():
 		return 0
 	case size < 0:
 		return firstCredit
@@ -227,24 +234,25 @@ func (t *Transfer) left() int64 {
 	return max(size-t.next, 0)
 }
 
-// early returns the number of bytes that the transfer may send before its header is answered.
-// After the answer, it returns the number of bytes sent in excess of the granted credit.
-func (t *Transfer) early() int64 {
+// earlyBytes returns how much of the peer's limit on early bytes, those sent before the answer
+// to their header, the transfer takes up. Until the answer that is all that it may send.
+// Afterwards it's what it sent in excess of the credit that the answer granted.
+func (t *Transfer) earlyBytes() int64 {
 	if t.accepted {
 		return max(t.next-t.granted, 0)
 	}
-	if size := t.size(); size >= 0 {
+	if size := t.contentSize(); size >= 0 {
 		return min(t.limit, size)
 	}
 	return t.limit
 }
 
-// sendPart sends the next part on the route. The caller must have checked route.open just
-// before.
+// sendPart sends the next part. The caller must have checked right before that the route is
+// open.
 func (t *Transfer) sendPart() error {
 	b := t.reader.take(t.limit, t.peer.window.pathFull)
 	if b == nil {
-		return nil // canceled meanwhile
+		return nil // canceled in the meantime
 	}
 	bytes := b.size()
 	t.peer.sender.shares.serve(&t.share, bytes)
@@ -254,7 +262,8 @@ func (t *Transfer) sendPart() error {
 		return err
 	}
 	t.peer.sender.bytes += uint64(bytes)
-	extend.Owe(t.peer.conn, 1) // a grant
+	extend.Owe(t.peer.conn, 1) // the peer will answer with a grant
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.progress.Sent = sent
@@ -262,25 +271,27 @@ func (t *Transfer) sendPart() error {
 	return nil
 }
 
-// awaitReport makes the connection expect a progress report, twice in each progressInterval.
-// The receiver sends at most one report in each interval, but one report may be late and the
-// next one on time.
+// awaitReport announces to the connection that the peer will send us a progress report, which
+// must not count against the peer as load (see extend.Owe).
+//
+// The receiver sends at most one report in each progressInterval, but one of them may be late
+// and the next one on time. That's why we announce two.
 func (t *Transfer) awaitReport(now time.Time) {
-	if t.accepted && now.Sub(t.reports) >= progressInterval/2 {
-		t.reports = now
+	if t.accepted && now.Sub(t.reportTime) >= progressInterval/2 {
+		t.reportTime = now
 		extend.Owe(t.peer.conn, 1)
 	}
 }
 
-// begin starts the measurement of the speed. It is called when the header is sent.
-func (t *Transfer) begin() {
+// headerSent is called when the header is sent. The speed is measured from then on.
+func (t *Transfer) headerSent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.speed.start(time.Now(), 0)
 }
 
-// sendControl sends the end or cancel message of t, if one is due. It reports whether it sent
-// one.
+// sendControl sends the transfer's end or cancel message, if one is due, and reports whether it
+// did.
 func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	switch {
 	case t.stopSent:
@@ -288,7 +299,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	case t.isFinished():
 		t.stopSent = true
 		return true, sendCancel.call(control, failureOf(t.Err()).stop(t.header.id))
-	case t.endSent || t.have:
+	case t.endSent || t.hasAll:
 		return false, nil
 	}
 	total, done, err := t.reader.result()
@@ -296,6 +307,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
+		// The source has failed, so cancel instead.
 		t.finish(err)
 		return t.sendControl(control)
 	}
@@ -305,7 +317,7 @@ func (t *Transfer) sendControl(control *rpc.Actor) (bool, error) {
 	return true, sendEnd.call(control, total)
 }
 
-// noteTotal records the size of a blob, which may have been unknown when the transfer started.
+// noteTotal records how large a blob has turned out to be, in case we didn't know at the start.
 func (t *Transfer) noteTotal(total end) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -314,8 +326,8 @@ func (t *Transfer) noteTotal(total end) {
 	}
 }
 
-// onAccept handles the answer to the header. It returns an error if the receiver broke the
-// protocol.
+// onAccept is called with the answer to the header. It returns an error if the receiver broke
+// the protocol.
 func (t *Transfer) onAccept(m accept) error {
 	size, count := t.header.size, t.header.count
 	switch {
@@ -328,9 +340,10 @@ func (t *Transfer) onAccept(m accept) error {
 	}
 
 	t.accepted = true
-	t.have = m.hasAll
+	t.hasAll = m.hasAll
 	t.granted = m.limit
-	t.limit = max(t.next, m.limit) // early content that was not sent before the answer was never promised
+	// The limit may fall, because what we could have sent early but didn't is no longer promised.
+	t.limit = max(t.next, m.limit)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -338,6 +351,7 @@ func (t *Transfer) onAccept(m accept) error {
 	t.progress.Sent = max(t.progress.Sent, t.progress.Resumed)
 	t.progress.Acked = max(t.progress.Acked, t.progress.Resumed)
 	if t.progress.Resumed > 0 {
+		// What the receiver had stored doesn't count.
 		t.speed.start(time.Now(), t.progress.Acked)
 	}
 	if m.hasAll {
@@ -348,8 +362,8 @@ func (t *Transfer) onAccept(m accept) error {
 	return nil
 }
 
-// onGrant handles a grant of credit. Credit never shrinks. onGrant returns an error if the
-// receiver broke the protocol.
+// onGrant is called with a grant, which raises the credit or at least reports progress. It
+// returns an error if the receiver broke the protocol.
 func (t *Transfer) onGrant(m grant) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -357,8 +371,9 @@ func (t *Transfer) onGrant(m grant) error {
 	case !t.accepted:
 		return fmt.Errorf("transfer %d was granted %d bytes before it was accepted", m.id, m.limit)
 	case m.limit < t.granted:
+		// Credit that has been granted can't be taken back.
 		return fmt.Errorf("transfer %d was granted %d bytes after %d", m.id, m.limit, t.granted)
-	case !t.have && m.acked > t.progress.Sent:
+	case !t.hasAll && m.acked > t.progress.Sent:
 		return fmt.Errorf("transfer %d: %d %s were consumed, %d sent", m.id, m.acked, t.header.units(), t.progress.Sent)
 	}
 	t.noteSealed()
@@ -369,21 +384,21 @@ func (t *Transfer) onGrant(m grant) error {
 	return nil
 }
 
-// onDone ends the transfer as complete. It returns an error if the receiver broke the
-// protocol.
+// onDone is called when the receiver has consumed everything. It returns an error if the
+// receiver broke the protocol.
 func (t *Transfer) onDone() error {
-	if !t.endSent && !t.have {
+	if !t.endSent && !t.hasAll {
 		return fmt.Errorf("transfer %d done before its end was sent", t.header.id)
 	}
-	t.over = true
+	t.answered = true
 	t.finish(nil)
 	return nil
 }
 
-// onReject ends the transfer with the receiver's reason. If the transfer has already ended at
-// this end, the message only confirms the end.
+// onReject is called when the receiver has ended the transfer, with its reason. If the transfer
+// had already ended here, the message merely confirms that.
 func (t *Transfer) onReject(m stop) error {
-	t.over = true
+	t.answered = true
 	f := peerFailure(m, byReceiver)
 	f.unanswered = f.kind == ErrRejected && !t.accepted
 	t.finish(f)

@@ -247,7 +247,7 @@ func TestReceiversThatBreakRules(t *testing.T) {
 			_ = sendAccept.call(ctl, accept{id: 1})
 		}, "accepted twice"},
 		"resumed without a key": {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, offset: 1}) }, "no key"},
-		"there without a key":   {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, have: true}) }, "no key"},
+		"there without a key":   {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, hasAll: true}) }, "no key"},
 		"resumed at an element": {func(ctl *rpc.Actor) { _ = sendAccept.call(ctl, accept{id: 1, index: 1}) }, "no key"},
 		"granted too early":     {func(ctl *rpc.Actor) { _ = sendGrant.call(ctl, grant{1, 1, 0}) }, "before it was accepted"},
 		"credit that shrinks": {func(ctl *rpc.Actor) {

@@ -12,44 +12,45 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A window holds the lanes of a peer, which all transfers to the peer share. It is used on the
-// world's goroutine only.
+// A window limits how much is in flight to a peer over lanes, which are actors with a reliable
+// buffer each, set aside for bulk. It holds the peer's open lanes, which all transfers to the
+// peer share. It is only used on the world's goroutine.
 type window struct {
 	conn *rpc.Conn
 
 	lanes []*rpc.Actor  // open lanes; bindPipes adds to it, and type lanes removes from it
-	queue time.Duration // maximum time that a lane's queued bytes may take to send; set by each tick
+	queue time.Duration // how long a lane's queued bytes may take to send; set by each tick
 
-	// At a server: lanes that the client has released but not fully acknowledged.
+	// Lanes of a server that the client has released, but not fully acknowledged.
 	parting []rpc.Channel
 
-	stocked *budget.StockAccount // the connection's account at the world's stock; charged for held
-	// Bytes of entries on lanes that were unacked at the last note or sent since then.
-	held     int
-	pathFull bool // at least half of held was still queued at the last note, so the path has enough to do
+	// Content on lanes counts against the world's stock (the memory for content on its way out)
+	// until it's acked.
+	stocked      *budget.StockAccount // the connection's share of the stock
+	unackedBytes int                  // size of the entries in flight, as of the last update or send
+	pathFull     bool                 // the path has enough to do, see update
 
 	// For Stats.
-	peak  int // maximum number of entries outstanding on a lane so far
-	slots int // entries of a lane's reliable buffer; 0 until something is sent on a lane
+	peakEntries int // the most entries that a lane has had outstanding so far
+	slots       int // in a lane's reliable buffer; 0 until something is sent on a lane
 }
 
-// laneBytes is the maximum that a lane has in flight by default: half of a reliable buffer of
-// 256 full entries.
+// laneBytes is the most that a lane has in flight by default: half of a reliable buffer of 256
+// full entries.
 const laneBytes = 128 * bunch.EntryBytes
 
-// pathLanes returns the number of lanes that fill the path. It counts the lanes that carry the
-// path's window, as many again for parts that wait for a lost one, and one more.
-//
-// While little was sent on the path, its congestion window is too small a measure. The product
-// of rate and round trip is used if it is larger.
+// pathLanes returns how many lanes it takes to fill the path: enough for the path's window, as
+// many again for the parts that wait behind a lost one, and one more.
 func (w *window) pathLanes() int {
 	s := extend.Stats(w.conn)
+	// The congestion window says too little until much has been sent on the path. The product
+	// of delivery rate and round trip may know better.
 	product := int(float64(s.DeliveryRate) * s.SmoothedRTT.Seconds())
 	return min(2*(max(s.Window, product)/laneBytes)+1, maxLanes)
 }
 
-// full reports whether every lane that a transfer may use has as many entries outstanding as
-// the transfer's Share allows.
+// full reports whether all lanes that a transfer may use have as many entries outstanding as
+// its Share allows.
 func (w *window) full(settings *Window) bool {
 	gate := Gate{Share: settings.Share, QueueTime: -1}
 	for _, lane := range w.usable(settings) {
@@ -60,20 +61,21 @@ func (w *window) full(settings *Window) bool {
 	return true
 }
 
-// usable returns the lanes that a transfer may use: the first ones, up to the number in its
-// settings.
+// usable returns the lanes that a transfer may use. If its settings limit how many, it's the
+// first ones.
 func (w *window) usable(settings *Window) []*rpc.Actor {
 	return w.lanes[:min(len(w.lanes), cmp.Or(settings.Lanes, maxLanes))]
 }
 
-// grow opens lanes at a server until there are n. It stops early if the connection has no
-// channel left, because the game's actors may have taken the others. It fails only if there is
-// no lane at all.
+// grow opens lanes, at a server, until there are n. The connection may run out of channels before
+// that, since the game's actors need them too. We then make do with the lanes that we have, and
+// it's only an error if there are none.
 func (w *window) grow(n int) error {
 	for before := len(w.lanes); before < min(n, maxLanes); before++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
+			// The lane's constructor ran before this, and has added the lane already.
 			clear(w.lanes[before:])
-			w.lanes = w.lanes[:before] // the constructor ran before the open failed
+			w.lanes = w.lanes[:before]
 			if before == 0 {
 				return fmt.Errorf("stream: opening the first lane: %w", err)
 			}
@@ -83,10 +85,10 @@ func (w *window) grow(n int) error {
 	return nil
 }
 
-// lanesFor returns the lanes that a transfer may use now, and the gate of each.
+// lanesFor returns the lanes that a transfer may use right now, and the gate of each.
 //
-// Everything sent stays in the lanes' buffers until it is acked. While the world's stock is
-// short, a transfer therefore gets fewer lanes, and less of the buffer of each.
+// What is sent stays in the lanes' buffers until it's acked. While the world's stock is short, a
+// transfer therefore gets fewer lanes, and less of each one's buffer.
 func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	lanes := w.usable(settings)
 	gate := Gate{Share: settings.Share, QueueTime: w.queue}
@@ -104,27 +106,27 @@ func (w *window) lanesFor(settings *Window) ([]*rpc.Actor, Gate) {
 	return lanes, gate
 }
 
-// note is called once a tick. It reduces held and the stock's charge to the entries that are
-// still unacked, and sets pathFull.
-func (w *window) note() {
+// update is called once a tick. It finds out how much is still unacked, gives the rest back to
+// the stock, and sets pathFull if at least half of what is unacked still waits to be sent.
+func (w *window) update() {
 	w.pathFull = false
-	if w.held == 0 {
+	if w.unackedBytes == 0 {
 		return
 	}
-	entries := w.unacked()
+	entries := w.unackedParting()
 	for _, lane := range w.lanes {
 		out, _ := lane.Channel(w.conn).Reliable()
 		entries += out
 	}
-	acked := w.held - entries*bunch.EntryBytes
-	w.hold(-acked)
+	acked := w.unackedBytes - entries*bunch.EntryBytes
+	w.addUnacked(-acked)
 	w.stocked.Acked(int64(acked))
-	w.pathFull = w.held > 0 && 2*extend.Stats(w.conn).Queued >= w.held
+	w.pathFull = w.unackedBytes > 0 && 2*extend.Stats(w.conn).Queued >= w.unackedBytes
 }
 
-// unacked returns the number of outstanding entries on lanes that the client has released. It
-// removes the lanes that have none.
-func (w *window) unacked() (entries int) {
+// unackedParting returns how many entries are outstanding on lanes that the client has released,
+// and removes those lanes that have none.
+func (w *window) unackedParting() (entries int) {
 	w.parting = slices.DeleteFunc(w.parting, func(lane rpc.Channel) bool {
 		out, _ := lane.Reliable()
 		entries += out
@@ -133,21 +135,22 @@ func (w *window) unacked() (entries int) {
 	return entries
 }
 
-// hold adds n to held and to the stock's charge. n is negative for acked bytes.
-func (w *window) hold(n int) {
-	w.held += n
+// addUnacked adds n to unackedBytes and to the charge of the stock. n is negative for bytes that
+// have been acked.
+func (w *window) addUnacked(n int) {
+	w.unackedBytes += n
 	w.stocked.Add(int64(n))
 }
 
-// A laneRoute is the [route] that sends the parts of a transfer as reliable RPCs on lanes.
+// A laneRoute is the [route] that sends a transfer's parts as reliable RPCs on lanes.
 type laneRoute struct {
 	*window
 	settings *Window    // of the transfer
-	picked   *rpc.Actor // the lane for the next send, picked by open; nil if no lane accepts a part
+	picked   *rpc.Actor // lane for the next send, set by open; nil if none accepts a part
 }
 
-// open picks the lane for the next part: of those whose gate is open, the one with the fewest
-// outstanding entries. It reports whether there is one.
+// open picks the lane for the next part. Of the lanes whose gate is open, it's the one with the
+// fewest entries outstanding. open reports whether there is one.
 func (r *laneRoute) open() bool {
 	lanes, gate := r.lanesFor(r.settings)
 	r.picked = nil
@@ -162,12 +165,14 @@ func (r *laneRoute) open() bool {
 	return r.picked != nil
 }
 
-// send sends b on the lane that open picked. The entries of b count against the world's stock
-// until they are acked.
+// send sends b on the lane that open has picked.
 func (r *laneRoute) send(b *block, id uint64) error {
 	defer b.Free()
 	message := b.message(id)
 	entries := bunch.Entries(len(message) + rpcOverhead)
+
+	// An open gate lets any RPC through, so make sure that one of this size can't overflow the
+	// buffer behind it.
 	_, slots := r.picked.Channel(r.conn).Reliable()
 	if err := (Gate{Share: r.settings.Share}).Check(slots, entries); err != nil {
 		return err
@@ -175,14 +180,14 @@ func (r *laneRoute) send(b *block, id uint64) error {
 	if err := sendPart.call(r.picked, message); err != nil {
 		return err
 	}
-	r.hold(entries * bunch.EntryBytes)
+	r.addUnacked(entries * bunch.EntryBytes)
 	out, slots := r.picked.Channel(r.conn).Reliable()
-	r.peak = max(r.peak, out)
+	r.peakEntries = max(r.peakEntries, out)
 	r.slots = slots
 	return nil
 }
 
-// watch asks for a tick when the gate of any lane that the transfer may use opens.
+// watch asks for a tick when one of the lanes that the transfer may use opens its gate again.
 func (r *laneRoute) watch() {
 	lanes, gate := r.lanesFor(r.settings)
 	for _, lane := range lanes {

@@ -15,41 +15,42 @@ const (
 	maxTopicBytes  = 64        // the name of a topic
 	maxNameBytes   = 255       // the Name of a transfer
 	maxKeyBytes    = 128       // the Key of a transfer; a SHA-512 in hex fits
-	maxSize        = 1<<62 - 1 // bytes of a blob; a header encodes size+1, because 0 stands for an unknown size
+	maxSize        = 1<<62 - 1 // bytes of a blob; a header encodes size+1, or 0 if it's unknown
 	maxReasonBytes = 256       // the same as for a connection's close reason
-	maxIncoming    = 1024      // transfers in progress that a peer may announce; the maximum of Config.MaxTransfers
+	maxIncoming    = 1024      // transfers at once that a peer may accept (Config.MaxTransfers)
 	maxHashes      = 16        // algorithms that a peer may announce
 	maxSumBytes    = 64        // a digest by any algorithm, known or not; a SHA-512 fits
 
-	// maxLanes is the maximum number of lanes of a connection. Half of their buffers is 4.5
-	// MB, about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow in
-	// flight.
+	// maxLanes limits the lanes of a connection. Half of the buffers of that many is 4.5 MB,
+	// which is about what the receive limit of 4 MiB and bunch's history of 4,096 packets allow
+	// in flight.
 	maxLanes = 32
 )
 
 const (
-	// earlyBytes is the number of bytes that may be sent before headers are answered, unless
-	// Config.MaxPending is lower. It is the bandwidth-delay product of 84 Mbit/s and 100 ms.
+	// earlyBytes is how much may be sent before headers are answered, unless Config.MaxPending
+	// is lower. It's the bandwidth-delay product of 84 Mbit/s and 100 ms.
 	earlyBytes = 1 << 20
-	// earlyKeyedBytes is the number of bytes that may be sent before the header of a transfer
-	// with a key is answered. It is small: offering content that the receiver has already
-	// stored costs less than 8 KiB in all.
+	// earlyKeyedBytes is how much of it may belong to a transfer with a key. That's little,
+	// because the receiver may have the content already: offering it costs less than 8 KiB.
 	earlyKeyedBytes = 4 << 10
 )
 
-// Messages of the control pipe. Parsing is strict: a length above its limit, an offset above
-// 2^62, and bytes after the last field are errors. rpc then closes the connection. The sender
-// of a transfer chooses its id, and the ids of the two directions are independent.
+// Messages of the control pipe. The sender of a transfer chooses its id, and the ids of the two
+// directions are independent.
+//
+// Parsing is strict: a length above its limit, an offset above 2^62, or bytes after the last
+// field are errors, after which rpc closes the connection.
 type (
-	// limits announces what this end accepts. It is the first message in each direction. A
+	// limits announces what this end accepts. It's the first message in each direction. A
 	// client sends it again to ask for lanes.
 	limits struct {
-		transfers int         // incoming transfers in progress
-		lanes     int         // from a client, the number it wants; from a server, the number that stay open
-		early     int         // bytes of all transfers that may be sent before headers are answered
-		hashes    []Algorithm // algorithms that this end knows, the preferred one first
+		transfers int         // incoming transfers at once
+		lanes     int         // that a client wants, or that a server keeps open
+		early     int         // bytes of all transfers that may be sent before our answers
+		hashes    []Algorithm // that this end knows, the preferred one first
 	}
-	// header opens a transfer. Ids begin at 1 and increase by one.
+	// header opens a transfer. Ids begin at 1 and go up by one.
 	header struct {
 		id    uint64
 		kind  kind
@@ -62,45 +63,44 @@ type (
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
 	}
-	// accept answers a header. The sender continues at offset, where element index of an array
-	// begins.
+	// accept answers a header, with how much the receiver has stored. The sender continues
+	// there: at byte offset, where element index of an array begins.
 	accept struct {
 		id     uint64
 		offset int64
 		index  int64
 		limit  int64 // as in grant
-		have   bool  // the receiver has stored all content, so none need be sent
+		hasAll bool  // the receiver has stored all content, so none need be sent
 	}
-	// grant is credit: the sender may send content below limit, which never decreases.
+	// grant is credit. The sender may send content below limit, which never goes down.
 	grant struct {
 		id    uint64
 		limit int64
 		acked int64 // bytes or elements that the application has consumed
 	}
-	// end says that all content was sent. It gives the content's size and digest.
+	// end follows the last content of a transfer, with the content's size and digest.
 	end struct {
 		id    uint64
 		size  int64 // bytes
 		count int64 // elements
 		sum   []byte
 	}
-	// stop says why a transfer ends early. The sender sends it as Cancel, which the receiver
-	// answers with Reject or Done. The receiver sends it as Reject, on its own or in answer to
-	// Cancel. A Reject is the last message about its id.
+	// stop says why a transfer ends early. From the sender it's called Cancel, which the
+	// receiver answers with Reject or Done. From the receiver it's called Reject, and is the
+	// last message about its id, whether or not a Cancel has come before.
 	stop struct {
 		id     uint64
 		code   stopCode
 		reason string
 	}
-	// done says that the application consumed the content and that the digest is right. It is
-	// the last message about its id.
+	// done says that the digest is right and that the application has consumed all content.
+	// It's the last message about its id.
 	done struct {
 		id uint64
 	}
 )
 
-// progress returns the value that Progress counts, which is bytes of a blob or elements of an
-// array.
+// progress returns what Progress counts: the bytes of a blob, or the elements of an array.
 func (h *header) progress(bytes, elements int64) int64 {
 	if h.kind == kindArray {
 		return elements
@@ -108,11 +108,11 @@ func (h *header) progress(bytes, elements int64) int64 {
 	return bytes
 }
 
-// total returns Progress.Total, as far as the header tells it.
+// total returns Progress.Total as far as the header tells, or -1.
 func (h *header) total() int64 { return h.progress(h.size, h.count) }
 
-// early returns the number of bytes that may be sent before the header is answered. It is 0
-// for an array with a key, whose first part begins at the element that the answer names.
+// early returns how many bytes may be sent before the header is answered. For an array with a
+// key it's none, since the first part must begin at the element that the answer will name.
 func (h *header) early() int64 {
 	switch {
 	case h.key == "":
@@ -123,9 +123,9 @@ func (h *header) early() int64 {
 	return earlyKeyedBytes
 }
 
-// named returns the digest whose text is the key of a blob, or the zero Digest if the key is
-// no digest. The key of an array never names the digest of its encoding.
-func (h *header) named() Digest {
+// keyDigest returns the digest whose text is the key of a blob, or the zero Digest if the key
+// is something else. The key of an array never counts as the digest of its encoding.
+func (h *header) keyDigest() Digest {
 	if h.kind != kindBlob {
 		return Digest{}
 	}
@@ -136,13 +136,13 @@ func (h *header) named() Digest {
 // String returns the kind and the topic.
 func (h *header) String() string { return fmt.Sprintf("%v %q", h.kind, h.topic) }
 
-// function describes a function of the game that runs for the transfer. The text is for
-// rpc.Config.OnPanic and the log.
-func (h *header) function(what string) string {
+// describe names a function of the game that runs for the transfer, for rpc.Config.OnPanic and
+// the log.
+func (h *header) describe(what string) string {
 	return h.title() + ": " + what
 }
 
-// title returns the text of String and the transfer's name, if the sender gave one.
+// title returns String and, if the sender gave one, the transfer's name.
 func (h *header) title() string {
 	if h.name == "" {
 		return h.String()
@@ -150,7 +150,7 @@ func (h *header) title() string {
 	return fmt.Sprintf("%v named %q", h, h.name)
 }
 
-// units returns the unit of Progress, for texts.
+// units returns what Progress counts, as a word for messages.
 func (h *header) units() string {
 	if h.kind == kindArray {
 		return "elements"
@@ -158,16 +158,16 @@ func (h *header) units() string {
 	return "bytes"
 }
 
-// receives describes the functions of the game that the receiver's writer calls. The text is
-// for the error after one of them panicked.
-func (h *header) receives() string {
+// writerCalls names the functions of the game that the receiver's writer calls. It's for the
+// error after one of them has panicked, when we can't tell which.
+func (h *header) writerCalls() string {
 	if h.kind == kindArray {
 		return "the Store, or an element's decoding"
 	}
 	return "the Store"
 }
 
-// A stopCode encodes why a transfer ended early.
+// A stopCode says in a stop message why the transfer ended early. See stopKinds.
 type stopCode uint8
 
 const (
@@ -179,7 +179,7 @@ const (
 	stopCodes // one more than the last code
 )
 
-// A kind is blob or array. Its value is its code on the wire.
+// A kind is blob or array. The values are part of the wire format.
 type kind uint8
 
 const (
@@ -194,10 +194,10 @@ func (k kind) String() string {
 	return "blob"
 }
 
-// errMalformed is wrapped by the errors of messages that cannot be parsed.
+// errMalformed is wrapped by the errors for messages that can't be parsed.
 var errMalformed = errors.New("stream: malformed message")
 
-// AppendBinary implements encoding.BinaryAppender. So do the AppendBinary methods below.
+// AppendBinary implements encoding.BinaryAppender, as do the AppendBinary methods below.
 func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, uint64(m.transfers))
 	b = binary.AppendUvarint(b, uint64(m.lanes))
@@ -209,7 +209,7 @@ func (m limits) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler. So do the UnmarshalBinary methods
+// UnmarshalBinary implements encoding.BinaryUnmarshaler, as do the UnmarshalBinary methods
 // below.
 func (m *limits) UnmarshalBinary(b []byte) error {
 	p := parse(b)
@@ -223,8 +223,8 @@ func (m *limits) UnmarshalBinary(b []byte) error {
 	return p.end("limits")
 }
 
-// AppendBinary appends the count and shape of an array. For a blob, it appends the size plus
-// one, so that an unknown size takes one byte.
+// AppendBinary appends count and shape only for an array, and the size only for a blob. The
+// size goes out plus one, so that an unknown size takes a single byte.
 func (h header) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, h.id)
 	b = append(b, byte(h.kind))
@@ -247,7 +247,7 @@ func (h *header) UnmarshalBinary(b []byte) error {
 	h.name = p.text(maxNameBytes)
 	h.key = p.text(maxKeyBytes)
 	h.hash = Algorithm(p.Byte())
-	if h.hash == 0 || h.hash == NoDigest && h.key != "" {
+	if h.hash == 0 || h.hash == NoDigest && h.key != "" { // what is stored needs a digest
 		p.Fail(fmt.Errorf("algorithm %d for a key of %d bytes", h.hash, len(h.key)))
 	}
 	h.parts = p.Byte()
@@ -266,7 +266,7 @@ func (h *header) UnmarshalBinary(b []byte) error {
 
 func (m accept) AppendBinary(b []byte) ([]byte, error) {
 	b = binary.AppendUvarint(b, m.id)
-	b = wire.AppendFlag(b, m.have)
+	b = wire.AppendFlag(b, m.hasAll)
 	b = binary.AppendUvarint(b, uint64(m.offset))
 	b = binary.AppendUvarint(b, uint64(m.index))
 	return binary.AppendUvarint(b, uint64(m.limit)), nil
@@ -275,7 +275,7 @@ func (m accept) AppendBinary(b []byte) ([]byte, error) {
 func (m *accept) UnmarshalBinary(b []byte) error {
 	p := parse(b)
 	m.id = p.id()
-	m.have = p.Flag()
+	m.hasAll = p.Flag()
 	m.offset = p.offset()
 	m.index = p.offset()
 	m.limit = p.offset()
@@ -337,7 +337,10 @@ func (m *done) UnmarshalBinary(b []byte) error {
 	return p.end("done")
 }
 
-// A parser reads the fields of a message.
+// # Parsing
+
+// A parser reads the fields of a message. It adds to wire.Reader what these messages have in
+// common, and likewise keeps the first error until end.
 type parser struct{ wire.Reader }
 
 func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
@@ -345,14 +348,14 @@ func parse(b []byte) parser { return parser{wire.Reader{Left: b}} }
 // id reads the id of a transfer.
 func (p *parser) id() uint64 { return p.Positive(math.MaxInt64, "ids begin at 1") }
 
-// offset reads an offset, count or limit of at most 2^62. The sum of two of them does not
+// offset reads an offset, count or limit. It's at most 2^62, so that adding two of them can't
 // overflow.
 func (p *parser) offset() int64 { return int64(p.Uvarint(maxSize + 1)) }
 
-// text reads a length and a string of at most limit bytes.
+// text reads a length, and a string of that many bytes but at most limit.
 func (p *parser) text(limit uint64) string { return string(p.Bytes(limit)) }
 
-// end returns an error if a field was malformed or bytes are left.
+// end returns an error if a field was malformed or if bytes are left over.
 func (p *parser) end(message string) error {
 	if err := p.End(); err != nil {
 		return fmt.Errorf("%w: %s: %w", errMalformed, message, err)
@@ -360,7 +363,7 @@ func (p *parser) end(message string) error {
 	return nil
 }
 
-// clip cuts text to at most limit bytes, without splitting a rune.
+// clip cuts text down to limit bytes without splitting a rune.
 func clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -26,7 +26,7 @@ var (
 		{&header{id: 1, kind: kindBlob, topic: "s", hash: 7, size: 127}, &header{}, "\x01\x01\x01s\x00\x00\x07\x00\x80\x01"},
 		{&header{id: 1, kind: kindBlob, topic: "s", hash: NoDigest}, &header{}, "\x01\x01\x01s\x00\x00\xff\x00\x01"},
 		{&header{id: 1, kind: kindArray, topic: "s", hash: SHA256, size: -1, count: 7, shape: 0x0102}, &header{}, "\x01\x02\x01s\x00\x00\x01\x00\x07\x00\x00\x00\x00\x00\x00\x01\x02"},
-		{&accept{id: 1, offset: 2, index: 3, limit: 4, have: true}, &accept{}, "\x01\x01\x02\x03\x04"},
+		{&accept{id: 1, offset: 2, index: 3, limit: 4, hasAll: true}, &accept{}, "\x01\x01\x02\x03\x04"},
 		{&grant{1, 128, 3}, &grant{}, "\x01\x80\x01\x03"},
 		{&end{id: 1, size: 2, count: 3, sum: []byte("abc")}, &end{}, "\x01\x02\x03\x03abc"},
 		{&stop{1, stopDigest, "why"}, &stop{}, "\x01\x04\x03why"},

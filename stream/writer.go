@@ -26,7 +26,7 @@ type writer struct {
 
 // run is the body of the goroutine.
 func (w *writer) run() {
-	w.in.guard(w.in.header.receives(), func() {
+	w.in.guard(w.in.header.writerCalls(), func() {
 		if err := w.receive(); err != nil && err != io.EOF {
 			w.in.finish(err)
 		}
@@ -95,7 +95,7 @@ func (w *writer) receiveBlocks(to *body) error {
 // conclude waits for the sender's end message and verifies the digest. Only then does it
 // deliver what was kept back: the held piece and the last block, which may be nil.
 func (w *writer) conclude(to *body, last *block) error {
-	tail, err := w.in.arrival.waitTail()
+	tail, err := w.in.arrival.waitEnd()
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (w *writer) deliverElements(b *block) error {
 func (w *writer) prepare() (to *body, done bool, err error) {
 	store, key := w.in.store, w.in.header.key
 	to = &body{
-		hasher:   newHasher(w.in.header.hash, w.in.header.named()),
+		hasher:   newHasher(w.in.header.hash, w.in.header.keyDigest()),
 		unstored: func() { w.in.peer.unstored.Add(1) },
 	}
 	if store == nil || key == "" {
@@ -228,7 +228,7 @@ func (w *writer) prepare() (to *body, done bool, err error) {
 // match checks whether stored content can be what the sender announces, and returns how many
 // elements it has. If it can't be, the error Is fs.ErrNotExist, as if nothing was stored.
 func (w *writer) match(c Content) (elements int64, err error) {
-	h, name, digest := &w.in.header, w.in.header.named(), c.Digest()
+	h, name, digest := &w.in.header, w.in.header.keyDigest(), c.Digest()
 	switch {
 	case digest.IsZero():
 		return 0, fs.ErrNotExist
@@ -366,7 +366,7 @@ func (w *writer) replayContent(store Store, identity, key string) (stored bool, 
 	w.in.answer.resume(size, elements, true)
 
 	// Hash it again, because a disk may have damaged it since it was stored.
-	digest := newHasher(content.Digest().algorithm, w.in.header.named())
+	digest := newHasher(content.Digest().algorithm, w.in.header.keyDigest())
 	if err := w.replay(content, size, digest); err != nil {
 		return true, err
 	}
