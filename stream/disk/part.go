@@ -10,27 +10,31 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// A part is a stream.Part in a Store. Only one goroutine at a time uses it (see stream.Store).
+// A part is a [stream.Part] in a Store. It's a file that grows as content arrives and gets its
+// final name on Commit.
+//
+// Only one goroutine at a time uses a part (see stream.Store), and the file is locked against
+// other processes.
 type part struct {
 	store *Store
 	path  string
-	file  *os.File // set by create; replaced by rename on systems that cannot rename open files
-	size  int64    // size of the whole content; -1 = unknown
+	file  *os.File // set by create; rename replaces it where an open file can't be renamed
+	size  int64    // of the whole content; -1 if unknown
 
-	// reserved is the number of bytes that the store's limits count for this part. It is
-	// written only by the goroutine using the part, with store.mu held. That goroutine may
-	// read it without the lock; others must hold it.
-	reserved int64
-
-	offset int64 // number of bytes stored
+	offset int64 // bytes stored so far
 	ended  bool  // committed, closed or deleted
 	closed bool  // file is closed
+
+	// reserved is how many bytes the store's limits count for this part. Only the goroutine
+	// that uses the part writes it, with store.mu held. That goroutine may read it without the
+	// lock, but others must hold it.
+	reserved int64
 }
 
 var _ stream.Part = (*part)(nil)
 
-// openPart opens a part. It locks the file before it reads the file's size, because another
-// process could change it in between.
+// openPart opens a part. It locks the file before it looks at the file's size, because
+// otherwise another process could change that in between.
 func (s *Store) openPart(path string, size int64) (*part, error) {
 	p := &part{store: s, path: path, size: size}
 	if err := s.claim(p); err != nil {
@@ -50,7 +54,7 @@ func (s *Store) openPart(path string, size int64) (*part, error) {
 	return nil, errors.Join(err, p.release())
 }
 
-// release closes the file, and removes the file if it is empty.
+// release closes the file, and removes it if it's empty.
 func (p *part) release() error {
 	p.closed = true
 	if p.offset > 0 {
@@ -59,7 +63,7 @@ func (p *part) release() error {
 	return removeOpen(p.file, p.path)
 }
 
-// claim reserves p's path for one transfer of this process.
+// claim makes sure that no other transfer of this process uses p's path, until unclaim.
 func (s *Store) claim(p *part) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,20 +71,20 @@ func (s *Store) claim(p *part) error {
 		return stream.ErrPartBusy
 	}
 	s.open[p.path] = p
-	s.sizes.changed(filepath.Dir(p.path))
+	s.sizes.invalidate(filepath.Dir(p.path))
 	return nil
 }
 
-// unclaim releases the claim on a path.
+// unclaim ends the claim on a path.
 func (s *Store) unclaim(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, path)
-	s.sizes.changed(filepath.Dir(path))
+	s.sizes.invalidate(filepath.Dir(path))
 }
 
-// load opens the file and sets offset to the file's size. If the file is larger than the
-// content, load empties it.
+// load opens the file, and finds out how much of the content it has. A file that is larger
+// than the content can't be a prefix of it, so load empties that.
 func (p *part) load() error {
 	if err := p.create(); err != nil {
 		return err
@@ -97,15 +101,15 @@ func (p *part) load() error {
 	return nil
 }
 
-// createTries is the maximum number of attempts of create. An attempt fails if another
-// process removes the folder at that moment.
+// createTries is how often create tries to open the file. A try fails if another process
+// removes the folder at that very moment.
 const createTries = 20
 
-// create opens the file. It creates the file and its folders if they are missing.
+// create opens the file. If necessary, it creates the file and its folders first.
 //
-// A walk for another part may remove an identity's empty folder (Store.walkFolder).
-// Holding store.mu keeps this process's walks from doing that here, but not another
-// process's, so create retries.
+// An identity's empty folder may be removed while somebody else's part is opened (see
+// walkFolder). In this process, that can't happen here because we hold store.mu. Another
+// process may do it, though, so create tries again.
 func (p *part) create() (err error) {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
@@ -118,8 +122,8 @@ func (p *part) create() (err error) {
 	return err
 }
 
-// tryCreate is one attempt of create. It returns fs.ErrNotExist if the folder was removed
-// before the file was created.
+// tryCreate is one try of create. It returns fs.ErrNotExist if the folder was removed before
+// it could create the file.
 func (p *part) tryCreate() (err error) {
 	if err := makeFolder(filepath.Dir(p.path)); err != nil {
 		return err
@@ -128,7 +132,7 @@ func (p *part) tryCreate() (err error) {
 	return err
 }
 
-// makeFolder creates the store's folder and an identity's folder in it, if they are
+// makeFolder creates an identity's folder and the store's folder above it, where they are
 // missing. It returns errNotFolder if something else is at the path.
 func makeFolder(folder string) error {
 	info, err := os.Lstat(folder)
@@ -147,15 +151,15 @@ func (p *part) Offset() int64 { return p.offset }
 // Write implements stream.Part.
 func (p *part) Write(b []byte) (int, error) {
 	if p.ended {
-		return 0, doing("writing a part", fs.ErrClosed)
+		return 0, wrapErr("writing a part", fs.ErrClosed)
 	}
 	offset := p.offset
 	if err := p.store.grow(p, offset+int64(len(b))); err != nil {
-		return 0, doing("writing a part", err)
+		return 0, wrapErr("writing a part", err)
 	}
 	n, err := p.file.WriteAt(b, offset)
 	p.offset = offset + int64(n)
-	return n, doing("writing a part", err)
+	return n, wrapErr("writing a part", err)
 }
 
 // ReadAt implements stream.Part.
@@ -164,23 +168,22 @@ func (p *part) ReadAt(b []byte, off int64) (int, error) { return p.file.ReadAt(b
 // Commit implements stream.Part.
 func (p *part) Commit(digest stream.Digest) error {
 	if p.ended {
-		return doing("committing a part", fs.ErrClosed)
+		return wrapErr("committing a part", fs.ErrClosed)
 	}
 	if digest.IsZero() {
 		return errors.New("disk: committing a part: it has no digest")
 	}
 	p.ended = true
 	defer p.store.unclaim(p.path)
-	return doing("committing a part", p.publish(digest))
+	return wrapErr("committing a part", p.publish(digest))
 }
 
-// publish renames the part to its final name.
+// publish makes the part the complete content, by renaming it to its final name.
 //
-// It syncs the file before it renames it, and the folders before it removes older content.
-// A crash at any point leaves either the old content or the new content intact.
-//
-// It syncs the folders even if this process did not create them. The process that did may
-// have been killed before it synced them.
+// The file is flushed to disk before it's renamed, and the folders before older content is
+// removed. So a crash at any point leaves either the old content or the new content intact.
+// The folders are flushed even if this process hasn't created them, because the process that
+// did may have been killed before it got to that.
 func (p *part) publish(digest stream.Digest) error {
 	if err := p.file.Sync(); err != nil {
 		return err
@@ -196,8 +199,8 @@ func (p *part) publish(digest stream.Digest) error {
 	return removeBlobs(base, final)
 }
 
-// rename renames the file and keeps it open for ReadAt. A system that cannot rename an open
-// file needs it closed meanwhile.
+// rename renames the file, and keeps it open for ReadAt. On a system that can't rename an open
+// file, it's closed meanwhile.
 func (p *part) rename(final string) error {
 	if renamesOpenFiles {
 		return os.Rename(p.path, final)
@@ -223,30 +226,27 @@ func (p *part) Close() error {
 	if p.closed {
 		return nil
 	}
-	var err error
-	if p.ended {
+	if p.ended { // by Commit, after which the file was only open for ReadAt
 		p.closed = true
-		err = p.file.Close()
-	} else {
-		p.ended = true
-		defer p.store.unclaim(p.path)
-		err = errors.Join(p.file.Sync(), p.release())
+		return wrapErr("closing a part", p.file.Close())
 	}
-	return doing("closing a part", err)
+	p.ended = true
+	defer p.store.unclaim(p.path)
+	return wrapErr("closing a part", errors.Join(p.file.Sync(), p.release()))
 }
 
 // Delete implements stream.Part.
 func (p *part) Delete() error {
 	if p.ended {
-		return doing("deleting a part", fs.ErrClosed)
+		return wrapErr("deleting a part", fs.ErrClosed)
 	}
 	p.ended, p.closed = true, true
 	defer p.store.unclaim(p.path)
-	return doing("deleting a part", removeOpen(p.file, p.path))
+	return wrapErr("deleting a part", removeOpen(p.file, p.path))
 }
 
-// removeOpen closes and removes f. On systems that can remove an open file, f stays locked
-// until it is removed.
+// removeOpen removes and closes a file. On systems that can remove an open file, it stays
+// locked until it's gone.
 func removeOpen(f *os.File, path string) error {
 	if renamesOpenFiles {
 		return errors.Join(os.Remove(path), f.Close())

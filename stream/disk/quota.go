@@ -20,22 +20,24 @@ const (
 	defaultIdentityBytes = 1 << 30
 	defaultIdentityFiles = 1024
 	defaultPartExpiry    = 7 * 24 * time.Hour
-	// growBytes is the number of bytes reserved at once for a part of unknown size. Without
-	// it, every write would walk the folders.
-	growBytes = 4 << 20
 )
 
-// A storedFile is one file of a Store.
+// growBytes is how much is reserved at once for a part of unknown size, beyond the write that
+// needs it. Otherwise we'd have to walk the folders for every write.
+const growBytes = 4 << 20
+
+// A storedFile is a file that counts against the limits of a Store: a part or a complete
+// content.
 type storedFile struct {
 	path string
-	size int64     // size in bytes; reserved bytes for an open part
-	used time.Time // when the file was last written or looked up
-	blob bool      // the file is a complete content, not a part
-	open bool      // this process is writing the part
+	size int64     // in bytes; for an open part, at least what is reserved for it
+	used time.Time // when it was last written or looked up
+	blob bool      // it is a complete content, not a part
+	open bool      // it is a part that this process is writing
 }
 
-// grow makes room for p to have size bytes. It takes the lock only if more bytes must be
-// reserved, because other goroutines may hold the lock while they read the disk.
+// grow makes sure that p may have size bytes. It takes the lock only if that isn't reserved
+// yet, because others may hold the lock while they read the disk.
 func (s *Store) grow(p *part, size int64) error {
 	if p.size >= 0 && size > p.size {
 		return fmt.Errorf("%w: more than the %d bytes that were announced", stream.ErrTooLarge, p.size)
@@ -46,11 +48,11 @@ func (s *Store) grow(p *part, size int64) error {
 	return s.reserve(p, size, growBytes)
 }
 
-// reserve reserves size bytes for p, and more bytes beyond those if they fit. It removes
-// files to make room for them.
+// reserve reserves size bytes for p, and up to more beyond those. It removes files to make
+// room for them.
 //
-// If not all of more fits, reserve takes a quarter to a half of the room that is left
-// beyond size. Near a limit, each write would walk the folders otherwise.
+// If not all of more fits, reserve takes a quarter to a half of the room that is left beyond
+// size. With none, a part near a limit would have us walk the folders for every write.
 func (s *Store) reserve(p *part, size, more int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,17 +61,19 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	if err != nil {
 		return err
 	}
-	s.sizes.changed(folder)
+	s.sizes.invalidate(folder)
 	files, err := s.walkFolder(folder)
 	if err != nil {
 		return err
 	}
+
+	// The part itself takes the place of what is stored of it.
 	files = slices.DeleteFunc(files, func(f storedFile) bool { return f.path == p.path })
 	_, err = s.makeRoom(files, others, size+more)
 	if err != nil && more > 0 {
-		var stored usage
-		stored, err = s.makeRoom(files, others, size)
-		for more > 0 && s.fits(stored, size+2*more) != nil {
+		var after usage
+		after, err = s.makeRoom(files, others, size)
+		for more > 0 && s.checkFit(after, size+2*more) != nil {
 			more /= 2
 		}
 	}
@@ -80,25 +84,26 @@ func (s *Store) reserve(p *part, size, more int64) error {
 	return nil
 }
 
-// makeRoom removes contents and parts of an identity until one more file of size bytes fits,
-// the least recently used first. files are the identity's files. others is the number of bytes
-// that other identities store; makeRoom removes none of theirs. It returns the usage afterward.
+// makeRoom removes contents and parts of an identity, the least recently used first, until one
+// more file of size bytes fits. files are the identity's. Those of other identities, which
+// take up others bytes, are never removed. If even removing everything possible would not be
+// enough, makeRoom removes nothing.
 //
-// It removes nothing at all if removing everything it may remove would not be enough.
-func (s *Store) makeRoom(files []storedFile, others, size int64) (now usage, err error) {
-	now = usage{all: others}
-	fixed := usage{all: others} // the part of now that cannot be removed
+// It returns the usage afterwards.
+func (s *Store) makeRoom(files []storedFile, others, size int64) (after usage, err error) {
+	after = usage{all: others}
+	fixed := usage{all: others} // what cannot be removed
 	for _, f := range files {
-		now.add(f, 1)
+		after.add(f)
 		if f.open {
-			fixed.add(f, 1)
+			fixed.add(f)
 		}
 	}
-	if err := s.fits(fixed, size); err != nil {
-		return now, err
+	if err := s.checkFit(fixed, size); err != nil {
+		return after, err
 	}
-	_ = now.evict(files, func() bool { return s.fits(now, size) == nil })
-	return now, s.fits(now, size)
+	_ = after.evictUntil(files, func() bool { return s.checkFit(after, size) == nil })
+	return after, s.checkFit(after, size)
 }
 
 // A usage is what the limits of a Store apply to.
@@ -107,19 +112,27 @@ type usage struct {
 	all          int64 // bytes stored for all identities
 }
 
-// add counts one of the identity's files times times. -1 subtracts it.
-func (u *usage) add(f storedFile, times int64) {
-	u.all += times * f.size
-	u.files += times
-	u.bytes += times * f.size
+// add counts one of the identity's files.
+func (u *usage) add(f storedFile) {
+	u.files++
+	u.bytes += f.size
+	u.all += f.size
 }
 
-// evict removes files that are counted in u, the least recently used first, until enough
-// returns true. It returns the errors of files that could not be removed.
-func (u *usage) evict(files []storedFile, enough func() bool) (failed error) {
-	slices.SortFunc(files, func(a, b storedFile) int {
+// remove undoes add.
+func (u *usage) remove(f storedFile) {
+	u.files--
+	u.bytes -= f.size
+	u.all -= f.size
+}
+
+// evictUntil removes files that are counted in u, the least recently used first, until enough
+// returns true. A file that can't be removed stays counted, and the errors are returned.
+func (u *usage) evictUntil(files []storedFile, enough func() bool) (failed error) {
+	byUse := func(a, b storedFile) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path))
-	})
+	}
+	slices.SortFunc(files, byUse)
 	for _, f := range files {
 		if enough() {
 			break
@@ -127,14 +140,14 @@ func (u *usage) evict(files []storedFile, enough func() bool) (failed error) {
 		if err := f.evict(); err != nil {
 			failed = errors.Join(failed, err)
 		} else {
-			u.add(f, -1)
+			u.remove(f)
 		}
 	}
 	return failed
 }
 
-// fits returns an error unless one more file of size bytes fits. The error names the limit.
-func (s *Store) fits(u usage, size int64) error {
+// checkFit returns an error that names the limit if one more file of size bytes does not fit.
+func (s *Store) checkFit(u usage, size int64) error {
 	maxFiles := int64(cmp.Or(s.MaxIdentityFiles, defaultIdentityFiles))
 	maxBytes := cmp.Or(s.MaxIdentityBytes, defaultIdentityBytes)
 	maxAll := cmp.Or(s.MaxBytes, defaultStoreBytes)
@@ -158,8 +171,8 @@ func (s *Store) fits(u usage, size int64) error {
 // limits are met: total bytes and number of files. A negative limit means no limit. Content
 // under the keys in keep stays and is not counted.
 //
-// Trim is for applications whose quota includes files that they keep elsewhere. If parts
-// being written exceed the limits by themselves, the error wraps stream.ErrPartBusy.
+// Trim is for applications whose quota includes files that they keep elsewhere. If parts being
+// written exceed the limits by themselves, the error wraps stream.ErrPartBusy.
 func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,69 +181,69 @@ func (s *Store) Trim(identity string, bytes int64, files int, keep ...string) er
 		exempt[hashName(key)] = true
 	}
 	folder := filepath.Join(s.path, hashName(identity))
-	s.sizes.changed(folder)
+	s.sizes.invalidate(folder)
 	stored, err := s.walkFolder(folder)
 	if err != nil {
-		return doing("trimming a store", err)
+		return wrapErr("trimming a store", err)
 	}
-	stored = slices.DeleteFunc(stored, func(f storedFile) bool { return exempt[f.base()] })
+	stored = slices.DeleteFunc(stored, func(f storedFile) bool { return exempt[f.keyHash()] })
 	var u usage
 	for _, f := range stored {
-		u.add(f, 1)
+		u.add(f)
 	}
 	within := func() bool {
 		return (bytes < 0 || u.bytes <= bytes) && (files < 0 || u.files <= int64(files))
 	}
-	failed := u.evict(stored, within)
+	failed := u.evictUntil(stored, within)
 	if !within() {
 		return fmt.Errorf("disk: trimming a store: %d bytes in %d files stay: %w", u.bytes, u.files, failed)
 	}
 	return nil
 }
 
-// base returns the hash of the file's key, which is the name without suffixes.
-func (f storedFile) base() string {
+// keyHash returns the hash of the file's key, which is its name without suffixes.
+func (f storedFile) keyHash() string {
 	base, _, _ := strings.Cut(filepath.Base(f.path), ".")
 	return base
 }
 
-// evict removes the file to make room for another.
+// evict removes the file to make room for another. It fails for a part that is being written.
 func (f storedFile) evict() error {
 	switch {
 	case f.blob:
-		// Another process may have removed the file first.
-		return ignoreMissing(os.Remove(f.path))
+		return ignoreMissing(os.Remove(f.path)) // another process may have removed it first
 	case f.open:
 		return stream.ErrPartBusy
 	}
 	return ignoreMissing(removeUnlocked(f.path))
 }
 
-// walkFolder lists the files of one identity. It removes expired parts, and removes the
-// folder if it is empty. A missing folder counts as empty.
+// walkFolder lists the files of one identity, and cleans up on the way: it removes expired
+// parts, and the folder itself if that is empty. A missing folder counts as empty.
 func (s *Store) walkFolder(path string) (files []storedFile, err error) {
 	entries, err := readFolder(path)
 	if err != nil {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		_ = os.Remove(path)
+		_ = os.Remove(path) // part.create makes it again
 	}
 	for _, e := range entries {
-		if f, ok := s.stored(path, e); ok {
+		if f, ok := s.examine(path, e); ok {
 			files = append(files, f)
 		}
 	}
 	return files, nil
 }
 
-// stored describes one entry of an identity's folder. ok is false for files that do not
-// belong to the store and for expired parts, which stored removes.
-func (s *Store) stored(folder string, e fs.DirEntry) (f storedFile, ok bool) {
+// examine describes an entry of an identity's folder. ok is false if it doesn't count, because
+// it isn't a file of the store or is an expired part, which examine removes.
+func (s *Store) examine(folder string, e fs.DirEntry) (f storedFile, ok bool) {
 	f = storedFile{path: filepath.Join(folder, e.Name())}
 	_, f.blob = blobDigest(e.Name())
+	isPart := strings.HasSuffix(e.Name(), partSuffix)
 	info, err := e.Info()
-	if err != nil || !info.Mode().IsRegular() || !f.blob && !strings.HasSuffix(e.Name(), partSuffix) {
+	if err != nil || !info.Mode().IsRegular() || !f.blob && !isPart {
 		return f, false
 	}
 	f.size = info.Size()
@@ -239,14 +252,14 @@ func (s *Store) stored(folder string, e fs.DirEntry) (f storedFile, ok bool) {
 		f.open = true
 		f.size = max(f.size, p.reserved)
 	}
-	old := !f.blob && !f.open && expired(time.Since(f.used), s.PartExpiry)
-	if old && removeUnlocked(f.path) == nil {
+	abandoned := !f.blob && !f.open && expired(time.Since(f.used), s.PartExpiry)
+	if abandoned && removeUnlocked(f.path) == nil { // another process may be writing it
 		return f, false
 	}
 	return f, true
 }
 
-// removeUnlocked removes a part unless a process has it open.
+// removeUnlocked removes a part, unless a process has it open and therefore holds its lock.
 func removeUnlocked(path string) error {
 	f, err := openLocked(path, 0)
 	if err != nil {
@@ -255,8 +268,8 @@ func removeUnlocked(path string) error {
 	return removeOpen(f, path)
 }
 
-// expired reports whether a part has expired after it was unused for a time. With a
-// negative expiry, parts never expire.
+// expired reports whether a part that was unused for some time has expired. With a negative
+// expiry, parts never do.
 func expired(unused, expiry time.Duration) bool {
 	expiry = cmp.Or(expiry, defaultPartExpiry)
 	return expiry > 0 && unused > expiry

@@ -10,53 +10,57 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// byPeer has the errors with which talk fails if the other side ended the talk. The answer
+// byPeer lists the errors with which a talk fails if the other side has ended it. The answer
 // to the request then says why.
 var byPeer = []error{stream.ErrRejected, stream.ErrClosed, stream.ErrCanceled, errShort}
 
-// patience is the maximum time that WithRequest waits for the answer after the other
-// side ended the talk.
+// patience is how long WithRequest waits for that answer after the other side has ended the
+// talk.
 //
-// It is limited because there may be no answer. If a limit of the other side's streams rejects
-// a blob, the blob reaches no handler, and the side that would answer still waits for it.
+// There may be none. If a limit of the other side's streams rejects a blob, the blob reaches
+// no handler, and whoever would answer the request there is still waiting for it.
 const patience = 5 * time.Second
 
 // WithRequest runs a request and the talk that belongs to it concurrently. ask sends the
 // request and waits for its answer, and talk holds the talk. WithRequest returns the answer
 // when both have returned.
 //
-// If one of them fails, WithRequest cancels the context of the other and returns the error
-// of the first. If talk fails because the other side ended it, WithRequest first waits up
-// to five seconds for ask. It then prefers the error of ask, which says why.
+// If one of them fails, WithRequest cancels the context of the other and returns the error of
+// the first. If talk fails because the other side has ended it, WithRequest first gives ask up
+// to five seconds to fail too, and prefers its error, which says why.
 //
-// An answer does not end the talk. Give ctx a deadline if you do not trust the other side
-// to continue reading.
+// An answer does not end the talk. Give ctx a deadline if you do not trust the other side to
+// continue reading.
 //
-// talk runs on the calling goroutine. If it panics, WithRequest panics as well, once ask
-// has returned. ask runs on a goroutine of its own.
+// talk runs on the calling goroutine. If it panics, WithRequest panics as well, once ask has
+// returned. ask runs on a goroutine of its own.
 func WithRequest[R any](
 	ctx context.Context,
 	ask func(ctx context.Context) (R, error),
 	talk func(ctx context.Context) error,
 ) (answer R, err error) {
-	ctx, end := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var asking sync.WaitGroup
 	var askErr error
 	asking.Go(func() {
 		answer, askErr = ask(ctx)
 		if askErr != nil {
-			end(askErr)
+			cancel(askErr)
 		}
 	})
 	defer asking.Wait()
-	defer end(nil) // if talk panics
+	defer cancel(nil) // if talk panics
+
 	talkErr := talk(ctx)
-	if slices.ContainsFunc(byPeer, func(reason error) bool { return errors.Is(talkErr, reason) }) {
-		defer time.AfterFunc(patience, func() { end(talkErr) }).Stop()
+	endedByPeer := slices.ContainsFunc(byPeer, func(reason error) bool { return errors.Is(talkErr, reason) })
+	if endedByPeer {
+		defer time.AfterFunc(patience, func() { cancel(talkErr) }).Stop()
 	} else if talkErr != nil {
-		end(talkErr)
+		cancel(talkErr)
 	}
 	asking.Wait()
+
+	// Whoever failed first has canceled the context, with its error as the cause.
 	talkFailedFirst := talkErr != nil && errors.Is(context.Cause(ctx), talkErr)
 	if askErr == nil || talkFailedFirst {
 		return answer, talkErr

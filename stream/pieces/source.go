@@ -8,29 +8,30 @@ import (
 	"sync"
 )
 
-// A source is the content that Send sends. It creates each piece when the stream reads that
-// far. The stream reads the pieces directly into its own memory.
+// A source is the content of the blob that Send sends: the missing pieces, one after another,
+// each behind its size.
+//
+// It creates a piece only when the stream has read everything before it, directly into the
+// stream's memory. Read and what it calls run on a goroutine of the stream, and end runs on
+// that of Send.
 type source struct {
 	*Talk
 	ctx         context.Context // ends the wait for a buffer
-	fail        func(err error) // called at most once
+	fail        func(err error) // cancels ctx; called at most once
 	appendPiece func(buffer []byte, index int) ([]byte, error)
 
-	// mu guards the fields below. Read and the methods that it calls run on a goroutine of
-	// the stream. end runs on the goroutine of Send.
-	mu    sync.Mutex
-	lacks []int // pieces not created yet
-	// held is a buffer from the pool sent. It holds the piece being read, and is reused for
-	// the next piece in the same Read. nil = none.
-	held *[]byte
-	rest []byte // part of held not read yet
-	err  error  // why the source has ended; io.EOF = everything was read, or end was called
+	// mu guards the fields below.
+	mu      sync.Mutex
+	missing []int   // indices of the pieces not created yet
+	buffer  *[]byte // holds the current piece; from the pool named sent, or nil
+	rest    []byte  // what is left to read of the buffer
+	err     error   // why there are no more pieces; io.EOF after the last one or after end
 }
 
 // Read implements io.Reader. It fills p with as many pieces as fit, and ends early if one
 // cannot be created.
 //
-// All pieces of a Read use the same buffer. So a piece that was begun never waits for the
+// All pieces of a Read use the same buffer, so that no piece that has begun ever waits for the
 // memory of another.
 func (s *source) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
@@ -52,42 +53,46 @@ func (s *source) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// next creates the next piece, or ends the source. The caller holds mu.
+// next creates the next piece, or ends the source if there are no more. The caller holds mu.
 func (s *source) next() {
-	if len(s.lacks) == 0 {
+	if len(s.missing) == 0 {
 		s.err = io.EOF
 		return
 	}
-	s.err = s.fill(s.lacks[0])
+	s.err = s.fill(s.missing[0])
 	if s.err != nil {
 		s.fail(s.err)
 	}
-	s.lacks = s.lacks[1:]
+	s.missing = s.missing[1:]
 }
 
-// fill creates a piece in held, which stays in use until the piece was read.
+// fill creates a piece in the buffer, which stays in use until the piece was read.
 func (s *source) fill(index int) (err error) {
-	if s.held == nil {
-		s.held, err = s.takeBuffer(s.ctx, &sent, header)
+	if s.buffer == nil {
+		s.buffer, err = s.takeBuffer(s.ctx, &sentBuffers, headerBytes)
 		if err != nil {
 			return err
 		}
 	}
-	b := s.held
-	piece, err := s.appendPiece((*b)[header:header], index)
+
+	// Leave room for the size in front of the piece.
+	b := s.buffer
+	piece, err := s.appendPiece((*b)[headerBytes:headerBytes], index)
 	if err != nil {
 		return fmt.Errorf("pieces: piece %d: %w", index, err)
 	}
 	if len(piece) > s.MaxPiece {
 		return fmt.Errorf("pieces: piece %d has %d bytes, MaxPiece is %d", index, len(piece), s.MaxPiece)
 	}
-	// If the buffer was too small, enlarge it, so that appendPiece needs no other memory
-	// next time. Otherwise the append below copies nothing.
-	needed := header + min(cap(piece), s.MaxPiece)
+
+	// If the buffer was too small, appendPiece has allocated another one. Enlarge ours, so that
+	// this happens only once. If it was large enough, the append below copies the piece to where
+	// it is already.
+	needed := headerBytes + min(cap(piece), s.MaxPiece)
 	if needed > cap(*b) {
-		*b = make([]byte, header, needed)
+		*b = make([]byte, headerBytes, needed)
 	}
-	*b = append((*b)[:header], piece...)
+	*b = append((*b)[:headerBytes], piece...)
 	binary.LittleEndian.PutUint32(*b, uint32(len(piece)))
 	s.rest = *b
 	return nil
@@ -95,15 +100,15 @@ func (s *source) fill(index int) (err error) {
 
 // free returns the buffer to the pool. The caller holds mu.
 func (s *source) free() {
-	if s.held != nil {
-		s.giveBuffer(&sent, s.held)
-		s.held = nil
+	if s.buffer != nil {
+		s.giveBuffer(&sentBuffers, s.buffer)
+		s.buffer = nil
 		s.rest = nil
 	}
 }
 
-// end ends the source: it creates no more pieces. It waits for a Read in progress, and
-// returns the error of appendPiece if that failed.
+// end ends the source, after which it creates no more pieces. It waits for a Read in progress,
+// and returns the error of appendPiece if that has failed.
 func (s *source) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

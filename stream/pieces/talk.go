@@ -19,25 +19,24 @@ const Manifest = "manifest"
 const (
 	lacksBlob  = "lacks"
 	piecesBlob = "pieces"
-	// header is the size in bytes of the length before each piece.
-	header = 4
+	// headerBytes is the size of the length that precedes each piece.
+	headerBytes = 4
 )
 
-// ErrViolation means that the other side broke the protocol. It sent more bytes than
-// allowed, or named pieces that do not exist.
+// ErrViolation means that the other side broke the protocol: it sent more bytes than allowed, or
+// named pieces that do not exist.
 var ErrViolation = errors.New("pieces: the other side breaks the protocol")
 
 // A Talk is one end of an exchange of pieces. Set its fields before the first method call.
 //
 // Its methods block. They must not be called concurrently, nor on the world's goroutine.
 //
-// A method fails when its context is done or when the connection ends. While it waits
-// for Memory, only the context ends it. The context that [WithRequest] passes ends
-// with the connection. A caller of a method with another context should end that
-// context at [rpc.Conn.Done].
+// A method fails when its context is done or the connection ends, except that while it waits for
+// Memory, only the context can end it. The context that [WithRequest] passes ends along with the
+// connection. With any other context, the caller should see to that, by way of [rpc.Conn.Done].
 //
-// A connection may have any number of talks at once, under different names. Each sends one
-// blob at a time. A receiver accepts stream.Config.MaxTransfers blobs at once.
+// A connection may have any number of talks at once, under different names. Each sends one blob
+// at a time, and a receiver accepts stream.Config.MaxTransfers blobs at once.
 type Talk struct {
 	Blob *stream.Blob // its handler is stream.ToInbox at both ends
 	Peer *stream.Peer
@@ -49,13 +48,13 @@ type Talk struct {
 	MaxPiece int // maximum piece size in bytes; cdc.MaxPacked for chunks packed by cdc.Pack
 	Rate     int // maximum rate at which Send reads pieces, in bytes per second; 0 = no limit
 
-	// Memory limits the number of buffers that this and other talks hold at once. Each
-	// buffer has room for MaxPiece bytes. nil = no limit. Memory may be a
-	// *semaphore.Weighted of golang.org/x/sync.
+	// Memory limits how many buffers this talk and others hold at once, each with room for
+	// MaxPiece bytes. It may be a *semaphore.Weighted of golang.org/x/sync. If it is nil,
+	// there is no limit.
 	//
-	// A receiver holds a buffer while an announced piece arrives, and a sender holds one
-	// while the other side reads a piece. So a peer that stops in the middle makes this
-	// side hold a buffer until the context is done.
+	// A receiver holds a buffer while a piece that was announced arrives, and a sender while the
+	// other side reads one. If a peer stops in the middle of that, the buffer is held until the
+	// context is done.
 	Memory Limiter
 }
 
@@ -71,15 +70,15 @@ func (t *Talk) options(blob string) []stream.Option {
 	return []stream.Option{stream.Name(t.Name + " " + blob), stream.Hash(stream.NoDigest)}
 }
 
-// SendBlob sends b as another blob of the talk, and returns when the other side has read
-// it. blob is the blob's name, and must not be "manifest", "lacks" or "pieces".
+// SendBlob sends b as another blob of the talk, and returns once the other side has read it.
+// blob is its name, which must not be "manifest", "lacks" or "pieces".
 func (t *Talk) SendBlob(ctx context.Context, blob string, b []byte) error {
 	return t.Blob.Send(ctx, t.Peer, bytes.NewReader(b), int64(len(b)), t.options(blob)...)
 }
 
-// TakeBlob waits for a blob of the other side and returns it unread, so the caller may
-// check its Size first. If the blob has more than maxBytes, TakeBlob rejects it and
-// returns ErrViolation.
+// TakeBlob waits for a blob of the other side and returns it unread, so that the caller can
+// look at its Size first. If the blob has more than maxBytes, TakeBlob rejects it and returns
+// ErrViolation.
 func (t *Talk) TakeBlob(ctx context.Context, blob string, maxBytes int) (*stream.IncomingBlob, error) {
 	in, err := t.take(ctx, blob)
 	if err != nil {
@@ -93,13 +92,13 @@ func (t *Talk) TakeBlob(ctx context.Context, blob string, maxBytes int) (*stream
 	return in, nil
 }
 
-// take waits for a blob of the other side.
+// take waits for a blob of the other side, whatever its size.
 func (t *Talk) take(ctx context.Context, blob string) (*stream.IncomingBlob, error) {
 	return t.Peer.Inbox().Take(ctx, t.Name+" "+blob)
 }
 
-// ReadBlob takes a blob as TakeBlob does, and reads it. It allocates memory only for bytes
-// that have arrived, whatever size the header claims.
+// ReadBlob takes a blob as TakeBlob does and reads it. It only allocates memory for bytes that
+// have arrived, whatever size the header claims.
 func (t *Talk) ReadBlob(ctx context.Context, blob string, maxBytes int) ([]byte, error) {
 	in, err := t.TakeBlob(ctx, blob, maxBytes)
 	if err != nil {
@@ -108,8 +107,8 @@ func (t *Talk) ReadBlob(ctx context.Context, blob string, maxBytes int) ([]byte,
 	return io.ReadAll(in)
 }
 
-// Offer sends a manifest that describes count pieces, and waits for the other side's Fetch.
-// It returns the indices of the pieces that the other side lacks, in ascending order.
+// Offer sends a manifest that describes count pieces, and waits for the other side's Fetch. It
+// returns the indices of the pieces that the other side asks for, in ascending order.
 func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []int, err error) {
 	if err := t.SendBlob(ctx, Manifest, manifest); err != nil {
 		return nil, err
@@ -117,7 +116,8 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 	b, err := t.ReadBlob(ctx, lacksBlob, (count+7)/8)
 	switch {
 	case errors.Is(err, ErrViolation):
-		// Either the peer is wrong, or the caller's manifest has more pieces than count.
+		// The peer may be to blame, but so may the caller, if the manifest has more pieces than
+		// count.
 		return nil, fmt.Errorf("%w: Offer's count is %d", err, count)
 	case err != nil:
 		return nil, err
@@ -125,17 +125,17 @@ func (t *Talk) Offer(ctx context.Context, manifest []byte, count int) (lacks []i
 	return fromBitmap(b, count)
 }
 
-// Send sends the pieces that Offer returned, and returns when the other side has
-// consumed them all.
+// Send sends the pieces that Offer returned, and returns once the other side has consumed them
+// all.
 //
-// Send calls appendPiece for one piece after another, on a goroutine of the stream, and
-// keeps nothing of the result. Before it returns, it waits for a call in progress, and
-// makes no more calls. A piece is sent once the pieces after it have filled a part, or
-// there are no more. So appendPiece must not wait for the other side to receive a piece.
+// Send calls appendPiece for one piece after the other, on a goroutine of the stream, and
+// doesn't retain the result. Before Send returns, it waits for a call in progress, and makes no
+// more. A piece may not leave until the pieces after it have filled a part of the stream, so
+// appendPiece must not wait for the other side to receive a piece.
 //
-// If appendPiece fails, Send fails at once and the stream ends there. The other side's
-// Fetch fails with io.ErrUnexpectedEOF and is not told why. When ctx is done, Send
-// cancels the stream.
+// If appendPiece fails, so does Send, at once, and the stream ends there. The other side's
+// Fetch fails with io.ErrUnexpectedEOF and isn't told why. When ctx is done, Send cancels the
+// stream.
 func (t *Talk) Send(
 	ctx context.Context,
 	lacks []int,
@@ -145,29 +145,29 @@ func (t *Talk) Send(
 		return nil
 	}
 	sending, stop := context.WithCancelCause(ctx)
-	s := &source{Talk: t, ctx: sending, fail: stop, lacks: lacks, appendPiece: appendPiece}
+	s := &source{Talk: t, ctx: sending, fail: stop, missing: lacks, appendPiece: appendPiece}
 	options := append(t.options(piecesBlob), stream.Rate(max(0, t.Rate)))
 	out, err := t.Blob.Start(t.Peer, s, -1, options...)
 	if err == nil {
 		err = out.Wait(sending)
 	}
 	if ctx.Err() != nil && out != nil {
-		// Cancel only if ctx is done. After an error of appendPiece, the bytes sent before
-		// it are still delivered. A stream canceled before its header was sent never
-		// arrives, and Fetch would wait for it.
+		// Don't cancel after an error of appendPiece. The stream ends anyway, after the bytes
+		// before the error. If we canceled it before its header was sent, it would never
+		// arrive, and the other side's Fetch would go on waiting for it.
 		out.Cancel(context.Cause(ctx))
 	}
-	stop(err) // the stream's goroutine may be waiting for a buffer
+	stop(err) // in case the stream's goroutine is waiting for a buffer
 	return cmp.Or(s.end(), err)
 }
 
-// Fetch tells the other side which pieces to send, by ascending indices. It calls
-// each for every piece as it arrives, in that order, on the caller's goroutine. each
-// must verify the piece.
+// Fetch asks the other side for the pieces with the given indices, which must ascend. It calls
+// each for every piece as it arrives, in that order, on the caller's goroutine. each must
+// verify the piece.
 //
-// each may use the piece until it calls free, on any goroutine. It must call free even if
-// it fails; otherwise the piece's memory is never freed. If each fails or panics, the other
-// side's Send fails as well, but is not told the text of the error.
+// each may use the piece until it calls free, on any goroutine. It must call free even if it
+// fails, or the piece's memory is never freed. If each fails or panics, the other side's Send
+// fails as well, but isn't told the text of the error.
 func (t *Talk) Fetch(
 	ctx context.Context,
 	lacks []int,
@@ -183,7 +183,7 @@ func (t *Talk) Fetch(
 	if err != nil {
 		return err
 	}
-	reason := errUntaken // also the reason if each panics
+	reason := errNotTaken // if each panics, or fails with an error of its own
 	defer func() {
 		if reason != nil {
 			in.Reject(reason)
@@ -196,7 +196,7 @@ func (t *Talk) Fetch(
 	return err
 }
 
-// checkAscending returns an error unless the indices are ascending.
+// checkAscending returns an error unless the indices ascend.
 func checkAscending(indices []int) error {
 	last := -1
 	for _, i := range indices {
@@ -208,12 +208,11 @@ func checkAscending(indices []int) error {
 	return nil
 }
 
-// errUntaken is the reason that the sender is told if the receiver fails. The receiver's
-// own errors may contain file names that the sender must not see.
-var errUntaken = errors.New("the receiver could not take a piece")
+// errNotTaken is what we tell the sender if we fail. Our own errors may contain the names of
+// files, which are none of its business.
+var errNotTaken = errors.New("the receiver could not take a piece")
 
-// receiveAll receives the pieces in lacks and reads to the end of the stream. Reading to
-// the end tells the sender that everything has arrived.
+// receiveAll receives the pieces in lacks.
 func (t *Talk) receiveAll(
 	ctx context.Context,
 	in io.Reader,
@@ -229,6 +228,8 @@ func (t *Talk) receiveAll(
 			return err
 		}
 	}
+
+	// Read to the end of the stream. That's how the sender learns that everything has arrived.
 	var beyond [1]byte
 	_, err := io.ReadFull(in, beyond[:])
 	switch err {
@@ -240,9 +241,10 @@ func (t *Talk) receiveAll(
 	return err
 }
 
-// receive receives a piece into a buffer. Only the first call of free returns the buffer.
+// receive receives a piece into a buffer, which free returns. All calls of free but the first
+// are no-ops.
 func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free func(), err error) {
-	var size [header]byte
+	var size [headerBytes]byte
 	if err := readWhole(in, size[:]); err != nil {
 		return nil, nil, err
 	}
@@ -250,21 +252,21 @@ func (t *Talk) receive(ctx context.Context, in io.Reader) (piece []byte, free fu
 	if int64(n) > int64(t.MaxPiece) {
 		return nil, nil, fmt.Errorf("%w: a piece of %d bytes, the limit is %d", ErrViolation, n, t.MaxPiece)
 	}
-	b, err := t.takeBuffer(ctx, &received, int(n))
+	b, err := t.takeBuffer(ctx, &receivedBuffers, int(n))
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := readWhole(in, *b); err != nil {
-		t.giveBuffer(&received, b)
+		t.giveBuffer(&receivedBuffers, b)
 		return nil, nil, err
 	}
-	return *b, sync.OnceFunc(func() { t.giveBuffer(&received, b) }), nil
+	return *b, sync.OnceFunc(func() { t.giveBuffer(&receivedBuffers, b) }), nil
 }
 
-// errShort is the error of Fetch if Send failed at the other end.
+// errShort is what Fetch returns if the other side's Send has failed.
 var errShort = fmt.Errorf("pieces: the sender stopped before the last piece: %w", io.ErrUnexpectedEOF)
 
-// readWhole fills b. It returns errShort if r ends first.
+// readWhole fills b from r. It returns errShort if r ends first.
 func readWhole(r io.Reader, b []byte) error {
 	_, err := io.ReadFull(r, b)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
@@ -273,10 +275,10 @@ func readWhole(r io.Reader, b []byte) error {
 	return err
 }
 
-// sent and received are pools of buffers. With them, sending a gigabyte leaves no garbage.
-var sent, received sync.Pool
+// Buffers are reused, so that sending a gigabyte leaves no garbage.
+var sentBuffers, receivedBuffers sync.Pool
 
-// takeBuffer waits until Memory allows one more buffer, and returns a buffer of the given size.
+// takeBuffer waits until Memory allows another buffer, and returns one with size bytes.
 func (t *Talk) takeBuffer(ctx context.Context, from *sync.Pool, size int) (*[]byte, error) {
 	if t.Memory != nil {
 		if err := t.Memory.Acquire(ctx, 1); err != nil {
@@ -294,7 +296,7 @@ func (t *Talk) takeBuffer(ctx context.Context, from *sync.Pool, size int) (*[]by
 	return b, nil
 }
 
-// giveBuffer returns a buffer taken by takeBuffer.
+// giveBuffer returns a buffer from takeBuffer.
 func (t *Talk) giveBuffer(to *sync.Pool, b *[]byte) {
 	to.Put(b)
 	if t.Memory != nil {
@@ -302,7 +304,7 @@ func (t *Talk) giveBuffer(to *sync.Pool, b *[]byte) {
 	}
 }
 
-// toBitmap returns a bitmap in which the bits of ascending indices are set.
+// toBitmap returns a bitmap in which the bits of the given indices, which must ascend, are set.
 func toBitmap(indices []int) (b []byte) {
 	for _, i := range indices {
 		b = append(b, make([]byte, i/8+1-len(b))...)
@@ -312,7 +314,7 @@ func toBitmap(indices []int) (b []byte) {
 }
 
 // fromBitmap returns the indices of the bits that are set, in ascending order. It returns
-// ErrViolation if an index is count or more.
+// ErrViolation if one of them is count or more.
 func fromBitmap(b []byte, count int) (indices []int, err error) {
 	for i := range 8 * len(b) {
 		if b[i/8]>>(i%8)&1 == 0 {

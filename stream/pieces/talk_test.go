@@ -199,7 +199,7 @@ func TestUnreadPiecesAreBounded(t *testing.T) {
 		var sending sync.WaitGroup
 		ctx, leave := context.WithCancel(t.Context())
 		for range 5 {
-			s := &source{Talk: &Talk{MaxPiece: most, Memory: memory}, ctx: ctx, lacks: []int{0}, fail: func(error) { failed.Add(1) }}
+			s := &source{Talk: &Talk{MaxPiece: most, Memory: memory}, ctx: ctx, missing: []int{0}, fail: func(error) { failed.Add(1) }}
 			s.appendPiece = func(buffer []byte, index int) ([]byte, error) {
 				made.Add(1)
 				return appendPiece(buffer, index)
@@ -415,7 +415,7 @@ func (refusing) Release(int64)                          {}
 // A Limiter that failed while the context went on made a nil buffer, and a panic.
 func TestALimiterMayRefuse(t *testing.T) {
 	full := errors.New("no room for more")
-	_, err := (&Talk{Memory: refusing{full}}).takeBuffer(t.Context(), &sent, 1)
+	_, err := (&Talk{Memory: refusing{full}}).takeBuffer(t.Context(), &sentBuffers, 1)
 	require.Equal(t, full, err)
 }
 
@@ -451,8 +451,8 @@ func TestSendBeyondMaxBytes(t *testing.T) {
 func TestWhatIsMadeDoesNotWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := make(slots, 1)
-		s := &source{Talk: &Talk{MaxPiece: most, Memory: memory}, ctx: t.Context(), lacks: []int{0, 1}, fail: func(error) {}, appendPiece: appendPiece}
-		n, err := s.Read(make([]byte, header))
+		s := &source{Talk: &Talk{MaxPiece: most, Memory: memory}, ctx: t.Context(), missing: []int{0, 1}, fail: func(error) {}, appendPiece: appendPiece}
+		n, err := s.Read(make([]byte, headerBytes))
 		require.NoError(t, err)
 		got := make(chan bool)
 		go func() {
@@ -468,7 +468,7 @@ func TestWhatIsMadeDoesNotWaitForMemory(t *testing.T) {
 			close(got)
 		}()
 		synctest.Wait()
-		require.GreaterOrEqual(t, n, header+len(piece(0)))
+		require.GreaterOrEqual(t, n, headerBytes+len(piece(0)))
 		require.NoError(t, s.end())
 		require.Empty(t, memory)
 	})
@@ -477,17 +477,17 @@ func TestWhatIsMadeDoesNotWaitForMemory(t *testing.T) {
 // Pieces that are parts of something large once made each buffer as large as what followed them.
 func TestPiecesOfALargeWhole(t *testing.T) {
 	whole := make([]byte, 1<<20)
-	s := &source{Talk: &Talk{MaxPiece: most}, ctx: t.Context(), lacks: []int{0}}
+	s := &source{Talk: &Talk{MaxPiece: most}, ctx: t.Context(), missing: []int{0}}
 	s.appendPiece = func([]byte, int) ([]byte, error) { return whole[:most], nil }
-	_, err := s.Read(make([]byte, header))
+	_, err := s.Read(make([]byte, headerBytes))
 	require.NoError(t, err)
-	require.LessOrEqual(t, cap(*s.held), 2*most)
+	require.LessOrEqual(t, cap(*s.buffer), 2*most)
 	require.NoError(t, s.end())
 }
 
 // Send has returned once its source has ended: what the caller's function reads may be gone.
 func TestAnEndedSourceMakesNoPiece(t *testing.T) {
-	s := &source{Talk: &Talk{MaxPiece: most}, ctx: t.Context(), lacks: []int{1, 2}, appendPiece: appendPiece}
+	s := &source{Talk: &Talk{MaxPiece: most}, ctx: t.Context(), missing: []int{1, 2}, appendPiece: appendPiece}
 	p := make([]byte, 5)
 	n, err := s.Read(p)
 	require.NoError(t, err)

@@ -10,15 +10,15 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// errEmptyPath is the error for an empty path. [filepath.Abs] takes an empty path for the
-// current folder, and a restore would replace that.
+// errEmptyPath is the error for an empty path. [filepath.Abs] would take it for the current
+// folder, which a restore would then replace.
 var errEmptyPath = errors.New("an empty path, which would be the current folder: say . for that")
 
-// mounted is replaced by tests.
+// mounted reports whether something is mounted at a path. Tests replace it.
 var mounted = files.Mounted
 
-// absolute returns a path that does not depend on the current folder. It is an
-// error if p is empty.
+// absolute returns a path that does not depend on the current folder. It returns an error if p
+// is empty.
 func absolute(p string) (string, error) {
 	if p == "" {
 		return "", errEmptyPath
@@ -26,12 +26,12 @@ func absolute(p string) (string, error) {
 	return filepath.Abs(p)
 }
 
-// follow is [filepath.EvalSymlinks] with better errors. They name the path and say whether
-// it is a link that leads nowhere.
+// follow is [filepath.EvalSymlinks] with better errors, which name the path and say if it's a
+// link that leads nowhere.
 func follow(p string) (string, error) {
-	there, err := filepath.EvalSymlinks(p)
+	resolved, err := filepath.EvalSymlinks(p)
 	if err == nil {
-		return there, nil
+		return resolved, nil
 	}
 	if _, lstatErr := os.Lstat(p); lstatErr == nil && errors.Is(err, fs.ErrNotExist) {
 		p += ": a link that leads nowhere"
@@ -39,28 +39,28 @@ func follow(p string) (string, error) {
 	return "", fmt.Errorf("%s: %w", p, reason(err))
 }
 
-// resolve returns the path of target with links resolved. If nothing is at target, it
-// resolves the folder in which target will be created.
+// resolve returns the path of target with links resolved. If nothing is there, it resolves the
+// folder in which target will be created.
 func resolve(target string) (string, error) {
 	target, err := absolute(target)
 	if err != nil {
 		return "", err
 	}
-	if there, err := filepath.EvalSymlinks(target); err == nil {
-		return there, nil
+	if resolved, err := filepath.EvalSymlinks(target); err == nil {
+		return resolved, nil
 	}
 	dir, err := follow(filepath.Dir(target))
 	return filepath.Join(dir, filepath.Base(target)), err
 }
 
-// checkPlace returns an error if nothing can be renamed to a resolved target. The restore
-// then fails before it has fetched anything.
+// checkPlace returns an error if nothing can be renamed to target, whose links are resolved.
+// That way a restore fails before it has fetched anything.
 func checkPlace(target string) error {
 	_, err := os.Lstat(target)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
-	case target == filepath.Dir(target):
+	case target == filepath.Dir(target): // only a root is its own parent
 		return fmt.Errorf("%s is the root of a file system, which nothing can replace: "+
 			"restore to a folder in it", target)
 	case mounted(target):
