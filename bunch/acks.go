@@ -8,62 +8,67 @@ import (
 )
 
 const (
-	// seenWindow is the number of packet numbers that the receiver remembers. It treats an
-	// older number as a duplicate. The window is twice the maximum history, so the sender
-	// has long since declared such a packet lost and resent its bunches.
+	// seenWindow is how many packet numbers the receiver remembers. Any older one is taken for
+	// a duplicate. It's twice the maximum history, so the sender has long declared such a
+	// packet lost and retransmitted what was in it.
 	seenWindow = recovery.WindowSize
-	// ackEvery is the number of packets asking for an ack that cause one to be sent at
-	// once. There is at most one ack-only packet for every 8 packets received. RFC 9000,
-	// section 13.2.2, recommends an ack for every 2, but bulk asks for acks as often as it
-	// needs them (see wantsAck).
+
+	// ackEvery is how many packets that ask for an ack it takes for one to be sent at once.
+	// There is at most one ack-only packet for every 8 received. RFC 9000, section 13.2.2,
+	// recommends an ack for every second packet, but a sender of bulk asks for more acks
+	// whenever it needs them (see wantsAck).
 	ackEvery = 8
-	// gapAckInterval is the minimum time between two acks for gaps. RFC 9000, section
-	// 13.2.1, asks for an immediate ack of each packet out of order. On a path that
-	// reorders all packets, every packet would get one.
+
+	// gapAckInterval is how long we wait at least between acks that report gaps. RFC 9000,
+	// section 13.2.1, wants each packet that's out of order to be acknowledged at once. If a
+	// path reorders everything, that would be an ack for every packet.
 	gapAckInterval = time.Millisecond
-	// pingEvery is how often an ack-only packet asks for an ack: once in 16 packets. The
-	// answer shows which of our acks have arrived, so the next ones can omit the numbers in
-	// them (RFC 9000, section 13.2.4).
-	pingEvery      = 16
+
+	// pingEvery is how many packets with nothing but acks we send until one of them asks for
+	// an ack itself. That one tells us which acks have arrived, and we can leave out what they
+	// contained (RFC 9000, section 13.2.4).
+	pingEvery = 16
+
 	ackHeaderBytes = 7 // largest, delay, number of runs
 )
 
-// received records which packets have arrived and decides when to acknowledge them.
+// received remembers which packets have arrived, and decides when to acknowledge them.
 type received struct {
 	recovery.Window
-	// Acks contain no numbers below floor: either the peer has acknowledged an ack that
-	// contained them, or they are too old.
-	floor   uint64
-	at      time.Duration // when the largest number arrived
-	missing uint64        // numbers below Next that have not arrived
+	largestAt time.Duration // when the largest number arrived
+	missing   uint64        // numbers below Next that haven't arrived
+
+	// Contents of the next ack. Numbers below the floor are left out, since the peer knows
+	// about them from an ack that it has acknowledged, or they're too old.
+	floor uint64
 	unreported
 
-	// When to send the next ack.
-	asking   int           // packets asking for an ack received since the last ack was sent
-	deadline time.Duration // when the next ack must be sent, if asking > 0
-	urgent   bool          // the next ack reports a gap, or the peer asked for it at once
+	// Time of the next ack.
+	asking   int           // packets that asked for an ack since we sent the last one
+	deadline time.Duration // when the ack must be sent, if asking > 0
+	urgent   bool          // a gap is to be reported, or the peer asked for an ack at once
 	lastGap  time.Duration // when the last urgent ack was sent
-	acksOnly int           // ack-only packets sent since the last packet asking for an ack
+	acksOnly int           // packets with nothing but acks since one of ours asked for an ack
 }
 
-// unreported holds the received numbers that no ack has contained yet.
+// unreported remembers which numbers no ack has contained yet.
 //
-// An ack lists the newest runs first and may have no room for the rest. If many packets are
-// late, every ack would list the same runs, so unreported remembers the ones left out.
+// An ack lists the newest runs first and may have no room for the others. If many packets are
+// late, the same runs would be listed each time, and the rest never, unless we remember to
+// come back to them.
 type unreported struct {
-	fresh span // numbers that were the largest when they arrived
-	late  span // numbers that arrived after a larger one
-	left  span // numbers for which an ack had no room; every second ack continues with these
-	older bool // the last ack continued with left
+	inOrder  span // numbers that were the largest when they arrived
+	late     span // numbers that arrived after a larger one
+	omitted  span // numbers that didn't fit into an ack; every second ack resumes here
+	resuming bool // the last ack was one of those
 }
 
 // A span is the range of numbers from low to high-1.
-// A span is a range of numbers, from low to high-1.
 type span struct{ low, high uint64 }
 
 func (s span) empty() bool { return s.low >= s.high }
 
-// join extends s to contain o.
+// join extends s so that it contains o.
 func (s *span) join(o span) {
 	switch {
 	case o.empty():
@@ -74,13 +79,13 @@ func (s *span) join(o span) {
 	}
 }
 
-// cut removes n and all higher numbers.
+// cut removes n and everything above it.
 func (s *span) cut(n uint64) {
 	s.high = min(s.high, n)
 	s.low = min(s.low, s.high)
 }
 
-// add records packet n and reports whether it is new.
+// add records the arrival of packet n, and reports whether it's new.
 func (r *received) add(now time.Duration, n uint64) bool {
 	if r.Below(n) || r.Has(n) {
 		return false
@@ -90,21 +95,22 @@ func (r *received) add(now time.Duration, n uint64) bool {
 		r.late.join(span{n, n + 1})
 	} else {
 		r.missing += n - r.Next
-		r.at = now
-		r.fresh.join(span{n, n + 1})
+		r.largestAt = now
+		r.inOrder.join(span{n, n + 1})
 	}
 	r.Mark(n)
 
-	r.floor = min(r.floor, n) // an ack must contain a late packet as well
+	// The next ack must contain n even if it's below the floor.
+	r.floor = min(r.floor, n)
 	r.floor = max(r.floor, r.Floor())
 	return true
 }
 
-// ask is called for a packet that asks for an ack, and decides when that ack is due.
+// ask is called when a packet arrives that asks for an ack, and decides when to send one.
 //
-// It is due at once if the peer asks for that (ackNow) or enough packets have asked. For a
-// packet that makes or fills a gap, it is due as soon as gapAckInterval allows. Otherwise
-// it is due after delay.
+// That's at once if the peer asked for that (ackNow), or if enough packets have asked. If the
+// packet leaves or fills a gap, it's as soon as gapAckInterval allows. Otherwise we may take
+// as long as delay.
 func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 	r.asking++
 	due := now + delay
@@ -124,7 +130,7 @@ func (r *received) ask(now, delay time.Duration, gap, ackNow bool) {
 
 func (r *received) due(now time.Duration) bool { return r.asking > 0 && now >= r.deadline }
 
-// ackSent records that an ack is being sent.
+// ackSent is called when an ack is being sent.
 func (r *received) ackSent(now time.Duration) {
 	if r.urgent {
 		r.lastGap = now
@@ -133,40 +139,42 @@ func (r *received) ackSent(now time.Duration) {
 	r.urgent = false
 }
 
-// appendAcks appends the header and as many runs as fit into room bytes, newest first.
-// covered is false if it left some out.
+// appendAcks appends acks in at most room bytes: the header, and as many runs as fit, newest
+// first. covered is false if some had to be left out.
 //
-// While an ack has no room for all runs, every second ack continues with those left out.
-// The gap below its first run then includes received numbers as well, which is allowed
-// because a gap means nothing to the peer.
+// When there isn't enough room, every second ack resumes with the runs left out before. The
+// gap after its first run then includes packets that did arrive, which does no harm, because
+// the peer draws no conclusions from a gap.
 func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte, covered bool) {
-	// The header; the number of runs follows once it is known.
-	delay := min((now-r.at).Microseconds()/ackDelayUnit, 1<<16-1)
+	delay := min((now-r.largestAt).Microseconds()/ackDelayUnit, 1<<16-1)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.Next-1))
 	b = binary.BigEndian.AppendUint16(b, uint16(delay))
-	count := len(b)
-	b = append(b, 0)
+	nrunsAt := len(b)
+	b = append(b, 0) // set below
 	limit := len(b) + room - ackHeaderBytes
 
-	// The first run always ends with the largest number, because the peer measures its
-	// round trip with it.
-	low := r.runDown(r.Next, true)
+	// The first run always contains the largest number, which the peer needs to measure its
+	// round trip.
+	low := r.runStart(r.Next, true)
 	b = appendVarint(b, r.Next-low)
 	nruns := 1
-	below := low
-	if r.turnToOlder(low) {
-		below = r.left.high
+
+	below := low // the runs to follow are below this
+	r.omitted.cut(low)
+	r.resuming = !r.resuming && !r.omitted.empty()
+	if r.resuming {
+		below = r.omitted.high
 	}
 
-	// Alternate gaps and runs down to the floor while there is room.
+	// Go down to the floor, a gap and a run at a time, while there's room.
 	for {
-		gapLow := r.runDown(below, false)
+		gapLow := r.runStart(below, false)
 		if gapLow <= r.floor {
-			covered = !r.older
+			covered = !r.resuming
 			low = 0
 			break
 		}
-		ackLow := r.runDown(gapLow, true)
+		ackLow := r.runStart(gapLow, true)
 		if nruns+2 > maxAckRuns || len(b)+varintLen(low-gapLow)+varintLen(gapLow-ackLow) > limit {
 			break
 		}
@@ -178,36 +186,31 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	}
 
 	r.reportedDownTo(low)
-	b[count] = byte(nruns)
+	b[nrunsAt] = byte(nruns)
 	return b, covered
 }
 
-// turnToOlder reports whether an ack whose first run ends at low must continue with the
-// numbers that an earlier ack left out.
-func (r *received) turnToOlder(low uint64) bool {
-	r.left.cut(low)
-	r.older = !r.older && !r.left.empty()
-	return r.older
-}
-
-// reportedDownTo records that an ack contains all numbers down to low.
+// reportedDownTo is called when an ack contains all numbers down to low, except for those
+// above omitted if it's one that resumes there.
 func (r *received) reportedDownTo(low uint64) {
-	r.left.cut(low)
-	if r.older {
+	r.omitted.cut(low)
+	if r.resuming {
 		return
 	}
-	r.fresh.cut(low)
+	r.inOrder.cut(low)
 	r.late.cut(low)
-	if r.left.empty() {
-		r.left.join(r.fresh)
-		r.left.join(r.late)
-		r.fresh = span{}
+	if r.omitted.empty() {
+		// What this ack has left out is where the next one resumes.
+		r.omitted.join(r.inOrder)
+		r.omitted.join(r.late)
+		r.inOrder = span{}
 		r.late = span{}
 	}
 }
 
-// runDown returns the lowest n >= floor such that all of [n, high) have the given state.
-func (r *received) runDown(high uint64, state bool) uint64 {
+// runStart returns where the run ends that goes down from high-1: the lowest number such that
+// it and all others below high have arrived, or else haven't. It doesn't go below the floor.
+func (r *received) runStart(high uint64, state bool) uint64 {
 	if high <= r.floor || r.Has(high-1) != state {
 		return high
 	}

@@ -189,20 +189,20 @@ func TestAcksOfAClumpThatFills(t *testing.T) {
 	}
 	_, covered := r.appendAcks(nil, 0, 100)
 	require.False(t, covered)
-	require.False(t, r.left.empty())
+	require.False(t, r.omitted.empty())
 	for n := uint64(1); n < 1000; n += 2 {
 		r.arrived(0, n)
 	}
 	b, _ := r.appendAcks(nil, 0, 100)
 	require.Len(t, ackedNumbers(t, b), 1000)
-	require.True(t, r.left.empty())
+	require.True(t, r.omitted.empty())
 }
 
 // tell records the numbers in an ack.
 func (r *received) tell(t *testing.T, told map[uint64]bool, room int) {
 	b, covered := r.appendAcks(nil, 0, room)
 	require.LessOrEqual(t, len(b), room)
-	require.False(t, covered && !r.left.empty())
+	require.False(t, covered && !r.omitted.empty())
 	for _, n := range ackedNumbers(t, b) {
 		require.True(t, r.Has(n), n)
 		told[n] = true
@@ -320,7 +320,7 @@ func TestPacketThatIsGivenUpTellsNothing(t *testing.T) {
 	require.NoError(t, l.Send(l.channel, Reliable, make([]byte, 100)))
 	require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &packetHeader{flags: flagPing})))
 	before := l.received.unreported
-	require.Equal(t, span{0, 1}, before.fresh)
+	require.Equal(t, span{0, 1}, before.inOrder)
 	require.Zero(t, l.packets())
 	require.Equal(t, before, l.received.unreported)
 }

@@ -4,179 +4,173 @@ import "slices"
 
 const (
 	maxAssemblies = 4       // per channel; the next one evicts the oldest
-	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; parts alone takes 1,440 of them
-	// partSpan is the maximum difference between the packet numbers of two parts of a
-	// message. A UDP datagram has at most 65,507 bytes, room for the first parts of 59
-	// messages. At most 30,208 messages therefore begin in 512 packets, and no two of them
-	// have the same 16-bit number.
+	assemblyCost  = 2 << 10 // price besides its bytes; parts alone takes 1,440 of them
+
+	// partSpan is how far the numbers of two packets may be apart if they have parts of the
+	// same message. Within that many, no two messages have the same 16-bit number: a UDP
+	// datagram has at most 65,507 bytes, which is room for the first parts of 59 messages, so
+	// at most 30,208 messages begin in 512 packets.
 	partSpan = 512
 )
 
-// An assembly is an unreliable message that arrives in parts.
+// An assembly is an unreliable message of which some parts have arrived.
 type assembly struct {
 	channel  *channel
-	message  uint16 // number of the message in its channel, 16 bits
+	message  uint16 // low 16 bits of the message's number in its channel
 	delivery Delivery
-	newest   uint64           // number of the newest packet that had a part
-	count    int              // parts of the message; 0 until the last part has arrived
-	have     int              // parts that have arrived
-	size     int              // bytes of the parts that have arrived
-	parts    [maxParts][]byte // by part number; nil until it arrives
+	newest   uint64           // number of the newest packet with one of the parts
+	count    int              // how many parts the message has; zero until the last one arrives
+	have     int              // how many have arrived
+	size     int              // how many bytes those have
+	parts    [maxParts][]byte // nil for those that haven't arrived
 }
 
-// is reports whether a part with header h belongs to the assembly.
+// is reports whether the message has this header's number and delivery.
 func (a *assembly) is(h header) bool { return a.message == h.sequence && a.delivery == h.delivery() }
 
-// assemblies holds a connection's incomplete unreliable messages. They share maxParked with
-// the complete unreliable and tracked messages waiting for the owner. If there is no room,
-// the oldest assembly is dropped.
+// assemblies holds the incomplete unreliable messages of a connection. Together with the
+// complete unreliable and tracked messages that wait for the owner, they may take maxParked
+// bytes. If there's no room, the oldest is evicted.
 //
-// A part is compared only with the assemblies of its own channel, however many others there
-// are. A peer chooses its channels, and handling packets with tiny parts of new messages on
-// many channels took 20 times as long as handling other packets.
+// To find the assembly that a part belongs to, we only look at those of its own channel. When
+// we looked at all, a peer that sent tiny parts of new messages on many channels made us spend
+// 20 times as long on a packet.
 type assemblies struct {
 	all     []*assembly // oldest first
-	spare   *assembly   // the last assembly dropped, emptied for reuse; nil = none
-	price   int         // of all, in bytes
-	waiting int         // price of the complete messages waiting for Take
-	evicted uint64      // assemblies that were evicted
+	spare   *assembly   // one that is empty, for reuse; may be nil
+	price   int         // of all
+	waiting int         // price of the complete messages that wait for Take
+	evicted uint64      // how many were evicted; for Stats.DroppedAssembly
 }
 
-// fits reports whether there is room for messages or parts of the given price.
+// fits reports whether there's room for something of this price.
 func (a *assemblies) fits(price int) bool { return a.price+a.waiting+price <= maxParked }
 
-// stale reports whether a part belongs to an older message than the assembly with the same
-// number.
-//
-// If the part belongs to a newer message, stale drops the assembly: some of its parts were
-// lost, and 65,536 messages have been sent since.
-func (a *assemblies) stale(ch *channel, number uint64, h header) bool {
-	of := ch.assembling(h)
-	if of == nil {
-		return false
-	}
-	newest := of.newest
-	if number > newest+partSpan {
-		a.evict(of)
-	}
-	return number+partSpan < newest
-}
-
-// place finds or begins the assembly of a message and makes room for more bytes. It evicts
-// the oldest assemblies of the channel if that has too many, otherwise those of the
-// connection. It returns nil if complete messages waiting for the owner leave no room.
+// place returns the assembly for a part of more bytes, and makes room for them by evicting old
+// assemblies: first of the channel if that has too many, then of the connection. It returns
+// nil if the complete messages that wait for the owner leave no room.
 func (a *assemblies) place(ch *channel, h header, more int) *assembly {
-	of := ch.assembling(h)
-	if of == nil {
+	asm := ch.assembling(h)
+	if asm == nil {
 		if len(ch.assemblies) == maxAssemblies {
 			a.evict(ch.assemblies[0])
 		}
-		of = a.begin(ch, h)
+		asm = a.begin(ch, h)
 	}
 
 	for !a.fits(more) {
-		// Spare the message that is to get the bytes, unless it is the only one.
+		// Spare the message that gets the bytes until it's the only one left.
 		oldest := a.all[0]
-		if oldest == of && len(a.all) > 1 {
+		if oldest == asm && len(a.all) > 1 {
 			oldest = a.all[1]
 		}
 		a.evict(oldest)
-		if oldest == of {
+		if oldest == asm {
 			return nil
 		}
 	}
-	return of
+	return asm
 }
 
-// begin adds an assembly as the newest.
+// begin adds an assembly for the message that a part with header h belongs to.
 func (a *assemblies) begin(ch *channel, h header) *assembly {
-	of := a.spare
+	asm := a.spare
 	a.spare = nil
-	if of == nil {
-		of = new(assembly)
+	if asm == nil {
+		asm = new(assembly)
 	}
-	of.channel = ch
-	of.message = h.sequence
-	of.delivery = h.delivery()
-	a.all = append(a.all, of)
-	ch.assemblies = append(ch.assemblies, of)
+	asm.channel = ch
+	asm.message = h.sequence
+	asm.delivery = h.delivery()
+	a.all = append(a.all, asm)
+	ch.assemblies = append(ch.assemblies, asm)
 	a.price += assemblyCost
-	return of
+	return asm
 }
 
-// evict drops an incomplete message and counts it.
-func (a *assemblies) evict(of *assembly) {
+// evict drops a message because it will never be complete, or to make room.
+func (a *assemblies) evict(asm *assembly) {
 	a.evicted++
-	a.drop(of)
+	a.drop(asm)
 }
 
-// drop removes an assembly and keeps it as the spare.
-func (a *assemblies) drop(of *assembly) {
-	a.price -= assemblyCost + of.size
-	a.all = without(a.all, of)
-	of.channel.assemblies = without(of.channel.assemblies, of)
-	*of = assembly{}
-	a.spare = of
+// drop removes an assembly and keeps its memory for the next one.
+func (a *assemblies) drop(asm *assembly) {
+	a.price -= assemblyCost + asm.size
+	a.all = without(a.all, asm)
+	asm.channel.assemblies = without(asm.channel.assemblies, asm)
+	*asm = assembly{}
+	a.spare = asm
 }
 
-// without removes an assembly from a list that contains it.
-func without(list []*assembly, of *assembly) []*assembly {
-	i := slices.Index(list, of)
+// without removes an assembly from a list.
+func without(list []*assembly, asm *assembly) []*assembly {
+	i := slices.Index(list, asm)
 	return slices.Delete(list, i, i+1)
 }
 
-// finish returns the message of a complete assembly and drops the assembly.
-func (a *assemblies) finish(whole *assembly) []byte {
-	message := make([]byte, 0, whole.size)
-	for _, p := range whole.parts[:whole.count] {
+// finish drops an assembly that is complete and returns the message.
+func (a *assemblies) finish(asm *assembly) []byte {
+	message := make([]byte, 0, asm.size)
+	for _, p := range asm.parts[:asm.count] {
 		message = append(message, p...)
 	}
-	a.drop(whole)
+	a.drop(asm)
 	return message
 }
 
-// assemble adds one part, from the packet with the given number. If that completes the
-// message, assemble returns it and the number of the newest packet that had a part of it.
+// assemble handles one part, from the packet with this number. If the message is complete with
+// it, assemble returns the message, and the number of the newest packet that had a part of it.
 func (c *Conn) assemble(
 	ch *channel, number uint64, h header, payload []byte,
-) (whole []byte, last uint64, err error) {
+) (whole []byte, newest uint64, err error) {
 	index := int(h.part)
-	ends := h.flags&flagEnd != 0
-	if index >= maxParts || !ends && len(payload) != EntryBytes {
+	isLast := h.flags&flagEnd != 0
+	if index >= maxParts || !isLast && len(payload) != EntryBytes {
 		return nil, 0, violation(PartialTooLarge, "channel %d: part %d of %d bytes",
 			ch.number, index, len(payload))
 	}
 
-	if c.assemblies.stale(ch, number, h) {
-		c.stats.DroppedLate++
-		return nil, 0, nil
+	// Numbers of messages are reused after 65,536 messages. If we have another message with
+	// the same number, one of the two is old and has lost some of its parts.
+	if asm := ch.assembling(h); asm != nil {
+		switch {
+		case number+partSpan < asm.newest:
+			c.stats.DroppedLate++
+			return nil, 0, nil
+		case number > asm.newest+partSpan:
+			c.assemblies.evict(asm)
+		}
 	}
-	a := c.assemblies.place(ch, h, len(payload))
-	if a == nil {
+
+	asm := c.assemblies.place(ch, h, len(payload))
+	if asm == nil {
 		c.stats.DroppedUnreliable++
 		return nil, 0, nil
 	}
-	if a.parts[index] != nil || a.count != 0 && (ends || index >= a.count) {
+	afterLast := asm.count != 0 && (isLast || index >= asm.count)
+	if asm.parts[index] != nil || afterLast {
 		c.stats.DroppedDuplicate++
 		return nil, 0, nil
 	}
 
-	a.newest = max(a.newest, number)
-	if ends {
-		a.count = index + 1
+	asm.newest = max(asm.newest, number)
+	if isLast {
+		asm.count = index + 1
 	}
-	a.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
-	a.have++
-	a.size += len(payload)
+	// A part without bytes must not be nil, since that means that it's missing.
+	asm.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
+	asm.have++
+	asm.size += len(payload)
 	c.assemblies.price += len(payload)
 
-	if a.size > c.limits.MaxBunch {
+	if asm.size > c.limits.MaxBunch {
 		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)",
-			ch.number, a.size, c.limits.MaxBunch)
+			ch.number, asm.size, c.limits.MaxBunch)
 	}
-	if a.have != a.count {
+	if asm.have != asm.count {
 		return nil, 0, nil
 	}
-	last = a.newest
-	return c.assemblies.finish(a), last, nil
+	newest = asm.newest
+	return c.assemblies.finish(asm), newest, nil
 }

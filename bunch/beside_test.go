@@ -22,7 +22,7 @@ func TestPacketsBesideOthers(t *testing.T) {
 
 	t.Log("# one that did is lost 9/8 of the round trip after it left, as soon as what left later arrived")
 	l.sendPackets(1)
-	require.True(t, l.sent.At(2).prompt)
+	require.True(t, l.sent.At(2).ackNow)
 	l.wait(1 * ms)
 	l.sendPackets(1)
 	l.wait(51 * ms)
@@ -40,7 +40,7 @@ func TestPacketsBesideOthers(t *testing.T) {
 	l.packets()
 	l.mustAck(0, uint32(l.sent.Next-1))
 	l.sendPackets(1)
-	require.False(t, l.sent.At(l.sent.Next-1).prompt)
+	require.False(t, l.sent.At(l.sent.Next-1).ackNow)
 }
 
 func TestPacketThatNeverLeftIsNotOvertaken(t *testing.T) {

@@ -6,39 +6,36 @@ import (
 	"time"
 )
 
-// Delivery is how a message is delivered within its channel.
+// A Delivery is how a message is delivered, with regard to the others on its channel.
 type Delivery uint8
 
 const (
 	// Reliable messages arrive exactly once and in their channel's order.
-	// Reliable messages arrive exactly once and in their channel's order.
 	Reliable Delivery = iota
 	// ReliableUnordered messages arrive exactly once, each as soon as it is complete.
 	ReliableUnordered
-	// Unreliable messages may be lost or overtake each other. They are never duplicated.
+	// Unreliable messages may be lost, or overtake each other, but are never duplicated.
 	Unreliable
-	// UnreliableSequenced messages may be lost. A message overtaken by a newer one is
-	// dropped.
+	// UnreliableSequenced messages may be lost. If a newer one overtakes them, they are dropped.
 	UnreliableSequenced
-	// Tracked messages may be lost or overtake each other, and their sender learns whether
-	// each one arrived. They are sent with [Conn.SendTracked]; Send does not accept
-	// Tracked.
+	// Tracked messages may be lost, or overtake each other, and their sender learns whether
+	// each arrived. They are sent with [Conn.SendTracked], since Send does not accept them.
 	Tracked
 )
 
-// Priority is the order in which channels are sent. Channel 0, for control, precedes them
-// all.
+// A Priority decides which channels are sent first. Channel 0, which is for control, precedes
+// them all.
 type Priority uint8
 
 const (
 	High Priority = iota
 	Normal
 	Low
-	// Bulk is sent last, and only while the window for bulk is open (see [Conn.SetWindow]).
+	// Bulk goes last, and only while the window for bulk is open (see [Conn.SetWindow]).
 	Bulk
 )
 
-// Policy selects what happens when a message does not fit into a reliable buffer.
+// A Policy decides what happens if a message does not fit into a reliable buffer.
 type Policy uint8
 
 const (
@@ -55,9 +52,9 @@ const (
 	// MaxBunchBytes is the default limit on the size of a message. UE:
 	// net.MaxConstructedPartialBunchSizeBytes.
 	MaxBunchBytes = 65536
-	// EntryBytes is the maximum payload of one entry of the reliable buffer. An entry of
-	// this size, a packet header (52 bytes with acks) and a bunch header (11 bytes) fit
-	// into the smallest datagram that QUIC falls back to (1,163 bytes).
+	// EntryBytes is how many bytes an entry of the reliable buffer holds. Together with a
+	// packet header (52 bytes with acks) and a bunch header (11 bytes) they fit into the
+	// smallest datagram that QUIC falls back to (1,163 bytes).
 	EntryBytes = 1100
 )
 
@@ -68,32 +65,36 @@ var (
 	ErrClosed             = errors.New("bunch: channel closed")
 )
 
-// Code is the reason why a connection ended. The names are Unreal's (ENetCloseResult) if
-// Unreal has one.
+// A Code is the reason for the end of a connection. Where Unreal has a name for it (in
+// ENetCloseResult), we use the same.
 type Code uint16
 
 const (
-	NoError Code = iota // never ends a connection; see [Conn.Refuse]
-	// At this end, a channel's reliable buffer had no room for a message, under
-	// OverflowClose.
+	NoError Code = iota // never the reason; see [Conn.Refuse]
+
+	// Mistakes at this end.
+
+	// A message did not fit into its channel's reliable buffer, under OverflowClose.
 	ReliableBufferOverflow
+
+	// Violations by the peer.
+
 	MaxReliableExceeded // an entry is further ahead than the reliable buffer reaches
-	// A message has more than MaxBunch bytes, or a part of a message has an invalid length.
+	// A message has more than MaxBunch bytes, or a part of one has an invalid length.
 	PartialTooLarge
 	PartialMergeReliableDestroy   // a part belongs to no message
 	PartialInitialReliableDestroy // a message begins before the last part of another
-	// A bunch is on a channel where the peer may not send it, or the peer exceeds
-	// MaxChannels.
+	// A bunch is on a channel where the peer may not send it, or the peer exceeds MaxChannels.
 	BunchBadChannelIndex
-	// A bunch cannot be parsed or is not allowed on its channel, for example after the
-	// close.
+	// A bunch cannot be parsed, or is not allowed on its channel, such as one after the close.
 	BunchDataOverflow
 	ReadHeaderFail      // a packet header cannot be parsed
-	AckSequenceMismatch // an ack names a packet that was never sent
-	AlreadyOpen         // a second open of a channel, or an open of one of this side's channels
+	AckSequenceMismatch // an ack is for a packet that was never sent
+	AlreadyOpen         // a channel is opened twice, or by the wrong side
 	ReliableBeforeOpen  // the first message of a channel does not open it
-	// The peer sent more bytes than the ReceiveLimit or the limit of channel 0 allows.
+	// The peer sent more bytes than the ReceiveLimit, or the limit of channel 0, allows.
 	ReceiveLimitExceeded
+
 	ConnectionTimeout // no answer for Config.IdleTimeout
 )
 
@@ -112,7 +113,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint16(c))
 }
 
-// An Error is why a connection ended: a mistake at this end, a violation by the peer, or
+// An Error says why a connection ended: a mistake at this end, a violation by the peer, or
 // silence.
 type Error struct {
 	Code   Code
@@ -121,10 +122,10 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("bunch: %v: %s", e.Code, e.Reason) }
 
-// CloseCode returns the code and reason with which to close the carrier.
+// CloseCode returns the code and the reason to close the carrier with.
 func (e *Error) CloseCode() (uint64, string) { return uint64(e.Code), e.Reason }
 
-// violation returns the error that ends a connection whose peer broke a rule.
+// violation returns the error for a peer that has broken a rule.
 func violation(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Reason: fmt.Sprintf(format, args...)}
 }
@@ -136,18 +137,19 @@ type Message struct {
 	Open     bool // first message of a channel that the peer has opened
 	Close    bool // last message of its channel; Payload may be nil
 	Payload  []byte
-	// The number of a Tracked message's packet, which is higher in packets sent later.
-	// Otherwise 0.
+
+	// Number is the number of the packet of a Tracked message, which is higher for a packet
+	// sent later. For other messages it is 0.
 	Number uint64
 
-	cost   int32  // bytes of ReceiveLimit that are freed when Take returns it
-	at     uint32 // time of completion, in grains since the connection began, modulo 2^32
-	pinned uint16 // bytes of its datagram that Payload keeps in memory besides its own
-	joined bool   // Payload was joined from the parts of a run and shares no memory
+	cost   int32  // bytes of ReceiveLimit that Take gives back for it
+	at     uint32 // when it was complete, in grains since the connection began; wraps around
+	pinned uint16 // bytes that Payload keeps in memory in addition to its own
+	joined bool   // Payload was joined from the parts of a run, so it shares no memory
 }
 
-// grain is the unit of Message.at. Half of its 2^32 values count as the past, so
-// [Conn.Waited] is right for a message that has waited for up to 9 hours.
+// grain is the unit of Message.at. Since half of the 2^32 values count as the past,
+// [Conn.Waited] is right for messages that have waited for up to 9 hours.
 const grain = 16 * time.Microsecond
 
 // Entries returns how many entries of the reliable buffer a message of size bytes takes.
@@ -155,10 +157,10 @@ func Entries(size int) int {
 	if size <= maxWhole {
 		return 1
 	}
-	// At least two: an entry with both begin and end would be a whole bunch.
+	// It can't be one, since an entry that both begins and ends a message is a whole bunch.
 	return max(2, (size+EntryBytes-1)/EntryBytes)
 }
 
-// maxWhole is the size of the largest message in a whole bunch, where a two-byte length
-// precedes it.
+// maxWhole is the size of the largest message that fits into a whole bunch, where it's
+// preceded by its length in two bytes.
 const maxWhole = EntryBytes - 2

@@ -5,64 +5,67 @@ import (
 	"time"
 )
 
-// A channel is the state of one channel in both directions. The owner's lock guards it,
-// like its Conn.
+// A channel is the state of one channel, in both directions. Like the rest of its Conn, it is
+// guarded by the owner's lock.
 type channel struct {
 	number   uint64
 	priority Priority
 	ours     bool // this side opened it
 
-	// Sending. The reliable buffer contains the sequences first to next-1.
-	out         ring    // the reliable buffer
-	ownSlots    []entry // the channel's own slots, while out has borrowed a larger ring
-	first, next uint64  // sequences of the oldest entry and of the next one
-	// Sequence of the next entry for placeFresh. Earlier entries were sent, at least in
-	// part.
-	fresh         uint64
-	resend        queue[uint64]   // sequences with lost pieces
-	unreliable    queue[datagram] // queued unreliable messages
-	nextMessage   uint16          // number of the next unreliable message in parts to be sent
-	openAcked     bool            // the peer has acknowledged all of the first message
-	outClosed     bool            // this side has closed the channel
-	queuedBytes   int             // bytes of messages that were never sent
-	popped        runHead         // of the message whose first entry was acked and removed
-	inResendQueue bool            // the channel is in its level's resend
-	inFreshQueue  bool            // the channel is in its level's fresh
-	watch         watch
-	// The channel that must be acknowledged before this one sends anything (see
-	// Conn.After). It is nil if there is none or its acknowledgement has arrived.
-	earlier *channel
-	later   *channel // the channel that has this one as its earlier; nil = none
+	// The reliable buffer holds the entries first to next-1, in slots of out. All before
+	// firstUnsent have been sent, at least in part.
+	out         ring
+	first       uint64
+	firstUnsent uint64
+	next        uint64
+	resend      queue[uint64] // sequences of entries with lost pieces
+	ownSlots    []entry       // the channel's own slots, while out has borrowed a larger ring
+	popped      runHead       // beginning of a message whose first entry was acked and removed
 
-	// Receiving. Sequences below expected were processed in order.
-	in         parked      // entries that arrived early
-	expected   uint64      // the sequence of the next entry to process
-	run        run         // the long message that is being assembled
-	opened     bool        // others may follow: opened by this side, or the opening message was delivered
-	inClosed   bool        // the peer's close was processed
-	lingers    bool        // closed, but charged to the peer until our answer is acknowledged
+	// Sending.
+	unreliable    queue[unreliableMessage] // not sent, or only in part
+	nextMessage   uint16                   // number of the next unreliable message in parts to be sent
+	openAcked     bool                     // the peer has acknowledged all of the first message
+	outClosed     bool                     // this side has closed the channel
+	queuedBytes   int                      // bytes of messages that were never sent
+	inResendQueue bool                     // the channel is in its level's resend
+	inUnsentQueue bool                     // the channel is in its level's unsent
+	watch         watch
+
+	// The order of channels (see Conn.After). nil if there's none.
+	predecessor *channel // must be acknowledged before this one sends anything
+	successor   *channel // the channel that has this one as its predecessor
+
+	// Receiving reliable messages.
+	in       parked // entries that arrived early or only in part
+	expected uint64 // sequence of the next entry to process; all before it are done
+	run      run    // the long message that is being assembled
+	opened   bool   // we opened it, or the peer's opening message was delivered
+	inClosed bool   // the peer's close was processed
+	lingers  bool   // both closed it, but it's charged to the peer until our answer is acknowledged
+
+	// Receiving unreliable messages.
 	newest     uint64      // last packet of the newest UnreliableSequenced message delivered
-	assemblies []*assembly // its messages that arrive in parts, oldest first
+	assemblies []*assembly // messages of which some parts have arrived, oldest first
 }
 
-// A runHead is the beginning of a message whose first entry was removed, for
-// [Conn.Held].
+// A runHead is the beginning of a long message whose first entry is gone, for Conn.Held.
 type runHead struct {
 	bytes [16]byte
-	n     int
+	n     int // bytes in use
 }
 
-// watch holds the arguments of the last Conn.Watch while it is armed.
+// A watch is what Conn.Watch was last called with. It's armed until it fires.
 type watch struct {
 	armed  bool
 	out    int
 	queued time.Duration
 }
 
-// outstanding returns the number of entries in the reliable buffer.
+// outstanding returns how many entries of the reliable buffer are in use.
 func (ch *channel) outstanding() int { return int(ch.next - ch.first) }
 
-// runFrom counts the entries from n to the end of its run.
+// runFrom returns how many entries there are from n to the end of its run.
 func (ch *channel) runFrom(n uint64) int {
 	end := n
 	for ch.out.at(end).flags&flagEnd == 0 {
@@ -71,47 +74,49 @@ func (ch *channel) runFrom(n uint64) int {
 	return int(end-n) + 1
 }
 
-// hasFresh reports whether placeFresh has something to place.
-func (ch *channel) hasFresh() bool { return ch.fresh < ch.next || ch.unreliable.len() > 0 }
+// hasUnsent reports whether placeUnsent has anything to send.
+func (ch *channel) hasUnsent() bool { return ch.firstUnsent < ch.next || ch.unreliable.len() > 0 }
 
-// begunUnreliable returns 1 if the oldest unreliable message was sent only in part, and
-// otherwise 0.
-func (ch *channel) begunUnreliable() int {
+// firstDroppable returns the index of the oldest unreliable message that may be dropped to
+// make room, given that one sent in part may not.
+func (ch *channel) firstDroppable() int {
 	if ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return 1
 	}
 	return 0
 }
 
-// isBulk reports whether the channel's messages are bulk.
+// isBulk reports whether the channel carries bulk, which is what transfers send.
 func (ch *channel) isBulk() bool { return ch.priority == Bulk && ch.number != 0 }
 
-// ownEntries is the maximum number of slots that a channel keeps for itself, enough for a
-// tick of play. A reliable buffer that needs more borrows one of the connection's rings
-// until it is empty. A channel that sends a lot only now and then therefore does not keep a
-// large ring.
+// ownEntries is how many slots a channel may keep for itself, which is enough for a tick of
+// play.
+//
+// A channel whose reliable buffer needs more borrows one of the connection's rings until the
+// buffer is empty. That way, no large ring is tied up by a channel that only sends a lot now
+// and then.
 const ownEntries = 8
 
-// makePlace gives the reliable buffer room for one more entry.
-func (ch *channel) makePlace(rings *spares[[]entry]) {
-	room := len(ch.out.slots)
-	if ch.outstanding() < room {
+// ensureSlot makes sure that the reliable buffer has a slot for one more entry.
+func (ch *channel) ensureSlot(rings *spares[[]entry]) {
+	size := len(ch.out.slots)
+	if ch.outstanding() < size {
 		return
 	}
 	var slots []entry
-	if room >= ownEntries {
+	if size >= ownEntries {
 		slots = rings.take()
 	}
-	if len(slots) <= room {
-		slots = make([]entry, max(1, 2*room))
+	if len(slots) <= size {
+		slots = make([]entry, max(1, 2*size))
 	}
 	old := ch.out.move(slots, ch.first, ch.next)
-	if room == ownEntries {
+	if size == ownEntries {
 		ch.ownSlots = old
 	}
 }
 
-// returnRing returns the ring borrowed for the reliable buffer, which must be empty.
+// returnRing returns a borrowed ring. The reliable buffer must be empty.
 func (ch *channel) returnRing(rings *spares[[]entry]) {
 	if len(ch.out.slots) > ownEntries {
 		rings.put(ch.out.slots)
@@ -119,29 +124,29 @@ func (ch *channel) returnRing(rings *spares[[]entry]) {
 	}
 }
 
-// begun reports whether a message was sent only in part and the rest may follow. If held is
-// true, only a reliable message counts.
-func (ch *channel) begun(held bool) bool {
-	if !held && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
+// midMessage reports whether a message was sent only in part and the rest may be sent now,
+// too. The owner may hold back unreliable messages.
+func (ch *channel) midMessage(unreliableHeld bool) bool {
+	if !unreliableHeld && ch.unreliable.len() > 0 && ch.unreliable.peek().part > 0 {
 		return true
 	}
-	return ch.fresh < ch.next && ch.out.at(ch.fresh).flags&flagBegin == 0
+	return ch.firstUnsent < ch.next && ch.out.at(ch.firstUnsent).flags&flagBegin == 0
 }
 
-// opening reports whether all reliable messages on a channel of this side were sent but the
-// peer has not acknowledged the opening one. Tracked messages may follow from then on.
+// opening reports whether we opened the channel and have sent all reliable messages on it, but
+// the peer hasn't acknowledged the first one yet. Tracked messages may follow from then on.
 func (ch *channel) opening() bool {
-	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.fresh == ch.next
+	return ch.ours && !ch.openAcked && !ch.outClosed && ch.next > 0 && ch.firstUnsent == ch.next
 }
 
-// owesAnswer reports whether the peer has acknowledged all of ch, which this side has
-// closed, but has not answered the close.
+// owesAnswer reports whether the peer has acknowledged everything on the channel, including
+// our close, but hasn't answered the close.
 func (ch *channel) owesAnswer() bool { return ch.outClosed && !ch.inClosed && ch.first == ch.next }
 
-// partial returns the bytes of entry n that have arrived. known is false if its message was
-// already delivered.
+// partial returns what has arrived of entry n. known is false if its message was delivered.
 func (ch *channel) partial(n uint64) (s slot, known bool) {
 	if n < ch.expected {
+		// It was processed. If its message is still incomplete, it's part of the run.
 		i := len(ch.run.parts) - int(ch.expected-n)
 		if !ch.run.open || i < 0 {
 			return s, false
@@ -154,8 +159,8 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 	return s, s.state != delivered
 }
 
-// assembling returns the assembly of the message that a part belongs to, or nil if there is
-// none.
+// assembling returns the assembly that a part belongs to, or nil if it's the first part of its
+// message.
 func (ch *channel) assembling(h header) *assembly {
 	for _, a := range ch.assemblies {
 		if a.is(h) {
@@ -165,13 +170,13 @@ func (ch *channel) assembling(h header) *assembly {
 	return nil
 }
 
-// A ring holds the entries of consecutive sequences.
-type ring struct{ slots []entry } // the length is a power of two or 0
+// A ring holds entries with consecutive sequences. The number of slots is 0 or a power of two.
+type ring struct{ slots []entry }
 
 func (r *ring) at(sequence uint64) *entry { return &r.slots[sequence&uint64(len(r.slots)-1)] }
 
-// move moves the entries from first to next-1 into slots, which must be empty, and returns
-// the old slots, emptied.
+// move moves the entries first to next-1 to other slots, which must be empty. It returns the
+// old slots, empty as well.
 func (r *ring) move(slots []entry, first, next uint64) []entry {
 	old := *r
 	r.slots = slots
@@ -182,18 +187,18 @@ func (r *ring) move(slots []entry, first, next uint64) []entry {
 	return old.slots
 }
 
-// A queue is a first-in-first-out list that reuses its memory.
+// A queue is a first-in-first-out queue that reuses its memory.
 type queue[T any] struct {
 	items []T
-	head  int32
-	slack int32 // consecutive resets after which little of the memory had been used
+	head  int32 // index of the oldest item
+	slack int32 // resets in a row after which most of the memory was found unused
 }
 
 func (q *queue[T]) len() int { return len(q.items) - int(q.head) }
 func (q *queue[T]) cap() int { return cap(q.items) }
 func (q *queue[T]) peek() *T { return &q.items[q.head] }
 
-// at returns the value at index i.
+// at returns the item at index i, where 0 is the oldest.
 func (q *queue[T]) at(i int) T { return q.items[int(q.head)+i] }
 
 func (q *queue[T]) push(v T) {
@@ -201,8 +206,8 @@ func (q *queue[T]) push(v T) {
 	q.items = append(q.items, v)
 }
 
-// compact moves the items to the front if there is no room after them but more than half of
-// the memory is free.
+// compact moves the items to the front of the memory if there's no room behind them, but more
+// than half of it is unused.
 func (q *queue[T]) compact() {
 	if len(q.items) == cap(q.items) && int(q.head) > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
@@ -222,7 +227,7 @@ func (q *queue[T]) pop() T {
 	return v
 }
 
-// take removes the value at index i and returns it.
+// take removes the item at index i and returns it.
 func (q *queue[T]) take(i int) T {
 	items := q.items[q.head:]
 	v := items[i]
@@ -231,9 +236,10 @@ func (q *queue[T]) take(i int) T {
 	return v
 }
 
-// reset empties the list. If the list is large and repeatedly used less than an eighth of
-// its memory, reset frees that memory. It does not free it at once, because one tick in
-// three may add many items and the others few.
+// reset empties the queue.
+//
+// If most of a large queue's memory is never used, reset frees it, but not at once, since a
+// tick that adds many items may be followed by a few that don't.
 func (q *queue[T]) reset() {
 	switch {
 	case cap(q.items) <= 64 || len(q.items) >= cap(q.items)/8:
@@ -246,24 +252,24 @@ func (q *queue[T]) reset() {
 	q.items, q.head = q.items[:0], 0
 }
 
-// maxSlack is the number of consecutive resets that may leave the memory mostly unused
-// before it is freed: two seconds of ticks.
+// maxSlack is how many resets in a row may find most of the memory unused before it's freed.
+// It amounts to two seconds of ticks.
 const maxSlack = 64
 
-// release frees the memory of an empty list.
+// release frees the memory, provided that the queue is empty.
 func (q *queue[T]) release() {
 	if q.len() == 0 {
 		q.items, q.head = nil, 0
 	}
 }
 
-// remove removes the items for which equal returns true.
-func (q *queue[T]) remove(equal func(T) bool) {
-	q.items = slices.DeleteFunc(q.items[q.head:], equal)
+// remove removes the items that match.
+func (q *queue[T]) remove(match func(T) bool) {
+	q.items = slices.DeleteFunc(q.items[q.head:], match)
 	q.head = 0
 }
 
-// insert inserts v after the first i values.
+// insert inserts an item at index i.
 func (q *queue[T]) insert(i int, v T) {
 	if i == 0 && q.head > 0 {
 		q.head--

@@ -6,20 +6,23 @@ import (
 	"time"
 )
 
-// channels holds the channels of a connection. Numbers are never reused, so each of the
-// peer's numbers is either unseen, open or closed.
+// channels holds the channels of a connection. Since numbers are never reused, each of the
+// peer's is either unseen, open or closed.
 type channels struct {
-	open  map[uint64]*channel
-	last  *channel // the open channel that find returned last; nil = none
-	peak  int      // maximum size of open since it was allocated
-	limit int      // maximum number of channels of its own that each side may have open
+	open   map[uint64]*channel
+	last   *channel // what find returned last; nil if that has been removed
+	peak   int      // size of open at its largest since it was allocated
+	limit  int      // how many channels of its own each side may have open
+	refuse Code     // NoError unless the peer may open none
 
-	ourNext  uint64   // number of the next channel that this side opens
-	ours     int      // channels that this side opened and has not retired
-	peerNext uint64   // number after the peer's largest one seen, or its first number
-	theirs   int      // channels opened by the peer whose close has not been processed
-	unseen   []uint32 // the peer's unseen numbers below peerNext, ascending
-	refuse   Code     // NoError = the peer may open channels
+	// Channels of this side.
+	ourNext uint64 // number of the next one
+	ours    int    // how many are open
+
+	// Channels of the peer.
+	peerNext uint64   // one after the largest number seen
+	theirs   int      // how many are open, not counting those the peer has closed
+	unseen   []uint32 // numbers below peerNext that we haven't seen yet, ascending
 }
 
 func newChannels(client bool, limit int) channels {
@@ -31,9 +34,9 @@ func newChannels(client bool, limit int) channels {
 	return c
 }
 
-// find returns the open channel with a number, or nil. It remembers the last one, because
-// most bunches belong to the same channel as the previous one and the map is no longer in
-// the CPU's cache.
+// find returns the open channel with this number, or nil. It remembers the last one, because
+// most bunches are for the same channel as the one before, and the map isn't in the CPU's
+// cache any more.
 func (c *channels) find(number uint64) *channel {
 	if c.last == nil || c.last.number != number {
 		c.last = c.open[number]
@@ -41,8 +44,7 @@ func (c *channels) find(number uint64) *channel {
 	return c.last
 }
 
-// create opens this side's next channel. It returns nil if too many channels are open or
-// all numbers were used.
+// create opens our next channel. It returns nil if we have too many open, or no numbers left.
 func (c *channels) create(p Priority) *channel {
 	if c.ours >= c.limit || c.ourNext > maxChannelNumber {
 		return nil
@@ -54,12 +56,12 @@ func (c *channels) create(p Priority) *channel {
 	return ch
 }
 
-// known is called with the number of a channel that is not open. It reports whether that
-// channel was closed. If it was not, the peer may open it.
+// wasClosed is called when a bunch names a channel that isn't open. It reports whether the
+// channel has been closed, since otherwise the peer may open it.
 //
-// It is a violation if the number is one of ours that this side never opened, or one of the
-// peer's if the peer may open no channels.
-func (c *channels) known(number uint64) (bool, error) {
+// It's a violation to name a channel of ours that we never opened, or a channel of the peer's
+// if the peer may open none.
+func (c *channels) wasClosed(number uint64) (closed bool, err error) {
 	if c.isOurs(number) {
 		if number >= c.ourNext {
 			return false, violation(BunchBadChannelIndex, "channel %d is not open", number)
@@ -76,8 +78,8 @@ func (c *channels) known(number uint64) (bool, error) {
 	return !unseen, nil
 }
 
-// begin opens the channel with one of the peer's numbers that was never open.
-func (c *channels) begin(number uint64) (*channel, error) {
+// accept opens a channel of the peer's that has never been open.
+func (c *channels) accept(number uint64) (*channel, error) {
 	if err := c.checkLimit(number); err != nil {
 		return nil, err
 	}
@@ -85,6 +87,7 @@ func (c *channels) begin(number uint64) (*channel, error) {
 		c.unseen = slices.Delete(c.unseen, i, i+1)
 	}
 	for ; c.peerNext < number; c.peerNext += 2 {
+		// A bunch for this one may still arrive.
 		c.unseen = append(c.unseen, uint32(c.peerNext))
 	}
 	c.peerNext = max(c.peerNext, number+2)
@@ -94,13 +97,14 @@ func (c *channels) begin(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if the peer has more channels open than a correct peer can.
+// checkLimit returns an error if no correct peer could have so many channels that it opens
+// another one.
 //
-// A number that the peer skipped counts as open, because its first bunch is in flight.
+// A number that the peer skipped counts as open, since its first bunch must be in flight.
 //
-// The peer forgets a channel once it has received our close and the ack of its own. Its ack
-// of our close may still be in flight at that point, so channels waiting for such an ack
-// have a separate limit.
+// There's a separate limit for channels that linger because our close hasn't been
+// acknowledged. The peer may have removed those already, as it does once it has our close and
+// the ack of its own, with its ack of our close still in flight.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -120,16 +124,17 @@ func (c *channels) checkLimit(number uint64) error {
 
 func (c *channels) isOurs(number uint64) bool { return number&1 == c.ourNext&1 }
 
-// peerClosed records that the peer's close of ch was processed.
+// peerClosed is called when the peer's close of ch has been processed.
 func (c *channels) peerClosed(ch *channel) {
 	if !ch.ours {
 		c.theirs--
 	}
 }
 
-// retire forgets a channel if both sides have closed it, and reports whether it did. Once
-// the peer has closed it, this side has too, because Conn.closed answers at once.
+// retire removes ch if both sides have closed it and everything on it is acknowledged, and
+// reports whether it did.
 func (c *channels) retire(ch *channel) bool {
+	// Once the peer has closed it, so have we, because receiveClose answers at once.
 	if !ch.inClosed || ch.first != ch.next || c.open[ch.number] == nil {
 		return false
 	}
@@ -145,32 +150,32 @@ func (c *channels) retire(ch *channel) bool {
 	return true
 }
 
-// shrink replaces the map by a smaller one. A map never frees the room it once needed.
+// shrink replaces the map with a smaller one, since a map never frees the memory it once
+// needed.
 func (c *channels) shrink() {
 	fewer := make(map[uint64]*channel, len(c.open))
 	maps.Copy(fewer, c.open)
 	c.open, c.peak = fewer, len(fewer)
 }
 
-// maxOwed is the number of answers to closes that a peer may owe for any length of time.
-// Each keeps 582 bytes here, 4.5 MiB in all.
+// maxOwed is how many answers to closes a peer may owe us for longer than Config.IdleTimeout.
+// For each of them we keep 582 bytes, which makes 4.5 MiB in all.
 //
-// A correct peer does not answer while its world is stuck in a tick. With a receive limit
-// of 4 MiB it owes fewer than maxOwed: a close takes 657 bytes of the limit until the owner
-// takes it, so at most 6,384 can arrive (TestClosesDuringALongTick). With a higher limit,
-// such as the default of package rpc, it may owe more, but it answers as soon as it ticks.
-// Owing more is therefore a violation only after Config.IdleTimeout.
+// A correct peer doesn't answer while its world is stuck in a tick. With a receive limit of 4
+// MiB it can't come to owe that many, because a close takes 657 bytes of the limit until the
+// owner takes it, and so at most 6,384 of them can arrive (TestClosesDuringALongTick). It can
+// with a higher limit, such as the default of package rpc, but then it answers as soon as it
+// ticks. That's why it's only a violation if it goes on for that long.
 const maxOwed = 8192
 
-// owed counts the channels that this side has closed and the peer has fully acknowledged.
-// The peer has received our close for them and owes its own. Until that arrives, this side
-// cannot forget the channel.
+// owed counts the channels that we have closed, and the peer has acknowledged all of, without
+// answering the close yet. We can't remove them before it does.
 type owed struct {
 	count int
 	since time.Duration // when count last rose above maxOwed
 }
 
-// add counts a channel.
+// add counts another channel.
 func (o *owed) add(now time.Duration) {
 	o.count++
 	if o.count == maxOwed+1 {
@@ -178,8 +183,8 @@ func (o *owed) add(now time.Duration) {
 	}
 }
 
-// until returns the time at which the peer will have owed too many answers for longer than
-// patience. ok is false if it does not owe too many.
-func (o *owed) until(patience time.Duration) (time.Duration, bool) {
+// until returns when the peer will have owed too many answers for as long as patience. ok is
+// false if it doesn't owe too many.
+func (o *owed) until(patience time.Duration) (at time.Duration, ok bool) {
 	return o.since + patience, o.count > maxOwed
 }

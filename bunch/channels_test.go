@@ -105,12 +105,12 @@ func TestAllNumbersUsed(t *testing.T) {
 
 // begun handles a number of the peer's as an entry does, and reports whether it was new.
 func (c *channels) begun(t testing.TB, number uint64) bool {
-	known, err := c.known(number)
+	known, err := c.wasClosed(number)
 	require.NoError(t, err)
 	if known || c.open[number] != nil {
 		return false
 	}
-	_, err = c.begin(number)
+	_, err = c.accept(number)
 	require.NoError(t, err)
 	return true
 }

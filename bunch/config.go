@@ -6,46 +6,75 @@ import (
 	"time"
 )
 
-// Config holds the limits and options of one connection. Fields that are zero take the
-// default in their comments.
+// Config holds the limits and options of a connection. A field that is zero has the default
+// given in its comment.
 type Config struct {
-	Client bool // this side opens the odd channels, the other side the even ones
-	// Entries of a channel's reliable buffer in each direction (UE: RELIABLE_BUFFER). It is
-	// a power of two from 8 to 16,384. The default is 256.
+	// Client says which channels this side opens: a client the odd ones, the other side the
+	// even ones.
+	Client bool
+
+	// ReliableBuffer is the number of entries in a channel's reliable buffer, in each
+	// direction (UE: RELIABLE_BUFFER). It is a power of two from 8 to 16,384. The default is
+	// 256.
 	ReliableBuffer int
-	MaxBunch       int // maximum size of a message in bytes; up to 65,536, the default
-	// Bytes that reliable messages may hold here until the owner takes them. It is at least
-	// 256 KiB, the default.
+
+	// MaxBunch is the maximum size of a message in bytes. The default, and the most it can be,
+	// is 65,536.
+	MaxBunch int
+
+	// ReceiveLimit is how many bytes reliable messages may hold here until the owner takes
+	// them. The default, and the least it can be, is 256 KiB.
 	ReceiveLimit int
-	AckDelay     time.Duration // maximum delay of an ack; 5 to 200 ms; default 40 ms
-	History      int           // maximum number of undecided packets; 64 to 4,096, the default
-	MaxChannels  int           // maximum number of open channels of each side; up to 32,767, the default
-	// Bytes per second that the owner enforces with Hold; used by [Conn.QueueTime]. 0 = no
-	// limit.
-	Rate        int
-	IdleTimeout time.Duration // since the first unanswered packet asking for an ack; default 30 s
-	KeepAlive   time.Duration // ask for an ack if no packet did for this long; 0 = no keep-alive
-	Overflow    Policy        // what happens when a reliable buffer is full
-	Trace       func(Event)   // called at each step of messages and packets; nil = off; must not call the Conn
+
+	// AckDelay is how long an ack may be delayed: 5 to 200 ms. The default is 40 ms.
+	AckDelay time.Duration
+
+	// History is how many packets may be undecided, neither acknowledged nor lost: 64 to
+	// 4,096, which is the default.
+	History int
+
+	// MaxChannels is how many channels each side may have open: up to 32,767, which is the
+	// default.
+	MaxChannels int
+
+	// Rate is the rate in bytes per second that the owner enforces with Hold, for
+	// [Conn.QueueTime]. 0 means that there is no limit.
+	Rate int
+
+	// IdleTimeout is how long a connection lasts without an answer, counted from the first
+	// packet that asks for one. The default is 30 s.
+	IdleTimeout time.Duration
+
+	// KeepAlive is the interval of keep-alives: if no packet has asked for an ack for that
+	// long, one is sent that does. 0 means that there are none.
+	KeepAlive time.Duration
+
+	// Overflow says what happens when a reliable buffer is full.
+	Overflow Policy
+
+	// Trace, unless it is nil, is called for each step of a message or packet. It must not
+	// call the Conn.
+	Trace func(Event)
 
 	// Random returns a number from 0 to n-1 that the peer cannot guess, like IntN of
-	// math/rand/v2. It chooses packet numbers, about one in 500, that are never sent.
+	// math/rand/v2. It picks packet numbers that are never sent, about one in 500.
 	//
-	// A peer that acknowledges such a number invents acks, which makes this side send
-	// faster than the path allows (RFC 9000, section 21.4). The connection then ends with
-	// AckSequenceMismatch. If Random is nil, no number is left out.
+	// If the peer acknowledges such a number, it must be making up acks, which can get us to
+	// send faster than the path allows (RFC 9000, section 21.4). The connection then ends with
+	// AckSequenceMismatch. If Random is nil, no number is skipped.
 	Random func(n int) int
 }
 
 const (
-	minReceiveLimit = 256 << 10 // bytes that a peer may send before it has received a limit
+	minReceiveLimit = 256 << 10 // bytes that a peer may send before it hears of a limit
 	maxHistory      = 4096
 	maxChannels     = 32767 // UE: DefaultMaxChannelSize
 	minAckDelay     = 5 * time.Millisecond
-	maxAckDelay     = 200 * time.Millisecond // limited because it is part of the sender's probe timeout
-	maxIdleTimeout  = 1 << 62                // 146 years; no sum of times overflows
-	// A sequence is reconstructed from its low 16 bits as the value nearest to the expected
-	// one.
+	maxAckDelay     = 200 * time.Millisecond // the sender adds it to its probe timeout
+	maxIdleTimeout  = 1 << 62                // 146 years, so that no sum of times overflows
+
+	// maxReliable is limited because only the low 16 bits of a sequence are sent, from which
+	// the receiver infers the nearest to the one it expects.
 	maxReliable = 16384
 )
 
@@ -60,7 +89,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// params returns this side's limits, for Hello.
+// params returns our limits, for Hello.
 func (c Config) params() Params {
 	return Params{
 		ReliableBuffer: c.ReliableBuffer,
@@ -71,7 +100,7 @@ func (c Config) params() Params {
 	}
 }
 
-// validate returns an error that names the first invalid field.
+// validate returns an error for the first field that is invalid.
 func (c Config) validate() error {
 	if c.ReceiveLimit < minReceiveLimit {
 		return fmt.Errorf("bunch: Config.ReceiveLimit is %d bytes, the least is %d", c.ReceiveLimit, minReceiveLimit)
@@ -82,7 +111,8 @@ func (c Config) validate() error {
 	return c.params().validate()
 }
 
-// Params are the limits that each end sends in Hello. See [Conn.Agree].
+// Params are the limits that each end sends to the other in Hello, to be applied with
+// [Conn.Agree]. They are those of Config.
 type Params struct {
 	ReliableBuffer int           // entries of a channel's reliable buffer in each direction
 	MaxBunch       int           // maximum size of a message in bytes
@@ -91,7 +121,7 @@ type Params struct {
 	AckDelay       time.Duration // maximum delay of an ack
 }
 
-// validate returns an error that names the first invalid field.
+// validate returns an error for the first field that is invalid.
 func (p Params) validate() error {
 	if r := p.ReliableBuffer; r < 8 || r > maxReliable || r&(r-1) != 0 {
 		return fmt.Errorf("bunch: ReliableBuffer is %d, not a power of two from 8 to %d", r, maxReliable)
@@ -114,9 +144,9 @@ func (p Params) validate() error {
 	return nil
 }
 
-// smaller returns the limits that both ends can keep: the smaller of each limit, but the
-// longer ack delay.
-func (p Params) smaller(q Params) Params {
+// intersect returns limits that both ends can keep to. Each is the smaller of the two, except
+// for AckDelay, which is the longer.
+func (p Params) intersect(q Params) Params {
 	return Params{
 		ReliableBuffer: min(p.ReliableBuffer, q.ReliableBuffer),
 		MaxBunch:       min(p.MaxBunch, q.MaxBunch),

@@ -7,60 +7,58 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Conn is one end of a connection. It has no clock, goroutine or lock. It must not be
-// used concurrently: its owner locks it and passes the time to its methods. If now is
-// before that of an earlier call, the earlier time counts.
+// A Conn is one end of a connection. It has no clock, goroutine or lock of its own, so the
+// owner passes the time to its methods and must not use it concurrently. Time never goes
+// backwards: if now is before that of an earlier call, the earlier time counts.
 type Conn struct {
-	config  Config
-	limits  Params // this end's until Agree, then the smaller of both ends'
-	start   time.Time
-	now     time.Duration // since start; never decreases
-	trimmed time.Duration // when trim last ran
-	err     error         // why the connection ended; nil while it is open
+	config    Config
+	limits    Params // ours until Agree, then the smaller of both ends'
+	start     time.Time
+	now       time.Duration // since start; never decreases
+	trimmedAt time.Duration // when trim last ran
+	err       error         // why the connection ended; nil while it's open
 
-	// Sending.
+	// Queues of what is to be sent.
 	channels    channels
-	owed        owed             // closes of this side that the peer has not answered
-	levels      [levels]level    // channels with something to send, highest priority first
-	blocks      blocks           // memory for payloads that are queued or in flight
-	rings       spares[[]entry]  // empty reliable buffers for reuse
-	sent        sentPackets      // records of sent packets
-	skips       skips            // chooses packet numbers that are never sent
-	build       builder          // the packet that AppendPacket is building
-	silent      bool             // a keep-alive is due; set by Advance
-	placed      []placedDatagram // unreliable bunches of the last packet, for Unsent
-	cork        cork             // holds back new messages during a tick
-	unreliables backlog          // count of queued unreliable messages
-	tracked     tracked          // queued tracked messages, and the fates of sent ones
-	repeats     repeats          // small calls to repeat in the next packet
-	repairs     repairs          // repair bunches for the end of a transfer
-	saturation  saturation       // what the owner holds back, and whether the path keeps up
+	owed        owed            // our closes that the peer hasn't answered
+	levels      [levels]level   // channels with something to send, highest priority first
+	blocks      blocks          // memory for payloads that are queued or in flight
+	rings       spares[[]entry] // empty reliable buffers for reuse
+	unreliables backlog         // how much is queued in unreliable messages
+	tracked     tracked         // queued tracked messages, and the fates of sent ones
+	cork        cork            // holds back new messages during a tick
+	saturation  saturation      // what the owner holds back, and whether the path keeps up
 
-	// Path.
+	// Packets.
+	build          builder            // the packet that AppendPacket is building
+	sent           sentPackets        // records of the packets sent
+	skips          skips              // picks packet numbers that are never sent
+	keepAliveDue   bool               // set by Advance
+	lastUnreliable []placedUnreliable // unreliable bunches of the last packet, for Unsent
+	repeats        repeats            // small calls that the next packet repeats
+	repairs        repairs            // repair bunches for the end of a transfer
+
 	path         pathState          // the carrier's last Path, and packets sent on earlier ones
 	gate         recovery.Gate      // limits bytes in flight, unless the carrier reports fates
 	loss         loss               // detects lost packets, and probes
 	peerAckDelay time.Duration      // how long the peer may delay an ack; ours until Agree
-	blackHole    recovery.BlackHole // detects that the path drops all but small packets
+	blackHole    recovery.BlackHole // notices if the path drops all but small packets
 
 	// Receiving.
-	received   received      // received packets, and when to acknowledge them
-	arriving   uint64        // number of the packet that Receive is handling
+	received   received      // packets received, and when to acknowledge them
+	receiving  uint64        // number of the packet that Receive is handling
 	ready      readyList     // messages for Next and Take
 	flow       flow          // limits of reliable bytes, in both directions
 	payloads   payloadMemory // memory of payloads until the owner takes their messages
-	unordered  run           // scratch memory in which deliverUnordered joins a message's entries
-	assemblies assemblies    // incomplete unreliable messages in parts
-	restorer   restorer      // repair bunches waiting for others of their group
+	unordered  run           // scratch space for deliverUnordered
+	assemblies assemblies    // unreliable messages of which some parts are missing
+	restorer   restorer      // repair bunches that don't suffice yet
 
-	// For the owner.
-	wake bool // set when a message is ready, a watch fires or the connection ends; cleared by Wake
-	// Set when AppendPacket may have a packet or NextTimeout may have changed; cleared by
-	// Changed.
-	changed bool
+	wake    bool             // cause for the owner to wake up; cleared by Wake
+	changed bool             // maybe a packet or another NextTimeout; cleared by Changed
 	content recovery.Content // of the last packet from AppendPacket
 	watched []*channel       // channels whose watch is armed
-	stats   Stats            // counters; the method Stats adds values kept elsewhere
+	stats   Stats            // counters; the method Stats adds what is kept elsewhere
 }
 
 const (
@@ -68,7 +66,7 @@ const (
 	bulkLevel = levels - 1
 )
 
-// level returns the level of ch.
+// level returns the level that ch belongs to.
 func (c *Conn) level(ch *channel) *level {
 	if ch.number == 0 {
 		return &c.levels[0]
@@ -79,20 +77,20 @@ func (c *Conn) level(ch *channel) *level {
 // A level holds the channels of one priority that have something to send.
 type level struct {
 	resend   queue[*channel] // channels with lost entries
-	fresh    queue[*channel] // channels with messages that were never sent
+	unsent   queue[*channel] // channels with messages that were never sent
 	queued   int             // bytes of messages that were never sent
-	deferred int             // part of queued that waits for another channel's ack (After)
+	deferred int             // those of them that wait for another channel's acks (see Conn.After)
 }
 
-// add counts bytes queued on ch. A negative number counts bytes that are no longer queued.
+// add is called when the number of bytes queued on ch changes. bytes is negative if it falls.
 func (l *level) add(ch *channel, bytes int) {
 	l.queued += bytes
-	if ch.earlier != nil {
+	if ch.predecessor != nil {
 		l.deferred += bytes
 	}
 }
 
-// NewConn returns a connection that begins at now.
+// NewConn returns a connection that starts at now.
 func NewConn(now time.Time, config Config) (*Conn, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -110,29 +108,29 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 	return c, nil
 }
 
-// Params returns this end's limits. Hello carries them to the peer, which passes them to
-// Agree.
+// Params returns this end's limits, which Hello carries to the peer, whose owner passes them
+// to Agree.
 func (c *Conn) Params() Params { return c.config.params() }
 
-// Agree applies the limits in the peer's Hello. It lowers each limit to the smaller of both
-// ends' and adopts the peer's ack delay.
+// Agree applies the limits in the peer's Hello. Each limit becomes the smaller of both ends',
+// except that acks from the peer may take as long as it says.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
 	}
 	c.changed = true
-	c.limits = c.limits.smaller(peer)
+	c.limits = c.limits.intersect(peer)
 	c.channels.limit = c.limits.MaxChannels
 	c.peerAckDelay = peer.AckDelay
 	return nil
 }
 
-// Err returns why the connection ended, or nil if it is still open.
+// Err returns why the connection ended, or nil if it's still open.
 func (c *Conn) Err() error { return c.err }
 
-// Open opens a channel and returns its number. Only a reliable message opens the channel at
-// the peer, so the first message should be reliable. The peer drops unreliable messages
-// that arrive before it.
+// Open opens a channel and returns its number. The peer learns of it by the first reliable
+// message, and drops unreliable ones that arrive before that, so the first message should be
+// reliable.
 func (c *Conn) Open(p Priority) (uint64, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -148,17 +146,17 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// UsedUp reports whether this side has used all of its channel numbers. Open then fails
-// until there is a new connection.
+// UsedUp reports whether this side has no channel numbers left. If so, Open fails until
+// there's a new connection.
 func (c *Conn) UsedUp() bool { return c.channels.ourNext > maxChannelNumber }
 
-// Refuse forbids the peer to open channels, so that it cannot make this side hold memory
-// for them. As soon as the peer names a channel of its own that is not open here, the
-// connection ends with code. NoError, the default, lets the peer open channels.
+// Refuse forbids the peer to open channels, so that it can't make us hold memory for them. If
+// the peer then names a channel of its own that isn't open here, the connection ends with
+// code. By default, which is NoError, the peer may open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
-// SetPriority changes a channel's priority. Channel 0 has no priority: it always goes
-// first.
+// SetPriority changes a channel's priority. It can't be applied to channel 0, which always
+// goes first.
 func (c *Conn) SetPriority(number uint64, p Priority) error {
 	ch := c.channels.find(number)
 	switch {
@@ -176,23 +174,25 @@ func (c *Conn) SetPriority(number uint64, p Priority) error {
 	from.add(ch, -ch.queuedBytes)
 	to.add(ch, ch.queuedBytes)
 	isChannel := func(other *channel) bool { return other == ch }
+	// Move it to the end of the queues of its new level.
 	from.resend.remove(isChannel)
-	from.fresh.remove(isChannel)
-	ch.inFreshQueue, ch.inResendQueue = false, false
+	from.unsent.remove(isChannel)
+	ch.inUnsentQueue, ch.inResendQueue = false, false
 	c.schedule(ch)
 	c.changed = true
 	return nil
 }
 
-// closedError returns the error of a method that was called for a channel that is not open.
+// closedError returns the error for a channel that isn't open.
 func (c *Conn) closedError(number uint64) error {
 	return fmt.Errorf("%w: channel %d", ErrClosed, number)
 }
 
-// Untaken returns how long flow control has held back the next reliable message of a
-// channel while the peer still answers. It shows that the peer's world has stopped or
-// cannot keep up, and so takes too few messages. Untaken returns 0 if flow control holds
-// nothing back or the path is silent.
+// Untaken returns how long flow control has kept the next reliable message of a channel from
+// being sent although the peer still answers, and 0 if it doesn't.
+//
+// When that gets long, the peer's world has stopped or fallen behind, so that it isn't taking
+// messages fast enough.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil || !c.flow.blocked || !c.heldByFlow(ch) || c.dark() {
@@ -201,19 +201,19 @@ func (c *Conn) Untaken(number uint64) time.Duration {
 	return c.now - c.flow.blockedAt
 }
 
-// AllReady yields the messages waiting for Next or Take, oldest first. It does not remove
+// AllReady yields the messages that wait for Next or Take, oldest first, without removing
 // them. The caller must not change them.
 func (c *Conn) AllReady(yield func(*Message) bool) { c.ready.each(yield) }
 
-// IsOpen reports whether a channel was opened, by Open or by the peer's first message, and
-// has not been closed at this end.
+// IsOpen reports whether a channel is open at this end. Channels are opened by Open or by the
+// peer's first message, and closed by Close or in answer to the peer's close.
 func (c *Conn) IsOpen(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && !ch.outClosed
 }
 
-// Reliable returns the number of entries in use in a channel's reliable buffer and its
-// capacity. UE: NumOutRec and RELIABLE_BUFFER.
+// Reliable returns how many entries of a channel's reliable buffer are in use, and how many it
+// has. UE: NumOutRec and RELIABLE_BUFFER.
 func (c *Conn) Reliable(number uint64) (out, slots int) {
 	if ch := c.channels.find(number); ch != nil {
 		out = ch.outstanding()
@@ -221,7 +221,8 @@ func (c *Conn) Reliable(number uint64) (out, slots int) {
 	return out, slotsOf(number, c.limits.ReliableBuffer)
 }
 
-// slotsOf returns the capacity of a channel's reliable buffer in entries.
+// slotsOf returns how many entries the reliable buffer of a channel has, given the number for
+// all but channel 0.
 func slotsOf(number uint64, slots int) int {
 	if number == 0 {
 		return min(slots, controlBuffer)
@@ -229,14 +230,15 @@ func slotsOf(number uint64, slots int) int {
 	return slots
 }
 
-// Drained reports whether the peer has acknowledged all reliable messages that were queued.
+// Drained reports whether the peer has acknowledged all reliable messages.
 func (c *Conn) Drained() bool { return c.flow.entries == 0 }
 
-// Held calls visit for each message in a channel's reliable buffer, oldest first, with the
-// beginning of the message and the number of entries that it takes. If the first entry of a
-// message is already acknowledged, the beginning is its first 16 bytes. A message that
-// shares an entry with the previous one takes 0 entries. The entries add up to the out of
-// Reliable.
+// Held calls visit for each message in a channel's reliable buffer, oldest first. head is the
+// beginning of the message, and entries is how many entries it takes, which is 0 if it shares
+// one with the message before it. They add up to the out of Reliable.
+//
+// Of a message whose first entry is acknowledged already, head is no more than the first 16
+// bytes.
 func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -251,6 +253,7 @@ func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 		}
 		head := e.payload
 		if e.flags&flagBegin == 0 {
+			// The first entry has been acknowledged and freed.
 			head = ch.popped.bytes[:ch.popped.n]
 		}
 		entries := ch.runFrom(n)
@@ -259,7 +262,7 @@ func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 	}
 }
 
-// visitWhole calls visit for each message in the payload of a whole bunch.
+// visitWhole calls visit for each message in a whole bunch.
 func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	if len(b) == 0 {
 		visit(nil, 1) // a close without a message
@@ -272,27 +275,27 @@ func visitWhole(b []byte, visit func(head []byte, entries int)) {
 	}
 }
 
-// Wake reports whether something that the owner may wait for has happened since the last
-// call: messages are ready, a watch fired or the connection ended.
+// Wake reports whether, since the last call, messages became ready, a watch fired or the
+// connection ended. These are what an owner may be waiting for.
 func (c *Conn) Wake() bool { return once(&c.wake) }
 
-// Changed reports whether, since the last call, a method call may have given AppendPacket a
-// packet, changed NextTimeout or made Wake true. A call of Receive counts only if
-// AppendPacket may now have a packet.
+// Changed reports whether, since the last call, a method may have given AppendPacket a packet
+// to build, changed NextTimeout or made Wake true. Receive counts only if there may be a
+// packet now.
 func (c *Conn) Changed() bool { return once(&c.changed) }
 
-// once reports whether a flag is set and clears it.
+// once returns a flag and clears it.
 func once(flag *bool) bool {
 	set := *flag
 	*flag = false
 	return set
 }
 
-// Content returns the kinds of traffic in the last packet from AppendPacket. Messages on
-// channel 0 are neither play nor bulk.
+// Content returns what kinds of traffic the last packet from AppendPacket carries. What is
+// sent on channel 0 is neither play nor bulk.
 func (c *Conn) Content() recovery.Content { return c.content }
 
-// Queued returns the number of message bytes that were never sent.
+// Queued returns how many bytes of messages were never sent.
 func (c *Conn) Queued() (bytes int) {
 	for i := range c.levels {
 		bytes += c.levels[i].queued
@@ -300,17 +303,17 @@ func (c *Conn) Queued() (bytes int) {
 	return bytes + c.tracked.bytes
 }
 
-// FirstByte returns the first byte of every packet.
+// FirstByte returns the byte that every packet begins with.
 func (c *Conn) FirstByte() byte { return Protocol }
 
-// advanceClock moves the connection's clock forward to now and returns it. It never moves
-// the clock back.
+// advanceClock sets the connection's clock to now, unless that would turn it back, and returns
+// it.
 func (c *Conn) advanceClock(now time.Time) time.Duration {
 	c.now = max(c.now, now.Sub(c.start))
 	return c.now
 }
 
-// fail ends the connection with err, unless it has already ended, and returns why it ended.
+// fail ends the connection with err, or returns the earlier error if it has ended already.
 func (c *Conn) fail(err *Error) error {
 	if c.err == nil {
 		c.err = err

@@ -3,51 +3,52 @@ package bunch
 import "time"
 
 const (
-	// darkTimeouts is the number of probe timeouts without an ack after which the path is
-	// considered out. If only one ack was lost, the next one arrives sooner.
+	// darkTimeouts is how many probe timeouts must pass without an ack for the path to be out.
+	// If it's just an ack that was lost, the next one arrives sooner.
 	darkTimeouts = 2
-	// carrierTime is the minimum time without an ack or an arrival after which a path is
-	// dark if its carrier reports fates. Such a carrier hands over to the other one sooner,
-	// unless the other one is silent as well.
+
+	// carrierTime is how long a carrier that reports fates must at least be silent for the
+	// path to be out. Such a carrier hands over to the other one (QUIC or sealed packets)
+	// sooner than that, unless the other one is silent as well.
 	carrierTime = time.Second
 )
 
-// darkTime returns the time without an ack after which the path is dark. Messages that have
-// waited in the dark for longer are stale.
+// darkTime returns how long nothing must be acknowledged for the path to be dark. A message
+// that has waited for longer than that in the dark is stale.
 func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 
-// dark reports whether the path is out: nothing was acknowledged for darkTime. If the
-// carrier reports fates, nothing may have arrived either, for at least carrierTime.
+// dark reports whether there's an outage: something is in flight, but nothing has been
+// acknowledged for darkTime. If the carrier reports fates, it mustn't have reported any
+// arrival either, and the time is at least carrierTime.
 //
-// In the dark only probes are sent. Any other packet would be lost, or would wait in the
-// carrier or in a sleeping peer, where newer messages cannot replace it.
+// In the dark we send nothing but probes. Other packets would be lost, or they'd be stuck in
+// the carrier or with a peer that sleeps, where we can't replace them with anything newer.
 //
-// Datagrams of other machines are no sign that the path is back. They may have been sent
-// outside the carrier, which is still blocked.
-//
-// dark does not count probe timeouts, because each packet that is sent restarts them.
+// Datagrams of other machines that arrive don't end an outage, since they may have been sent
+// without going through the carrier, which is still blocked.
 func (c *Conn) dark() bool {
+	// We don't count probe timeouts, because that starts over with each packet we send.
 	patience := c.darkTime()
-	heard := max(c.loss.unanswered, c.path.since)
+	heard := max(c.loss.silentSince, c.path.since)
 	if c.path.Fates {
 		patience = max(patience, carrierTime)
-		heard = max(heard, c.path.arrived)
+		heard = max(heard, c.path.lastArrival)
 	}
 	return c.sent.flying > 0 && c.now-heard >= patience
 }
 
-// asksOften reports whether unreliable or tracked messages wait in the dark. They age until
-// this side learns that the path is back, so it asks twice per probe timeout. If it asked
-// less often, a carrier with nothing to send would back off.
+// probesOften reports whether we probe twice per probe timeout, without backing off. We do if
+// unreliable or tracked messages wait in the dark, as they get older until we learn that the
+// path is back. A carrier with nothing to send would back off if we asked any less often.
 //
-// It asks with packets without bunches. In the dark, nothing frees the bytes that packets
-// take of the carrier's window.
-func (c *Conn) asksOften() bool {
+// These probes carry no bunches, since in the dark nothing gives back the bytes that they take
+// of the carrier's window.
+func (c *Conn) probesOften() bool {
 	return c.unreliables.messages+c.tracked.waiting.len() > 0 && c.dark()
 }
 
-// leaveDark is called when an event would end an outage. If there was one, unreliable and
-// tracked messages that have waited for longer than darkTime become stale.
+// leaveDark is called on an event that ends an outage if there is one. If so, unreliable and
+// tracked messages that have waited for longer than darkTime are stale from now on.
 func (c *Conn) leaveDark() {
 	if c.dark() {
 		c.saturation.staleBefore = c.now - c.darkTime()

@@ -6,17 +6,17 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// maxMessages is the maximum number of messages in a whole bunch, which packs complete
-// messages into one entry. An empty message takes one byte on the wire, but messageCost at
-// the receiver. Without the limit, a packet of 1,100 bytes could make the receiver hold
-// 1,100 messages.
+// maxMessages is how many messages a whole bunch may hold, which packs complete messages into
+// one entry. There has to be a limit, because an empty message takes a single byte on the
+// wire, but messageCost in our memory, so a packet of 1,100 bytes could make us hold 1,100
+// messages.
 const maxMessages = 32
 
-// deliverWhole delivers the messages of a whole bunch. The last message carries the cost of
-// the whole entry, which Take returns to the peer's limit. An empty payload is only a
-// close, and possibly an open; it is always reliable.
+// deliverWhole delivers the messages in a whole bunch. The last of them carries the cost of
+// the entry, which Take gives back to the peer's limit.
 func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	if len(s.payload) == 0 {
+		// There's no message, just a close, and perhaps the open as well.
 		if s.flags&flagClose == 0 {
 			return violation(BunchDataOverflow, "channel %d: a whole bunch without a message", ch.number)
 		}
@@ -24,10 +24,11 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 			Delivery: Reliable,
 			Open:     s.flags&flagOpen != 0,
 			Close:    true,
-			cost:     int32(paid(s, 1)),
+			cost:     int32(refund(s, 1)),
 		})
 		return nil
 	}
+
 	m := Message{Delivery: Delivery(s.flags & deliveryMask), Open: s.flags&flagOpen != 0}
 	b := s.payload
 	for count := 1; len(b) > 0; count++ {
@@ -42,9 +43,9 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 		end := n + int(size)
 		m.Payload = b[n:end:end]
 		b = b[end:]
-		if len(b) == 0 {
+		if isLast := len(b) == 0; isLast {
 			m.Close = s.flags&flagClose != 0
-			m.cost = int32(paid(s, count))
+			m.cost = int32(refund(s, count))
 			m.pinned = s.pinned
 		}
 		c.deliver(ch, &m)
@@ -53,7 +54,7 @@ func (c *Conn) deliverWhole(ch *channel, s *slot) error {
 	return nil
 }
 
-// deliver appends a message to the ready list and wakes the owner.
+// deliver puts a message on the ready list and wakes the owner.
 func (c *Conn) deliver(ch *channel, m *Message) {
 	m.Channel, m.at = ch.number, grains(c.now)
 	ch.opened = ch.opened || m.Open
@@ -62,7 +63,7 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 		c.trace(Event{
 			Kind:     "ready",
 			Channel:  ch.number,
-			Number:   c.arriving,
+			Number:   c.receiving,
 			Bytes:    len(m.Payload),
 			Delivery: m.Delivery,
 		})
@@ -70,22 +71,23 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 	c.wake = true
 }
 
-// grains returns t in units of grain. It wraps after about 19 hours.
+// grains returns t in units of grain. It wraps around after about 19 hours.
 func grains(t time.Duration) uint32 { return uint32(t / grain) }
 
-// Waited returns how long ago a message was complete, with an error of less than 16 µs. It
-// may be called on any goroutine, and for 9 hours after Take.
+// Waited returns how long ago a message was complete, give or take 16 µs. It may be called on
+// any goroutine, and for 9 hours after Take.
 func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 	since := int32(grains(now.Sub(c.start)) - m.at)
 	return time.Duration(max(0, since)) * grain
 }
 
-// deliverUnordered delivers the unordered message that contains the i-th parked entry, if
-// all its entries have arrived. Earlier messages may still be missing. A message that opens
-// or closes the channel is delivered in order.
+// deliverUnordered delivers the unordered message that the i-th parked entry belongs to,
+// provided that all of it has arrived. Messages before it may be missing, but not the one that
+// opens the channel. Messages that open or close the channel aren't delivered here; they have
+// to wait for their turn.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
-		return nil // the message that opens the channel must be delivered first
+		return nil
 	}
 	first, last, ok := ch.in.unorderedAround(i)
 	if !ok {
@@ -97,32 +99,33 @@ func (c *Conn) deliverUnordered(ch *channel, i int) error {
 		if err := c.deliverEntry(ch, &c.unordered, s); err != nil {
 			return err
 		}
-		s.payload = nil
+		s.payload = nil // only the slot is needed until its turn comes
 	}
 	return nil
 }
 
-// Next returns the next complete message, which then counts as consumed. ok is false if
-// there is none.
+// Next returns the next complete message, which counts as consumed. ok is false if there is
+// none.
 func (c *Conn) Next() (m Message, ok bool) {
 	var one [1]Message
 	n := c.Take(one[:])
 	return one[0], n == 1
 }
 
-// Ready returns the number of complete messages waiting for Next or Take.
+// Ready returns how many complete messages wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// takeBytes is the maximum number of bytes that one Take returns, unless a single message
-// has more. Messages already taken count against no limit, so this bounds what a slow owner
-// holds outside of them.
+// takeBytes is how many bytes a Take returns at most, unless a single message has more.
+// Messages that were taken no longer count against any limit, so this bounds how much a slow
+// owner can hold.
 const takeBytes = 16 << 10
 
-// Take fills into with complete messages, oldest first, and returns how many there were. It
-// stops before they exceed 16 KiB, but returns one of any size. They count as consumed.
+// Take fills into with complete messages, oldest first, and returns how many there are. It
+// stops before they exceed 16 KiB, but returns at least one of any size. They count as
+// consumed.
 //
-// The other messages stay here. Once they reach the ReceiveLimit (see [Config]), the peer
-// must stop sending.
+// The other messages stay here. Once they fill the ReceiveLimit (see [Config]), the peer has
+// to stop sending.
 func (c *Conn) Take(into []Message) int {
 	n, size, cost := 0, 0, 0
 	for n < len(into) && c.ready.len() > 0 {
@@ -130,7 +133,7 @@ func (c *Conn) Take(into []Message) int {
 			break
 		}
 		c.ready.pop(&into[n])
-		cost += c.fetched(&into[n])
+		cost += c.discharge(&into[n])
 		n++
 	}
 	if cost > 0 {
@@ -139,12 +142,13 @@ func (c *Conn) Take(into []Message) int {
 	return n
 }
 
-// Reuse returns the memory of a message from Next or Take. Call it at most once for a
-// message, and do not use any copy of the message or its Payload afterwards.
+// Reuse gives back the memory of a message from Next or Take. It must be called at most once
+// for a message, after which neither the message and its Payload nor any copy of them may be
+// used.
 //
-// Only pages of 32 KiB, which hold bulk messages of 28 to 32 KiB, are actually reused.
-// Another connection may at once write its own peer's data into the page. Reuse touches
-// nothing of c and may be called on any goroutine, like [Conn.Waited].
+// What is actually reused are pages of 32 KiB, which hold messages of bulk with 28 to 32 KiB.
+// Another connection may write data from its own peer into them right away. Reuse doesn't
+// touch c, so it may be called on any goroutine, like [Conn.Waited].
 func (c *Conn) Reuse(m *Message) {
 	if m.joined && cap(m.Payload) == pages.Size {
 		pages.Give((*pages.Page)(m.Payload[:pages.Size]))
@@ -152,9 +156,9 @@ func (c *Conn) Reuse(m *Message) {
 	*m = Message{}
 }
 
-// fetched subtracts a message that Take moves from the memory held here. It returns the
-// part of the peer's limit that this frees.
-func (c *Conn) fetched(m *Message) (cost int) {
+// discharge is called when Take removes a message. The message no longer counts as held here,
+// and discharge returns how much of the peer's limit it frees.
+func (c *Conn) discharge(m *Message) (cost int) {
 	c.payloads.pinned -= int(m.pinned)
 	switch {
 	case m.Delivery >= Unreliable:

@@ -1,16 +1,21 @@
 package bunch
 
-// fresh selects the bunches that may be sent for the first time now. If play may be sent,
-// bulk may be sent as well. A cork holds back only play: a transfer's queued messages fill
-// packets anyway, and its path must not idle while a tick is simulated.
-type fresh struct{ play, bulk bool }
+// An allowance says which messages may be sent that haven't been sent before. (Retransmissions
+// need none.) There is none for play alone: if new play may be sent, so may new bulk.
+//
+// It's only play that a cork holds back. Messages of a transfer fill packets anyway, and their
+// path mustn't idle while the owner simulates a tick.
+type allowance struct{ play, bulk bool }
 
-// of reports whether new bunches of level i may be sent.
-func (f fresh) of(i int) bool { return f.play || f.bulk && i == bulkLevel }
+// includes reports whether new messages of level i may be sent.
+func (f allowance) includes(i int) bool { return f.play || f.bulk && i == bulkLevel }
 
-// hasContent reports whether a bunch may be sent now.
-func (c *Conn) hasContent(f fresh) bool {
-	if f.play && c.trackedReady() {
+// hasContent reports whether there may be bunches to send now.
+//
+// If everything that's queued turns out to be held back, the packet stays empty and
+// AppendPacket drops it.
+func (c *Conn) hasContent(may allowance) bool {
+	if may.play && c.trackedReady() {
 		return true
 	}
 	for i := range c.levels {
@@ -18,58 +23,55 @@ func (c *Conn) hasContent(f fresh) bool {
 		if i == bulkLevel && !c.bulkOpen() {
 			continue
 		}
-		if lv.resend.len() > 0 || f.of(i) && lv.fresh.len() > 0 {
-			// Perhaps all of it is held back. The packet then stays empty, and AppendPacket
-			// drops it.
+		if lv.resend.len() > 0 || may.includes(i) && lv.unsent.len() > 0 {
 			return true
 		}
 	}
-	return f.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
+	return may.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// unsent reports whether a bunch of the first levels is waiting, for any reason. levels is
-// bulkLevel for play and len(c.levels) for everything.
-func (c *Conn) unsent(levels int) bool {
+// hasPending reports whether there's anything queued on the first levels, be it held back or
+// not. Pass bulkLevel to ask about play, and len(c.levels) to ask about everything.
+func (c *Conn) hasPending(levels int) bool {
 	for i := range levels {
-		if c.levels[i].resend.len()+c.levels[i].fresh.len() > 0 {
+		if c.levels[i].resend.len()+c.levels[i].unsent.len() > 0 {
 			return true
 		}
 	}
 	return c.tracked.waiting.len() > 0
 }
 
-// freshAllowed returns which bunches may be sent for the first time now. Play is not
-// allowed while corked. Nothing is allowed in the dark, or if it would push the oldest
-// undecided packet out of the peer's history.
-func (c *Conn) freshAllowed() fresh {
+// newAllowed returns which messages may be sent for the first time now. None may during an
+// outage, nor if the oldest undecided packet would then be too old for the peer to remember.
+// Play has to wait for the end of a tick, too.
+func (c *Conn) newAllowed() allowance {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
-	return fresh{play: may && c.cork.open(), bulk: may}
+	return allowance{play: may && c.cork.open(), bulk: may}
 }
 
-// bulkOpen reports whether bulk may be sent, because neither the owner nor the window holds
-// it back or because a probe is due.
+// bulkOpen reports whether bulk may be sent, which is the case if neither the window nor the
+// owner holds it back. A probe may carry some even if the owner does.
 func (c *Conn) bulkOpen() bool {
 	return c.windowOpen() && (!c.saturation.holdBulk || c.loss.probes > 0)
 }
 
-// windowOpen reports whether bulk may add a packet to those in flight.
-//
-// After two consecutive probe timeouts only a probe may, because the path is out and
-// quic-go's window does not shrink on timeouts. A carrier that reports fates has its own
-// gate.
+// windowOpen reports whether the window has room for another packet of bulk.
 func (c *Conn) windowOpen() bool {
 	if c.loss.probes > 0 || c.path.Fates {
+		// Probes disregard the window, and a carrier that reports fates has one of its own.
 		return true
 	}
+	// After the second timeout in a row, the path is out, but the window doesn't show that:
+	// the one of quic-go isn't reduced on timeouts. Only probes may be sent then.
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
 }
 
-// fill places bunches level by level, and resends first within a level. Tracked messages
-// precede bulk.
+// fill fills the packet, one level after the other. Within a level, retransmissions go first.
+// Tracked messages go right before bulk.
 func (c *Conn) fill() {
 	for i := range c.levels {
 		if i == bulkLevel {
-			c.fillBesideBulk()
+			c.fillTrackedAndRepeats()
 			c.build.widen()
 			if !c.bulkOpen() {
 				return
@@ -77,10 +79,10 @@ func (c *Conn) fill() {
 		}
 		before := c.build.bunches
 		c.fillResends(&c.levels[i])
-		if c.build.fresh.of(i) {
-			c.fillFresh(&c.levels[i])
+		if c.build.allowed.includes(i) {
+			c.fillUnsent(&c.levels[i])
 		}
-		if c.build.fresh.bulk && i == bulkLevel {
+		if c.build.allowed.bulk && i == bulkLevel {
 			c.repairs.place(&c.build, &c.path, &c.levels[i])
 		}
 		if c.build.bunches > before {
@@ -90,11 +92,11 @@ func (c *Conn) fill() {
 	}
 }
 
-// fillBesideBulk places the bunches that precede bulk and have no level of their own:
-// tracked messages and repeats.
-func (c *Conn) fillBesideBulk() {
+// fillTrackedAndRepeats adds what belongs to no level and goes before bulk: tracked messages,
+// and second copies of small calls.
+func (c *Conn) fillTrackedAndRepeats() {
 	before := c.build.bunches
-	if c.build.fresh.play {
+	if c.build.allowed.play {
 		c.fillTracked()
 	}
 	if c.repeats.n > 0 {
@@ -103,7 +105,7 @@ func (c *Conn) fillBesideBulk() {
 	c.build.content.Play = c.build.content.Play || c.build.bunches > before
 }
 
-// fillResends places the lost pieces of lv, channel by channel, until one does not fit.
+// fillResends retransmits lost pieces of the channels on lv, until one doesn't fit.
 func (c *Conn) fillResends(lv *level) {
 	for lv.resend.len() > 0 && !c.build.full() {
 		ch := *lv.resend.peek()
@@ -115,164 +117,173 @@ func (c *Conn) fillResends(lv *level) {
 	}
 }
 
-// placeResends places the lost pieces of ch and reports whether all of them fit.
+// placeResends retransmits the lost pieces of ch, and reports whether all of them fit.
 func (c *Conn) placeResends(ch *channel) bool {
 	for ch.resend.len() > 0 {
 		n := *ch.resend.peek()
-		if n >= ch.first {
+		if n >= ch.first { // otherwise a late ack has made it unnecessary
 			e := ch.out.at(n)
-			for i := e.queued(); i >= 0; i = e.queued() {
+			for i := e.nextQueued(); i >= 0; i = e.nextQueued() {
 				if c.build.bunches == maxBunches || !c.place(ch, n, e, i) {
 					return false
 				}
 			}
-			e.resend = false
+			e.inResend = false
 		}
 		ch.resend.pop()
 	}
 	return true
 }
 
-// fillFresh serves the channels of lv in turn. It stops when a bunch does not fit, or when
-// every channel is held back or waiting for a higher limit.
+// fillUnsent sends new messages of the channels on lv, which take turns. It stops when a bunch
+// doesn't fit, or when none of the channels may send.
 //
-// A channel's turn is one entry, so a long message does not delay other channels. On bulk
-// channels a turn is a whole message, unless the rest of it is held back, because a message
-// that has begun is charged to the limit in full.
-func (c *Conn) fillFresh(lv *level) {
-	waiting := 0 // consecutive channels that placed nothing
-	for lv.fresh.len() > waiting && !c.build.full() {
-		ch := *lv.fresh.peek()
-		result := c.placeFresh(ch)
-		if result == noRoom {
+// A turn is one entry, so that a long message doesn't delay other channels. In bulk it's a
+// whole message, since the peer's limit is charged for all of a message once it begins.
+func (c *Conn) fillUnsent(lv *level) {
+	idle := 0 // channels in a row that had their turn and sent nothing
+	for lv.unsent.len() > idle && !c.build.full() {
+		ch := *lv.unsent.peek()
+		result := c.placeUnsent(ch)
+		if result == turnNoRoom {
 			return
 		}
-		waiting++
-		if result == done {
-			waiting = 0
+		idle++
+		if result == turnDone {
+			idle = 0
 		}
-		if ch.priority == Bulk && ch.begun(c.saturation.holdUnreliable) {
-			continue
+		if ch.priority == Bulk && ch.midMessage(c.saturation.holdUnreliable) {
+			continue // it's still the same channel's turn
 		}
-		lv.fresh.pop()
-		ch.inFreshQueue = ch.hasFresh()
-		if ch.inFreshQueue {
-			lv.fresh.push(ch)
+		lv.unsent.pop()
+		ch.inUnsentQueue = ch.hasUnsent()
+		if ch.inUnsentQueue {
+			lv.unsent.push(ch)
 		}
 	}
 }
 
-// placed is the result of a channel's turn in fillFresh.
-type placed uint8
+// A turnResult is how a channel's turn in fillUnsent ended.
+type turnResult uint8
 
 const (
-	done    placed = iota // something was placed, or there was nothing
-	noRoom                // the next bunch does not fit into the packet
-	blocked               // the peer's limit or the owner holds it back
+	turnDone    turnResult = iota // it sent a bunch, or had nothing left to send
+	turnNoRoom                    // its next bunch doesn't fit into the packet
+	turnBlocked                   // it's held back by the peer's limit or by the owner
 )
 
-// placeFresh places the next entry of ch that was never sent. If the next part of an
-// unreliable message was queued earlier and is not held back, it places that part instead.
-func (c *Conn) placeFresh(ch *channel) placed {
+// placeUnsent sends the next entry of ch that hasn't been sent before. If there's an
+// unreliable message that was queued before that entry, its next part is sent instead, unless
+// the owner holds it back.
+func (c *Conn) placeUnsent(ch *channel) turnResult {
 	c.dropStale(ch)
 	unreliable := ch.unreliable.len() > 0 && !c.saturation.holdUnreliable
 	switch {
-	case unreliable && ch.fresh >= ch.unreliable.peek().after:
+	case unreliable && ch.firstUnsent >= ch.unreliable.peek().after:
 		return c.placeUnreliable(ch)
-	case ch.fresh == ch.next && ch.unreliable.len() > 0:
-		return blocked
-	case ch.fresh == ch.next:
-		return done
+	case ch.firstUnsent == ch.next && ch.unreliable.len() > 0:
+		return turnBlocked
+	case ch.firstUnsent == ch.next:
+		return turnDone
 	}
 
-	e := ch.out.at(ch.fresh)
-	i := e.queued()
-	if i < 0 { // already sent among the resends
-		ch.fresh++
-		return done
+	e := ch.out.at(ch.firstUnsent)
+	i := e.nextQueued()
+	if i < 0 {
+		// All of it has been sent among the retransmissions.
+		ch.firstUnsent++
+		return turnDone
 	}
 	if ch.number != 0 && !e.started && !c.flow.allows(e.cost(), ch.priority) {
 		c.flow.block(c.now)
-		if unreliable && (ch.fresh > 0 || !ch.ours) {
+		// Unreliable messages need no limit, so they may overtake the entry, except for the
+		// one that opens the channel.
+		opens := ch.firstUnsent == 0 && ch.ours
+		if unreliable && !opens {
 			return c.placeUnreliable(ch)
 		}
-		return blocked
+		return turnBlocked
 	}
 
-	if !c.place(ch, ch.fresh, e, i) {
-		return noRoom
+	if !c.place(ch, ch.firstUnsent, e, i) {
+		return turnNoRoom
 	}
-	if e.queued() >= 0 {
+	if e.nextQueued() >= 0 {
 		if c.build.room() < minFill {
-			return noRoom // the rest begins the next packet
+			return turnNoRoom // the rest begins the next packet
 		}
-		c.queueResend(ch, ch.fresh, e) // the rest follows while the next entry fills this packet
+		// The piece was cut so that the next entry fills this packet. The rest follows in
+		// another one.
+		c.queueResend(ch, ch.firstUnsent, e)
 	}
-	ch.fresh++
-	return done
+	ch.firstUnsent++
+	return turnDone
 }
 
-// queueResend queues the waiting pieces of entry n, which are sent before anything new of
-// their level.
+// queueResend makes sure that the pieces of entry n that are queued will be sent, before
+// anything new of their level.
 func (c *Conn) queueResend(ch *channel, n uint64, e *entry) {
-	if e.resend {
+	if e.inResend {
 		return
 	}
-	e.resend = true
+	e.inResend = true
 	ch.resend.push(n)
 	c.schedule(ch)
 }
 
-// place puts piece i of e into the packet and reports whether it fit. It cuts the piece if
-// that fills the packet exactly.
+// place adds piece i of entry n to the packet and reports whether it fit. The piece may be cut
+// in two, so that it fills the packet.
 func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	h := header{flags: e.flags, channel: ch.number, sequence: uint16(n)}
-	if e.n > 1 {
+	if e.npieces > 1 {
 		h.flags |= flagPiece
 	}
 	p := &e.pieces[i]
 	size, room := int(p.end-p.off), c.build.room()-h.size()
-	cut := c.cutAt(ch, n, size, room, e.n == 1)
+	cut := c.cutAt(ch, n, size, room, e.npieces == 1)
 	switch {
 	case cut >= minPiece && e.cut(i, cut):
 		h.flags |= flagPiece
 	case size > room:
 		return false
 	}
-	c.put(ch, n, e, &e.pieces[i], h)
+	c.putPiece(ch, n, e, &e.pieces[i], h)
 	return true
 }
 
-// cutAt returns how many of size bytes to place: all of them, as many as fit, or slightly
-// fewer than all so that another piece fills the packet.
+// cutAt returns how many of a piece's size bytes to send in a packet that has room for this
+// many. That's all of them or as many as fit, or else a little less than all, so that a piece
+// of the next entry fills the packet. whole is set if the entry hasn't been cut before.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
-	field := 0
+	extra := 0 // the header grows if the entry is cut for the first time
 	if whole {
-		field = pieceBytes
+		extra = pieceBytes
 	}
 	left := room - size
+	tooSmall := left > 0 && left < minFill // for a piece of the next entry, with its header
 	switch {
 	case left < 0:
-		return room - field
-	case left > 0 && left < minFill && size > 4*minFill && n == ch.fresh && c.moreFollows(ch):
-		return size - minFill - field
+		return room - extra
+	case tooSmall && size > 4*minFill && n == ch.firstUnsent && c.moreFollows(ch):
+		return size - minFill - extra
 	}
 	return size
 }
 
-// moreFollows reports whether something follows the next entry of ch in its level.
+// moreFollows reports whether there is something to send after the next entry of ch in its
+// level.
 func (c *Conn) moreFollows(ch *channel) bool {
-	return ch.fresh+1 < ch.next || c.level(ch).fresh.len() > 1
+	return ch.firstUnsent+1 < ch.next || c.level(ch).unsent.len() > 1
 }
 
-// put adds piece p of entry n to the packet and to its record. If it is the first piece,
-// put charges the entry to the peer's limit.
-func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
+// putPiece adds piece p of entry n to the packet, and notes it in the packet's record. The
+// entry is charged to the peer's limit when its first piece is sent.
+func (c *Conn) putPiece(ch *channel, n uint64, e *entry, p *piece, h header) {
 	if h.flags&flagPiece != 0 {
 		h.offset, h.total = p.off, uint16(len(e.payload))
 	}
-	c.add(h, e.payload[p.off:p.end], n, p.sent)
-	c.build.packet.items = append(c.build.packet.items, item{
+	c.addBunch(h, e.payload[p.off:p.end], n, p.sent)
+	c.build.record.items = append(c.build.record.items, item{
 		channel:  ch,
 		sequence: n,
 		off:      p.off,
@@ -289,8 +300,8 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 		c.addQueued(ch, -int(p.end-p.off))
 	}
 
-	ends := e.flags&flagWhole == flagEnd
-	if ends && !e.started && ch.isBulk() && c.path.Fates {
+	endsRun := e.flags&flagWhole == flagEnd
+	if endsRun && !e.started && ch.isBulk() && c.path.Fates {
 		c.repairs.note(ch, n)
 	}
 	p.queued = false
@@ -299,8 +310,8 @@ func (c *Conn) put(ch *channel, n uint64, e *entry, p *piece, h header) {
 	p.copies++
 }
 
-// add appends a bunch to the packet. sequence and again are those of Event.
-func (c *Conn) add(h header, payload []byte, sequence uint64, again bool) {
+// addBunch appends a bunch to the packet. sequence and again are for the trace, as in Event.
+func (c *Conn) addBunch(h header, payload []byte, sequence uint64, again bool) {
 	c.build.buf = appendBunch(c.build.buf, h, payload)
 	c.build.bunches++
 	c.stats.BunchesSent++

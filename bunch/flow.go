@@ -2,38 +2,42 @@ package bunch
 
 import "time"
 
-// flow limits the memory that reliable bunches hold at the receiver. As with MAX_DATA (RFC
-// 9000, section 4.1), the receiver sends an absolute limit, and the sender charges the
-// price of each entry to it.
+// flow is flow control: it limits how much memory reliable bunches take at the receiver. As
+// with QUIC's MAX_DATA (RFC 9000, section 4.1), the receiver announces an absolute limit, to
+// which the sender charges the price of each entry.
 //
-// Channel 0 is exempt, so control messages get through while a world is stopped. It has its
-// own limit, maxControl.
+// Channel 0 is exempt, so that control messages get through while a world is stopped. It has a
+// limit of its own, maxControl.
 type flow struct {
-	entries int // in all reliable buffers of this side
+	entries int // in all our reliable buffers
 
 	// Sending.
-	sent      uint64        // price of all entries that were ever sent
-	limit     uint64        // the peer's limit for sent
-	blocked   bool          // an entry waits for a higher limit
-	probe     bool          // the next packet asks the peer for its limit
-	probes    int           // times that this side has asked since the limit last rose
-	blockedAt time.Duration // when blocked became true
+	sent      uint64 // price of all entries ever sent
+	limit     uint64 // how much the peer allows that to be
+	blocked   bool   // an entry can't be sent until the limit rises
+	blockedAt time.Duration
+	mustAsk   bool // the next packet asks for a higher limit
+	asks      int  // how often we have asked since the limit last rose
 
 	// Receiving.
-	received    uint64        // price of all entries that have arrived
-	consumed    uint64        // price of the entries whose messages the owner has taken
-	capacity    uint64        // maximum price of messages that wait for the owner
-	advertised  uint64        // the limit last sent to the peer
-	update      bool          // the next packet contains the limit
-	limitPacket uint64        // newest packet with a limit; if it is lost, the limit is resent
-	mark        uint64        // consumed at markAt, to measure how fast the owner takes messages
-	markAt      time.Duration // when mark was set
-	tight       bool          // the capacity holds the peer back; ReceiveLimited clears it
-	control     int           // price of what channel 0 holds; at most maxControl
+	received   uint64 // price of all entries that ever arrived
+	consumed   uint64 // price of those whose messages the owner has taken
+	capacity   uint64 // price that messages waiting for the owner may have
+	advertised uint64 // the limit last sent to the peer
+	control    int    // price of what channel 0 holds; at most maxControl
+
+	// Announcing a higher limit.
+	update      bool   // the next packet contains the limit
+	limitPacket uint64 // the last packet that did; if it's lost, another one will
+
+	// Whether the capacity holds the peer back.
+	tight     bool   // cleared by ReceiveLimited
+	sampled   uint64 // consumed at sampledAt, to measure how fast the owner takes messages
+	sampledAt time.Duration
 }
 
 func (f *flow) init(capacity int) {
-	// Both ends assume this limit until a packet contains another one.
+	// Both ends go by this limit until they receive another.
 	f.limit = minReceiveLimit
 	f.advertised = minReceiveLimit
 	f.grow(capacity)
@@ -46,45 +50,47 @@ func (f *flow) grow(capacity int) {
 	f.offer()
 }
 
-// kib returns the limit to send, in KiB.
+// kib returns the limit to announce, in KiB.
 func (f *flow) kib() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
 
-// offer adds the limit to the next packet if it has grown by a quarter of the capacity
-// since it was last sent. A smaller increase is not worth a packet.
+// offer has the limit announced if it's by a quarter of the capacity higher than the last one.
+// Anything less isn't worth a packet.
 func (f *flow) offer() {
 	if f.kib()<<10 >= f.advertised+f.capacity/4 {
 		f.update = true
 	}
 }
 
-// limitSent records that the packet with this number contains the limit.
+// limitSent is called when a packet is sent that contains the limit.
 func (f *flow) limitSent(packet uint64) {
 	f.update = false
 	f.advertised = f.kib() << 10
 	f.limitPacket = packet
 }
 
-// consume is called when the owner has taken messages of this cost. The capacity is tight
-// if a quarter of it was consumed in one round trip. A peer whose rate doubles every round
-// trip would then need all of it before it receives the next limit.
+// consume is called when the owner has taken messages of this cost.
+//
+// If that adds up to a quarter of the capacity within a round trip, the capacity is tight: a
+// peer whose rate doubles each round trip would then use up all of it before it gets the next
+// limit.
 func (f *flow) consume(now, roundTrip time.Duration, cost uint64) {
-	if now-f.markAt > roundTrip {
-		f.mark, f.markAt = f.consumed, now
+	if now-f.sampledAt > roundTrip {
+		f.sampled, f.sampledAt = f.consumed, now
 	}
 	f.consumed += cost
-	if f.consumed-f.mark >= f.capacity/4 {
+	if f.consumed-f.sampled >= f.capacity/4 {
 		f.tight = true
-		f.mark = f.consumed
-		f.markAt = now
+		f.sampled = f.consumed
+		f.sampledAt = now
 	}
 	f.offer()
 }
 
-// playLimit is the number of bytes of the peer's limit that bulk leaves for play.
+// playLimit is how much of the peer's limit bulk leaves to play.
 const playLimit = 64 << 10
 
-// block records that something waits for a higher limit, and since when. A probe is due
-// some time later.
+// block is called when something has to wait for a higher limit. If that takes long, we ask
+// for one.
 func (f *flow) block(now time.Duration) {
 	if !f.blocked {
 		f.blocked = true
@@ -92,8 +98,8 @@ func (f *flow) block(now time.Duration) {
 	}
 }
 
-// allows reports whether the limit lets an entry be sent. An entry that costs 0 may always
-// be sent, because it is free or was already charged.
+// allows reports whether the limit has room for an entry. It always has for one that costs 0,
+// which is either free or charged already.
 func (f *flow) allows(cost int, p Priority) bool {
 	if p == Bulk && cost > 0 {
 		cost += playLimit
@@ -101,38 +107,37 @@ func (f *flow) allows(cost int, p Priority) bool {
 	return f.sent+uint64(cost) <= f.limit
 }
 
-// raise applies a limit from the peer. A lower limit comes from a late packet and is
-// ignored.
+// raise applies a limit from the peer. If it's lower than the last, it's from a packet that
+// came late, and is ignored.
 func (f *flow) raise(kib uint64) {
 	if limit := kib << 10; limit > f.limit {
 		f.limit = limit
 		f.blocked = false
-		f.probes = 0
+		f.asks = 0
 	}
 }
 
-// take charges an arrival and reports whether the peer has kept to the limit.
+// take charges an arrival, and reports whether the peer has kept to the limit.
 func (f *flow) take(cost int) bool {
 	f.received += uint64(cost)
 	return f.received <= f.advertised
 }
 
-// tickTime is added to the round trip in Conn.consume, because an owner takes messages only
-// once per tick.
+// tickTime is added to the round trip, because an owner takes messages only once per tick.
 const tickTime = 50 * time.Millisecond
 
-// ReceiveLimited reports whether a higher SetReceiveLimit would let the peer send faster.
-// It reports each such need once.
+// ReceiveLimited reports whether a higher SetReceiveLimit would let the peer send faster. It
+// does so once each time that turns out to be the case.
 func (c *Conn) ReceiveLimited() bool { return once(&c.flow.tight) }
 
-// SetReceiveLimit raises the number of bytes that reliable messages may hold here. The next
-// packet announces it to the peer. A lower number has no effect.
+// SetReceiveLimit raises the number of bytes that reliable messages may hold here, which the
+// next packet tells the peer. A lower number has no effect.
 func (c *Conn) SetReceiveLimit(bytes int) {
 	c.flow.grow(bytes)
 	c.changed = true
 }
 
-// consume frees the cost of messages that the owner has taken.
+// consume gives the cost of messages that the owner has taken back to the peer's limit.
 func (c *Conn) consume(cost uint64) {
 	c.flow.consume(c.now, c.gate.Smoothed+tickTime, cost)
 	c.changed = c.changed || c.flow.update

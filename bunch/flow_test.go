@@ -31,10 +31,10 @@ func TestFlowCounts(t *testing.T) {
 
 	t.Log("# a higher limit ends the wait, so the next one asks as soon as the first; a late lower limit changes nothing")
 	f.block(0)
-	f.probes = 3
+	f.asks = 3
 	f.raise(512)
 	require.False(t, f.blocked)
-	require.Zero(t, f.probes)
+	require.Zero(t, f.asks)
 	f.raise(300)
 	require.Equal(t, uint64(512<<10), f.limit)
 	f.sent = 512<<10 - 100

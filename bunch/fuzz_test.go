@@ -48,7 +48,7 @@ func FuzzParsePacket(f *testing.F) {
 				return
 			}
 			require.Less(t, len(more), len(rest))
-			if bunch.repairs() {
+			if bunch.isRepair() {
 				again = append(appendVarint(append(again, bunch.flags), bunch.channel), payload...)
 			} else {
 				require.LessOrEqual(t, len(payload), EntryBytes)

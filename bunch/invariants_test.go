@@ -30,8 +30,8 @@ func checkConn(t testing.TB, c *Conn) {
 		if number != ch.number {
 			t.Fatalf("channel %d is filed under %d", ch.number, number)
 		}
-		if ch.fresh < ch.first || ch.fresh > ch.next {
-			t.Fatalf("channel %d: entry %d is the next new one, of %d to %d", number, ch.fresh, ch.first, ch.next)
+		if ch.firstUnsent < ch.first || ch.firstUnsent > ch.next {
+			t.Fatalf("channel %d: entry %d is the next new one, of %d to %d", number, ch.firstUnsent, ch.first, ch.next)
 		}
 		waiting := checkEntries(t, c, ch, copies)
 		entries += ch.outstanding()
@@ -51,15 +51,15 @@ func checkConn(t testing.TB, c *Conn) {
 			level = 1 + int(ch.priority)
 		}
 		queued[level] += waiting
-		held := ch.earlier != nil
+		held := ch.predecessor != nil
 		if held {
 			behind += ch.unreliable.len()
 			behindBytes[level] += waiting
 		}
-		if held && (ch.inFreshQueue || ch.fresh > 0 || ch.earlier.outstanding() == 0 || ch.earlier.later != ch) {
-			t.Fatalf("channel %d comes after channel %d, and is not held", number, ch.earlier.number)
+		if held && (ch.inUnsentQueue || ch.firstUnsent > 0 || ch.predecessor.outstanding() == 0 || ch.predecessor.successor != ch) {
+			t.Fatalf("channel %d comes after channel %d, and is not held", number, ch.predecessor.number)
 		}
-		if ch.hasFresh() && !ch.inFreshQueue && !held || ch.resend.len() > 0 && !ch.inResendQueue {
+		if ch.hasUnsent() && !ch.inUnsentQueue && !held || ch.resend.len() > 0 && !ch.inResendQueue {
 			t.Fatalf("channel %d is not scheduled", number)
 		}
 	}
@@ -94,7 +94,7 @@ func checkTracked(t testing.TB, c *Conn) {
 func checkQueues(t testing.TB, c *Conn) {
 	for i := range c.levels {
 		lv := &c.levels[i]
-		for _, q := range []*queue[*channel]{&lv.fresh, &lv.resend} {
+		for _, q := range []*queue[*channel]{&lv.unsent, &lv.resend} {
 			for j, ch := range q.items[q.head:] {
 				if c.level(ch) != lv {
 					t.Fatalf("channel %d waits in level %d", ch.number, i)
@@ -161,7 +161,7 @@ func checkEntries(t testing.TB, c *Conn, ch *channel, copies map[pieceKey]uint16
 				t.Fatalf("channel %d entry %d piece %d is acked and queued", ch.number, n, i)
 			case !p.acked && p.copies == 0 && !p.queued:
 				t.Fatalf("channel %d entry %d piece %d is nowhere", ch.number, n, i)
-			case p.queued && !resends[n] && n < ch.fresh:
+			case p.queued && !resends[n] && n < ch.firstUnsent:
 				t.Fatalf("channel %d entry %d piece %d will never be sent", ch.number, n, i)
 			case p.sent && !e.started:
 				t.Fatalf("channel %d entry %d piece %d left before its entry", ch.number, n, i)

@@ -7,31 +7,40 @@ import (
 )
 
 const (
-	// lostMemory is how long the record of a lost packet is kept, in PTOs. A late ack can
-	// then still free its entries. RFC 9000, section 10.2, expects packets to be in flight
-	// for as long.
-	lostMemory = 3
-	// probePackets is the maximum that RFC 9002, section 6.2.4, allows for one timeout.
+	// lostRecordPTOs is how long we keep the record of a lost packet, in probe timeouts, so
+	// that a late ack can still free its entries. A packet may be in the network for that
+	// long. See RFC 9000, section 10.2.
+	lostRecordPTOs = 3
+
+	// probePackets is how many packets may be sent for one probe timeout.
+	// See RFC 9002, section 6.2.4.
 	probePackets = 2
-	// othersTime is how long more datagrams of other machines are expected after one has
-	// arrived.
+
+	// othersTime is how long we expect more datagrams of other machines after one has arrived.
 	othersTime = time.Second
 )
 
-// loss decides which packets are lost, by acks (RFC 9002, section 6.1) and timeouts
-// (section 6.2).
+// loss decides which packets are lost: those that acks have overtaken (RFC 9002, section 6.1)
+// and, after a timeout, those that nothing is heard of (section 6.2).
+//
+// Other machines, such as the one that moves slices of a transfer, may send datagrams over the
+// same path. When one of those arrives, it tells us about our own packets as well.
 type loss struct {
 	recovery.Losses
-	ptos        int           // probe timeouts since the last ack
-	probes      int           // packets that may be sent whatever would hold them back
-	repeat      uint64        // number of the packet whose bunches the next probe sends again
-	unanswered  time.Duration // when the last ack arrived, or a packet was sent with none in flight
-	overtaken   uint64        // packets below this number were overtaken by a datagram of another machine
-	othersUntil time.Duration // more datagrams of other machines are expected until then
+
+	// Probe timeouts. (RFC 9002, section 6.2)
+	ptos        int           // how many have passed since the last ack
+	probes      int           // packets that may still be sent regardless of all limits
+	nextRepeat  uint64        // the next probe repeats what this packet carried
+	silentSince time.Duration // last ack, or first packet sent since nothing was in flight
+
+	// Datagrams of other machines.
+	overtaken   uint64        // packets below this number were overtaken by one
+	othersUntil time.Duration // we expect more of them until then
 }
 
-// receiveAcks handles the acks in a packet. It decides the fates of the packets that they
-// name (whether each arrived or was lost), measures the path and detects lost packets.
+// receiveAcks handles the acks in a packet: it settles the fate of the packets that they
+// cover, samples the round trip, and finds out which packets must be lost.
 func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	largest := recovery.Number(c.sent.Next, uint64(h.largest), 32)
 	if largest >= c.sent.Next {
@@ -39,10 +48,13 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	}
 
 	c.leaveDark()
-	unheard := t - max(c.loss.unanswered, c.path.since)
-	if c.sent.flying > 0 && unheard >= c.darkTime() {
-		// The test is for time rather than timeouts, because a process that was stopped has
-		// run no timers.
+	silence := t - max(c.loss.silentSince, c.path.since)
+	if c.sent.flying > 0 && silence >= c.darkTime() {
+		// The outage is over. What we sent during it may have been held up somewhere, so don't
+		// take that time for a round trip.
+		//
+		// We go by the time and not by the number of timeouts, because a process that was
+		// stopped hasn't run any timers.
 		c.gate.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
@@ -55,27 +67,29 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 			c.gate.Measure(t, newest.at, &newest.mark)
 		}
 		c.loss.ptos = 0
-		c.loss.unanswered = t
+		c.loss.silentSince = t
 	}
 
 	c.detectLosses(t)
-	c.sent.forget(t)
+	c.sent.dropExpired(t)
 	if len(c.watched) > 0 {
 		c.checkWatches()
 	}
 	return nil
 }
 
-// ackRuns acknowledges the packets in all runs. It returns the newest packet that was not
-// acknowledged before, or nil.
-func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *packet, err error) {
+// ackRuns acknowledges the packets in all runs of an ack, the first of which ends with packet
+// largest. It returns the newest packet that wasn't acknowledged before, or nil if there's
+// none.
+func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest *sentPacket, err error) {
 	high := largest + 1
 	for i, run := range h.runs[:h.nruns] {
 		if run > high {
 			return nil, violation(AckSequenceMismatch, "ack runs reach below packet 0")
 		}
 		low := high - run
-		if i%2 == 0 {
+		isAcked := i%2 == 0 // every other run is a gap
+		if isAcked {
 			p, err := c.ackRange(t, low, high)
 			if err != nil {
 				return nil, err
@@ -83,7 +97,9 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 			if newest == nil {
 				newest = p
 			}
-			if i == 0 && p != nil && p == c.sent.At(largest) && largest >= c.path.foreign {
+			// Only the largest packet has its delay reported.
+			isLargest := p != nil && p == c.sent.At(largest)
+			if i == 0 && isLargest && largest >= c.path.foreign {
 				c.sampleRTT(t, p, h.delay)
 			}
 		}
@@ -93,11 +109,12 @@ func (c *Conn) ackRuns(t time.Duration, h *packetHeader, largest uint64) (newest
 }
 
 // ackRange acknowledges the packets from low to high-1. It returns the newest packet that
-// was not acknowledged before, or nil.
+// wasn't acknowledged before, or nil if there's none.
 //
-// It skips ranges that are already acknowledged. Otherwise a peer could make this end look
-// at thousands of records by repeating an ack of fifteen bytes.
-func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err error) {
+// Packets that were acknowledged in one range are skipped in one step when they're
+// acknowledged again. Otherwise a peer could have us look at thousands of records by repeating
+// an ack of fifteen bytes.
+func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, err error) {
 	low = max(low, c.sent.Oldest)
 	for n := high; n > low; {
 		n--
@@ -108,31 +125,34 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *packet, err 
 		if c.ackPacket(t, n, p) && newest == nil {
 			newest = p
 		}
-		leap := min(p.below, n-low)
-		p.below = max(p.below, n-low)
-		n -= leap
+		acked := min(p.ackedBelow, n-low)
+		p.ackedBelow = max(p.ackedBelow, n-low)
+		n -= acked
 	}
 	return newest, nil
 }
 
-// sampleRTT measures the round trip of p, the largest packet in an ack and newly
-// acknowledged (RFC 9002, section 5.1). It subtracts the delay that the peer reports, up to
-// the agreed maximum (section 5.3).
-func (c *Conn) sampleRTT(t time.Duration, p *packet, delay uint16) {
+// sampleRTT measures the round trip of p, which is the largest packet in an ack and wasn't
+// acknowledged before. The peer's ack delay is subtracted, as far as it keeps to the agreed
+// maximum.
+//
+// See RFC 9002, section 5.3.
+func (c *Conn) sampleRTT(t time.Duration, p *sentPacket, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
 	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
-// ackPacket acknowledges packet n and reports whether that is new. The ack of a packet
-// declared lost counts as new as well: once the round trip has grown, only such packets
-// show it.
-func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
+// ackPacket acknowledges packet n and reports whether that's news.
+//
+// It's also news if the packet had been declared lost. Once the round trip has grown, it may
+// be that only such packets can tell us.
+func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 	was := p.fate
 	if was != flying && was != lost {
 		return false
 	}
 
-	// The peer has received the packet's content.
+	// The peer has got what was in it.
 	for _, it := range p.items {
 		c.ackItem(it)
 	}
@@ -140,9 +160,10 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 		c.trace(Event{Kind: "acked", Number: n, Bytes: p.size, Again: was == lost})
 	}
 	if was == flying {
-		c.tellAll(p, true)
+		c.queueFates(p, true) // those of a lost packet have been reported already
 	}
 	c.sent.decide(p, acked)
+	// The peer has our acks too, so we needn't repeat them.
 	c.received.floor = max(c.received.floor, p.covers)
 
 	// What the ack shows about the path.
@@ -159,12 +180,11 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *packet) bool {
 	return true
 }
 
-// ackItem marks the pieces covered by an item as acked. It then frees entries at the front
-// of the buffer that are acked completely.
+// ackItem marks the pieces that an item covers as acknowledged.
 func (c *Conn) ackItem(it item) {
 	ch := it.channel
 	if it.sequence < ch.first {
-		return
+		return // acknowledged and freed before
 	}
 	e := ch.out.at(it.sequence)
 	for i := range e.all() {
@@ -177,16 +197,18 @@ func (c *Conn) ackItem(it item) {
 	}
 }
 
-// popAcked frees acked entries, but only from the front of the buffer. One lost bunch
-// therefore keeps all later entries in the count. UE: UChannel::ReceivedAcks.
+// popAcked frees acknowledged entries, but only at the front of the buffer. As in Unreal, all
+// later entries therefore keep their slots while one bunch is missing. UE:
+// UChannel::ReceivedAcks.
 func (c *Conn) popAcked(ch *channel) {
 	oldest := ch.first
 	for ch.first < ch.next {
 		e := ch.out.at(ch.first)
-		if !e.acked() {
+		if !e.isAcked() {
 			break
 		}
 		if e.flags&flagWhole == flagBegin {
+			// Held shows the beginning of a message until all of it is acknowledged.
 			ch.popped.n = copy(ch.popped.bytes[:], e.payload)
 		}
 		c.blocks.put(e.payload)
@@ -199,20 +221,21 @@ func (c *Conn) popAcked(ch *channel) {
 	if c.traced() && ch.first > oldest {
 		c.trace(Event{Kind: "freed", Channel: ch.number, Sequence: ch.first})
 	}
-	ch.fresh = max(ch.fresh, ch.first)
+	ch.firstUnsent = max(ch.firstUnsent, ch.first) // entries may have been sent among the resends
 	if ch.first == ch.next {
 		ch.returnRing(&c.rings)
 	}
 	if ch.owesAnswer() {
 		c.owed.add(c.now)
 	}
-	c.releaseLater(ch)
+	c.releaseSuccessor(ch)
 	c.retire(ch)
 }
 
-// detectLosses declares lost the packets that others have overtaken (RFC 9002, section
-// 6.1). It does nothing if the carrier reports fates. It ignores packets sent on another
-// path, which giveUpForeign handles.
+// detectLosses declares those packets lost that later ones have overtaken, unless the carrier
+// reports fates. Packets sent on an earlier path are left to giveUpForeign.
+//
+// See RFC 9002, section 6.1.
 func (c *Conn) detectLosses(t time.Duration) {
 	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
 	if c.path.Fates {
@@ -222,23 +245,28 @@ func (c *Conn) detectLosses(t time.Duration) {
 	n = max(n, c.path.foreign)
 	for ; ok && n < max(c.loss.Largest, c.loss.overtaken); n++ {
 		p := c.sent.At(n)
-		if p.fate != flying || !p.prompt && n >= c.loss.Largest {
+		if p.fate != flying || !p.ackNow && n >= c.loss.Largest {
+			// Either its fate is known, or only a datagram of another machine has overtaken it
+			// and the peer may be delaying its ack.
 			continue
 		}
 		if !c.loss.Lost(t, n+c.sent.skippedAfter(n), p.at) {
-			return // no packet sent later is lost either
+			return // then no later packet is lost either
 		}
 		c.losePacket(t, n, p)
 	}
 }
 
-// Overtaken is called when a datagram that another machine sent at the time sent has
-// arrived on the same path.
+// Overtaken is called when a datagram has arrived that another machine sent over the same
+// path, at the time sent.
 //
-// It helps single packets of play that share the path with others' bulk. No further packet
-// of ours follows soon, so no ack would show their loss. While such datagrams arrive,
-// packets of play ask for an ack at once. A packet of play sent before one of these
-// datagrams is lost after 9/8 of the round trip (RFC 9002, section 6.1.2).
+// This is for single packets of play (the game's own traffic) that share the path with a
+// transfer of that machine's. If such a packet is lost, no ack shows it soon, because we have
+// nothing to send after it. While there are such datagrams, our packets ask for an ack at
+// once, so they count as lost if they're older than a datagram that arrived and 9/8 of the
+// round trip have passed.
+//
+// See RFC 9002, section 6.1.2.
 func (c *Conn) Overtaken(now, sent time.Time) {
 	t := c.advanceClock(now)
 	at := sent.Sub(c.start)
@@ -254,16 +282,16 @@ func (c *Conn) Overtaken(now, sent time.Time) {
 	}
 }
 
-// BlackHole reports whether the path seems to drop large packets: 3 consecutive packets
-// above 1,163 bytes were lost, while smaller ones sent after the first of them arrived and
-// no larger one did. It reports each finding once.
+// BlackHole reports whether the path seems to drop large packets: three in a row with more
+// than 1,163 bytes were lost, whereas smaller ones that were sent after the first of them
+// arrived, and no larger one did. Each finding is reported once.
 func (c *Conn) BlackHole() bool { return c.blackHole.Found(c.sent.Next) }
 
-// losePacket declares p lost and queues its bunches again. Its record is kept for a while,
-// so that a late ack frees their entries.
-func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
+// losePacket declares packet n lost and queues what it carried for retransmission. We keep its
+// record for a while, since a late ack can still free its entries.
+func (c *Conn) losePacket(t time.Duration, n uint64, p *sentPacket) {
 	c.sent.decide(p, lost)
-	p.lostUntil = t + lostMemory*c.pto()
+	p.lostUntil = t + lostRecordPTOs*c.pto()
 	c.stats.PacketsLost++
 	if c.path.judges(n) {
 		c.blackHole.Lost(n, p.size > minDatagram)
@@ -273,29 +301,29 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *packet) {
 		c.trace(Event{Kind: "lost", Number: n, Bytes: p.size})
 	}
 	for _, it := range p.items {
-		c.giveBack(it)
+		c.removeCopy(it)
 	}
-	c.tellAll(p, false)
+	c.queueFates(p, false)
 	if p.limit && n == c.flow.limitPacket {
-		c.flow.update = true
+		c.flow.update = true // unless a later packet announces the limit, do it again
 	}
 }
 
-// giveBack removes one copy of an item from flight and queues those of its pieces that have
-// no other copy in flight.
-func (c *Conn) giveBack(it item) {
+// removeCopy is called when an item is no longer in flight. It queues those pieces that aren't
+// in any other packet in flight.
+func (c *Conn) removeCopy(it item) {
 	c.requeue(it, func(p *piece) bool {
 		p.copies--
 		return p.copies == 0
 	})
 }
 
-// requeue queues the pieces of an item that are wanted and not acked, and returns their
-// size in bytes.
+// requeue queues the pieces of an item for retransmission, except for those that are
+// acknowledged or not wanted. It returns how many bytes that is.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	ch := it.channel
 	if it.sequence < ch.first {
-		return 0
+		return 0 // all of the entry is acknowledged
 	}
 	e := ch.out.at(it.sequence)
 	for i := range e.all() {
@@ -308,33 +336,38 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 	return bytes
 }
 
-// pto returns the probe timeout, without backoff (RFC 9002, section 6.2.1).
+// pto returns the probe timeout without any backoff.
+// See RFC 9002, section 6.2.1.
 func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
 
-// ptoAt returns the time of the next probe. ok is false if there is none.
-func (c *Conn) ptoAt() (time.Duration, bool) {
+// ptoAt returns when the next probe timeout expires. ok is false if the timer isn't set, which
+// is the case when nothing is in flight or a probe is about to be sent.
+func (c *Conn) ptoAt() (at time.Duration, ok bool) {
 	if c.sent.flying == 0 || c.loss.probes > 0 {
 		return 0, false
 	}
-	if c.asksOften() {
+	if c.probesOften() {
 		return c.sent.lastAsk + c.pto()/2, true
 	}
 	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
-// probe is called on a probe timeout. It allows two packets (RFC 9002, section 6.2.4), or a
-// single packet that repeats nothing if asksOften.
+// probe is called when the probe timeout expires. It lets two packets be sent regardless of
+// all limits, and queues a second copy of bunches in flight for them, the oldest first, as
+// much as fits into two small packets.
 //
-// The two packets repeat as many bunches as two small packets hold, the oldest first. The
-// original copies stay in flight. The next consecutive timeout continues where this one
-// ended and wraps around, so that all bunches have the same chance on a path that loses
-// nearly everything.
+// If there's another timeout before an ack arrives, it goes on where this one left off, and
+// starts over at the end. All bunches thus have the same chance on a path that loses nearly
+// everything.
+//
+// See RFC 9002, section 6.2.4.
 func (c *Conn) probe() {
 	c.loss.ptos++
 	if c.loss.ptos == 1 {
-		c.loss.repeat = 0
+		c.loss.nextRepeat = 0
 	}
-	if c.asksOften() {
+	if c.probesOften() {
+		// One packet that repeats nothing is enough to learn that the path is back.
 		c.loss.probes = 1
 		return
 	}
@@ -342,10 +375,10 @@ func (c *Conn) probe() {
 	c.loss.probes = probePackets
 	room := probePackets * EntryBytes
 	for range c.sent.spread() {
-		if c.loss.repeat < c.sent.undecided || c.loss.repeat >= c.sent.Next {
-			c.loss.repeat = c.sent.undecided
+		if c.loss.nextRepeat < c.sent.undecided || c.loss.nextRepeat >= c.sent.Next {
+			c.loss.nextRepeat = c.sent.undecided
 		}
-		if p := c.sent.At(c.loss.repeat); p.fate == flying {
+		if p := c.sent.At(c.loss.nextRepeat); p.fate == flying {
 			for _, it := range p.items {
 				if room < int(it.end-it.off) {
 					return
@@ -353,6 +386,6 @@ func (c *Conn) probe() {
 				room -= c.requeue(it, func(p *piece) bool { return !p.queued })
 			}
 		}
-		c.loss.repeat++
+		c.loss.nextRepeat++
 	}
 }

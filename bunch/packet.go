@@ -8,74 +8,82 @@ import (
 )
 
 const (
-	minDatagram  = maxHeaderBytes + maxBunchHeader + EntryBytes // 1,163: an entry always fits
-	fullDatagram = 1404                                         // where quic-go's path MTU discovery ends
-	// Maximum size of a packet with play. It fills a common sealed packet. In a jumbo
-	// packet, play would have to wait for bulk.
+	// minDatagram is 1,163 bytes, so an entry always fits into a packet.
+	minDatagram = maxHeaderBytes + maxBunchHeader + EntryBytes
+	// fullDatagram is where quic-go's path MTU discovery ends.
+	fullDatagram = 1404
+
+	// playDatagram is the largest packet with play (the game's own traffic). It fills a common
+	// sealed packet. In a jumbo packet, play would have to wait for the bulk beside it.
 	playDatagram = 1420
-	// Minimum size of a piece cut from an entry. The header of a piece takes nearly as many
-	// bytes.
+
+	// minPiece is the smallest piece to cut from an entry. Its header takes nearly as many bytes.
 	minPiece = 16
-	// Minimum room in a packet that is worth another piece with its header.
+
+	// minFill is how much room must be left in a packet for us to fill it with another piece.
 	minFill = 32
 )
 
 // A builder holds the packet that AppendPacket is building.
 type builder struct {
-	buf       []byte           // the argument of AppendPacket, with the packet so far
-	start     int              // index in buf of the packet's first byte
-	limit     int              // the packet is full when len(buf) reaches it
-	bulkLimit int              // limit of a packet without play; see widen
-	bunches   int              // in the packet
-	content   recovery.Content // of the bunches
-	fresh     fresh            // bunches that may be sent for the first time
-	packet    *packet          // the record of the packet
+	buf       []byte      // what AppendPacket was given, and the packet so far
+	start     int         // where the packet begins in buf
+	limit     int         // the packet is full when len(buf) gets here
+	bulkLimit int         // the limit if there's no play in the packet
+	allowed   allowance   // which messages may be sent for the first time
+	record    *sentPacket // what we have to remember of the packet
+
+	bunches int              // in the packet
+	content recovery.Content // kinds of traffic in the packet
 }
 
-// room returns how many bytes may still be appended.
+// room returns how many bytes there's room for.
 func (b *builder) room() int { return b.limit - len(b.buf) }
 
-// widen raises the limit to that of a packet without play, unless this packet has some.
+// widen is called before bulk is added. If the packet has no play, it may become as large as
+// the carrier allows.
 func (b *builder) widen() {
 	if !b.content.Play {
 		b.limit = b.bulkLimit
 	}
 }
 
-// full reports whether no further bunch can fit. The smallest bunch, a reliable message of
-// one byte on a channel below 64, takes 8 bytes: 6 for the header, 1 for the length and 1
-// for the message.
+// full reports whether there's no room for even the smallest bunch. That's a reliable message
+// of one byte on a channel below 64, which takes 8 bytes: 6 for the header, one for the length
+// and one for the message.
 func (b *builder) full() bool {
 	return b.bunches == maxBunches || b.room() < 8
 }
 
-// AppendPacket appends the next packet, of at most size bytes, to buf and returns its
-// number. It makes no packet if size is below 1,163.
+// AppendPacket appends the next packet, of at most size bytes, to buf and returns its number.
+// There is none if size is below 1,163.
 //
-// The caller repeats the call until ok is false. There is then nothing to send before
-// NextTimeout or the next call of another method.
+// It must be called until ok is false. Then there is nothing to send before NextTimeout or a
+// call to another method.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	t := c.advanceClock(now)
-	c.settle()
+	c.commitLast()
 	if c.err != nil || size < minDatagram {
 		return buf, 0, false
 	}
 	if c.loss.probes > 0 && c.loss.ptos >= 2 {
-		size = minDatagram // a path that shrank lets small probes through
+		// The path may have shrunk, so try a small probe.
+		size = minDatagram
 	}
 
-	// There must be something to send, and room for its record.
-	fresh := c.freshAllowed()
-	if fresh.play && c.unreliables.messages > 0 {
-		c.saturation.chances.note(t, freshTime+c.gate.Smoothed)
+	// Is there anything to send, and can we keep a record of it?
+	may := c.newAllowed()
+	if may.play && c.unreliables.messages > 0 {
+		c.saturation.chances.note(t, maxUnreliableWait+c.gate.Smoothed)
 	}
-	content := c.hasContent(fresh)
-	must := c.must(t)
-	if !content && !must || !c.makeRoom(t, must) {
+	hasContent := c.hasContent(may)
+	mustSend := c.mustSend(t)
+	if !hasContent && !mustSend || !c.makeRoom(t, mustSend) {
 		c.idle()
 		return buf, 0, false
 	}
 
+	// Build the packet speculatively.
 	next := c.sent.Next
 	unreported := c.received.unreported
 	c.skipNumber(t)
@@ -84,48 +92,50 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		start:     len(buf),
 		limit:     len(buf) + min(size, playDatagram),
 		bulkLimit: len(buf) + size,
-		fresh:     fresh,
-		packet:    c.sent.add(),
+		allowed:   may,
+		record:    c.sent.add(),
 	}
-	c.appendHeader(t, content)
-	if content {
+	c.appendHeader(t, hasContent)
+	if hasContent {
 		c.fill()
 	}
-	if c.build.bunches == 0 && !must { // everything that waits is held back
-		c.sent.takeBack(next)
+	if c.build.bunches == 0 && !mustSend {
+		// All that is queued is held back, so drop the packet as if it had never been.
+		c.sent.truncate(next)
 		c.received.unreported = unreported
 		c.idle()
 		return buf, 0, false
 	}
-	return c.launch(t)
+	return c.finishPacket(t)
 }
 
-// must reports whether a packet must be sent even if it has no bunches: a probe, a
-// keep-alive, a due ack or a higher limit. A cork delays only the limit, by at most
-// AckDelay.
-func (c *Conn) must(t time.Duration) bool {
-	return c.mustPing() || c.silent || c.received.due(t) ||
+// mustSend reports whether a packet must be sent even if there are no bunches for it: a probe,
+// a keep-alive, an ack that is due, or a higher limit. Of these, a cork delays only the limit,
+// and by no more than AckDelay.
+func (c *Conn) mustSend(t time.Duration) bool {
+	return c.mustPing() || c.keepAliveDue || c.received.due(t) ||
 		c.flow.update && (c.cork.open() || t >= c.corkEnds())
 }
 
-// corkEnds returns the time from which a higher limit is sent even during a tick.
+// corkEnds returns from when on a higher limit is sent in spite of the cork.
 func (c *Conn) corkEnds() time.Duration { return c.cork.since + c.config.AckDelay }
 
-// mustPing reports whether a packet that asks for an ack at once must be sent.
-func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.probe }
+// mustPing reports whether the next packet must ask for an ack at once.
+func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.mustAsk }
 
-// makeRoom makes room for the record of another packet and reports whether it could. There
-// is none left if the peer acknowledges nothing, so makeRoom drops the oldest record.
+// makeRoom makes room for the record of another packet by dropping the oldest one if need be,
+// and reports whether it could.
 //
-// If that packet is still in flight, makeRoom first declares it lost, but only to make room
-// for a packet that must be sent. The bunches of the lost packet are sent again. Without
-// the condition, their packets would push out further ones forever.
-func (c *Conn) makeRoom(t time.Duration, must bool) bool {
+// There may be no room if the peer acknowledges nothing. Then the oldest packet is still in
+// flight and must be declared lost first, which we do only for the sake of a packet that must
+// be sent. Otherwise its bunches would be retransmitted in another packet, which would need
+// room as well, and so on forever.
+func (c *Conn) makeRoom(t time.Duration, mustSend bool) bool {
 	if !c.sent.full() {
 		return true
 	}
 	if p := c.sent.At(c.sent.Oldest); p.fate == flying {
-		if !must {
+		if !mustSend {
 			return false
 		}
 		c.losePacket(t, c.sent.Oldest, p)
@@ -134,9 +144,9 @@ func (c *Conn) makeRoom(t time.Duration, must bool) bool {
 	return true
 }
 
-// appendHeader appends the packet's header, with acks and a limit if they are due. In a
-// packet with content it leaves room for an entry.
-func (c *Conn) appendHeader(t time.Duration, content bool) {
+// appendHeader appends the packet's header, along with acks if any are asked for, and a limit
+// if there's a higher one to announce. If bunches follow, it leaves enough room for an entry.
+func (c *Conn) appendHeader(t time.Duration, hasContent bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
@@ -147,37 +157,37 @@ func (c *Conn) appendHeader(t time.Duration, content bool) {
 	}
 	if c.received.asking > 0 {
 		room := b.room() - limit
-		if content {
+		if hasContent {
 			room = maxHeaderBytes - packetHeaderBytes - limit
 		}
 		covered := false
 		b.buf, covered = c.received.appendAcks(b.buf, t, room)
 		b.buf[b.start+1] |= flagAcks
-		b.packet.acks = true
+		b.record.acks = true
 		if covered {
-			b.packet.covers = c.received.Next
+			b.record.covers = c.received.Next
 		}
 	}
 
 	if c.flow.update {
 		b.buf[b.start+1] |= flagLimit
 		b.buf = appendVarint(b.buf, c.flow.kib())
-		b.packet.limit = true
+		b.record.limit = true
 	}
 }
 
-// launch finishes the packet. It records the information needed when the packet is acked or
-// lost, or if it turns out not to have been sent (see Unsent).
-func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
+// finishPacket completes the header, and records what we need to know when the packet is
+// acknowledged or lost, or when Unsent takes it back.
+func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b := &c.build
-	p := b.packet
+	p := b.record
 	flags := &b.buf[b.start+1]
 	p.at, p.size = t, len(b.buf)-b.start
 	if b.bunches > 0 {
 		c.sent.load(p)
 	}
 
-	// The header: what the packet asks of the peer.
+	// What do we ask of the peer?
 	if *flags&flagAcks != 0 {
 		c.received.ackSent(t)
 	}
@@ -191,7 +201,7 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 		c.putInFlight(t, p, flags)
 	}
 
-	// What the packet settles here.
+	// The packet may be one that was due.
 	if c.loss.probes > 0 {
 		p.probe = true
 		c.loss.probes--
@@ -200,13 +210,13 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	if *flags&flagLimit != 0 {
 		c.flow.limitSent(c.sent.Next - 1)
 	}
-	c.flow.probe, c.silent = false, false
+	c.flow.mustAsk, c.keepAliveDue = false, false
 	c.stats.PacketsSent++
 	c.stats.BytesSent += uint64(p.size)
 
 	packet = b.buf
 	number = c.sent.Next - 1
-	c.skips.launched(number)
+	c.skips.packetSent(number)
 	if c.traced() {
 		c.trace(Event{Kind: "sent", Number: number, Bytes: p.size, Asks: p.fate == flying})
 	}
@@ -218,69 +228,75 @@ func (c *Conn) launch(t time.Duration) (packet []byte, number uint64, ok bool) {
 	return packet, number, true
 }
 
-// putInFlight records that p elicits an ack, and decides whether it asks for one at once.
-func (c *Conn) putInFlight(t time.Duration, p *packet, flags *byte) {
+// putInFlight records that p is in flight and elicits an ack, and decides whether it asks for
+// one at once.
+func (c *Conn) putInFlight(t time.Duration, p *sentPacket, flags *byte) {
 	bulk := c.build.content.Bulk
 	if bulk {
 		c.gate.Bulk(t)
 	}
 	p.mark = c.gate.Sent(t, c.sent.inFlight)
 	if c.sent.flying == 0 {
-		c.loss.unanswered = t
+		c.loss.silentSince = t
 	}
-	c.sent.launched(p, t)
-	if c.path.lossy(c.sent.loss) {
+	c.sent.packetSent(p, t)
+	if c.path.lossy(c.sent.lossRate) {
 		c.repeats.note(p)
 	}
+	c.received.acksOnly = 0
+
 	if bulk {
 		c.repeatTail(p)
-	}
-	c.received.acksOnly = 0
-	if bulk && c.wantsAck() || !bulk && t < c.loss.othersUntil {
+		c.sent.bulkSinceAsk++
+		if c.wantsAck() {
+			c.sent.bulkSinceAsk = 0
+			*flags |= flagAckNow
+		}
+	} else if t < c.loss.othersUntil {
+		// A datagram of another machine may overtake it (see Overtaken).
 		*flags |= flagAckNow
 	}
-	p.prompt = *flags&flagAckNow != 0
+	p.ackNow = *flags&flagAckNow != 0
 }
 
-// wantsAck reports whether a packet with bulk asks for an ack at once.
+// wantsAck reports whether the packet with bulk that was just put in flight should ask for an
+// ack at once.
 //
-// One packet per sixteenth of the window does, but at most every second packet. A small
-// window then opens as steadily as QUIC's, whose receivers acknowledge every second packet
-// (RFC 9000, section 13.2.2). QUIC's window grows only while nearly all of it is in flight,
-// and with one ack per eighth it grew half as fast.
+// One in each sixteenth of the window does, but no more than every second packet. A small
+// window then opens as steadily as QUIC's, where every second packet is acknowledged (RFC
+// 9000, section 13.2.2). Since QUIC only increases its window while nearly all of it is in
+// flight, it grew half as fast with an ack for each eighth.
 //
-// A packet also asks if the window is full and too few packets are in flight for the peer
-// to ack them before its ack delay ends.
+// It also asks if the window is full with so few packets in flight that the peer would wait
+// for its ack delay to pass before it acknowledges them.
 func (c *Conn) wantsAck() bool {
-	c.sent.unasked++
-	often := c.sent.unasked >= max(2, c.gate.Window(fullDatagram)/(16*fullDatagram))
+	interval := max(2, c.gate.Window(fullDatagram)/(16*fullDatagram))
 	stuck := c.sent.flying < 2*ackEvery && !c.windowOpen()
-	if !often && !stuck {
-		return false
-	}
-	c.sent.unasked = 0
-	return true
+	return c.sent.bulkSinceAsk >= interval || stuck
 }
 
-// finishBare decides whether a packet without bunches asks for an ack.
+// finishBare decides whether a bare packet, one without bunches, asks for an ack.
 func (c *Conn) finishBare(flags *byte) {
-	asks := c.mustPing() || c.silent
+	asks := c.mustPing() || c.keepAliveDue
 	if *flags&flagLimit == 0 && !asks {
 		c.stats.AcksOnlySent++
 		c.received.acksOnly++
 	}
 	if asks || c.received.acksOnly >= pingEvery {
+		// After many packets with nothing but acks, we want to know which of them arrived.
 		*flags |= flagPing
 	}
 }
 
-// idle is called when AppendPacket has nothing to send. Unless bulk waits for the window,
-// the connection is then limited by the application (RFC 9002, section 7.8), which idle
-// reports to the gate.
+// idle is called when AppendPacket finds nothing to send.
 func (c *Conn) idle() {
 	c.cork.flushing = false
-	if lv := &c.levels[bulkLevel]; lv.fresh.len()+lv.resend.len() > 0 && !c.windowOpen() {
-		return
+	bulk := &c.levels[bulkLevel]
+	hasBulk := bulk.unsent.len()+bulk.resend.len() > 0
+	if hasBulk && !c.windowOpen() {
+		return // it's the window that holds us up
 	}
+	// We aren't making use of the window, so don't take our rate for that of the path. (RFC
+	// 9002, section 7.8)
 	c.gate.Limited(c.sent.inFlight)
 }

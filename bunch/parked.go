@@ -6,25 +6,26 @@ import (
 )
 
 // parked holds the entries of a channel that arrived early or only in part, in the order of
-// their numbers. Its memory grows with the number of entries rather than with how far ahead
-// the peer's numbers are.
+// their sequences. How much memory it takes depends on how many there are, and not on how far
+// ahead the peer is.
 type parked struct{ queue[*slot] }
 
-// keptParked is the number of entries for which an empty list keeps room. channelCost
-// covers it.
+// keptParked is how many entries an empty list keeps room for. channelCost pays for that.
 const keptParked = 8
 
-// find returns the index of entry n, or where it would be inserted.
+// find returns the index of entry n, or where to insert it if it isn't there.
 func (p *parked) find(n uint64) (i int, ok bool) {
 	if p.len() == 0 || p.at(p.len()-1).number < n {
-		return p.len(), false // the usual case, because most entries arrive in order
+		// That's the usual case, since most entries arrive in order.
+		return p.len(), false
 	}
 	return slices.BinarySearchFunc(p.items[p.head:], n, func(s *slot, n uint64) int {
 		return cmp.Compare(s.number, n)
 	})
 }
 
-// drop removes the first entry, and frees memory that the remaining entries do not need.
+// drop removes the first entry and returns its slot. It shrinks the memory if there's far more
+// than the other entries need.
 func (p *parked) drop() *slot {
 	s := p.pop()
 	room := cap(p.items)
@@ -40,8 +41,9 @@ func (p *parked) drop() *slot {
 	return s
 }
 
-// unorderedAround returns the indexes of the first and last entries of the unordered
-// message to which the i-th entry belongs. ok is false if some of its entries are missing.
+// unorderedAround returns the indexes of the first and last entry of the unordered message
+// that the i-th entry belongs to. ok is false if some of its entries are missing, or must wait
+// for their turn.
 func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	if !p.at(i).mayOvertake() {
 		return 0, 0, false
@@ -59,7 +61,7 @@ func (p *parked) unorderedAround(i int) (first, last int, ok bool) {
 	return first, last, true
 }
 
-// park finds the slot of entry n, or adds an empty one.
+// park returns the slot of entry n and its index. It adds an empty one if there's none yet.
 func (p *parked) park(n uint64, memory *payloadMemory) (s *slot, i int) {
 	i, ok := p.find(n)
 	if ok {

@@ -6,77 +6,79 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Path describes the path to the peer, as the carrier knows it.
+// Path is what the carrier knows about the path to the peer.
 type Path = recovery.Path
 
-// pathState holds the Path that the carrier reported last, and separates packets sent on it
-// from those sent on earlier paths.
+// pathState is what we know about the path to the peer.
 //
-// A packet is foreign if it was sent on an earlier path. Foreign packets may still be
-// acknowledged. If stale is set, they are declared lost at the time until. Otherwise the
-// carrier reports their fates.
+// Packets that were sent on an earlier path are foreign. They may still be acknowledged, but
+// what becomes of them tells nothing about this path.
 type pathState struct {
-	Path
-	since   time.Duration // when the path became the current one
-	foreign uint64        // packets below this number are foreign: their fates say nothing about this path
-	stale   bool          // some foreign packets in flight will never have their fates reported
-	until   time.Duration // if stale: when the foreign packets are declared lost
-	arrived time.Duration // when the carrier last reported the arrival of a packet on this path
+	Path                      // as the carrier reported it last
+	since       time.Duration // when this became the path
+	lastArrival time.Duration // when the carrier last reported that a packet arrived on it
+
+	// Foreign packets.
+	foreign  uint64        // packets below this number are foreign
+	stale    bool          // no carrier will report the fates of some of them
+	giveUpAt time.Duration // if stale, when we declare them lost
 }
 
-// lossy reports whether the path loses at least playLoss of its packets. If the carrier
-// reports fates, its loss rate counts. Otherwise own counts, the loss that this side has
-// measured.
-func (p *pathState) lossy(own float64) bool {
+// lossy reports whether the path loses at least playLoss of its packets. We go by the loss
+// rate of the carrier if it reports fates, and otherwise by what we have measured.
+func (p *pathState) lossy(measured float64) bool {
 	if p.Fates {
 		return p.Loss >= playLoss
 	}
-	return own >= playLoss
+	return measured >= playLoss
 }
 
-// judges reports whether the ack or loss of a packet counts as evidence about the path. It
-// does if the packet was sent on the current path and the carrier doesn't report fates.
+// judges reports whether we may draw conclusions about the path from the fate of a packet. We
+// don't if it's foreign, or if that's the job of a carrier that reports fates.
 func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.foreign }
 
-// SetPath is called when the path may have changed. A different Epoch or Fates means a
-// different path. Packets in flight may still arrive, so none is resent. Their fates say
-// nothing about the new path.
+// SetPath is called when the path may have changed, which it has if Epoch or Fates is
+// different. Packets in flight may still arrive, so nothing is retransmitted for that, but
+// their fates say nothing about the new path.
 //
-// While the carrier reports fates, it paces packets and detects losses. This side still
-// probes if nothing is acknowledged.
+// While a carrier reports fates, it's up to the carrier to pace packets and detect losses, but
+// we still probe if nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	t := c.advanceClock(now)
 	if p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
-		c.move(t, p)
+		c.switchPath(t, p)
 	}
-	c.changed = c.changed || c.path.More && !p.More // repair bunches may be sent now
+	if c.path.More && !p.More {
+		c.changed = true // repair bunches may be sent now
+	}
 	c.path.Path = p
 	if p.Window > 0 {
 		c.gate.PathWindow = p.Window
 	}
 }
 
-// move starts a new path, p. If the previous carrier reports fates, it still reports those
-// of the packets in flight. Otherwise these packets are declared lost at path.until.
+// switchPath starts over on a new path, p.
 //
-// move clears the loss timer and the count of probe timeouts, because both describe the
-// previous path. The first probe on the new path must not wait for the backoff that an
-// outage of the previous path built up.
-func (c *Conn) move(t time.Duration, p Path) {
+// A carrier that reports fates still reports those of the packets in flight. If the previous
+// one didn't, we declare them lost when their acks are overdue.
+func (c *Conn) switchPath(t time.Duration, p Path) {
 	c.leaveDark()
 	path := &c.path
 	path.since = t
 	path.foreign = c.sent.Next
 	path.stale = path.stale || !path.Fates && c.sent.flying > 0
-	path.until = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
+	path.giveUpAt = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
+
+	// These describe the previous path. If it had an outage, the first probe on the new path
+	// mustn't wait for the backoff that built up.
 	c.loss.Next = 0
 	c.loss.ptos = 0
 	c.changed = true
 }
 
-// Fate handles the fate of a packet, from a carrier that reports fates. The bunches of a
-// lost packet are sent again. Those of an arrived packet are kept until the peer
-// acknowledges it.
+// Fate is called by a carrier that reports fates when it knows whether a packet has arrived.
+// If it's lost, what it carried is retransmitted. If it arrived, we wait for the peer to
+// acknowledge it before we free anything.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
 	c.repairs.loss.Note()
@@ -86,12 +88,12 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	p := c.sent.At(number)
 	switch {
 	case p.fate != flying:
-		// An ack or a timeout has already decided its fate.
+		// An ack or a timeout was faster.
 	case arrived:
 		p.arrived = t
 		if number >= c.path.foreign {
 			c.leaveDark()
-			c.path.arrived = t
+			c.path.lastArrival = t
 		}
 	default:
 		c.losePacket(t, number, p)
@@ -99,10 +101,9 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// giveUpArrivedAt returns the time at which to declare the oldest packet in flight lost
-// although the carrier has reported its arrival. If the peer had kept it, its ack would
-// have arrived by then. ok is false if no packet is in flight or the oldest has not
-// arrived.
+// giveUpArrivedAt returns when to declare the oldest packet in flight lost although the
+// carrier has reported its arrival. If the peer had kept what was in it, an ack would be here
+// by then. ok is false if it hasn't arrived, or nothing is in flight.
 func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
 	_, p, ok := c.sent.oldestArrived()
 	if !ok {
@@ -111,7 +112,7 @@ func (c *Conn) giveUpArrivedAt() (at time.Duration, ok bool) {
 	return p.arrived + recovery.KeepTime, true
 }
 
-// giveUpForeign declares the remaining foreign packets in flight lost.
+// giveUpForeign declares all foreign packets lost that are still in flight.
 func (c *Conn) giveUpForeign(t time.Duration) {
 	c.path.stale = false
 	for n, ok := c.sent.firstFlying(); ok && n < c.path.foreign; n, ok = c.sent.firstFlying() {
@@ -119,8 +120,8 @@ func (c *Conn) giveUpForeign(t time.Duration) {
 	}
 }
 
-// giveUpArrived declares lost the packets that arrived long ago but were never
-// acknowledged, because the peer did not keep them.
+// giveUpArrived declares those packets lost that arrived long ago without being acknowledged,
+// which means that the peer didn't keep what was in them.
 func (c *Conn) giveUpArrived(t time.Duration) {
 	for {
 		n, p, ok := c.sent.oldestArrived()

@@ -1,29 +1,36 @@
 package bunch
 
-// Prices of reliable bunches, in bytes. Both ends compute them and charge them to the
-// sender's limit until the application has taken the messages. A price is at least the
-// memory that the receiver holds, in whatever order bunches arrive (TestHeapIsCharged).
+// Prices of reliable bunches, in bytes. Both ends compute them, and charge them to the
+// sender's limit until the owner of the receiver has taken the messages. A price is never less
+// than the memory that the bunch takes at the receiver, no matter in what order bunches arrive
+// (TestHeapIsCharged).
 const (
 	entryCost   = 80 // an entry besides its bytes: its slot, and its place among parked entries
 	messageCost = 64 // a message besides its bytes: its record in the ready list
-	// A channel, from its first entry until its opening message is taken. It is charged
-	// again from the channel's close until both ends have acknowledged that.
+
+	// channelCost is the price of a channel from its first entry until its opening message is
+	// taken, and once more from its close until both ends have acknowledged that.
 	channelCost = 512
 )
 
-// Limits of memory that is not charged to the receive limit. The last two are prices.
+// Limits of memory that isn't charged to the receive limit.
 const (
-	controlBuffer = 64 // entries of channel 0's reliable buffer, which is for control only
-	// For everything that channel 0 holds: two messages of 64 KiB. The limit is separate,
-	// so that control messages get through while a world is stopped.
+	controlBuffer = 64 // entries of channel 0's reliable buffer, which is only for control messages
+
+	// maxControl is the price that all of what channel 0 holds may have, which suffices for
+	// two messages of 64 KiB. It's separate so that control messages get through while a world
+	// is stopped.
 	maxControl = 160 << 10
-	// For waiting unreliable and tracked messages, and for incomplete messages in parts.
+
+	// maxParked is the price that waiting unreliable and tracked messages may have, together
+	// with unreliable messages of which only some parts have arrived.
 	maxParked = 256 << 10
 )
 
-// price returns the price of an entry.
+// price returns the price of an entry with size bytes. messages is how many there are in a
+// whole bunch, and otherwise 1.
 func price(flags byte, size, messages int) int {
-	if answers(flags, size) {
+	if isAnswer(flags, size) {
 		return 0
 	}
 	cost := entryCost + inMemory(size)
@@ -39,24 +46,24 @@ func price(flags byte, size, messages int) int {
 	return cost
 }
 
-// flagAnswer holds the flags of the close with which a side answers the other side's close.
-// The answer is free, so it can be sent whatever the limit is. A lingering channel is
-// charged to the limit until its answer is acknowledged. If answers were charged too, two
-// sides that close many channels would wait for each other.
+// flagAnswer are the flags of a close that answers the other side's close.
+//
+// An answer is free, so that it can be sent no matter what the limit is. If answers were
+// charged, two sides that close many channels would end up waiting for each other. It's the
+// lingering channel that is charged to the limit, until the answer is acknowledged.
 const flagAnswer = byte(ReliableUnordered) | flagWhole | flagClose
 
-// answers reports whether an entry is the answer to a close.
-func answers(flags byte, size int) bool { return flags&^flagOpen == flagAnswer && size == 0 }
+// isAnswer reports whether an entry answers a close.
+func isAnswer(flags byte, size int) bool { return flags&^flagOpen == flagAnswer && size == 0 }
 
-// inMemory returns the maximum memory that a payload takes. The allocator rounds sizes up
-// by about an eighth.
+// inMemory returns the most memory that a payload of size bytes can take, given that the
+// allocator rounds sizes up by about an eighth.
 func inMemory(size int) int { return size + size/8 }
 
-// unreliablePrice returns the price of waiting unreliable or tracked messages, at either
-// end.
+// unreliablePrice returns the price of unreliable or tracked messages that wait at either end.
 func unreliablePrice(messages, bytes int) int { return messages*messageCost + inMemory(bytes) }
 
-// messagesIn counts the messages of a whole bunch, up to the first that cannot be parsed.
+// messagesIn counts the messages in a whole bunch, up to the first that can't be parsed.
 func messagesIn(b []byte) (count int) {
 	for len(b) > 0 && count < maxMessages {
 		size, n := consumeVarint(b)
@@ -69,7 +76,7 @@ func messagesIn(b []byte) (count int) {
 	return count
 }
 
-// charge charges the price of an arrival to the limit of channel 0 or of the peer.
+// charge charges an arrival to the peer's limit, or to the one of channel 0.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
 		c.flow.control += cost
@@ -86,17 +93,17 @@ func (c *Conn) charge(ch *channel, cost int) error {
 	return nil
 }
 
-// chargeEntry charges an entry when its first piece arrives. The channelCost of an open is
-// not included: Conn.incoming charged it when the channel's first bunch arrived.
+// chargeEntry charges for an entry when its first piece arrives. If it opens the channel, the
+// channelCost for that was charged already, when findOrAccept accepted the channel.
 func (c *Conn) chargeEntry(ch *channel, s *slot) error {
-	if answers(s.flags, len(s.payload)) && !ch.outClosed {
+	if isAnswer(s.flags, len(s.payload)) && !ch.outClosed {
 		return violation(BunchDataOverflow, "channel %d: an answer to a close that was never sent", ch.number)
 	}
 	return c.charge(ch, price(s.flags&^flagOpen, len(s.payload), 1))
 }
 
-// chargeMessages charges all messages of a whole bunch except the first, once the whole
-// bunch has arrived.
+// chargeMessages charges for all messages of a whole bunch but the first, which chargeEntry
+// has charged for. It's called once all of the bunch has arrived.
 func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return nil
@@ -104,22 +111,20 @@ func (c *Conn) chargeMessages(ch *channel, s *slot) error {
 	return c.charge(ch, max(0, messagesIn(s.payload)-1)*messageCost)
 }
 
-// paid returns how much of an entry's price is freed when its messages are taken.
-//
-// It excludes the slot of a message that has overtaken others, which is freed when its turn
-// comes. It also excludes the channel of a close, which retire frees.
-func paid(s *slot, messages int) int {
-	if answers(s.flags, len(s.payload)) {
+// refund returns how much of an entry's price is given back when its messages are taken.
+func refund(s *slot, messages int) int {
+	if isAnswer(s.flags, len(s.payload)) {
 		return 0
 	}
-	cost := price(s.flags&^flagClose, len(s.payload), messages)
+	cost := price(s.flags&^flagClose, len(s.payload), messages) // retire refunds a closed channel
 	if s.state == delivered {
+		// Its message overtook others, so the slot is needed until its turn comes.
 		cost -= entryCost
 	}
 	return cost
 }
 
-// release frees a cost that was charged.
+// release gives back a cost that was charged for a channel.
 func (c *Conn) release(number uint64, cost int) {
 	if number == 0 {
 		c.flow.control -= cost

@@ -1,7 +1,7 @@
 package bunch
 
-// A readyList holds messages in order, in blocks. A block is freed once all its
-// messages have been taken, and growing the list never moves a message.
+// A readyList is a queue of messages. It's made of blocks, so it can grow without moving
+// messages, and a block is freed as soon as all messages in it have been taken.
 type readyList struct {
 	blocks queue[*readyBlock] // oldest first
 	from   int                // index of the oldest message in the first block
@@ -11,10 +11,12 @@ type readyList struct {
 }
 
 const (
-	// maxReadySpare is the maximum number of blocks kept for reuse: 576 messages of a tick.
+	// maxReadySpare is how many blocks we keep for reuse, which have room for 576 messages of
+	// a tick.
 	maxReadySpare = 32
-	// readyBlockLen is the number of messages in a block. They take 1,152 bytes, which is a
-	// size class of Go's allocator, so no memory is wasted.
+
+	// readyBlockLen is how many messages there are in a block. They take 1,152 bytes, and
+	// since that's one of the allocator's size classes, nothing is wasted.
 	readyBlockLen = 18
 )
 
@@ -53,11 +55,7 @@ func (r *readyList) each(yield func(*Message) bool) {
 	}
 }
 
-// pop moves the oldest message to m, and the first block to spare once all its
-// messages have been taken.
-//
-// When the list becomes empty, pop also releases the block queue's memory if
-// its capacity exceeds maxReadySpare.
+// pop removes the oldest message and copies it to m.
 func (r *readyList) pop(m *Message) {
 	oldest := r.peek()
 	*m = *oldest
@@ -69,6 +67,7 @@ func (r *readyList) pop(m *Message) {
 		r.from = 0
 	}
 	if r.n == 0 && r.blocks.cap() > maxReadySpare {
+		// There were unusually many, so don't keep the memory for their blocks.
 		r.blocks.release()
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Receive handles one datagram. The caller must not use the datagram again, because
-// messages may alias it. An error means that the connection has ended, usually because the
-// peer violated the protocol.
+// Receive handles a datagram from the peer. The datagram must not be used afterwards, because
+// messages may alias it.
+//
+// If Receive returns an error, the connection has ended. Usually that's because the peer has
+// violated the protocol.
 func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
@@ -21,8 +23,9 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 		return c.fail(violation(ReadHeaderFail, "packet of %d bytes: %v", len(datagram), err))
 	}
 
+	// See RFC 9000, section A.3.
 	number := recovery.Number(c.received.Next, uint64(h.number), 32) // RFC 9000, A.3
-	gap := number != c.received.Next                                 // the packet makes a gap or fills one
+	outOfOrder := number != c.received.Next                          // it leaves a gap or fills one
 	late := number < c.received.Next
 	if !c.received.add(t, number) {
 		c.stats.DroppedDuplicate++
@@ -33,7 +36,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	}
 	c.stats.PacketsReceived++
 	c.stats.BytesReceived += uint64(len(datagram))
-	c.arriving = number
+	c.receiving = number
 	if c.traced() {
 		c.trace(Event{Kind: "received", Number: number, Bytes: len(datagram)})
 	}
@@ -42,23 +45,27 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 		return c.fail(err.(*Error))
 	}
 	if len(rest) > 0 || h.flags&(flagPing|flagLimit) != 0 {
-		c.received.ask(t, c.config.AckDelay, gap, h.flags&flagAckNow != 0)
+		c.received.ask(t, c.config.AckDelay, outOfOrder, h.flags&flagAckNow != 0)
 	}
-	c.changed = c.changed || c.must(t) || c.unsent(len(c.levels))
+	// The packet may have caused us to have something to send: an ack, a higher limit, or
+	// bunches that turn out to be lost.
+	c.changed = c.changed || c.mustSend(t) || c.hasPending(len(c.levels))
 	return nil
 }
 
-// ReceiveLent is like Receive, but the caller may reuse the datagram. The connection copies
-// the payloads that it keeps. Parts of a run go into reusable blocks, so a long message
-// causes no garbage beyond its own bytes.
+// ReceiveLent is like Receive, but the caller may reuse the datagram, since we copy whatever
+// we keep of it.
+//
+// The entries of long messages are copied into pooled blocks, so that such a message leaves no
+// garbage behind other than its own bytes.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	c.payloads.lent = true
 	defer func() { c.payloads.lent = false }()
 	return c.Receive(now, datagram)
 }
 
-// receivePacket handles the content of a packet: acks, the limit, and the bunches in rest.
-// size is the size of the datagram, which payloads may alias.
+// receivePacket handles what's in a packet: acks, a limit, and the bunches in rest. size is
+// the size of the datagram, which payloads may alias.
 func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, rest []byte, size int) error {
 	if h.flags&flagAcks != 0 {
 		if err := c.receiveAcks(t, h); err != nil {
@@ -69,7 +76,9 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 		c.flow.raise(h.limit)
 	}
 	if h.flags&flagPing != 0 && h.flags&flagAckNow != 0 {
-		c.flow.update = true // the peer may have lost our last limit
+		// Either it's a probe or the peer is blocked by our limit and asks for a higher one.
+		// It may have missed the last limit, so announce it again.
+		c.flow.update = true
 	}
 	for n := 0; len(rest) > 0; n++ {
 		if n == maxBunches {
@@ -87,29 +96,32 @@ func (c *Conn) receivePacket(t time.Duration, number uint64, h *packetHeader, re
 	return nil
 }
 
-// receiveBunch handles a bunch in packet number, whose datagram has size bytes.
+// receiveBunch handles a bunch of the packet with this number. size is the size of its
+// datagram.
 func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) error {
 	c.stats.BunchesReceived++
-	// Only the side that opened a channel sends state.
-	if h.tracked() && !h.repairs() && (h.channel == 0 || c.channels.isOurs(h.channel)) {
+	// State is only sent by the side that opened the channel.
+	if h.tracked() && !h.isRepair() && (h.channel == 0 || c.channels.isOurs(h.channel)) {
 		return violation(BunchBadChannelIndex, "a tracked bunch on channel %d, which the peer did not open", h.channel)
 	}
-	ch, err := c.incoming(h)
+	ch, err := c.findOrAccept(h)
 	if ch == nil || err != nil {
 		return err
 	}
 	if ch.inClosed {
+		// It's a late duplicate, or was overtaken by the close.
 		c.stats.dropClosed(h)
 		return nil
 	}
 	switch {
-	case h.repairs():
+	case h.isRepair():
 		return c.receiveRepair(ch, h, payload)
 	case h.reliable():
-		whole, err := c.receiveReliable(ch, h, payload, size)
-		if !whole || err != nil {
+		completed, err := c.receiveReliable(ch, h, payload, size)
+		if !completed || err != nil {
 			return err
 		}
+		// One more entry may be all that was missing to restore others of its group.
 		return c.receiveRestored(ch, c.restorer.entryReceived(ch, h.sequence))
 	case h.tracked():
 		return c.receiveTracked(ch, number, payload, size)
@@ -117,37 +129,40 @@ func (c *Conn) receiveBunch(number uint64, h header, payload []byte, size int) e
 	return c.receiveUnreliable(ch, number, h, payload, size)
 }
 
-// incoming returns the channel of an incoming bunch, or nil if the bunch must be dropped.
-// Only a reliable bunch begins a channel, so an unreliable bunch that has overtaken it is
-// dropped.
-func (c *Conn) incoming(h header) (*channel, error) {
+// findOrAccept returns the channel that a bunch is for, and accepts it if the peer opens it
+// with this bunch. It returns nil if the bunch must be dropped.
+func (c *Conn) findOrAccept(h header) (*channel, error) {
 	if ch := c.channels.find(h.channel); ch != nil {
 		return ch, nil
 	}
-	known, err := c.channels.known(h.channel)
+	closed, err := c.channels.wasClosed(h.channel)
 	switch {
 	case err != nil:
 		return nil, err
-	case known:
+	case closed:
 		c.stats.dropClosed(h)
 		return nil, nil
-	case !h.reliable() || h.repairs():
+	case !h.reliable() || h.isRepair():
+		// Only a reliable bunch opens a channel. This one must have overtaken it.
 		c.stats.DroppedBeforeOpen++
 		return nil, nil
 	}
-	ch, err := c.channels.begin(h.channel)
+	ch, err := c.channels.accept(h.channel)
 	if err != nil {
 		return nil, err
 	}
 	return ch, c.charge(ch, channelCost)
 }
 
-// receiveReliable handles a reliable bunch, which is an entry or a piece of one, and
-// reports whether that completed the entry.
+// receiveReliable handles a reliable bunch, which holds an entry of the reliable buffer or a
+// piece of one. It reports whether the entry is complete now.
 //
-// The next entry in order is processed at once. An early entry is parked until those before
-// it have arrived. An unordered message may be delivered before then.
-func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) (whole bool, err error) {
+// An entry is processed at once if it's the next one in sequence. Otherwise it's parked until
+// the ones before it have arrived, but if it completes an unordered message, that is delivered
+// right away.
+func (c *Conn) receiveReliable(
+	ch *channel, h header, payload []byte, size int,
+) (completed bool, err error) {
 	n := recovery.Number(ch.expected, uint64(h.sequence), 16)
 	if n < ch.expected {
 		c.stats.DroppedDuplicate++
@@ -158,7 +173,11 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 		return false, violation(MaxReliableExceeded, "channel %d: sequence %d is %d ahead, the reliable buffer has %d entries",
 			ch.number, n, ahead, slots)
 	}
-	if n == ch.expected && h.flags&flagPiece == 0 && (ch.in.len() == 0 || ch.in.at(0).number > n) {
+
+	// In most cases there's no need to park the entry.
+	isPiece := h.flags&flagPiece != 0
+	hasSlot := ch.in.len() > 0 && ch.in.at(0).number <= n
+	if n == ch.expected && !isPiece && !hasSlot {
 		return true, c.receiveNext(ch, h.flags, payload, size)
 	}
 
@@ -179,7 +198,7 @@ func (c *Conn) receiveReliable(ch *channel, h header, payload []byte, size int) 
 	return true, nil
 }
 
-// receiveRepair handles a repair bunch and the entries that it restores.
+// receiveRepair handles a repair bunch, and the entries that we can restore with its help.
 func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 	r, err := parseRepair(h, payload)
 	if err != nil {
@@ -194,9 +213,11 @@ func (c *Conn) receiveRepair(ch *channel, h header, payload []byte) error {
 	return c.receiveRestored(ch, c.restorer.receive(ch, r))
 }
 
-// receiveRestored handles restored entries like received ones, the last one first. Entries
-// after a close must already be there when the close is processed, or they would not be
-// detected.
+// receiveRestored handles entries that were restored from repair bunches as if they had been
+// received.
+//
+// It begins with the last one. If there are entries after a close, which is a violation, they
+// must be parked by the time we process the close, or else we wouldn't notice.
 func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	for _, s := range slices.Backward(restored) {
 		h := header{flags: s.flags, sequence: uint16(s.number)}
@@ -207,7 +228,8 @@ func (c *Conn) receiveRestored(ch *channel, restored []slot) error {
 	return nil
 }
 
-// receiveNext processes a whole entry that is next in order, without parking it.
+// receiveNext processes an entry that is the next in sequence and arrived whole. It needs no
+// slot, so none is taken from the pool.
 func (c *Conn) receiveNext(ch *channel, flags byte, payload []byte, size int) error {
 	s := slot{number: ch.expected, flags: flags, state: full}
 	if err := c.storeWhole(ch, &s, payload, size); err != nil {
@@ -220,12 +242,14 @@ func (c *Conn) receiveNext(ch *channel, flags byte, payload []byte, size int) er
 	return c.advance(ch)
 }
 
-// store puts a piece or a whole entry into its slot.
+// store puts an entry, or a piece of one, into its slot.
 func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) error {
 	switch {
 	case h.flags&flagPiece != 0:
 		return c.storePiece(ch, s, h, payload)
 	case s.state == partly:
+		// The entry was sent in pieces before, and now it comes whole. Treat it as a piece
+		// that covers everything.
 		h.total = uint16(len(payload))
 		return c.storePiece(ch, s, h, payload)
 	}
@@ -233,7 +257,7 @@ func (c *Conn) store(ch *channel, s *slot, h header, payload []byte, size int) e
 	return c.storeWhole(ch, s, payload, size)
 }
 
-// storeWhole puts an entry into its slot and charges it.
+// storeWhole puts an entry that arrived whole into its slot, and charges it to the limit.
 func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error {
 	c.payloads.keep(s, payload, size)
 	if err := c.chargeEntry(ch, s); err != nil {
@@ -242,8 +266,10 @@ func (c *Conn) storeWhole(ch *channel, s *slot, payload []byte, size int) error 
 	return c.chargeMessages(ch, s)
 }
 
-// storePiece copies a piece to its place in the entry. The first piece allocates and
-// charges memory for the whole entry. All pieces must have the same flags and total.
+// storePiece copies a piece to where it belongs in its entry.
+//
+// The first piece to arrive allocates memory for the whole entry and is charged for it. All
+// pieces of an entry must agree about its flags and size.
 func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error {
 	flags := h.flags &^ flagPiece
 	if s.state == empty {
@@ -268,7 +294,7 @@ func (c *Conn) storePiece(ch *channel, s *slot, h header, payload []byte) error 
 	return c.chargeMessages(ch, s)
 }
 
-// advance processes the entries that are next in order.
+// advance processes the parked entries that are next in sequence.
 func (c *Conn) advance(ch *channel) error {
 	for ch.in.len() > 0 {
 		if ch.inClosed {
@@ -280,6 +306,8 @@ func (c *Conn) advance(ch *channel) error {
 		}
 		ch.expected++
 		if s.state == delivered {
+			// It overtook others, and its message is gone already. Only the slot remains to be
+			// freed.
 			c.release(ch.number, entryCost)
 		} else if err := c.process(ch, s.number, s); err != nil {
 			return err
@@ -289,7 +317,7 @@ func (c *Conn) advance(ch *channel) error {
 	return nil
 }
 
-// process handles one entry that is next in order.
+// process handles entry n, which is the next in sequence.
 func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 	if err := checkOpen(ch, n, s.flags); err != nil {
 		return err
@@ -298,14 +326,15 @@ func (c *Conn) process(ch *channel, n uint64, s *slot) error {
 		return err
 	}
 	if s.flags&flagClose != 0 {
-		ch.lingers = !answers(s.flags, len(s.payload))
-		c.closed(ch)
+		// An answer to our close is free, so there's nothing to give back for it later.
+		ch.lingers = !isAnswer(s.flags, len(s.payload))
+		c.receiveClose(ch)
 	}
 	return nil
 }
 
-// deliverEntry delivers the messages that an entry completes. If the entry is part of a
-// run, r is that run.
+// deliverEntry delivers the messages that are complete with this entry. r is the run (a
+// message of several entries) that the entry belongs to if it isn't a whole bunch.
 func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	if s.flags&flagWhole != flagWhole {
 		return c.addToRun(ch, r, s)
@@ -316,9 +345,9 @@ func (c *Conn) deliverEntry(ch *channel, r *run, s *slot) error {
 	return c.deliverWhole(ch, s)
 }
 
-// checkOpen returns an error if entry n has a wrong open or close flag. Only the first
-// entry of a channel that the peer opens has the open flag. Channel 0 has neither an open
-// nor a close.
+// checkOpen returns an error if entry n opens or closes a channel that it mustn't, or fails to
+// open one. The first entry on a channel must open it if the peer created the channel, and no
+// other entry may. Channel 0 is neither opened nor closed.
 func checkOpen(ch *channel, n uint64, flags byte) error {
 	opens := flags&flagOpen != 0
 	switch {
@@ -332,14 +361,15 @@ func checkOpen(ch *channel, n uint64, flags byte) error {
 	return nil
 }
 
-// closed processes the peer's close, and answers it unless this side has already closed the
-// channel.
-func (c *Conn) closed(ch *channel) {
+// receiveClose processes the peer's close of a channel. If we haven't closed it ourselves, we
+// do so now in answer to that.
+func (c *Conn) receiveClose(ch *channel) {
 	if ch.owesAnswer() {
 		c.owed.count--
 	}
 	ch.inClosed = true
 	for len(ch.assemblies) > 0 {
+		// The other parts would be dropped, because the channel is closed.
 		c.assemblies.evict(ch.assemblies[0])
 	}
 	c.channels.peerClosed(ch)
@@ -349,8 +379,7 @@ func (c *Conn) closed(ch *channel) {
 	c.retire(ch)
 }
 
-// retire forgets a channel once nothing more can happen on it. If unreliable messages are
-// still queued, Unsent has put them back.
+// retire removes a channel once both sides have closed it and everything on it is acknowledged.
 func (c *Conn) retire(ch *channel) {
 	if !c.channels.retire(ch) {
 		return
@@ -359,6 +388,7 @@ func (c *Conn) retire(ch *channel) {
 		c.release(ch.number, channelCost)
 	}
 	for ch.unreliable.len() > 0 {
+		// Unsent has put these back into the queue, too late for them to be sent.
 		c.dropUnreliable(ch, 0)
 	}
 }

@@ -148,7 +148,7 @@ func TestSequencesWrap(t *testing.T) {
 	t.Log("# both ends stand shortly before 65,536")
 	const near = 65536 - 40
 	a, b := p.ends[0].channels.open[ch], p.ends[1].channels.open[ch]
-	a.first, a.next, a.fresh, b.expected = near, near, near, near
+	a.first, a.next, a.firstUnsent, b.expected = near, near, near, near
 	a.out = ring{}
 	p.drop = func(int, []byte) bool { return p.rand.IntN(3) == 0 }
 	for i := range 100 {

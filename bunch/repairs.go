@@ -7,59 +7,63 @@ import (
 )
 
 const (
-	// maxRepaired is the maximum number of entries in a group. A part of a transfer takes
-	// 30.
+	// maxRepaired is how many entries a group may have. A part of a transfer takes 30.
 	maxRepaired = 32
-	// minRepaired is the minimum number of entries in a message that gets repair bunches.
-	// Two or three entries would get as many repair bunches, and a game may send such
+
+	// minRepaired is how many entries a message needs to get repair bunches. Two or three
+	// would get as many repair bunches as they are themselves, and a game may send such
 	// messages in every tick.
 	minRepaired = 4
 )
 
-// repairs makes repair bunches for long bulk messages in flight, once everything queued has
-// been sent and the owner has no more. Without them, a loss at the end of a transfer would
-// cost a round trip in which the path carries nothing else. They are made only if the
-// carrier reports fates.
+// repairs makes repair bunches, which protect the end of a bulk transfer over a carrier that
+// reports fates. Without them, each loss there costs a round trip during which the path
+// carries nothing else.
+//
+// They are made for long messages in flight, once all that's queued has been sent and the
+// owner has no more.
 type repairs struct {
 	loss parity.Loss
-	runs queue[sentRun] // runs that were sent and may not be acknowledged yet
+	runs queue[sentRun] // long messages that were sent; some may be acknowledged by now
 	sent uint64         // repair bunches sent
 
-	// The repair bunches of the run last removed from runs.
+	// The group whose repair bunches are being sent.
 	run     sentRun
-	current repair   // the next one to send, if more returns true
-	shards  [][]byte // the entries of its group, followed by the group's repair bunches
+	current repair   // the next one to send, if there are more
+	shards  [][]byte // the entries of the group, followed by its repair bunches
 	memory  []byte   // for the repair bunches
 }
 
-// A sentRun is a long message, or the first entries of one, that was sent once.
+// A sentRun is a long message that was sent, or the first entries of one.
 type sentRun struct {
 	channel *channel
-	last    uint64 // the sequence of its last entry
+	last    uint64 // sequence of its last entry
 }
 
 func (s sentRun) acked() bool { return s.last < s.channel.first }
 
-// note adds the run whose last entry is being sent for the first time.
+// note is called when the last entry of a long message is first sent.
 func (r *repairs) note(ch *channel, last uint64) {
 	r.forget()
 	r.runs.push(sentRun{ch, last})
 }
 
-// forget removes the oldest runs that are acknowledged.
+// forget removes the oldest runs, up to the first that isn't acknowledged.
 func (r *repairs) forget() {
 	for r.runs.len() > 0 && r.runs.peek().acked() {
 		r.runs.pop()
 	}
 }
 
-// more reports whether repair bunches of current remain that were not sent and may be
-// useful. They are useless once the whole group is acknowledged. After 65,536 entries,
-// their sequence would be that of other entries.
+// more reports whether there are repair bunches of the current group left that may be useful.
+//
+// If all of the group is acknowledged, they aren't. Besides, after 65,536 entries their
+// sequence would be taken for that of other entries.
 func (r *repairs) more() bool { return r.current.index < r.current.total && !r.run.acked() }
 
-// next makes current a repair bunch that was not sent, and reports whether there is one.
-func (r *repairs) next(measured float64) bool {
+// prepareNext makes sure that current is a repair bunch to send, and reports whether there is
+// any. measured is the loss rate that the carrier has measured.
+func (r *repairs) prepareNext(measured float64) bool {
 	for !r.more() {
 		if r.runs.len() == 0 {
 			return false
@@ -71,32 +75,32 @@ func (r *repairs) next(measured float64) bool {
 	return true
 }
 
-// prepare makes the repair bunches of the group that ends with entry last. It makes as many
-// as the group's entries in flight are likely to need.
+// prepare makes the repair bunches for the group that ends with entry last, as many as are
+// likely to be needed at this loss rate.
 func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 	g, flying, ok := groupOf(ch, last)
 	if !ok {
 		return
 	}
-	if g.flags&flagBegin == 0 && g.first > ch.first { // the entries before it form another group
+	if g.flags&flagBegin == 0 && g.first > ch.first {
+		// The entries before it form another group, which is next.
 		r.runs.insert(0, sentRun{ch, g.first - 1})
 	}
 	g.total = parity.Count(flying, loss)
 	if g.total == 0 {
 		return
 	}
-	r.cut(ch, g)
+	r.listShards(ch, g)
 	parity.Make(r.shards, g.count)
 	r.run = sentRun{ch, last}
 	r.current = repair{group: g}
 }
 
-// groupOf returns the group that ends with entry last. The group extends back through the
-// run as far as the reliable buffer still has its entries, up to maxRepaired of them.
-// flying is the number of its entries that are not acknowledged.
+// groupOf returns the group that ends with entry last. It begins where the message does,
+// unless that would make more than maxRepaired entries, or some of them are no longer in the
+// reliable buffer. flying is how many of its entries aren't acknowledged.
 //
-// ok is false for a message that opens or closes the channel, and for one that is too
-// short.
+// ok is false if the message is too short, or opens or closes the channel.
 func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 	end := ch.out.at(last)
 	g = group{channel: ch.number, first: last + 1, last: len(end.payload)}
@@ -108,7 +112,7 @@ func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 		}
 		begins = e.flags&flagBegin != 0
 		g.flags = flagRepair | e.flags&(flagBegin|deliveryMask) | end.flags&flagEnd
-		if !e.acked() {
+		if !e.isAcked() {
 			flying++
 		}
 	}
@@ -116,8 +120,8 @@ func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 	return g, flying, g.flags&flagWhole != flagWhole || g.count >= minRepaired
 }
 
-// cut lists the entries of a group as shards, followed by memory for its repair bunches.
-func (r *repairs) cut(ch *channel, g group) {
+// listShards sets shards to the entries of a group, followed by memory for its repair bunches.
+func (r *repairs) listShards(ch *channel, g group) {
 	if r.memory == nil {
 		r.memory = make([]byte, parity.Most*EntryBytes)
 	}
@@ -128,10 +132,10 @@ func (r *repairs) cut(ch *channel, g group) {
 	r.shards = slices.AppendSeq(r.shards, slices.Chunk(r.memory[:g.total*EntryBytes], EntryBytes))
 }
 
-// spare reports whether trim can free memory, now or later.
-func (r *repairs) spare() bool { return r.memory != nil || r.runs.len() > 0 }
+// hasSpare reports whether there's memory that trim can free, now or later.
+func (r *repairs) hasSpare() bool { return r.memory != nil || r.runs.len() > 0 }
 
-// trim frees the memory that unsent repair bunches do not need.
+// trim frees the memory, except for what repair bunches need that are yet to be sent.
 func (r *repairs) trim() {
 	r.forget()
 	r.runs.release()
@@ -140,15 +144,16 @@ func (r *repairs) trim() {
 	}
 }
 
-// due reports whether a repair bunch must be sent: no bulk is queued, the owner has no
-// more, and the path loses packets or too few packets were sent to know that it does not.
+// due reports whether a repair bunch should be sent, and prepares it. That's the case once no
+// bulk is queued and the owner has no more of it, unless we have sent enough packets to know
+// that the path hardly loses any.
 func (r *repairs) due(path *pathState, bulk *level) bool {
-	return path.Fates && !path.More && bulk.fresh.len()+bulk.resend.len() == 0 &&
-		r.loss.Estimate(path.Loss) >= tailLoss && r.next(path.Loss)
+	return path.Fates && !path.More && bulk.unsent.len()+bulk.resend.len() == 0 &&
+		r.loss.Estimate(path.Loss) >= tailLoss && r.prepareNext(path.Loss)
 }
 
-// place adds repair bunches to the packet while they fit. Unsent does not restore them,
-// because no data is lost without them.
+// place adds repair bunches to the packet, as many as fit. If Unsent takes the packet back,
+// they aren't sent again, since no data is lost without them.
 func (r *repairs) place(b *builder, path *pathState, bulk *level) {
 	for b.bunches < maxBunches && b.room() >= maxBunchHeader+EntryBytes && r.due(path, bulk) {
 		r.current.shard = r.shards[r.current.count+r.current.index]

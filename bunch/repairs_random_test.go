@@ -78,7 +78,7 @@ func (r *fatedRun) near(next uint64) {
 	for _, number := range r.channels {
 		from, to := r.ends[0].channels.find(number), r.ends[1].channels.find(number)
 		require.Zero(r.t, from.outstanding())
-		from.first, from.next, from.fresh, to.expected = next, next, next, next
+		from.first, from.next, from.firstUnsent, to.expected = next, next, next, next
 	}
 }
 

@@ -166,13 +166,13 @@ func TestGroupsBeginInTheBuffer(t *testing.T) {
 // TestRepairsGiveUpTheirMemory: their memory is freed, even if nothing else is left to free.
 func TestRepairsGiveUpTheirMemory(t *testing.T) {
 	r := repairs{memory: make([]byte, EntryBytes)}
-	require.True(t, r.spare())
+	require.True(t, r.hasSpare())
 	r.trim()
-	require.False(t, r.spare())
+	require.False(t, r.hasSpare())
 	r.runs.push(sentRun{&channel{first: 2}, 1})
-	require.True(t, r.spare())
+	require.True(t, r.hasSpare())
 	r.trim()
-	require.False(t, r.spare())
+	require.False(t, r.hasSpare())
 }
 
 // TestGroups: a group is 32 entries of a run at most, those that are still in
@@ -216,7 +216,7 @@ func TestUnsentRunsAreNotedOnce(t *testing.T) {
 			_, n, ok := c.AppendPacket(p.now, nil, minDatagram)
 			require.True(t, ok)
 			c.Unsent(n)
-			require.True(t, c.unsent(len(c.levels)))
+			require.True(t, c.hasPending(len(c.levels)))
 		}
 		_, _, ok := c.AppendPacket(p.now, nil, minDatagram)
 		require.True(t, ok)
@@ -289,7 +289,7 @@ func repairsIn(t *testing.T, packet []byte) (count uint64) {
 		var bh header
 		bh, _, rest, err = parseBunch(rest)
 		require.NoError(t, err)
-		if bh.repairs() {
+		if bh.isRepair() {
 			count++
 		}
 	}

@@ -3,37 +3,41 @@ package bunch
 import "time"
 
 const (
-	// tailLoss is the loss rate at or above which the lost pieces at the end of
-	// a transfer are sent twice.
+	// tailLoss is how high the loss rate must be for us to send the lost pieces at the end of
+	// a transfer twice.
 	tailLoss = 0.005
-	// tailCopies is the maximum number of copies in flight of a piece at the end of a transfer.
+
+	// tailCopies is how many copies of such a piece may be in flight.
 	tailCopies = 2
-	// playLoss is the loss rate at or above which small calls are sent twice. A single
-	// loss keeps the rate above it for about 170 packets: it raises sentPackets.loss
-	// to 1/lossSpan, which then falls by 1/lossSpan of itself with each ack.
+
+	// playLoss is how high the loss rate must be for us to send small calls twice. A single
+	// loss suffices for about 170 packets: it raises sentPackets.lossRate to 1/lossSpan, of
+	// which each ack then takes away 1/lossSpan.
 	playLoss = 0.002
-	// repeatQueue is the longest queueing delay, judged by the shortest recent round trip,
-	// at which calls are still sent twice when there is no bulk. A longer delay means a
-	// standing queue, perhaps of the calls themselves. With a limit of 10 ms, jitter would
-	// count as a queue.
+
+	// repeatQueue is how much longer than the minimum the shortest recent round trip may be
+	// for us to send calls twice without bulk beside them. If it's any longer, there's a
+	// standing queue, which may well be due to the calls. When this was 10 ms, jitter was
+	// taken for a queue.
 	repeatQueue = 25 * time.Millisecond
-	// maxRepeats and repeatBytes limit how much play a packet repeats. The few small calls
-	// of a tick fit. A flood of play needs the whole path for itself, so repeating it would
-	// do harm.
+
+	// maxRepeats and repeatBytes limit how much play a packet repeats. There's room for the
+	// few small calls of a tick. A flood of play isn't repeated, because it needs the whole
+	// path for itself and repeats would only do harm.
 	maxRepeats  = 8
 	repeatBytes = 256
 )
 
-// repeats holds small reliable bunches of play that were sent once. They are sent a second
-// time in the next packet that has other bunches. If the first packet is lost, they are
-// then late by only the gap between the two packets rather than by more than a round trip.
+// repeats holds small reliable bunches of play (the game's own traffic) that have been sent
+// once. They're sent again in the next packet that has other bunches. If the first packet is
+// lost, they're late only by the time between the two, and not by more than a round trip.
 type repeats struct {
 	items [maxRepeats]item // the first n are in use
 	n     int
 }
 
-// note adds the bunches of p, a packet that is being sent, for the next packet to repeat.
-func (r *repeats) note(p *packet) {
+// note is called when p is being sent. It picks the bunches for the next packet to repeat.
+func (r *repeats) note(p *sentPacket) {
 	bytes := 0
 	for _, it := range p.items {
 		size := int(it.end - it.off)
@@ -46,14 +50,15 @@ func (r *repeats) note(p *packet) {
 	}
 }
 
-// fillRepeats places the repeats in a packet that is sent anyway: one that already has
-// bunches or will have bulk. Until there is such a packet, they wait.
+// fillRepeats adds the repeats to a packet that is sent anyway, because it has bunches already
+// or will have bulk. If it isn't, they wait for the next one.
 //
-// Repeats that don't fit are dropped. If calls alone are building a queue, all repeats are
-// dropped.
+// Those that don't fit are dropped, and so are all of them if it's calls alone that are
+// building up a queue.
 func (c *Conn) fillRepeats() {
 	lv := &c.levels[bulkLevel]
-	bulk := c.bulkOpen() && (lv.resend.len() > 0 || c.build.fresh.bulk && lv.fresh.len() > 0)
+	newBulk := c.build.allowed.bulk && lv.unsent.len() > 0
+	bulk := c.bulkOpen() && (lv.resend.len() > 0 || newBulk)
 	if c.build.bunches == 0 && !bulk {
 		return
 	}
@@ -64,8 +69,8 @@ func (c *Conn) fillRepeats() {
 	c.repeats = repeats{}
 }
 
-// placeOn places the repeats that were neither acked nor lost since they were noted, until
-// c's packet is full.
+// placeOn adds the repeats to the packet until it's full, leaving out those that have been
+// acknowledged or declared lost by now.
 func (r *repeats) placeOn(c *Conn) {
 	for _, it := range r.items[:r.n] {
 		if c.build.full() {
@@ -81,12 +86,14 @@ func (r *repeats) placeOn(c *Conn) {
 	}
 }
 
-// repeatTail queues one more copy of the bulk that p resends, if no new bulk is queued and
-// the carrier reports a loss rate of at least tailLoss. Without the second copy, each round
-// of losses at the end of a transfer takes a round trip, during which the path carries
-// little else.
-func (c *Conn) repeatTail(p *packet) {
-	if !c.path.Fates || c.path.Loss < tailLoss || c.levels[bulkLevel].fresh.len() > 0 {
+// repeatTail queues a second copy of the bulk that p retransmits. Otherwise, each round of
+// losses at the end of a transfer takes a round trip during which the path carries little
+// else.
+//
+// It does so only if no new bulk is queued, and the carrier reports a loss rate of at least
+// tailLoss.
+func (c *Conn) repeatTail(p *sentPacket) {
+	if !c.path.Fates || c.path.Loss < tailLoss || c.levels[bulkLevel].unsent.len() > 0 {
 		return
 	}
 	for _, it := range p.items {

@@ -7,25 +7,28 @@ import (
 )
 
 const (
-	// maxHeldRepairs is the maximum number of repair bunches that a connection keeps until
-	// their groups can be restored. With their sets they take 51 KiB. When there are more,
-	// the oldest group is dropped, and the peer resends its lost entries.
+	// maxHeldRepairs is how many repair bunches a connection keeps until they're enough to
+	// restore something. With their sets they take 51 KiB. If there are more, the group that
+	// got one least recently is dropped, and we wait for the peer to retransmit its entries.
 	maxHeldRepairs = 32
-	// maxCuts is the maximum number of cuts in a group besides 0 and EntryBytes (see
-	// entries). A lost packet makes two. The bytes between two cuts are restored
-	// separately, so the work grows with the number of cuts, which the peer controls
+
+	// maxCuts is how many cuts a group may have besides 0 and EntryBytes (see groupEntries). A
+	// lost packet makes two.
+	//
+	// The bytes between two cuts are restored on their own, so the more cuts there are, the
+	// more work it is. The limit is there because the peer controls their number
 	// (BenchmarkRestoreWorst).
 	maxCuts = 16
 )
 
-// A restorer keeps the repair bunches that a connection receives on any channel until they
-// suffice to restore the missing entries of their group.
+// A restorer collects the repair bunches that a connection receives, on all its channels,
+// until they suffice to restore the entries that are missing of their group.
 type restorer struct {
-	sets []*repairSet // one per group; the set with the newest repair bunch is last
-	held int          // repair bunches in all sets, at most maxHeldRepairs
+	sets []*repairSet // one for each group; the one that last got a repair bunch is last
+	held int          // repair bunches in all sets
 
 	restored uint64 // entries restored; for Stats.EntriesRestored
-	dropped  uint64 // repair bunches dropped without restoring anything; for Stats.DroppedRepairs
+	dropped  uint64 // repair bunches that restored nothing; for Stats.DroppedRepairs
 }
 
 // A repairSet holds the repair bunches of one group.
@@ -34,8 +37,8 @@ type repairSet struct {
 	parity.Set
 }
 
-// receive handles a repair bunch of ch and returns the entries that it restores. The caller
-// handles them like received entries.
+// receive handles a repair bunch for ch. It returns the entries restored with its help, which
+// the caller treats as if they had been received.
 func (r *restorer) receive(ch *channel, rep repair) []slot {
 	restored := r.restore(ch, r.keep(rep))
 	if r.held > maxHeldRepairs {
@@ -44,8 +47,8 @@ func (r *restorer) receive(ch *channel, rep repair) []slot {
 	return restored
 }
 
-// entryReceived is called when the entry of ch with the given sequence is complete. It
-// returns the entries that can now be restored.
+// entryReceived is called when an entry of ch is complete. It returns the entries that can be
+// restored now.
 func (r *restorer) entryReceived(ch *channel, sequence uint16) []slot {
 	for _, set := range r.sets {
 		if set.channel == ch.number && int(sequence-uint16(set.first)) < set.count {
@@ -55,8 +58,8 @@ func (r *restorer) entryReceived(ch *channel, sequence uint16) []slot {
 	return nil
 }
 
-// keep adds a repair bunch to the set of its group and makes that set the last of r.sets.
-// It drops a duplicate. It returns the set.
+// keep adds a repair bunch to the set of its group and returns the set, which becomes the last
+// one. A duplicate is dropped.
 func (r *restorer) keep(rep repair) *repairSet {
 	set := &repairSet{group: rep.group}
 	sameGroup := func(s *repairSet) bool { return s.group == rep.group }
@@ -80,29 +83,30 @@ func (r *restorer) drop(set *repairSet) {
 	r.sets = slices.DeleteFunc(r.sets, func(other *repairSet) bool { return other == set })
 }
 
-// discard removes a set that restored nothing and counts its repair bunches as dropped.
+// discard removes a set that restored nothing, and counts its repair bunches as dropped.
 func (r *restorer) discard(set *repairSet) {
 	r.dropped += uint64(set.Have)
 	r.drop(set)
 }
 
-// spare reports whether trim has memory to free.
-func (r *restorer) spare() bool { return r.sets != nil }
+// hasSpare reports whether there's memory for trim to free.
+func (r *restorer) hasSpare() bool { return r.sets != nil }
 
 // trim drops all repair bunches.
 func (r *restorer) trim() { *r = restorer{restored: r.restored, dropped: r.dropped + uint64(r.held)} }
 
-// restore restores the missing entries of a set's group and returns them. It returns none
-// while the set has too few repair bunches. It removes the set once the group is complete
-// or can no longer be restored (see entriesOf).
+// restore returns the missing entries of a set's group, provided that there are enough repair
+// bunches to restore them. It removes the set if it did, and also if the set is of no more
+// use.
 func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
-	e := entriesOf(ch, set.group)
-	missing := e.missing()
+	e := groupEntriesOf(ch, set.group)
+	needed := e.shardsNeeded()
 	switch {
-	case missing == 0:
+	case needed == 0:
+		// Either the group is complete or it can't be restored any more (see groupEntriesOf).
 		r.discard(set)
 		return nil
-	case missing > set.Have:
+	case needed > set.Have:
 		return nil
 	}
 	r.drop(set)
@@ -111,60 +115,63 @@ func (r *restorer) restore(ch *channel, set *repairSet) (restored []slot) {
 	return restored
 }
 
-// entries are the entries of a group and the bytes received of them.
+// groupEntries are the entries of a group, as far as they have arrived.
 //
-// The cuts are the offsets at which a received range of any entry begins or ends. Between
-// two neighbouring cuts, the bytes of an entry are therefore either all received or all
-// missing.
-type entries struct {
+// They are restored a range at a time. The cuts divide them into ranges of which an entry has
+// either all bytes or none: there's a cut wherever a range that has arrived begins or ends, in
+// any of the entries.
+type groupEntries struct {
 	all  []slot
 	cuts []uint16 // ascending, from 0 to EntryBytes
 }
 
-// entriesOf returns the entries of a group of ch. It returns no entries if one was already
-// delivered, if the length of one contradicts the group, or if there are more than maxCuts.
-func entriesOf(ch *channel, g group) entries {
-	e := entries{make([]slot, g.count), []uint16{0, EntryBytes}}
+// groupEntriesOf returns the entries of a group of ch. It returns none if the group can't be
+// restored, because one of them was already delivered or has a length that contradicts the
+// group, or because there are too many cuts.
+func groupEntriesOf(ch *channel, g group) groupEntries {
+	e := groupEntries{make([]slot, g.count), []uint16{0, EntryBytes}}
 	for i := range e.all {
 		size := EntryBytes
 		if i == g.count-1 {
 			size = g.last
 		}
 		s, known := ch.partial(g.first + uint64(i))
-		if !known || s.state != empty && (len(s.payload) != size || !s.fillUp()) {
-			return entries{}
+		if !known || s.state != empty && (len(s.payload) != size || !s.pad()) {
+			return groupEntries{}
 		}
-		for _, got := range s.have[:s.n] {
-			e.cuts = append(e.cuts, got.off, got.end)
+		for _, arrived := range s.ranges[:s.nranges] {
+			e.cuts = append(e.cuts, arrived.off, arrived.end)
 		}
 		e.all[i] = s
 	}
 	slices.Sort(e.cuts)
 	e.cuts = slices.Compact(e.cuts)
 	if len(e.cuts) > maxCuts+2 {
-		return entries{}
+		return groupEntries{}
 	}
 	return e
 }
 
-// missing returns the number of repair bunches needed to restore the group: the maximum
-// number of entries in which the same range is missing. It is 0 if there are no entries.
-func (e entries) missing() (most int) {
+// shardsNeeded returns how many repair bunches it takes to restore the group. Each range needs
+// as many as there are entries without it, so it's the most that any range needs, and 0 if
+// there are no entries.
+func (e groupEntries) shardsNeeded() (most int) {
 	for i := range len(e.cuts) - 1 {
-		count := 0
+		off, end := e.cuts[i], e.cuts[i+1]
+		missing := 0
 		for k := range e.all {
-			if !e.all[k].has(e.cuts[i], e.cuts[i+1]) {
-				count++
+			if !e.all[k].has(off, end) {
+				missing++
 			}
 		}
-		most = max(most, count)
+		most = max(most, missing)
 	}
 	return most
 }
 
-// restore fills in the missing ranges from the repair bunches of set, which must have as
-// many as missing returns. It returns the entries that were incomplete before.
-func (e entries) restore(set *repairSet) (restored []slot) {
+// restore restores what is missing with the repair bunches of set, which must be as many as
+// shardsNeeded returns. It returns the entries that weren't complete before.
+func (e groupEntries) restore(set *repairSet) (restored []slot) {
 	for k := range e.all {
 		s := &e.all[k]
 		s.number = set.first + uint64(k)
@@ -173,6 +180,7 @@ func (e entries) restore(set *repairSet) (restored []slot) {
 			s.payload = make([]byte, EntryBytes)
 		}
 	}
+
 	shards := make([][]byte, set.count)
 	for i, end := range e.cuts[1:] {
 		off := e.cuts[i]
@@ -180,14 +188,16 @@ func (e entries) restore(set *repairSet) (restored []slot) {
 			if s.has(off, end) {
 				shards[k] = s.payload[off:end]
 			} else {
-				shards[k] = s.payload[off:off:end] // empty: to be restored in place
+				// An empty shard with enough capacity is restored in place.
+				shards[k] = s.payload[off:off:end]
 			}
 		}
 		set.Restore(shards, int(off), int(end))
 	}
+
 	first, last := &e.all[0], &e.all[set.count-1]
 	first.flags |= set.flags & flagBegin
 	last.flags |= set.flags & flagEnd
-	last.payload = last.payload[:set.last]
+	last.payload = last.payload[:set.last] // without the padding
 	return slices.DeleteFunc(e.all, func(s slot) bool { return s.state == full })
 }

@@ -123,7 +123,7 @@ func TestRepairsInPieces(t *testing.T) {
 			}
 		}
 	}
-	payload := append(repairOf(1, 3, 1, 0, EntryBytes)[:repairFields], shards[3]...)
+	payload := append(repairOf(1, 3, 1, 0, EntryBytes)[:repairFieldBytes], shards[3]...)
 	require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole}, payload))
 	require.EqualValues(t, 3, c.Stats().EntriesRestored)
 	got := p.take(1)
@@ -147,7 +147,7 @@ func BenchmarkRestoreWorst(b *testing.B) {
 		for i := range parity.Most {
 			set.Add(i, make([]byte, EntryBytes))
 		}
-		e := entries{all: make([]slot, maxRepaired)}
+		e := groupEntries{all: make([]slot, maxRepaired)}
 		for i := range maxCuts + 2 {
 			e.cuts = append(e.cuts, uint16(i*EntryBytes/(maxCuts+1)))
 		}
@@ -210,7 +210,7 @@ func TestLateEntryStartsRestoring(t *testing.T) {
 					}
 					give((late + 2) % 4)
 					for i := range 2 {
-						payload := append(repairOf(1, 4, 2, i, EntryBytes)[:repairFields], shards[4+i]...)
+						payload := append(repairOf(1, 4, 2, i, EntryBytes)[:repairFieldBytes], shards[4+i]...)
 						require.NoError(t, c.receiveRepair(ch, header{channel: number, flags: flagRepair | flagWhole | byte(d)}, payload))
 					}
 					require.Empty(t, p.take(1))

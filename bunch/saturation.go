@@ -36,7 +36,7 @@ type saturation struct {
 
 	// Messages too old to be worth sending.
 	staleBefore time.Duration // those queued earlier sat out an outage; set by leaveDark
-	chances     chances       // finds unreliable messages that were passed over for too long
+	chances     sendChances   // finds unreliable messages that were passed over for too long
 }
 
 // A volume is a number of bytes of play (the game's own traffic) and of bulk (transfers, which
@@ -57,12 +57,12 @@ func (c *Conn) Hold(unreliable, bulk bool) {
 // Waiting reports whether unreliable or tracked messages could be sent now, and whether bulk
 // could, if the owner didn't hold them back.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
-	fresh := c.freshAllowed()
+	fresh := c.newAllowed()
 	unreliable = fresh.play && c.unreliables.messages+c.tracked.waiting.len() > 0
 
 	// freshAllowed is only about new messages. Lost ones may be resent in any case.
 	lv := &c.levels[bulkLevel]
-	hasBulk := lv.resend.len() > 0 || fresh.bulk && lv.fresh.len() > 0
+	hasBulk := lv.resend.len() > 0 || fresh.bulk && lv.unsent.len() > 0
 	return unreliable, hasBulk && c.windowOpen()
 }
 
@@ -151,9 +151,9 @@ func (c *Conn) Gate(number uint64, rateLimited bool) string {
 		return ""
 	case ch.outstanding()+1 >= slotsOf(number, c.limits.ReliableBuffer):
 		return gateBuffer
-	case !ch.hasFresh() && ch.resend.len() == 0:
+	case !ch.hasUnsent() && ch.resend.len() == 0:
 		return ""
-	case ch.earlier != nil:
+	case ch.predecessor != nil:
 		return gateEarlier
 	case c.heldByFlow(ch):
 		return gateFlow
@@ -167,12 +167,12 @@ func (c *Conn) Gate(number uint64, rateLimited bool) string {
 
 // heldByFlow reports whether ch can't send its next entry until the peer raises its limit.
 func (c *Conn) heldByFlow(ch *channel) bool {
-	if ch.number == 0 || ch.fresh == ch.next || ch.resend.len() > 0 {
+	if ch.number == 0 || ch.firstUnsent == ch.next || ch.resend.len() > 0 {
 		// Flow control doesn't apply to control messages, and it applies to an entry only
 		// when it's first sent.
 		return false
 	}
-	e := ch.out.at(ch.fresh)
+	e := ch.out.at(ch.firstUnsent)
 	return !e.started && !c.flow.allows(e.cost(), ch.priority)
 }
 
@@ -181,7 +181,7 @@ func (c *Conn) heldByRate(ch *channel, rateLimited bool) bool {
 	if ch.isBulk() {
 		return c.saturation.holdBulk && rateLimited
 	}
-	onlyUnreliable := ch.fresh == ch.next && ch.resend.len() == 0
+	onlyUnreliable := ch.firstUnsent == ch.next && ch.resend.len() == 0
 	return c.saturation.holdUnreliable && onlyUnreliable
 }
 

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Send queues a message. It copies payload.
+// Send queues a message for a channel. It copies payload.
 //
-// After ErrBunchTooLarge, ErrClosed and, under policy OverflowError, ErrReliableBufferFull,
-// the connection is unchanged. Under OverflowClose, a full reliable buffer ends the
-// connection, and the error is an *Error with ReliableBufferOverflow.
+// The connection is unchanged if the error is ErrBunchTooLarge, ErrClosed or, with the policy
+// OverflowError, ErrReliableBufferFull. With OverflowClose, a reliable buffer that is full
+// ends the connection, and the error is an *Error with code ReliableBufferOverflow.
 func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -47,8 +47,8 @@ func (c *Conn) Send(number uint64, d Delivery, payload []byte) error {
 	return nil
 }
 
-// Close queues the last message of a channel. payload may be nil. The reliable buffer
-// always has room for it.
+// Close queues the last message of a channel. payload may be nil. There is always room for it,
+// because other messages leave one entry of the reliable buffer free.
 func (c *Conn) Close(number uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -70,22 +70,22 @@ func (c *Conn) Close(number uint64, payload []byte) error {
 	return nil
 }
 
-// closeChannel queues a close with the given flags. Nothing more can be sent on the
-// channel.
+// closeChannel queues a close with the given flags, after which nothing more can be sent on
+// the channel.
 func (c *Conn) closeChannel(ch *channel, flags byte, block []byte) {
 	c.push(ch, flags, block)
 	ch.outClosed = true
 	c.closeTracked(ch)
 }
 
-// sendReliable puts a message into the reliable buffer. The newest entry takes it if that
-// was not sent and has room. Otherwise the message takes one or more new entries.
+// sendReliable puts a message into the reliable buffer. A small one joins the newest entry if
+// that still has room. Otherwise the message takes one or more entries of its own.
 func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	if c.merge(ch, d, payload) {
 		return nil
 	}
 	n := Entries(len(payload))
-	// UE: UChannel::SendBunch, bOverflowsReliable
+	// Leave one entry for the close. UE: UChannel::SendBunch, bOverflowsReliable.
 	if ch.outstanding()+n >= slotsOf(ch.number, c.limits.ReliableBuffer) {
 		return c.overflow(ch, n)
 	}
@@ -95,6 +95,7 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		return nil
 	}
 
+	// It's a run: an entry for each EntryBytes. The first one pays for all (see entry.cost).
 	first := ch.next
 	cost := 0
 	for i := range n {
@@ -113,8 +114,8 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 	return nil
 }
 
-// overflow handles a message of n entries for which ch has no room, according to
-// Config.Overflow.
+// overflow handles a message of n entries that ch has no room for, in the way that
+// Config.Overflow asks for.
 func (c *Conn) overflow(ch *channel, n int) error {
 	out, slots := ch.outstanding(), slotsOf(ch.number, c.limits.ReliableBuffer)
 	if c.config.Overflow == OverflowError {
@@ -125,10 +126,10 @@ func (c *Conn) overflow(ch *channel, n int) error {
 		ch.number, out, slots, n))
 }
 
-// merge adds a small message to the last entry if that was never sent, and reports whether
-// it did. UE: UChannel::SendBunch, Merge.
+// merge adds a small message to the newest entry, unless that has been sent already, and
+// reports whether it did. UE: UChannel::SendBunch, Merge.
 func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
-	if ch.fresh == ch.next {
+	if ch.firstUnsent == ch.next {
 		return false
 	}
 	e := ch.out.at(ch.next - 1)
@@ -145,12 +146,12 @@ func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 	return true
 }
 
-// push appends an entry to ch's reliable buffer.
+// push appends an entry to the reliable buffer of ch.
 func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	if ch.next == 0 && ch.ours {
 		flags |= flagOpen
 	}
-	ch.makePlace(&c.rings)
+	ch.ensureSlot(&c.rings)
 	ch.out.at(ch.next).init(flags, block)
 	ch.next++
 	c.flow.entries++
@@ -158,11 +159,13 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.schedule(ch)
 }
 
-// addQueued counts bytes queued on ch. A negative number counts bytes that are no longer
-// queued.
+// addQueued is called when the number of bytes queued on ch changes: bytes is how many there
+// are in addition, and negative when they're sent or dropped.
 func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
-	case bytes < 0 || ch.earlier != nil:
+	case bytes < 0 || ch.predecessor != nil:
+		// These don't count as new: they leave the queue, or they're deferred.
+		// Only what was queued in this tick counts as new, unless it's deferred.
 	case ch.isBulk():
 		c.saturation.newBytes.bulk += bytes
 	default:
@@ -172,67 +175,75 @@ func (c *Conn) addQueued(ch *channel, bytes int) {
 	c.level(ch).add(ch, bytes)
 }
 
-// schedule adds ch to the queues of its level for which it has something to send.
+// schedule puts ch on those queues of its level for which it has something to send.
 func (c *Conn) schedule(ch *channel) {
-	if ch.earlier != nil {
-		return
+	if ch.predecessor != nil {
+		return // releaseSuccessor schedules it
 	}
 	lv := c.level(ch)
 	if !ch.inResendQueue && ch.resend.len() > 0 {
 		ch.inResendQueue = true
 		lv.resend.push(ch)
 	}
-	if !ch.inFreshQueue && ch.hasFresh() {
-		ch.inFreshQueue = true
-		lv.fresh.push(ch)
+	if !ch.inUnsentQueue && ch.hasUnsent() {
+		ch.inUnsentQueue = true
+		lv.unsent.push(ch)
 	}
 }
 
-// A cork holds back new messages of play from Cork(true) to Cork(false), except while it is
-// flushing.
+// A cork holds back new messages of play (the game's own traffic) while the owner runs a tick,
+// so that they leave in few full packets. It works much like TCP_CORK.
 type cork struct {
-	on bool
-	// Set by Flush, and by a Cork(true) while messages of an earlier tick are queued. It is
-	// cleared when nothing more can be sent.
+	on    bool          // between Cork(true) and Cork(false)
+	since time.Duration // when it was last turned on
+
+	// flushing is set while messages may be sent in spite of the cork. That's the case after
+	// Flush, and if a tick begins while messages of an earlier one are still queued. It's
+	// cleared once nothing more can be sent.
 	flushing bool
-	since    time.Duration
 }
 
-// open reports whether new messages may be sent.
+// open reports whether new messages of play may be sent.
 func (k *cork) open() bool { return !k.on || k.flushing }
 
-// Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick is
-// sent in few full packets.
+// Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick leaves
+// in few full packets.
 //
-// A long tick does not hold up the peer: due acks, resends, probes and bulk are still sent,
-// and a higher limit is sent after Config.AckDelay.
+// The peer isn't held up by a long tick: acks that are due, retransmissions, probes and bulk
+// are still sent, and a higher limit is delayed by no more than Config.AckDelay.
 //
-// Messages of an earlier tick are sent as well, and so are messages queued before those
-// have been sent. Such messages exist if ticks take longer than their interval: a tick then
-// begins before the carrier was able to send the last one.
+// If ticks take longer than their interval, a tick may begin before the carrier was able to
+// send all messages of the last one. These are sent regardless of the cork, along with
+// messages queued before they are gone.
 func (c *Conn) Cork(on bool) {
-	c.changed = c.changed || c.cork.on && !on && (c.unsent(len(c.levels)) || c.flow.update)
-	if on && !c.cork.on {
+	begins, ends := on && !c.cork.on, !on && c.cork.on
+	if begins {
 		c.cork.since = c.now
 		c.saturation.beginTick(c.now, c.unreliables.messages-c.saturation.deferred)
 		c.countTick()
+		if c.hasPending(bulkLevel) {
+			c.cork.flushing = true
+		}
+	}
+	if ends && (c.hasPending(len(c.levels)) || c.flow.update) {
+		c.changed = true
 	}
 	if !on {
+		c.cork.flushing = false
 		c.saturation.newUnreliable, c.saturation.newBytes = 0, volume{}
 	}
-	c.cork.flushing = on && (c.cork.flushing || !c.cork.on && c.unsent(bulkLevel))
 	c.cork.on = on
 }
 
-// Flush allows everything that is queued now to be sent, even if the connection is corked.
+// Flush lets everything be sent that is queued now, even during a tick.
 func (c *Conn) Flush() {
 	c.cork.flushing = c.cork.on
 	c.changed = true
 }
 
-// QueueTime estimates the time needed to send the queued bytes of a channel and those that
-// precede them. It divides their number by the delivery rate, or by Config.Rate if that is
-// lower. It returns 0 while no rate is known.
+// QueueTime estimates how long it takes to send what is queued on a channel and whatever goes
+// before it. That is the number of bytes, divided by the delivery rate or by Config.Rate,
+// whichever is lower. It returns 0 as long as no rate is known.
 func (c *Conn) QueueTime(number uint64) time.Duration {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -247,7 +258,7 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	for i := range c.levels {
 		lv := &c.levels[i]
 		if i == bulkLevel {
-			bytes += c.tracked.bytes
+			bytes += c.tracked.bytes // tracked messages are sent right before bulk
 		}
 		bytes += lv.queued
 		if lv == own {
@@ -257,8 +268,8 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 	return time.Duration(float64(bytes) / rate * float64(time.Second))
 }
 
-// rate returns the rate in bytes per second at which a backlog would be sent, or 0 if it is
-// unknown.
+// rate returns at how many bytes per second we expect to send a backlog, or 0 if we don't
+// know.
 func (c *Conn) rate() float64 {
 	rate := c.gate.Estimate()
 	if c.path.Fates {
@@ -270,9 +281,9 @@ func (c *Conn) rate() float64 {
 	return rate
 }
 
-// Watch requests a single Wake for when a channel has drained: fewer than out entries of
-// its reliable buffer are in use and its QueueTime is at most queued, or no entry is in
-// use.
+// Watch requests a Wake for when a channel has drained: fewer than out entries of its reliable
+// buffer are in use and its QueueTime is at most queued, or none is in use at all. A watch
+// fires once, and replaces an earlier one of the channel.
 func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	ch := c.channels.find(number)
 	if ch == nil {
@@ -286,7 +297,7 @@ func (c *Conn) Watch(number uint64, out int, queued time.Duration) {
 	c.changed = c.changed || c.wake
 }
 
-// checkWatches fires the watches whose channels have drained enough.
+// checkWatches fires the watches of channels that have drained, and disarms them.
 func (c *Conn) checkWatches() {
 	c.watched = slices.DeleteFunc(c.watched, func(ch *channel) bool {
 		out := ch.outstanding()
@@ -296,12 +307,12 @@ func (c *Conn) checkWatches() {
 	})
 }
 
-// After holds back all messages of the channel number until the peer has acknowledged
-// everything on earlier, including its close. The peer therefore receives everything on
-// earlier first. This is the only ordering between channels, and it costs a round trip.
+// After holds back everything on the channel number until the peer has acknowledged all of the
+// channel earlier, including its close, so the peer is certain to receive that first. There is
+// no other ordering between channels. It costs a round trip.
 //
-// earlier must be closed at this end, and nothing may have been sent on number. If
-// everything on earlier is already acknowledged, After does nothing.
+// This end must have closed earlier, and must not have sent anything on number yet. After does
+// nothing if all of earlier is acknowledged already.
 func (c *Conn) After(number, earlier uint64) error {
 	if c.err != nil {
 		return c.err
@@ -312,31 +323,32 @@ func (c *Conn) After(number, earlier uint64) error {
 		return c.closedError(number)
 	case before == nil || before.outClosed && before.first == before.next:
 		return nil
-	case !before.outClosed || before.later != nil:
+	case !before.outClosed || before.successor != nil:
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d, which is not closed, or another one comes after",
 			number, earlier)
-	case ch.earlier != nil:
+	case ch.predecessor != nil:
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d: it comes after channel %d",
-			number, earlier, ch.earlier.number)
+			number, earlier, ch.predecessor.number)
 	case ch.next > 0 || ch.unreliable.len() > 0:
 		return fmt.Errorf("bunch: channel %d cannot come after channel %d: something was sent on it",
 			number, earlier)
 	}
-	ch.earlier = before
-	before.later = ch
+	ch.predecessor = before
+	before.successor = ch
 	return nil
 }
 
-// releaseLater lets the channel that comes after ch send once all of ch is acknowledged.
-func (c *Conn) releaseLater(ch *channel) {
-	later := ch.later
-	if later == nil || ch.first < ch.next {
+// releaseSuccessor lets the channel that comes after ch send, provided that all of ch is
+// acknowledged.
+func (c *Conn) releaseSuccessor(ch *channel) {
+	next := ch.successor
+	if next == nil || ch.first < ch.next {
 		return
 	}
-	c.level(later).deferred -= later.queuedBytes
-	ch.later = nil
-	later.earlier = nil
-	c.saturation.deferred -= later.unreliable.len()
-	c.schedule(later)
+	ch.successor = nil
+	next.predecessor = nil
+	c.level(next).deferred -= next.queuedBytes
+	c.saturation.deferred -= next.unreliable.len()
+	c.schedule(next)
 	c.changed = true
 }

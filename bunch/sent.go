@@ -6,91 +6,98 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A fate is the outcome of sending a packet: whether it was acknowledged or lost.
+// A fate is what becomes of a packet that we send: the peer acknowledges it, or we declare it
+// lost.
 type fate uint8
 
 const (
-	nothing fate = iota // elicits no ack, or was not sent yet
-	flying              // elicits an ack, and is neither acked nor lost
-	lost                // its bunches are sent again; a late ack still frees them
+	nothing fate = iota // not sent yet, or elicits no ack, so its fate doesn't matter
+	flying              // in flight: elicits an ack, and is neither acked nor lost
+	lost                // retransmitted as far as needed; a late ack still frees its entries
 	acked
-	skipped // a number left out on purpose, to detect invented acks (RFC 9000, section 21.4)
+	skipped // never sent, to catch a peer that makes up acks (RFC 9000, section 21.4)
 )
 
-// item is a range of bytes of one entry that a packet carries.
+// An item is a range of an entry's bytes in a packet.
 type item struct {
 	channel  *channel
 	sequence uint64
 	off, end uint16
-	first    bool // the bytes had not been sent before
+	first    bool // these bytes hadn't been sent before
 }
 
-// packet is the record of a sent packet. It is kept until the fate is known. The record of
-// a lost or skipped packet is kept for another lostMemory PTOs.
-type packet struct {
+// A sentPacket is what we remember of a packet until we know its fate. If it's lost or was
+// skipped, we remember it for another lostRecordPTOs.
+type sentPacket struct {
 	// How it was sent.
-	size   int           // bytes
-	at     time.Duration // time of sending
+	size   int
+	at     time.Duration
 	mark   recovery.Mark // from the gate
-	probe  bool          // sent as a probe, beyond the window
-	prompt bool          // asks for an ack at once (flagAckNow)
+	probe  bool          // sent as a probe, regardless of the window
+	ackNow bool          // asks for an ack at once
 
-	// What it carries.
-	limit   bool     // carries a limit
-	acks    bool     // carries acks
-	loaded  bool     // carries bunches
-	covers  uint64   // its acks name every packet received with a number below this
-	items   []item   // ranges of reliable entries
-	records []uint64 // of tracked messages, as given to SendTracked
+	// What's in it.
+	limit   bool
+	acks    bool
+	loaded  bool     // has bunches; see load
+	covers  uint64   // its acks report all packets received with a number below this
+	items   []item   // reliable entries, or ranges of them
+	tracked []uint64 // tracked messages, as the record passed to SendTracked
 
 	// What became of it.
-	fate      fate
-	arrived   time.Duration // when the carrier reported its arrival; 0 = not reported
-	lostUntil time.Duration // when the record of a lost or skipped packet is dropped
-	below     uint64        // number of packets right below it acknowledged in one range with it
+	fate       fate
+	arrived    time.Duration // when the carrier reported its arrival; zero if it hasn't
+	lostUntil  time.Duration // if lost or skipped, when we may drop the record
+	ackedBelow uint64        // packets right below it that were acknowledged in one range with it
 }
 
-// sentPackets holds the records of sent packets, from the oldest whose fate still matters
-// to the newest.
+// sentPackets holds the records of sent packets, from the oldest whose fate still matters to
+// the newest.
 type sentPackets struct {
-	recovery.Ring[packet]
-	undecided uint64        // no packet below this number is flying
-	inFlight  int           // bytes of flying packets
-	flying    int           // number of flying packets
-	lastAsk   time.Duration // when an ack-eliciting packet was last sent
-	unasked   int           // packets with bulk since the last one with flagAckNow
-	loaded    int           // records of packets that carry bunches
-	loss      float64       // share of packets lost, smoothed over lossSpan packets
+	recovery.Ring[sentPacket]
+	undecided uint64 // none below this number is in flight
+	loaded    int    // records of packets with bunches
+
+	// Packets in flight.
+	flying   int
+	inFlight int // in bytes
+
+	lastAsk      time.Duration // when an ack-eliciting packet was last sent
+	bulkSinceAsk int           // packets with bulk since the last that asked for an ack at once
+	lossRate     float64       // share of packets lost, smoothed over lossSpan packets
 }
 
-// lossSpan is the number of packets over which the share of lost packets is smoothed: nine
-// seconds at 30 Hz.
+// lossSpan is how many packets the loss rate is smoothed over. At 30 Hz they take nine
+// seconds.
 const lossSpan = 256
 
-// bareRecords is the maximum number of records if few packets carry bunches. It is needed
-// because a peer can make this side send any number of acks and limits. It is enough for
-// two seconds with an ack each millisecond.
+// bareRecords is how many records we keep if few packets have bunches. It's enough for two
+// seconds with an ack in each millisecond. There must be a limit, because a peer can make us
+// send any number of acks and limits.
 const bareRecords = 2048
 
-// initialSent is the initial capacity in records: the packets of a handshake or of a tick
-// of play.
+// initialSent is how many records there's room for at first. A handshake or a tick of play
+// doesn't take more.
 const initialSent = 4
 
-// full reports whether a record must be dropped before the next add. More than seenWindow
-// records would be useless, because the peer remembers no more packets.
+// full reports whether a record must be dropped before another may be added. It drops those
+// that no longer matter.
+//
+// There's no use in more records than seenWindow, since that's how many packets the peer
+// remembers.
 func (s *sentPackets) full() bool {
 	limit := max(bareRecords, min(seenWindow, 8*s.loaded))
 	if s.Len() < limit {
 		return false
 	}
-	s.forgetDecided()
+	s.dropDecided()
 	return s.Len() >= limit
 }
 
-// roomForTwo reports whether add may be called twice before drop.
+// roomForTwo reports whether two records may be added before one must be dropped.
 func (s *sentPackets) roomForTwo() bool { return s.Len() <= seenWindow-2 }
 
-// drop removes the oldest record, whatever its fate.
+// drop drops the oldest record, whatever its fate.
 func (s *sentPackets) drop() {
 	p := s.At(s.Oldest)
 	s.unload(p)
@@ -98,33 +105,33 @@ func (s *sentPackets) drop() {
 	s.Oldest++
 }
 
-// load records that p carries bunches.
-func (s *sentPackets) load(p *packet) {
+// load marks p as a packet with bunches.
+func (s *sentPackets) load(p *sentPacket) {
 	p.loaded = true
 	s.loaded++
 }
 
-// unload undoes load when the record is dropped.
-func (s *sentPackets) unload(p *packet) {
+// unload undoes load.
+func (s *sentPackets) unload(p *sentPacket) {
 	if p.loaded {
 		p.loaded = false
 		s.loaded--
 	}
 }
 
-// add returns an empty record for the next packet. It reuses the memory of items and
-// records.
-func (s *sentPackets) add() *packet {
+// add adds an empty record for the next packet, and returns it. It reuses the memory of an old
+// record's items and tracked.
+func (s *sentPackets) add() *sentPacket {
 	if s.Len() == s.Cap() {
-		s.forgetDecided()
+		s.dropDecided()
 	}
 	p := s.Push(initialSent)
-	*p = packet{items: p.items[:0], records: p.records[:0]}
+	*p = sentPacket{items: p.items[:0], tracked: p.tracked[:0]}
 	return p
 }
 
-// forgetDecided drops the oldest records up to the first whose fate still matters.
-func (s *sentPackets) forgetDecided() {
+// dropDecided drops the oldest records, up to the first whose fate still matters.
+func (s *sentPackets) dropDecided() {
 	for s.Oldest < s.Next {
 		if f := s.At(s.Oldest).fate; f != nothing && f != acked {
 			return
@@ -133,47 +140,48 @@ func (s *sentPackets) forgetDecided() {
 	}
 }
 
-// launched records that p, which elicits an ack, is sent now.
-func (s *sentPackets) launched(p *packet, now time.Duration) {
+// packetSent puts p in flight. It must elicit an ack.
+func (s *sentPackets) packetSent(p *sentPacket, now time.Duration) {
 	p.fate = flying
 	s.inFlight += p.size
 	s.flying++
 	s.lastAsk = now
 }
 
-// keepAliveAt returns the time of the next keep-alive, which is sent if no ack-eliciting
-// packet was sent for the interval every. If every is 0, there are no keep-alives.
+// keepAliveAt returns when a keep-alive is due, which is if no ack-eliciting packet is sent
+// for the given interval. ok is false if the interval is 0, and while a packet is in flight.
 func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
 	return s.lastAsk + every, every > 0 && s.flying == 0
 }
 
-// decide sets the fate of p to f. If p was flying, it is no longer in flight.
-func (s *sentPackets) decide(p *packet, f fate) {
+// decide sets the fate of p, and takes it out of flight.
+func (s *sentPackets) decide(p *sentPacket, f fate) {
 	if p.fate == flying {
 		s.inFlight -= p.size
 		s.flying--
 	}
 	switch {
 	case f == lost:
-		s.loss += (1 - s.loss) / lossSpan
-	case p.fate == lost: // p was not lost but late
-		s.loss = max(0, s.loss-1.0/lossSpan)
+		s.lossRate += (1 - s.lossRate) / lossSpan
+	case p.fate == lost:
+		// It was late and not lost, so take back what we added for it.
+		s.lossRate = max(0, s.lossRate-1.0/lossSpan)
 	default:
-		s.loss -= s.loss / lossSpan
+		s.lossRate -= s.lossRate / lossSpan
 	}
 	p.fate = f
 }
 
-// takeBack removes the records from number next on. None of their packets was sent. They
-// are the newest record and perhaps a skipped number before it.
-func (s *sentPackets) takeBack(next uint64) {
+// truncate removes the records of packets that were never sent: number next and those above
+// it. There's one, and perhaps a skipped number before it.
+func (s *sentPackets) truncate(next uint64) {
 	s.Next = next
 	s.undecided = min(s.undecided, s.Next)
 }
 
-// skippedAfter returns how many numbers were skipped between n and the third packet after
-// it. The packet threshold (RFC 9002, section 6.1.1) must not count them as packets that
-// overtook n. Several consecutive numbers are skipped if the carrier refuses packets.
+// skippedAfter returns how many numbers were skipped between n and the third packet sent after
+// it. They mustn't count toward the packet threshold, because they never overtook n. There may
+// be several in a row if the carrier refused packets. (RFC 9002, section 6.1.1)
 func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	for next := n + 1; next < min(n+minSkip+count, s.Next); next++ {
 		if s.At(next).fate == skipped {
@@ -183,9 +191,9 @@ func (s *sentPackets) skippedAfter(n uint64) (count uint64) {
 	return count
 }
 
-// forget drops the oldest records. It stops at the first packet that is flying, or that is
-// lost or skipped and not yet past lostUntil.
-func (s *sentPackets) forget(now time.Duration) {
+// dropExpired drops the oldest records, up to the first that is in flight, or that is lost or
+// skipped but must be kept for longer.
+func (s *sentPackets) dropExpired(now time.Duration) {
 	s.firstFlying()
 	for s.Oldest < s.undecided {
 		if p := s.At(s.Oldest); (p.fate == lost || p.fate == skipped) && now < p.lostUntil {
@@ -195,15 +203,16 @@ func (s *sentPackets) forget(now time.Duration) {
 	}
 }
 
-// spread returns the number of packet numbers from the oldest flying packet to the newest
+// spread returns how many numbers there are from the oldest packet in flight to the newest
 // packet.
 func (s *sentPackets) spread() int {
 	s.firstFlying()
 	return int(s.Next - s.undecided)
 }
 
-// firstFlying returns the number of the oldest flying packet.
-func (s *sentPackets) firstFlying() (uint64, bool) {
+// firstFlying returns the number of the oldest packet in flight. ok is false if there's none.
+func (s *sentPackets) firstFlying() (n uint64, ok bool) {
+	// Go on from where the last call found it.
 	s.undecided = max(s.undecided, s.Oldest)
 	for ; s.undecided < s.Next; s.undecided++ {
 		if s.At(s.undecided).fate == flying {
@@ -213,9 +222,9 @@ func (s *sentPackets) firstFlying() (uint64, bool) {
 	return 0, false
 }
 
-// oldestArrived returns the oldest flying packet if the carrier has reported its arrival.
-// Otherwise ok is false.
-func (s *sentPackets) oldestArrived() (n uint64, p *packet, ok bool) {
+// oldestArrived returns the oldest packet in flight, provided that the carrier has reported
+// its arrival. Otherwise ok is false.
+func (s *sentPackets) oldestArrived() (n uint64, p *sentPacket, ok bool) {
 	n, ok = s.firstFlying()
 	if !ok {
 		return 0, nil, false

@@ -8,10 +8,10 @@ import (
 )
 
 // launch sends a packet that asks for an ack.
-func (s *sentPackets) launch(now time.Duration, size int) *packet {
+func (s *sentPackets) launch(now time.Duration, size int) *sentPacket {
 	p := s.add()
 	p.size = size
-	s.launched(p, now)
+	s.packetSent(p, now)
 	return p
 }
 
@@ -27,10 +27,10 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 
 	t.Log("# decided packets behind a flying one stay")
 	s.decide(s.At(1), acked)
-	s.forget(0)
+	s.dropExpired(0)
 	require.Equal(t, uint64(0), s.Oldest)
 	s.decide(s.At(0), acked)
-	s.forget(0)
+	s.dropExpired(0)
 	require.Equal(t, uint64(2), s.Oldest)
 	require.Equal(t, 18, s.spread())
 	require.Equal(t, 1800, s.inFlight)
@@ -38,10 +38,10 @@ func TestSentPacketsGrowAndForget(t *testing.T) {
 	t.Log("# the record of a lost one stays until its time")
 	s.decide(s.At(2), lost)
 	s.At(2).lostUntil = time.Second
-	s.forget(time.Second - 1)
+	s.dropExpired(time.Second - 1)
 	require.Equal(t, uint64(2), s.Oldest)
 	require.Equal(t, 17, s.spread())
-	s.forget(time.Second)
+	s.dropExpired(time.Second)
 	require.Equal(t, uint64(3), s.Oldest)
 
 	t.Log("# the ring does not grow while it can forget")

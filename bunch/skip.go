@@ -3,25 +3,27 @@ package bunch
 import "time"
 
 const (
-	// meanSkip is the mean distance between packet numbers that are left out. Each costs an
-	// immediate ack from the peer, and two bytes in the peer's acks until one of them is
-	// acknowledged. That is at most one more packet in 500.
+	// meanSkip is how far the skipped numbers are apart on average. The peer reacts to each
+	// with an immediate ack, and its acks grow by two bytes until one of them is acknowledged,
+	// which adds no more than one packet in 500.
 	meanSkip = 500
-	// minSkip is the minimum distance: one more than the packet threshold of 3 (RFC 9002,
-	// section 6.1.1). At most one of the numbers that the threshold counts is therefore
-	// left out, unless the carrier has refused packets.
+
+	// minSkip is how far they are apart at least. That's one more than the packet threshold of
+	// 3 (RFC 9002, section 6.1.1), so that no more than one of the numbers it counts is
+	// skipped, unless the carrier refused packets.
 	minSkip = 4
 )
 
-// skips chooses packet numbers that are never sent. To the peer they look like lost
-// packets.
+// skips picks packet numbers that are never sent. To the peer, it looks as if these packets
+// were lost.
 //
-// A peer may acknowledge packets that it has not received, to make this side send faster
-// than the path allows. Sooner or later it then acknowledges one of these numbers (RFC
-// 9000, section 21.4).
+// This is our defense against a peer that acknowledges packets it hasn't received, to get us
+// to send faster than the path allows. Sooner or later, it acknowledges one of these numbers.
+//
+// See RFC 9000, section 21.4.
 type skips struct {
-	random func(n int) int // nil = no number is left out
-	next   uint64          // the next number to leave out; a later one if there is no room for it
+	random func(n int) int // nil if no numbers are skipped
+	next   uint64          // the next number to skip, or the first after it that can be
 }
 
 func (s *skips) init(random func(n int) int) {
@@ -29,23 +31,23 @@ func (s *skips) init(random func(n int) int) {
 	s.draw(0)
 }
 
-// draw chooses the next number after last to leave out.
+// draw picks the next number to skip after last.
 func (s *skips) draw(last uint64) {
 	if s.random != nil {
 		s.next = last + minSkip + uint64(s.random(2*(meanSkip-minSkip)+1))
 	}
 }
 
-// launched records that packet n was sent. If the number last chosen was left out before
-// it, launched chooses the next one.
-func (s *skips) launched(n uint64) {
+// packetSent is called when packet n is sent. If the number we picked was skipped before it,
+// it's time to pick another one.
+func (s *skips) packetSent(n uint64) {
 	if n > s.next {
 		s.draw(n)
 	}
 }
 
-// skipNumber leaves out the next packet number if it was chosen. Its record is kept as long
-// as that of a lost packet.
+// skipNumber skips the next packet number if it's the one we picked. We keep a record of it
+// for as long as that of a lost packet.
 func (c *Conn) skipNumber(t time.Duration) {
 	if c.skips.random == nil || c.sent.Next < c.skips.next || !c.sent.roomForTwo() {
 		return
@@ -53,5 +55,5 @@ func (c *Conn) skipNumber(t time.Duration) {
 	p := c.sent.add()
 	p.fate = skipped
 	p.at = t
-	p.lostUntil = t + lostMemory*c.pto()
+	p.lostUntil = t + lostRecordPTOs*c.pto()
 }

@@ -6,63 +6,71 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// A slotState says how much of an entry its slot holds.
+// A slotState is how much of its entry a slot holds.
 type slotState uint8
 
 const (
 	empty slotState = iota
 	partly
 	full
-	delivered // its unordered message was delivered before its turn
+	delivered // an unordered message overtook others, so the entry is no longer needed
 )
 
-// A slot holds one entry that has arrived, whole or in pieces.
+// A slot holds an entry that has arrived, or the pieces of it that have.
 type slot struct {
-	payload []byte // if state is partly: as long as the whole entry
-	number  uint64
-	have    [maxPieces]extent // ranges of the entry that have arrived, ascending and disjoint
-	n       uint8             // extents in use
-	flags   byte              // of the bunch's header
+	payload []byte // as long as the whole entry, even if only pieces have arrived
+	number  uint64 // sequence of the entry
+	flags   byte   // of the bunch's header
 	state   slotState
-	pooled  bool   // payload is a block of the connection
-	pinned  uint16 // bytes that payload keeps in memory besides its own
+
+	// The first nranges are the ranges that have arrived, ascending and disjoint. Unused if
+	// the entry arrived whole.
+	ranges  [maxPieces]extent
+	nranges uint8
+
+	// Memory of the payload.
+	pooled bool   // it's one of the connection's blocks
+	pinned uint16 // how many bytes it keeps in memory that aren't part of it
 }
 
-// An extent is a range of bytes.
+// An extent is a range of bytes, from off to end-1.
 type extent struct{ off, end uint16 }
 
-// add records that [off, end) has arrived. ok is false if there are too many pieces.
+// add records the arrival of a range. ok is false if the entry is in too many pieces.
 func (s *slot) add(off, end uint16) (ok bool) {
-	merged := extent{off, end}
-	kept := s.have[:0]
-	for _, e := range s.have[:s.n] {
+	merged := extent{off, end} // with all ranges that it touches
+	apart := s.ranges[:0]      // the others
+	for _, e := range s.ranges[:s.nranges] {
 		if e.end < merged.off || e.off > merged.end {
-			kept = append(kept, e)
+			apart = append(apart, e)
 			continue
 		}
 		merged = extent{min(e.off, merged.off), max(e.end, merged.end)}
 	}
-	if len(kept) == maxPieces {
+	if len(apart) == maxPieces {
 		return false
 	}
-	kept = append(kept, merged)
-	for i := len(kept) - 1; i > 0 && kept[i].off < kept[i-1].off; i-- {
-		kept[i], kept[i-1] = kept[i-1], kept[i]
+
+	// Insert it where it belongs.
+	all := append(apart, merged)
+	for i := len(all) - 1; i > 0 && all[i].off < all[i-1].off; i-- {
+		all[i], all[i-1] = all[i-1], all[i]
 	}
-	s.n = uint8(len(kept))
+	s.nranges = uint8(len(all))
 	return true
 }
 
-// has reports whether all of [off, end) has arrived.
+// has reports whether all bytes of a range have arrived.
 func (s *slot) has(off, end uint16) bool {
-	return s.state == full || slices.ContainsFunc(s.have[:s.n], func(e extent) bool {
+	return s.state == full || slices.ContainsFunc(s.ranges[:s.nranges], func(e extent) bool {
 		return e.off <= off && end <= e.end
 	})
 }
 
-// fillUp pads the last entry of a run with zeros in memory of its own. The zeros count as
-// arrived. ok is false if there are too many pieces.
-func (s *slot) fillUp() (ok bool) {
+// pad extends the last entry of a run to EntryBytes with zeros, which count as arrived, since
+// the parity in repair bunches does the same. The payload is copied for that. ok is false if
+// the entry is in too many pieces.
+func (s *slot) pad() (ok bool) {
 	size := len(s.payload)
 	if size == EntryBytes {
 		return true
@@ -71,31 +79,33 @@ func (s *slot) fillUp() (ok bool) {
 	return s.state == full || s.add(uint16(size), EntryBytes)
 }
 
-// complete reports whether all bytes have arrived.
+// complete reports whether the pieces that have arrived make up the whole entry.
 func (s *slot) complete() bool {
-	return s.n == 1 && s.have[0] == extent{0, uint16(len(s.payload))}
+	return s.nranges == 1 && s.ranges[0] == extent{0, uint16(len(s.payload))}
 }
 
-// mayOvertake reports whether the entry has arrived and its message may overtake earlier ones.
+// mayOvertake reports whether the entry is here and belongs to a message that needn't wait for
+// earlier ones. A message that opens or closes the channel must.
 func (s *slot) mayOvertake() bool {
 	return s.state == full && s.flags&(deliveryMask|flagOpen|flagClose) == byte(ReliableUnordered)
 }
 
 const (
-	// Bytes of datagrams and blocks that payloads may keep in memory besides their own.
-	// Beyond it, payloads are copied.
+	// maxPinned is how many bytes payloads may keep in memory in all that aren't part of them,
+	// as they're the rest of a datagram or of a block. Once it's reached, payloads are copied.
 	maxPinned = 32 << 10
-	maxSlots  = 64 // slots kept for reuse
+
+	maxSlots = 64 // slots kept for reuse
 )
 
-// payloadMemory allocates the memory of received payloads. It counts a payload until the
-// owner takes its message.
+// payloadMemory allocates the memory of received payloads, and keeps count of it until the
+// owner takes their messages.
 type payloadMemory struct {
-	pinned int  // bytes that payloads keep in memory besides their own
-	lent   bool // the datagram being received belongs to the caller; see Conn.ReceiveLent
-	slots  spares[*slot]
-	blocks blocks   // for parts of runs
-	parts  [][]byte // an empty list for the parts of the next run
+	pinned int           // bytes kept in memory that aren't part of a payload
+	lent   bool          // the caller will reuse the datagram; see Conn.ReceiveLent
+	slots  spares[*slot] // for reuse
+	blocks blocks        // for the entries of long messages
+	parts  [][]byte      // an empty list for the next run, or nil
 }
 
 func newPayloadMemory() payloadMemory {
@@ -118,15 +128,18 @@ func (p *payloadMemory) free(s *slot) {
 	p.slots.put(s)
 }
 
-// keep puts payload into s. payload aliases the datagram, which has size bytes.
+// keep sets the payload of s. It may alias the datagram, which has size bytes, or else it's
+// copied.
 //
-// keep copies the payload if the datagram is lent, if the payload is less than a quarter of
-// the datagram, or if maxPinned is reached. A payload of all size bytes is memory of our
-// own and is never copied.
+// It's copied if the caller will reuse the datagram, if that would keep a datagram in memory
+// for less than a quarter of it, or if maxPinned is reached. If the payload makes up all of
+// size, though, it's memory of our own and there's never a need to copy it.
 func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
-	beyond := size - len(payload)
-	mayAlias := beyond == 0 || !p.lent && beyond <= 3*len(payload)
-	if mayAlias && p.pin(s, beyond) {
+	wasted := size - len(payload)
+	isOurs := wasted == 0
+	worthIt := wasted <= 3*len(payload)
+	mayAlias := isOurs || !p.lent && worthIt
+	if mayAlias && p.pin(s, wasted) {
 		s.payload = payload
 		return
 	}
@@ -134,7 +147,9 @@ func (p *payloadMemory) keep(s *slot, payload []byte, size int) {
 	copy(s.payload, payload)
 }
 
-// block gives s memory of its own. Parts of a run get blocks, which join takes back.
+// block gives s memory of its own for size bytes. If it's for an entry of a long message,
+// that's a block from the pool, unless more than half of it would be wasted. join gives it
+// back.
 func (p *payloadMemory) block(s *slot, size int) {
 	if s.flags&flagWhole != flagWhole && size >= EntryBytes/2 && p.pin(s, EntryBytes-size) {
 		s.payload, s.pooled = p.blocks.get(EntryBytes)[:size], true
@@ -143,19 +158,20 @@ func (p *payloadMemory) block(s *slot, size int) {
 	s.payload = make([]byte, size)
 }
 
-// pin records that the payload of s keeps beyond bytes in memory besides its own. If that
-// exceeds maxPinned, it records nothing and returns false.
-func (p *payloadMemory) pin(s *slot, beyond int) bool {
-	if p.pinned+beyond > maxPinned {
+// pin counts wasted bytes, which the payload of s keeps in memory in addition to its own. If
+// that's more than maxPinned allows, it does nothing and returns false.
+func (p *payloadMemory) pin(s *slot, wasted int) bool {
+	if p.pinned+wasted > maxPinned {
 		return false
 	}
-	p.pinned += beyond
-	s.pinned = uint16(beyond)
+	p.pinned += wasted
+	s.pinned = uint16(wasted)
 	return true
 }
 
-// messageMemory returns empty memory for a message of size bytes. It takes a page for it,
-// if the page is no more than inMemory allows (see Conn.Reuse).
+// messageMemory returns memory for a message of size bytes. It's a page, which Conn.Reuse can
+// take back, unless the page is larger than what the peer is charged for the message (see
+// inMemory).
 func messageMemory(size int) []byte {
 	if size <= pages.Size && inMemory(size) >= pages.Size {
 		return pages.Take()[:0]
@@ -163,7 +179,7 @@ func messageMemory(size int) []byte {
 	return slices.Grow([]byte(nil), size)
 }
 
-// join copies the parts of a run into its message and takes back their memory.
+// join copies the parts of a run into one message, and takes back their memory.
 func (p *payloadMemory) join(r *run) (message []byte) {
 	message = messageMemory(r.size)
 	for _, part := range r.parts {
@@ -187,12 +203,12 @@ func (p *payloadMemory) takeParts() [][]byte {
 	return parts
 }
 
-// spare reports whether trim may have memory to free.
-func (p *payloadMemory) spare() bool {
-	return p.blocks.spare() || len(p.slots.items) > 0 || p.parts != nil
+// hasSpare reports whether there may be memory for trim to free.
+func (p *payloadMemory) hasSpare() bool {
+	return p.blocks.hasSpare() || len(p.slots.items) > 0 || p.parts != nil
 }
 
-// trim frees the memory that was not needed since the last trim.
+// trim frees the memory that hasn't been needed since the last trim.
 func (p *payloadMemory) trim() {
 	p.blocks.trim()
 	p.slots.trim()

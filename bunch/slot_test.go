@@ -18,12 +18,12 @@ func TestSpareMemoryOfPayloads(t *testing.T) {
 		"a list":  func(p *payloadMemory) { p.parts = make([][]byte, 0, 1) },
 	} {
 		p := newPayloadMemory()
-		require.False(t, p.spare())
+		require.False(t, p.hasSpare())
 		keep(&p)
-		require.True(t, p.spare(), name)
+		require.True(t, p.hasSpare(), name)
 		p.trim()
 		p.trim()
-		require.False(t, p.spare(), name)
+		require.False(t, p.hasSpare(), name)
 	}
 }
 
@@ -34,7 +34,7 @@ func TestSlotAddsExtents(t *testing.T) {
 		n        uint8
 	}{{10, 20, 1}, {30, 40, 2}, {0, 5, 3}, {20, 30, 2}, {4, 11, 1}, {0, 40, 1}} {
 		require.True(t, s.add(c.off, c.end))
-		require.Equal(t, c.n, s.n, c)
+		require.Equal(t, c.n, s.nranges, c)
 		require.False(t, s.complete())
 	}
 	require.True(t, s.add(40, 41))
@@ -59,13 +59,13 @@ func TestSlotAgainstAModel(t *testing.T) {
 			}
 		}
 		var got [300]bool
-		for i, h := range s.have[:s.n] {
-			require.True(t, i == 0 || s.have[i-1].end < h.off, "in order and apart")
+		for i, h := range s.ranges[:s.nranges] {
+			require.True(t, i == 0 || s.ranges[i-1].end < h.off, "in order and apart")
 			for j := h.off; j < h.end; j++ {
 				got[j] = true
 			}
 		}
-		if s.n < maxPieces {
+		if s.nranges < maxPieces {
 			require.Equal(t, have, got)
 		}
 	}
@@ -120,13 +120,13 @@ func TestEntryCuts(t *testing.T) {
 	require.True(t, e.cut(4, 10))
 	require.False(t, e.cut(5, 5), "at most 6")
 	for i := range e.all() {
-		require.False(t, e.acked())
-		require.Equal(t, i, e.queued())
+		require.False(t, e.isAcked())
+		require.Equal(t, i, e.nextQueued())
 		e.pieces[i].queued = false
 		e.pieces[i].acked = true
 	}
-	require.True(t, e.acked())
-	require.Equal(t, -1, e.queued())
+	require.True(t, e.isAcked())
+	require.Equal(t, -1, e.nextQueued())
 }
 
 func TestBlocksAreReused(t *testing.T) {

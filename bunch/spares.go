@@ -2,14 +2,14 @@ package bunch
 
 import "slices"
 
-// spares is a stack of items for reuse, such as blocks of memory.
+// spares is a stack of items kept for reuse, such as blocks of memory.
 type spares[T any] struct {
 	items    []T
-	limit    int // put drops items beyond this number
-	unneeded int // minimum number of items since the last trim: so many were not needed
+	limit    int // put drops further items
+	unneeded int // the fewest items there have been since the last trim
 }
 
-// take returns the item that was put last, or the zero value if there is none.
+// take returns the item that was put back last, or the zero value if there's none.
 func (s *spares[T]) take() (spare T) {
 	last := len(s.items) - 1
 	if last < 0 {
@@ -22,14 +22,14 @@ func (s *spares[T]) take() (spare T) {
 	return spare
 }
 
-// put adds an item, or drops it if there are enough.
+// put adds an item for reuse, unless there are enough.
 func (s *spares[T]) put(spare T) {
 	if len(s.items) < s.limit {
 		s.items = append(s.items, spare)
 	}
 }
 
-// trim drops the items that were not needed since the last trim.
+// trim drops the items that haven't been needed since the last trim.
 func (s *spares[T]) trim() {
 	if s.unneeded == len(s.items) {
 		s.items = nil
@@ -40,8 +40,9 @@ func (s *spares[T]) trim() {
 	s.unneeded = len(s.items)
 }
 
-// blocks keeps memory for payloads, so that steady traffic allocates nothing.
-type blocks struct{ small, full spares[[]byte] } // of smallBlock and of EntryBytes
+// blocks is a pool of memory for payloads, which keeps steady traffic from allocating any.
+// Small blocks have room for smallBlock bytes, full ones for EntryBytes.
+type blocks struct{ small, full spares[[]byte] }
 
 func newBlocks(small, full int) blocks {
 	return blocks{small: spares[[]byte]{limit: small}, full: spares[[]byte]{limit: full}}
@@ -49,15 +50,16 @@ func newBlocks(small, full int) blocks {
 
 const (
 	smallBlock = 128            // bytes
-	maxSmall   = 256            // small blocks kept for reuse: one reliable buffer
-	maxRings   = 32             // rings kept for reuse: one for each lane of a Window
-	maxFull    = 128 * maxRings // full blocks kept for reuse: a lane fills half of its reliable buffer
-	// Full blocks kept for received pieces, enough for two long messages of which every
-	// other entry arrives in pieces.
+	maxSmall   = 256            // small blocks kept, enough for a reliable buffer
+	maxRings   = 32             // rings kept, one for each lane (channel of bulk) of a Window
+	maxFull    = 128 * maxRings // full blocks kept, as a lane fills half of its reliable buffer
+
+	// maxPieceRoom is how many full blocks we keep for received pieces. It's enough for two
+	// long messages of which every other entry comes in pieces.
 	maxPieceRoom = 64
 )
 
-// get returns an empty block with room for size bytes, at most EntryBytes.
+// get returns an empty block with room for size bytes, which must be at most EntryBytes.
 func (b *blocks) get(size int) []byte {
 	spare, room := &b.full, EntryBytes
 	if size <= smallBlock {
@@ -69,7 +71,7 @@ func (b *blocks) get(size int) []byte {
 	return make([]byte, 0, room)
 }
 
-// put takes back a block. It ignores memory that is not from get, such as nil and slices of
+// put takes a block back. Memory that isn't from get is ignored, such as nil and slices of
 // datagrams.
 func (b *blocks) put(block []byte) {
 	switch cap(block) {
@@ -80,7 +82,8 @@ func (b *blocks) put(block []byte) {
 	}
 }
 
-// grown returns block, or a larger copy of it, with room for more bytes after its content.
+// grown returns block if it has room for more bytes after its content, and otherwise a larger
+// copy of it.
 func (b *blocks) grown(block []byte, more int) []byte {
 	if len(block)+more <= cap(block) {
 		return block
@@ -90,10 +93,10 @@ func (b *blocks) grown(block []byte, more int) []byte {
 	return bigger
 }
 
-// spare reports whether trim can free memory, now or later.
-func (b *blocks) spare() bool { return len(b.small.items)+len(b.full.items) > 0 }
+// hasSpare reports whether there's memory that trim can free, now or later.
+func (b *blocks) hasSpare() bool { return len(b.small.items)+len(b.full.items) > 0 }
 
-// trim drops the blocks that were not needed since the last trim.
+// trim frees the blocks that haven't been needed since the last trim.
 func (b *blocks) trim() {
 	b.small.trim()
 	b.full.trim()

@@ -6,60 +6,59 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Stats is a snapshot of one connection. Counters only grow.
+// Stats is a snapshot of a connection. Counters never decrease.
 type Stats struct {
-	// MinRTT is the minimum of about the last 10 s, but at most SmoothedRTT.
+	// MinRTT is the minimum of about the last 10 s, but never more than SmoothedRTT.
 	LatestRTT, SmoothedRTT, MinRTT, RTTVar time.Duration
 
 	PacketsSent, PacketsReceived uint64
 	BytesSent, BytesReceived     uint64
 	BunchesSent, BunchesReceived uint64
 	BunchesResent                uint64
-	PayloadSent                  uint64 // part of BytesSent that is payload; resent payload counts again
+	PayloadSent                  uint64 // the payload in BytesSent; resent payload counts again
 	PacketsOutOfOrder            uint64 // received after a packet that was sent later
-	// Calls of Cork(true), and those at which play of an earlier tick was still unsent.
+	// Calls of Cork(true), and how many found play of an earlier tick still unsent.
 	Ticks, TicksSaturated uint64
-	PacketsLost           uint64 // sent and declared lost; some may have arrived late
-	PacketsMissing        uint64 // the peer's numbers that did not arrive; it left some of them out
-	SpuriousLosses        uint64 // declared lost and acked later
-	// Repair bunches sent, included in BunchesSent, and entries restored from the peer's
-	// repair bunches.
+	PacketsLost           uint64 // declared lost, though some may have arrived late
+	PacketsMissing        uint64 // the peer's numbers that didn't arrive; it skipped some of them
+	SpuriousLosses        uint64 // declared lost, but acked later
+	// Repair bunches sent, which are included in BunchesSent, and entries restored with those
+	// of the peer.
 	RepairsSent, EntriesRestored uint64
 	AcksOnlySent, ProbesSent     uint64
 
 	InFlight     int // bytes
-	Window       int // bytes in flight that bulk may have
+	Window       int // bytes that bulk may have in flight
 	DeliveryRate int // bytes per second
-	Queued       int // bytes waiting here that were never sent
+	Queued       int // bytes queued here that were never sent
 
-	// Drops by reason.
 	DroppedDuplicate     uint64 // packets and bunches that arrived twice
 	DroppedClosedChannel uint64 // unreliable and tracked bunches for a closed channel
-	// Repair bunches that were too many or were not needed, because they or their entries
-	// had already arrived.
+	// Repair bunches that weren't needed, because they or their entries had already arrived,
+	// and some if there were too many.
 	DroppedRepairs    uint64
 	DroppedBeforeOpen uint64 // unreliable and tracked messages for channels not open yet
-	// UnreliableSequenced messages overtaken by a newer one, and parts sent more than 512
+	// UnreliableSequenced messages that a newer one overtook, and parts sent more than 512
 	// packets before the newest part with their message number.
 	DroppedLate uint64
-	// Unreliable messages that waited for longer than 200 ms and a round trip, waited
-	// through an outage, or were too many. At either end 256 KiB may wait, including 64
-	// bytes for each message.
+	// Unreliable messages that waited for longer than 200 ms and a round trip, sat out an
+	// outage, or were too many. At either end 256 KiB may wait, counting 64 bytes extra for
+	// each message.
 	DroppedUnreliable uint64
-	// Tracked messages that were too many (as above) or, at the sender, stale after an
-	// outage or closed with their channel.
+	// Tracked messages that were too many (as above) or, at the sender, became stale in an
+	// outage or were still queued when their channel closed.
 	DroppedTracked  uint64
-	DroppedAssembly uint64 // unreliable messages in parts that never became complete
+	DroppedAssembly uint64 // unreliable messages in parts that were never complete
 }
 
 // dropClosed counts a bunch for a channel that its sender has closed.
 //
-// Everything reliable arrived before the close, so a reliable bunch is a duplicate. On a
-// path that loses packets, most small closes are sent twice. An unreliable bunch may be
-// arriving for the first time.
+// If it's reliable it must be a duplicate, since everything reliable arrived before the close.
+// That's common, because small closes are usually sent twice on a path that loses packets. An
+// unreliable bunch may well be here for the first time.
 func (s *Stats) dropClosed(h header) {
 	switch {
-	case h.repairs():
+	case h.isRepair():
 		s.DroppedRepairs++
 	case h.reliable():
 		s.DroppedDuplicate++
@@ -68,14 +67,15 @@ func (s *Stats) dropClosed(h header) {
 	}
 }
 
-// Stats returns the counters and the current state.
+// Stats returns the counters, along with the current state.
 func (c *Conn) Stats() Stats {
 	s := c.stats
 	s.LatestRTT = c.gate.Latest
 	s.SmoothedRTT = c.gate.Smoothed
 	s.RTTVar = c.gate.Variance
-	// A new Min begins with few samples, and the first one includes its ack delay (RFC
-	// 9002, section 5.2). The smoothed round trip never does (section 5.3).
+	// Min starts over now and then. It then has few samples, of which the first includes its
+	// ack delay (RFC 9002, section 5.2), whereas the smoothed round trip never does (section
+	// 5.3).
 	s.MinRTT = min(c.gate.Min, c.gate.Smoothed)
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
@@ -94,23 +94,22 @@ func (c *Conn) Stats() Stats {
 	return s
 }
 
-// Lost returns the number of packets declared lost.
+// Lost returns how many packets were declared lost.
 func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 
-// Acked returns one more than the number of the newest packet that the peer has
-// acknowledged.
+// Acked returns the number after that of the newest packet that the peer has acknowledged.
 func (c *Conn) Acked() uint64 { return c.loss.Largest }
 
-// InFlight returns the number of bytes in packets that are neither acknowledged nor lost.
+// InFlight returns how many bytes there are in packets that are neither acknowledged nor lost.
 func (c *Conn) InFlight() int { return c.sent.inFlight }
 
-// SetWindow sets the number of bytes in flight that the path takes: its congestion window
-// and a few packets. 0 means unknown.
+// SetWindow sets how many bytes may be in flight on the path, which is its congestion window
+// and a few packets. 0 means that it isn't known.
 func (c *Conn) SetWindow(bytes int) { c.gate.PathWindow = bytes }
 
-// RecentRTT returns the minimum of at least the latest 8 round trips, the minimum of all
-// round trips, and the number of times that recent was measured. rounds is 0 while recent
-// is unknown. A standing queue raises recent; jitter does not.
+// RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all, and
+// how often recent has been measured, which is 0 as long as it isn't known. A standing queue
+// raises recent, whereas jitter doesn't.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.gate.Recent, c.gate.MinEver, c.gate.Rounds
 }
@@ -141,11 +140,11 @@ type Event struct {
 	Asks     bool
 }
 
-// traced reports whether there is a Trace. Callers check it before they make an Event,
-// because making one costs a tenth of handling a message.
+// traced reports whether there's a Trace. It's called before an Event is made, because that
+// costs a tenth of handling a message.
 func (c *Conn) traced() bool { return c.config.Trace != nil }
 
-// trace passes an event to Trace with the current time.
+// trace stamps an event with the current time and passes it to Trace.
 func (c *Conn) trace(ev Event) {
 	ev.At = c.now
 	c.config.Trace(ev)

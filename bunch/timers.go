@@ -3,28 +3,28 @@ package bunch
 import "time"
 
 const (
-	// trimAfter is how long a connection keeps memory that it does not use. Some of it is
-	// kept up to twice as long. The time is long enough that the next burst of play need
-	// not allocate, and short enough that a transfer's memory is freed soon.
+	// trimAfter is how long we keep memory that isn't used. Some of it is kept for up to twice
+	// as long. It's enough for the next burst of play to find the memory still there, without
+	// tying up that of a transfer for long.
 	trimAfter = 10 * time.Second
-	// trimBulkAfter replaces trimAfter while there is more spare memory than play needs.
-	// Right after a transfer that is up to 4.5 MB per connection.
+
+	// trimBulkAfter is used instead while there's more spare memory than play needs. Right
+	// after a transfer, that may be 4.5 MB for each connection.
 	trimBulkAfter = time.Second
 )
 
-// Advance runs the timers that are due at now. If the peer was silent for longer than
-// Config.IdleTimeout, the connection ends and Advance returns an error.
+// Advance runs the timers that have expired by now. It returns an error if the connection has
+// ended, which is the case if the peer was silent for longer than Config.IdleTimeout.
 func (c *Conn) Advance(now time.Time) error {
 	t := c.advanceClock(now)
 	if c.err != nil {
 		return c.err
 	}
 
-	// Losses and probes.
 	if c.loss.Next != 0 && t >= c.loss.Next {
 		c.detectLosses(t)
 	}
-	if c.path.stale && t >= c.path.until {
+	if c.path.stale && t >= c.path.giveUpAt {
 		c.giveUpForeign(t)
 	}
 	c.giveUpArrived(t)
@@ -32,12 +32,12 @@ func (c *Conn) Advance(now time.Time) error {
 		c.probe()
 	}
 	if at, ok := c.limitProbeAt(); ok && t >= at {
-		c.flow.probe = true
-		c.flow.probes++
+		c.flow.mustAsk = true
+		c.flow.asks++
 	}
 
 	at, silent := c.sent.keepAliveAt(c.config.KeepAlive)
-	c.silent = silent && t >= at
+	c.keepAliveDue = silent && t >= at
 
 	if err := c.timedOut(t); err != nil {
 		return c.fail(err)
@@ -45,12 +45,12 @@ func (c *Conn) Advance(now time.Time) error {
 	if at, _ := c.trimAt(); t >= at {
 		c.trim()
 	}
-	c.sent.forget(t)
+	c.sent.dropExpired(t)
 	return nil
 }
 
-// timedOut returns an error if the peer has acknowledged nothing for IdleTimeout, or has
-// owed too many answers to closes of channels for that long.
+// timedOut returns an error if for IdleTimeout the peer has acknowledged nothing that asked
+// for it, or has owed us too many answers to closes.
 func (c *Conn) timedOut(t time.Duration) *Error {
 	if at, ok := c.idleAt(); ok && t >= at {
 		return violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout)
@@ -62,15 +62,15 @@ func (c *Conn) timedOut(t time.Duration) *Error {
 	return nil
 }
 
-// NextTimeout returns the time of the next call of Advance, which AppendPacket must follow,
-// unless another event happens before. ok is false if no timer is set.
+// NextTimeout returns when Advance must be called next, with AppendPacket to follow, unless
+// another event comes first. ok is false if no timer is set.
 func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false
 	}
 	var next time.Duration // the earliest timer, if ok
-	consider := func(timer time.Duration, set bool) {
-		if set && (!ok || timer < next) {
+	consider := func(timer time.Duration, isSet bool) {
+		if isSet && (!ok || timer < next) {
 			next = timer
 			ok = true
 		}
@@ -78,7 +78,7 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	consider(c.received.deadline, c.received.asking > 0)
 	consider(c.corkEnds(), c.flow.update && !c.cork.open())
 	consider(c.loss.Next, c.loss.Next != 0)
-	consider(c.path.until, c.path.stale)
+	consider(c.path.giveUpAt, c.path.stale)
 	consider(c.giveUpArrivedAt())
 	consider(c.ptoAt())
 	consider(c.limitProbeAt())
@@ -89,36 +89,35 @@ func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	return c.start.Add(next), ok
 }
 
-// limitProbeAt returns the time at which a sender blocked by the peer's limit asks for a
-// higher one.
-func (c *Conn) limitProbeAt() (time.Duration, bool) {
-	if !c.flow.blocked || c.sent.flying > 0 || c.flow.probe {
+// limitProbeAt returns when to ask the peer for a higher limit, because something is blocked.
+// ok is false if there's no need to ask, or no need yet, since packets are in flight.
+func (c *Conn) limitProbeAt() (at time.Duration, ok bool) {
+	if !c.flow.blocked || c.sent.flying > 0 || c.flow.mustAsk {
 		return 0, false
 	}
-	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.probes, c.peerAckDelay), true
+	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.asks, c.peerAckDelay), true
 }
 
-// idleAt returns the time at which the connection ends because the peer has acknowledged
-// nothing. ok is false if no ack is outstanding.
+// idleAt returns when the connection ends because the peer acknowledges nothing. ok is false
+// if no ack is outstanding.
 func (c *Conn) idleAt() (at time.Duration, ok bool) {
-	return c.loss.unanswered + c.config.IdleTimeout, c.sent.flying > 0
+	return c.loss.silentSince + c.config.IdleTimeout, c.sent.flying > 0
 }
 
-// trimAt returns the time of the next trim. spare is false if there is no memory that it
-// could free.
+// trimAt returns when trim runs next. spare is false if there's nothing for it to free.
 func (c *Conn) trimAt() (at time.Duration, spare bool) {
-	spare = c.blocks.spare() || c.payloads.spare() || c.repairs.spare() || c.restorer.spare() ||
+	spare = c.blocks.hasSpare() || c.payloads.hasSpare() || c.repairs.hasSpare() || c.restorer.hasSpare() ||
 		len(c.rings.items) > 0 || len(c.ready.spare.items) > 0 || c.assemblies.spare != nil
 	if len(c.blocks.full.items) > maxSmall {
-		return c.trimmed + trimBulkAfter, true
+		return c.trimmedAt + trimBulkAfter, true
 	}
-	return c.trimmed + trimAfter, spare
+	return c.trimmedAt + trimAfter, spare
 }
 
-// trim frees memory that was not used since the last trim. A connection therefore shrinks
-// soon after a transfer, even while play continues.
+// trim frees memory that hasn't been used since it last ran. A connection thus shrinks soon
+// after a transfer, even if play goes on.
 func (c *Conn) trim() {
-	c.trimmed = c.now
+	c.trimmedAt = c.now
 	c.blocks.trim()
 	c.payloads.trim()
 	c.rings.trim()
@@ -127,6 +126,6 @@ func (c *Conn) trim() {
 	c.repairs.trim()
 	c.restorer.trim()
 	c.assemblies.spare = nil
-	c.sent.forget(c.now)
+	c.sent.dropExpired(c.now)
 	c.sent.Shrink(initialSent)
 }

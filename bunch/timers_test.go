@@ -236,10 +236,10 @@ func TestTrim(t *testing.T) {
 	p.run(time.Second)
 	p.take(1)
 	c := p.ends[0]
-	require.True(t, c.blocks.spare())
+	require.True(t, c.blocks.hasSpare())
 	p.run(2*trimAfter + time.Second)
-	require.False(t, c.blocks.spare())
-	require.False(t, p.ends[1].payloads.blocks.spare())
+	require.False(t, c.blocks.hasSpare())
+	require.False(t, p.ends[1].payloads.blocks.hasSpare())
 	require.Empty(t, c.rings.items)
 	require.Zero(t, c.sent.Cap())
 	for _, c := range p.ends {
@@ -354,7 +354,7 @@ func TestTrimBesidePlay(t *testing.T) {
 	for range 60 {
 		tick()
 	}
-	require.True(t, c.blocks.spare())
+	require.True(t, c.blocks.hasSpare())
 	require.Len(t, c.rings.items, 1)
 	places := c.sent.Cap()
 	for range 30 * 30 {

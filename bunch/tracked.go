@@ -17,57 +17,59 @@ import (
 // A message that is sent before then may arrive ahead of the open. The peer drops it
 // although it acknowledges its packet, so the owner must send that state again.
 
-// A Fate is the fate of a message from [Conn.SendTracked].
+// A Fate is what became of a message from [Conn.SendTracked].
 type Fate struct {
 	Record uint64 // as passed to SendTracked
 	Kept   bool   // the peer has acknowledged the message; false does not prove that it was lost
-	Back   bool   // TakeBack, or Unsent for its packet, withdrew the message before it was sent
+	Back   bool   // the message was taken back by TakeBack or Unsent before it was sent
 }
 
-// tracked holds the queued tracked messages and the fates of sent ones. The records of
-// messages in flight are in packet.records.
+// tracked holds the tracked messages that are queued, and the fates of those that were sent.
+// In between, a message is known only by its record in sentPacket.tracked.
 type tracked struct {
 	waiting queue[trackedMessage] // messages that were never sent
-	bytes   int                   // total size of waiting, with bunch headers
-	fates   queue[Fate]           // not fetched by the owner yet
-	missed  bool                  // an arriving message was dropped for lack of room; for Missed
+	bytes   int                   // in the bunches that waiting will take, headers included
+	fates   queue[Fate]           // for Fates
+	missed  bool                  // a message from the peer was dropped for lack of room
 }
 
-// release frees the memory of empty lists.
+// release frees the memory of queues that are empty.
 func (t *tracked) release() {
 	t.waiting.release()
 	t.fates.release()
 }
 
-// A trackedMessage is a queued message.
+// A trackedMessage is a tracked message that was never sent.
 type trackedMessage struct {
 	channel *channel
 	record  uint64
-	payload []byte        // allocated from Conn.blocks
+	payload []byte        // in a pooled block
 	at      time.Duration // when it was queued
 }
 
-// size returns the size of the message's bunch in bytes.
+// size returns how many bytes the bunch takes that carries the message.
 func (t *trackedMessage) size() int {
 	return trackedHeader(t.channel.number, len(t.payload)) + len(t.payload)
 }
 
-// SendTracked queues a message of at most EntryBytes and [Config].MaxBunch. It copies
-// payload. The message is sent in one packet, at most once, and after all other traffic
-// except bulk.
+// SendTracked queues a message of at most EntryBytes and [Config].MaxBunch bytes. It copies
+// payload. The message is sent in a single packet, at most once, and after everything but
+// bulk.
 //
-// If SendTracked returns nil, [Conn.Fates] will report record exactly once: kept if its
-// packet is acknowledged, otherwise lost. An ack that arrives after the packet was declared
-// lost does not change that. A message is reported lost without being sent if
+// If SendTracked returns nil, [Conn.Fates] will report record exactly once: as kept if the
+// packet is acknowledged, and otherwise as lost. If an ack arrives after the packet was
+// declared lost, it is too late to change that. A message is reported lost without having been
+// sent if
 //
 //   - it is taken back (see [Conn.TakeBack]),
 //   - its channel is closed,
 //   - it becomes stale in an outage, or
 //   - more than 256 KiB of messages are queued.
 //
-// This side must have opened the channel, and the open must have been sent (see
-// [Conn.Opening]). Kept is reliable only once [Conn.Opened] returns true. If SendTracked
-// returns an error, the message was not queued and no fate will be reported.
+// The channel must have been opened by this side, and its open must have been sent (see
+// [Conn.Opening]). Before [Conn.Opened] returns true, a message reported as kept may
+// nevertheless have been dropped by the peer. If SendTracked returns an error, the message was
+// not queued, and no fate will be reported.
 func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	if c.err != nil {
 		return c.err
@@ -87,8 +89,9 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 
 	t := trackedMessage{channel: ch, record: record, payload: payload, at: c.now}
 	if unreliablePrice(c.tracked.waiting.len()+1, c.tracked.bytes+t.size()) > maxUnreliable {
+		// It's as good as lost. The owner may send a newer one later.
 		c.stats.DroppedTracked++
-		c.tell(record, false)
+		c.queueFate(record, false)
 		return nil
 	}
 	t.payload = append(c.blocks.get(len(payload)), payload...)
@@ -98,24 +101,25 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 	return nil
 }
 
-// Opened reports whether the peer has acknowledged the whole open of a channel that this
-// side opened and has not closed. From then on the peer does not drop tracked messages for
-// arriving before the open.
+// Opened reports whether the peer has acknowledged all of the message that opens a channel of
+// ours, and we haven't closed the channel. From then on, no tracked message is dropped because
+// it arrived before the open.
 func (c *Conn) Opened(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
 }
 
-// Opening reports whether all reliable messages on a channel that this side opened were
-// sent, but the peer has not acknowledged the open yet. If no packet is lost or overtaken,
-// the channel is open at the peer when a tracked message arrives.
+// Opening reports whether we have sent everything reliable on a channel of ours, but the peer
+// hasn't acknowledged the open yet. A tracked message sent now finds the channel open, unless
+// a packet is lost or overtaken.
 func (c *Conn) Opening(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.opening()
 }
 
-// TakeBack drops the tracked messages that were not sent. Fates reports them with Back.
-// Call it before composing new messages, so that stale ones are neither sent nor pile up.
+// TakeBack drops the tracked messages that haven't been sent. Fates reports them with Back. An
+// owner that calls it before it composes new messages sends no stale ones, and they don't pile
+// up.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
 		t := c.unqueue()
@@ -124,12 +128,12 @@ func (c *Conn) TakeBack() {
 	}
 }
 
-// TrackedQueued returns the number of bytes of queued tracked messages, including their
-// bunch headers.
+// TrackedQueued returns how many bytes the queued tracked messages will take, bunch headers
+// included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// Fates fills into with the oldest fates that it has not reported yet, and returns how many
-// there were. New fates do not cause a Wake.
+// Fates fills into with the oldest fates that it hasn't reported yet, and returns how many
+// these are. New fates don't cause a Wake.
 func (c *Conn) Fates(into []Fate) (n int) {
 	for ; n < len(into) && c.tracked.fates.len() > 0; n++ {
 		into[n] = c.tracked.fates.pop()
@@ -137,38 +141,38 @@ func (c *Conn) Fates(into []Fate) (n int) {
 	return n
 }
 
-// Missed reports whether tracked messages from the peer were dropped since the last call,
-// because too many were waiting here. The peer assumes that they were kept, so the owner
-// must ask it for all of its state.
+// Missed reports whether, since the last call, tracked messages from the peer were dropped
+// because too many were waiting here. The peer believes that they were kept, so the owner has
+// to ask it for its whole state.
 func (c *Conn) Missed() bool { return once(&c.tracked.missed) }
 
-// tell queues the fate of a message for Fates.
-func (c *Conn) tell(record uint64, kept bool) {
+// queueFate makes Fates report what became of a message.
+func (c *Conn) queueFate(record uint64, kept bool) {
 	c.tracked.fates.push(Fate{Record: record, Kept: kept})
 }
 
-// tellAll queues the fate of all tracked messages in a packet.
-func (c *Conn) tellAll(p *packet, kept bool) {
-	for _, record := range p.records {
-		c.tell(record, kept)
+// queueFates makes Fates report what became of the tracked messages in a packet.
+func (c *Conn) queueFates(p *sentPacket, kept bool) {
+	for _, record := range p.tracked {
+		c.queueFate(record, kept)
 	}
 }
 
-// unqueue removes and returns the oldest queued message.
+// unqueue removes the oldest message from the queue and returns it.
 func (c *Conn) unqueue() trackedMessage {
 	t := c.tracked.waiting.pop()
 	c.tracked.bytes -= t.size()
 	return t
 }
 
-// dropTracked drops a message that its owner did not take back.
+// dropTracked drops a message that won't be sent, and reports it as lost.
 func (c *Conn) dropTracked(t trackedMessage) {
 	c.stats.DroppedTracked++
 	c.blocks.put(t.payload)
-	c.tell(t.record, false)
+	c.queueFate(t.record, false)
 }
 
-// closeTracked drops the queued messages of a channel, because nothing follows its close.
+// closeTracked drops the messages queued for a channel, since nothing may follow its close.
 func (c *Conn) closeTracked(ch *channel) {
 	c.tracked.waiting.remove(func(t trackedMessage) bool {
 		if t.channel != ch {
@@ -180,17 +184,18 @@ func (c *Conn) closeTracked(ch *channel) {
 	})
 }
 
-// trackedReady reports whether tracked messages are queued and the owner does not hold them
-// back. They are sent only if freshAllowed permits it as well.
+// trackedReady reports whether there are tracked messages that the owner doesn't hold back.
+// Whether they may be sent also depends on newAllowed.
 func (c *Conn) trackedReady() bool {
 	return c.tracked.waiting.len() > 0 && !c.saturation.holdUnreliable
 }
 
-// fillTracked places the oldest messages, as many as fit.
+// fillTracked adds the oldest tracked messages to the packet, as many as fit.
 func (c *Conn) fillTracked() {
 	for c.trackedReady() && !c.build.full() {
 		t := c.tracked.waiting.peek()
 		if t.at < c.saturation.staleBefore {
+			// It sat out an outage. The owner will have newer values by now.
 			c.dropTracked(c.unqueue())
 			continue
 		}
@@ -201,16 +206,17 @@ func (c *Conn) fillTracked() {
 	}
 }
 
-// placeTracked adds a message to the packet, and its record to the packet's record.
+// placeTracked adds a message to the packet, and notes it in the packet's record.
 func (c *Conn) placeTracked(t trackedMessage) {
-	c.add(header{flags: trackedFlags, channel: t.channel.number}, t.payload, 0, false)
-	c.build.packet.records = append(c.build.packet.records, t.record)
+	c.addBunch(header{flags: trackedFlags, channel: t.channel.number}, t.payload, 0, false)
+	c.build.record.tracked = append(c.build.record.tracked, t.record)
 	c.blocks.put(t.payload)
 }
 
-// receiveTracked handles a tracked bunch in packet number. It delivers messages as they
-// arrive, including overtaken ones, because each may contain the newest value of something.
-// The owner compares Message.Number.
+// receiveTracked handles a tracked bunch of the packet with this number.
+//
+// Messages are delivered as they come, even if a newer one has overtaken them, because each
+// may have the latest value of something. It's for the owner to compare Message.Number.
 func (c *Conn) receiveTracked(ch *channel, number uint64, payload []byte, size int) error {
 	if !ch.opened {
 		c.stats.DroppedBeforeOpen++

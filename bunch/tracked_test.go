@@ -452,11 +452,11 @@ func TestTrackedWaits(t *testing.T) {
 	l.packets()
 	require.NoError(t, l.SendTracked(l.channel, 100, nil))
 	require.Zero(t, l.packets())
-	require.True(t, l.asksOften())
+	require.True(t, l.probesOften())
 	waits, _ = l.Waiting()
 	require.False(t, waits, "the rate is not why it waits")
 	l.TakeBack()
-	require.False(t, l.asksOften())
+	require.False(t, l.probesOften())
 }
 
 // TestTrackedAfterAnOutage: what waited through it is stale, what was sent last is not.

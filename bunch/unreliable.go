@@ -3,26 +3,27 @@ package bunch
 import "time"
 
 const (
-	// maxUnreliable is the maximum memory that a connection's queued unreliable messages
-	// may take, as unreliablePrice counts it. Tracked messages may take as much again. When
-	// it is used up, the oldest unreliable messages of a channel make room for its next
-	// one, and a new tracked message is dropped.
+	// maxUnreliable is how many bytes of memory queued unreliable messages may take in all, as
+	// counted by unreliablePrice. Tracked messages may take as much again. Beyond it, a new
+	// unreliable message pushes out the oldest ones of its channel, whereas a new tracked one
+	// is dropped.
 	maxUnreliable = 256 << 10
-	// freshTime plus a round trip is how long an unreliable message may wait to be sent.
-	// With chances it may become half as long again. A message that is sent later is too
-	// old for a player to react to.
+
+	// maxUnreliableWait plus a round trip is how long an unreliable message may wait to be
+	// sent, or half as long again (see sendChances). If it's sent any later, it's too old for
+	// a player to react to.
 	//
-	// freshTime, six ticks at 30 Hz, allows for a tick that queued too much at once. The
-	// round trip allows for a full window, and for the ack of the channel that the message
-	// follows (see [Conn.After]).
+	// The constant is six ticks at 30 Hz, to allow for a tick that queues too much at once.
+	// The round trip allows for a full window, and for the ack of the channel that this one
+	// comes after (see [Conn.After]).
 	//
-	// UE drops an unreliable RPC at the call if the connection is saturated, and a
+	// UE drops an unreliable RPC right at the call if the connection is saturated, and a
 	// multicast if two of its kind already wait for the actor's next update.
-	freshTime = 200 * time.Millisecond
+	maxUnreliableWait = 200 * time.Millisecond
 )
 
-// A backlog counts the queued unreliable messages and their bytes. It counts messages as
-// well because a message may be empty.
+// A backlog is a number of unreliable messages and how many bytes they have. We need both,
+// since a message may be empty.
 type backlog struct{ messages, bytes int }
 
 func (b *backlog) add(messages, bytes int) {
@@ -30,26 +31,26 @@ func (b *backlog) add(messages, bytes int) {
 	b.bytes += bytes
 }
 
-// chances records the times at which AppendPacket was free to send unreliable messages but
-// left some in the queue: for lack of rate, for lack of room in the packet, or because of
-// [Conn.After].
+// sendChances remembers when AppendPacket was free to send unreliable messages, but left some
+// in the queue for lack of rate or of room in the packet, or because of [Conn.After].
 //
-// A message is too old if it was queued before such a chance and is still queued freshTime
-// plus a round trip after it. Its age alone does not show that. Send does not know the
-// time, so datagram.at may be long before the call, and no message can be sent while a long
-// tick is corked.
-type chances struct {
-	// Newest first. They are at least a quarter of the permitted wait apart, so five cover
-	// all of it.
-	at  [5]time.Duration
-	old time.Duration // unreliable messages queued before this time are too old; set by note
+// A message has waited for too long if it was queued before such a chance and is still there
+// once maxUnreliableWait and a round trip have passed since. How old it is doesn't tell by
+// itself: its time stamp may be long before the call to Send, which isn't told the time, and
+// nothing can be sent while a long tick is corked.
+type sendChances struct {
+	// The last chances, newest first. They are at least a quarter of the permitted wait apart,
+	// so that five of them cover all of it.
+	at [5]time.Duration
+
+	overdueBefore time.Duration // messages queued before this have waited for too long
 }
 
 // note records a chance at now. wait is how long a message may wait after a chance.
-func (c *chances) note(now, wait time.Duration) {
+func (c *sendChances) note(now, wait time.Duration) {
 	for _, at := range c.at {
 		if now-at >= wait {
-			c.old = at
+			c.overdueBefore = at
 			break
 		}
 	}
@@ -59,45 +60,45 @@ func (c *chances) note(now, wait time.Duration) {
 	}
 }
 
-// A datagram is a queued unreliable message.
-type datagram struct {
-	payload  []byte // a block of the connection, or memory of its own if it is longer
+// An unreliableMessage is a queued unreliable message. It may have been sent in part.
+type unreliableMessage struct {
+	payload  []byte // a pooled block, or memory of its own if it's longer than that
 	delivery Delivery
 	message  uint16        // number of a message in parts; set when its first part is sent
 	part     uint8         // index of the next part to send
-	after    uint64        // reliable entries below this sequence were queued earlier and are sent first
-	at       time.Duration // the connection's clock when the message was queued
+	after    uint64        // reliable entries below this sequence were queued earlier and go first
+	at       time.Duration // when it was queued, by the connection's clock
 }
 
-// parts returns the number of bunches that the message takes.
-func (d *datagram) parts() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
+// partCount returns how many bunches the message takes.
+func (d *unreliableMessage) partCount() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
 
-// last reports whether the next part to send is the last one.
-func (d *datagram) last() bool { return int(d.part) == d.parts()-1 }
+// atLastPart reports whether only the last part is left to be sent.
+func (d *unreliableMessage) atLastPart() bool { return int(d.part) == d.partCount()-1 }
 
-// bunch returns the bunch of the next part to send.
-func (d *datagram) bunch(channel uint64) (h header, payload []byte) {
+// nextBunch returns the bunch that carries the next part.
+func (d *unreliableMessage) nextBunch(channel uint64) (h header, payload []byte) {
 	h = header{flags: byte(d.delivery), channel: channel, sequence: d.message, part: d.part}
 	if d.part == 0 {
 		h.flags |= flagBegin
 	}
-	if d.last() {
+	if d.atLastPart() {
 		h.flags |= flagEnd
 	}
 	payload = d.payload[int(d.part)*EntryBytes:]
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
-// sendUnreliable queues an unreliable message. If too many are queued, it drops the oldest
-// ones of the channel, because a newer message is worth more.
+// sendUnreliable queues an unreliable message. If there's no room for it, it pushes out the
+// oldest ones of its channel, because the newer a message is, the more it's worth.
 //
-// A message that was sent in part stays. If the next message always replaced it, no message
-// would ever arrive whole. If no message of the channel may be dropped, the new one is
-// dropped and counted.
+// A message that has been sent in part stays, though, or else none might ever arrive whole if
+// each is replaced by the next. If the channel has nothing else to drop, it's the new message
+// that goes.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
-	begun := ch.begunUnreliable()
-	for c.unreliableFull(len(payload)) && ch.unreliable.len() > begun {
-		c.dropUnreliable(ch, begun)
+	oldest := ch.firstDroppable()
+	for c.unreliableFull(len(payload)) && ch.unreliable.len() > oldest {
+		c.dropUnreliable(ch, oldest)
 	}
 	if c.unreliableFull(len(payload)) {
 		c.stats.DroppedUnreliable++
@@ -106,14 +107,14 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	if c.traced() {
 		c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: delivery})
 	}
-	d := datagram{delivery: delivery, after: ch.next, at: c.now}
+	d := unreliableMessage{delivery: delivery, after: ch.next, at: c.now}
 	if len(payload) <= EntryBytes {
 		d.payload = append(c.blocks.get(len(payload)), payload...)
 	} else {
 		d.payload = append(make([]byte, 0, len(payload)), payload...)
 	}
 	c.unreliables.add(1, len(payload))
-	if ch.earlier != nil {
+	if ch.predecessor != nil {
 		c.saturation.deferred++
 	} else {
 		c.saturation.newUnreliable++
@@ -123,14 +124,14 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	c.schedule(ch)
 }
 
-// dropUnreliable drops a queued message of ch, or the parts of it that were not sent yet.
-// Index i is 0 for the oldest message.
+// dropUnreliable drops the i-th queued message of ch, or what is left to be sent of it. 0 is
+// the oldest.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
 	d := ch.unreliable.take(i)
 	left := len(d.payload) - int(d.part)*EntryBytes
 	c.unreliables.add(-1, -left)
 	c.addQueued(ch, -left)
-	if ch.earlier != nil {
+	if ch.predecessor != nil {
 		c.saturation.deferred--
 	}
 	c.blocks.put(d.payload)
@@ -140,52 +141,58 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 	}
 }
 
-// dropStale drops unreliable messages of ch that were queued before an outage. It also
-// drops those that have waited for too long (see chances), unless they were sent in part.
-// All of these are at the front of the queue, which is in the order of at.
+// dropStale drops unreliable messages of ch that aren't worth sending any longer, because they
+// sat out an outage or have waited for too long. In the latter case, a message that has been
+// sent in part is completed.
+//
+// They are all at the front of the queue, which is in the order of at.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		d := ch.unreliable.peek()
-		if d.at >= c.saturation.staleBefore && (d.at >= c.saturation.chances.old || d.part > 0) {
+		overdue := d.at < c.saturation.chances.overdueBefore && d.part == 0
+		if d.at >= c.saturation.staleBefore && !overdue {
 			return
 		}
 		c.dropUnreliable(ch, 0)
 	}
 }
 
-// placeUnreliable puts the next part of ch's oldest unreliable message into the packet, if
-// it fits. A lost part is not resent: once the packet can no longer be taken back (see
-// settle), nothing refers to the part.
-func (c *Conn) placeUnreliable(ch *channel) placed {
+// placeUnreliable adds the next part of ch's oldest unreliable message to the packet, if it
+// fits.
+//
+// A lost part isn't retransmitted. We forget all about it as soon as the packet can't be taken
+// back any more (see commitLast).
+func (c *Conn) placeUnreliable(ch *channel) turnResult {
 	d := ch.unreliable.peek()
 	if d.part == 0 {
 		d.message = ch.nextMessage
 	}
-	h, payload := d.bunch(ch.number)
+	h, payload := d.nextBunch(ch.number)
 	if h.size()+len(payload) > c.build.room() {
-		return noRoom
+		return turnNoRoom
 	}
 	if h.inParts() && d.part == 0 {
 		ch.nextMessage++
 	}
 
-	c.add(h, payload, uint64(d.parts()-1-int(d.part)), false)
-	c.placed = append(c.placed, placedDatagram{channel: ch, datagram: *d})
+	c.addBunch(h, payload, uint64(d.partCount()-1-int(d.part)), false)
+	c.lastUnreliable = append(c.lastUnreliable, placedUnreliable{channel: ch, unreliableMessage: *d})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))
 	d.part++
-	if int(d.part) == d.parts() {
+	if int(d.part) == d.partCount() {
 		c.unreliables.add(-1, 0)
 		ch.unreliable.pop()
 	}
-	return done
+	return turnDone
 }
 
-// receiveUnreliable handles an unreliable bunch of packet number, a datagram of size bytes.
+// receiveUnreliable handles an unreliable bunch of the packet with this number. size is the
+// size of its datagram.
 //
-// The peer sends the unreliable bunches of a channel once and in the order of their
-// messages. Packet numbers never wrap, so they show which of two UnreliableSequenced
-// messages is newer. Within a packet, the later one is.
+// Of two UnreliableSequenced messages, the one in the packet with the higher number is newer,
+// since the peer sends them once and in order, and packet numbers don't wrap. Within a packet,
+// it's the later one.
 func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload []byte, size int) error {
 	if ch.number == 0 {
 		return violation(BunchBadChannelIndex, "an unreliable bunch on the control channel")
@@ -222,9 +229,9 @@ func (c *Conn) receiveUnreliable(ch *channel, number uint64, h header, payload [
 	return nil
 }
 
-// deliverUnreliable makes an unreliable or tracked message available to Next. Such messages
-// are not charged to the peer's limit. Instead, deliverUnreliable drops the message and
-// returns false if too many are waiting for the owner.
+// deliverUnreliable hands an unreliable or tracked message to Next. These aren't charged to
+// the peer's limit. If too many of them wait for the owner, the message is dropped instead and
+// fits is false.
 func (c *Conn) deliverUnreliable(ch *channel, m Message, size int) (fits bool) {
 	cost := unreliablePrice(1, len(m.Payload))
 	if !c.assemblies.fits(cost) {

@@ -2,53 +2,52 @@ package bunch
 
 import "slices"
 
-// A placedDatagram is an unreliable bunch in the last packet, for Unsent.
-type placedDatagram struct {
+// A placedUnreliable is an unreliable bunch in the last packet, as the message was before it.
+type placedUnreliable struct {
 	channel *channel
-	datagram
+	unreliableMessage
 }
 
-// settle frees the memory needed by Unsent. From now on, the last packet cannot be taken
-// back.
-func (c *Conn) settle() {
-	for _, u := range c.placed {
-		if u.last() {
+// commitLast is called before the next packet is built. It frees what Unsent needs, so the
+// last packet can't be taken back any more.
+func (c *Conn) commitLast() {
+	for _, u := range c.lastUnreliable {
+		if u.atLastPart() {
 			c.blocks.put(u.payload)
 		}
 	}
-	clear(c.placed)
-	c.placed = c.placed[:0]
+	clear(c.lastUnreliable)
+	c.lastUnreliable = c.lastUnreliable[:0]
 }
 
-// Unsent takes back the content of the packet that AppendPacket returned last, because the
-// datagram was not sent. It ignores any number but that packet's.
+// Unsent takes back what was in the last packet from AppendPacket, because the datagram could
+// not be sent. Any number but that of the last packet is ignored.
 //
 // The packet's reliable and unreliable bunches, acks and limit are queued again, and Fates
-// reports its tracked messages with Back. Its number is not used again, like the numbers
-// left out on purpose. The packet and its bunches stay counted as sent. Its reliable
-// bunches count as resent when they are sent again.
+// reports its tracked messages with Back. The number is not reused, as if it had been skipped
+// on purpose. Statistics still count the packet and its bunches as sent, and its reliable
+// bunches as resent once they are sent again.
 func (c *Conn) Unsent(number uint64) {
 	if number+1 != c.sent.Next || !c.sent.Has(number) {
 		return
 	}
 	p := c.sent.At(number)
 	if p.fate != flying && p.fate != nothing {
-		return // acknowledged or declared lost in the meantime
+		return // it has been acknowledged or declared lost
 	}
 	if c.traced() {
 		c.trace(Event{Kind: "unsent", Number: number, Bytes: p.size})
 	}
 
-	// Queue its bunches again.
 	for _, it := range p.items {
-		c.giveBack(it)
+		c.removeCopy(it)
 	}
-	c.unsendDatagrams()
-	for _, record := range p.records {
+	c.requeueUnreliable()
+	for _, record := range p.tracked {
 		c.tracked.fates.push(Fate{Record: record, Back: true})
 	}
 
-	// Restore what it requested, announced and acknowledged.
+	// What it was to settle isn't settled.
 	if p.probe {
 		c.loss.probes++
 	}
@@ -59,33 +58,33 @@ func (c *Conn) Unsent(number uint64) {
 	}
 	c.sent.decide(p, skipped)
 	c.sent.unload(p)
-	p.lostUntil = c.now + lostMemory*c.pto()
+	p.lostUntil = c.now + lostRecordPTOs*c.pto()
 	c.changed = true
 }
 
-// unsendDatagrams returns the unreliable bunches of a packet that was not sent to the front
+// requeueUnreliable puts the unreliable bunches of a packet that wasn't sent back at the front
 // of their queues, the last one first.
-//
-// The last part of a message, or a whole message, becomes a message of its own there. An
-// earlier part rejoins the rest of its message, which is still at the front because nothing
-// drops it before the next packet.
-func (c *Conn) unsendDatagrams() {
-	for _, u := range slices.Backward(c.placed) {
+func (c *Conn) requeueUnreliable() {
+	for _, u := range slices.Backward(c.lastUnreliable) {
 		ch := u.channel
-		_, payload := u.bunch(ch.number)
+		_, payload := u.nextBunch(ch.number)
 		switch {
 		case c.channels.find(ch.number) == nil:
-			c.stats.DroppedUnreliable++ // both ends have closed the channel in the meantime
+			// Both ends have closed the channel since.
+			c.stats.DroppedUnreliable++
 			continue
-		case u.last():
-			ch.unreliable.insert(0, u.datagram)
+		case u.atLastPart():
+			// The message had left the queue.
+			ch.unreliable.insert(0, u.unreliableMessage)
 			c.unreliables.add(1, 0)
 		default:
+			// The rest of the message is still at the front, because nothing drops it before
+			// the next packet.
 			ch.unreliable.peek().part = u.part
 		}
 		c.unreliables.add(0, len(payload))
 		c.addQueued(ch, len(payload))
 		c.schedule(ch)
 	}
-	c.placed = c.placed[:0]
+	c.lastUnreliable = c.lastUnreliable[:0]
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Packet flags. The other bits are reserved and must be zero.
+// Packet flags. A packet with any of the reserved bits set is rejected.
 const (
 	flagAcks   = 1 << 0
 	flagLimit  = 1 << 1
@@ -15,8 +15,8 @@ const (
 	packetFlags = flagAcks | flagLimit | flagPing | flagAckNow
 )
 
-// Bunch flags. The two low bits are the delivery. A tracked bunch has only flagTracked and
-// the delivery Unreliable. flagTracked and flagPiece together mark a repair bunch.
+// Flags of a bunch, which is to our packets what a frame is to QUIC's. The two low bits are
+// the delivery.
 const (
 	deliveryMask = 0x03
 	flagOpen     = 1 << 2
@@ -26,46 +26,52 @@ const (
 	flagPiece    = 1 << 6
 	flagTracked  = 1 << 7
 	flagWhole    = flagBegin | flagEnd
-	trackedFlags = flagTracked | byte(Unreliable)
 
-	// flagRepair marks a repair bunch, which may also have BEGIN, END and a delivery.
+	// trackedFlags are the only flags that a tracked bunch may have.
+	trackedFlags = flagTracked | byte(Unreliable)
+	// flagRepair marks a repair bunch. It's the only bunch with both of these flags, and it
+	// may also have BEGIN, END and a delivery.
 	flagRepair = flagTracked | flagPiece
 )
 
 const (
 	packetHeaderBytes = 6  // protocol, flags, number
-	maxHeaderBytes    = 52 // maximum before the bunches: header, acks and limit
-	// Of a repair bunch. The header of an entry takes 9 bytes: flags, channel (4),
-	// sequence, length. The header of a piece takes 13, but its entry is cut.
-	maxBunchHeader   = 11
+	maxHeaderBytes    = 52 // everything before the bunches: header, acks and limit
+
+	// maxBunchHeader is the largest header of a bunch that we have to find room for, which is
+	// that of a repair bunch. An entry needs 9 bytes for flags, channel (4), sequence and
+	// length. A piece needs 13, but we can always cut less off its entry.
+	maxBunchHeader = 11
+
 	pieceBytes       = 4   // offset and total of a piece
-	repairFields     = 6   // bytes of a repair bunch between its channel number and its shard
-	maxBunches       = 255 // maximum in a packet; Teeworlds' limit
+	repairFieldBytes = 6   // what stands between the channel number of a repair bunch and its shard
+	maxBunches       = 255 // in a packet; the same as Teeworlds' limit
 	maxAckRuns       = 64
-	maxChannelNumber = 1<<30 - 1 // the largest varint of four bytes
-	maxLimitKiB      = 1<<52 - 1 // 2^62 bytes, the largest varint
-	ackDelayUnit     = 64        // in microseconds
+	maxChannelNumber = 1<<30 - 1 // largest varint of four bytes
+	maxLimitKiB      = 1<<52 - 1 // 2^62 bytes, which is as much as a varint can express
+	ackDelayUnit     = 64        // microseconds
 )
 
 var errTruncated = errors.New("truncated")
 
-// A packetHeader is everything in a packet before its bunches.
+// A packetHeader is everything that precedes the bunches in a packet.
 type packetHeader struct {
 	flags  byte
 	number uint32 // low 32 bits
 
-	// With flagAcks.
+	// The acks. Set if flagAcks is.
 	largest uint32             // low 32 bits of the largest number received
-	delay   uint16             // time from the arrival of largest to this ack, in units of ackDelayUnit
-	runs    [maxAckRuns]uint64 // lengths of received and missing runs alternately, from largest down
-	nruns   int                // runs in use; always odd
+	delay   uint16             // how long the ack was delayed, in units of ackDelayUnit
+	runs    [maxAckRuns]uint64 // lengths of received and missing runs in turn, downwards
+	nruns   int                // runs in use; always odd, as received runs come first and last
 
-	// With flagLimit: reliable bytes that the receiver of this packet may send, counted
-	// from the start, in KiB.
+	// limit is how many KiB of reliable bunches the receiver of this packet may send, counted
+	// from the start of the connection. Set if flagLimit is.
 	limit uint64
 }
 
-// appendVarint appends v as in RFC 9000, section 16.
+// appendVarint appends v as a variable-length integer.
+// See RFC 9000, section 16.
 func appendVarint(b []byte, v uint64) []byte {
 	switch {
 	case v < 1<<6:
@@ -78,7 +84,7 @@ func appendVarint(b []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, v|3<<62)
 }
 
-// varintLen returns the number of bytes that appendVarint appends for v.
+// varintLen returns how many bytes appendVarint needs for v.
 func varintLen(v uint64) int {
 	switch {
 	case v < 1<<6:
@@ -91,8 +97,8 @@ func varintLen(v uint64) int {
 	return 8
 }
 
-// consumeVarint returns the varint at the beginning of b and its length. The length is 0 if
-// b is too short.
+// consumeVarint parses the varint at the beginning of b and returns it along with its length,
+// which is 0 if b is too short.
 func consumeVarint(b []byte) (v uint64, n int) {
 	if len(b) == 0 {
 		return 0, 0
@@ -108,8 +114,8 @@ func consumeVarint(b []byte) (v uint64, n int) {
 	return v, n
 }
 
-// parsePacketHeader parses everything before the bunches of a packet into h, and returns
-// the bunches.
+// parsePacketHeader parses the beginning of a packet into h and returns the bunches that
+// follow.
 func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < packetHeaderBytes || b[0] != Protocol {
 		return nil, errTruncated
@@ -140,7 +146,7 @@ func parsePacketHeader(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
-// parseAcks parses the acks of a packet into h and returns the rest.
+// parseAcks parses the acks of a packet into h and returns what follows them.
 func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	if len(b) < ackHeaderBytes {
 		return nil, errTruncated
@@ -165,16 +171,18 @@ func parseAcks(b []byte, h *packetHeader) (rest []byte, err error) {
 	return b, nil
 }
 
-// A header is the header of a bunch.
+// A header is the header of a bunch. Which fields are on the wire depends on the flags.
 type header struct {
 	flags   byte
 	channel uint64
-	// Low 16 bits of the sequence of a reliable entry, or of the number of an unreliable
-	// message in parts.
+
+	// sequence is the sequence of a reliable entry, or the number of an unreliable message in
+	// parts. Only the low 16 bits are sent.
 	sequence uint16
-	part     uint8  // of an unreliable message in parts, from 0
-	offset   uint16 // of a piece: its first byte within its entry
-	total    uint16 // of a piece: the size of its entry in bytes
+
+	part   uint8  // index of the part, if an unreliable message is in parts
+	offset uint16 // where a piece begins in its entry
+	total  uint16 // size of the entry that a piece belongs to
 }
 
 func (h header) delivery() Delivery { return Delivery(h.flags & deliveryMask) }
@@ -182,14 +190,14 @@ func (h header) reliable() bool     { return h.delivery() <= ReliableUnordered }
 func (h header) whole() bool        { return h.flags&flagWhole == flagWhole }
 func (h header) inParts() bool      { return !h.reliable() && !h.whole() && !h.tracked() }
 func (h header) tracked() bool      { return h.flags&flagTracked != 0 }
-func (h header) repairs() bool      { return h.flags&flagRepair == flagRepair }
+func (h header) isRepair() bool     { return h.flags&flagRepair == flagRepair }
 
-// numbered reports whether the bunch has a sequence. A whole unreliable bunch needs none,
-// because its packet's number orders it.
+// numbered reports whether the bunch has a sequence. An unreliable message that fits into one
+// bunch doesn't need any, because the number of the packet tells which of two is newer.
 func (h header) numbered() bool { return h.reliable() || h.inParts() }
 
-// size returns the size of the header in bytes. For a tracked bunch, use trackedHeader
-// instead.
+// size returns how many bytes the header takes. Tracked bunches have a shorter one; see
+// trackedHeader.
 func (h header) size() int {
 	n := 1 + varintLen(h.channel) + 2
 	if h.numbered() {
@@ -204,12 +212,13 @@ func (h header) size() int {
 	return n
 }
 
-// trackedHeader returns the size of the header of a tracked bunch in bytes.
+// trackedHeader returns how many bytes the header of a tracked bunch takes if its message has
+// length bytes.
 func trackedHeader(channel uint64, length int) int {
 	return 1 + varintLen(channel) + varintLen(uint64(length))
 }
 
-// appendBunch appends a bunch: its header and payload.
+// appendBunch appends a bunch with the given header and payload.
 func appendBunch(b []byte, h header, payload []byte) []byte {
 	b = append(b, h.flags)
 	b = appendVarint(b, h.channel)
@@ -230,14 +239,13 @@ func appendBunch(b []byte, h header, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// appendMessage appends a message and its length: a message of a whole bunch or that of a
-// tracked bunch.
+// appendMessage appends a message, preceded by its length. The messages of a whole bunch and
+// those of tracked bunches are encoded like this.
 func appendMessage(b, message []byte) []byte {
 	return append(appendVarint(b, uint64(len(message))), message...)
 }
 
-// parseBunch parses the bunch at the beginning of b and returns the rest. payload aliases
-// b.
+// parseBunch parses the first bunch in b and returns what follows it. payload aliases b.
 func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	if len(b) == 0 {
 		return h, nil, nil, errTruncated
@@ -249,13 +257,14 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	}
 	b = b[1+n:]
 	switch {
-	case h.repairs():
+	case h.isRepair():
 		return splitRepair(h, b)
 	case h.tracked():
 		return parseTracked(h, b)
 	}
 
-	// The rest of the header. A single check of its size is enough.
+	// How long the rest of the header is depends on the flags alone, so we only have to check
+	// once.
 	if len(b) < h.size()-1-varintLen(h.channel) {
 		return h, nil, nil, errTruncated
 	}
@@ -279,7 +288,7 @@ func parseBunch(b []byte) (h header, payload, rest []byte, err error) {
 	return h, b[:length], b[length:], h.check(length)
 }
 
-// parseTracked parses the rest of a tracked bunch after its channel number.
+// parseTracked parses what follows the channel number in a tracked bunch.
 func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error) {
 	length, n := consumeVarint(b)
 	if n == 0 || length > uint64(len(b)-n) {
@@ -289,7 +298,7 @@ func parseTracked(h header, b []byte) (_ header, payload, rest []byte, err error
 	return h, b[:length], b[length:], h.check(int(length))
 }
 
-// check returns an error if no correct sender sends such a header.
+// check returns an error if the header is one that no correct sender would produce.
 func (h header) check(length int) error {
 	switch {
 	case h.tracked() && h.flags != trackedFlags:
@@ -310,23 +319,26 @@ func (h header) check(length int) error {
 	return nil
 }
 
-// A group is a number of consecutive entries of a run that share repair bunches.
+// A group is a range of consecutive entries of one long message that are protected by the same
+// repair bunches.
 type group struct {
 	channel uint64
-	flags   byte   // flagRepair, the delivery, and the BEGIN and END flags of its entries
+	flags   byte   // flagRepair, the delivery, and whether the message begins and ends in here
 	first   uint64 // sequence of its first entry
-	count   int    // number of entries
-	total   int    // number of repair bunches, 1 to 16
-	last    int    // size of its last entry in bytes; EntryBytes unless that entry ends the run
+	count   int    // entries
+	total   int    // repair bunches, 1 to 16
+	last    int    // bytes in its last entry: EntryBytes, unless the message ends with it
 }
 
-// A repair is a repair bunch: one of the parity shards of a group. A group of count entries
-// can be restored from any count of its entries and repair bunches. A receiver that gets
-// too few loses nothing, because lost entries are sent again.
+// A repair is a repair bunch: one of the parity shards of a group.
+//
+// The receiver can restore a group of n entries once it has any n of its entries and repair
+// bunches. If fewer arrive, nothing is lost but time, since lost entries are retransmitted
+// anyway.
 type repair struct {
 	group
-	index int    // of this bunch, below total
-	shard []byte // EntryBytes of parity; the last entry counts as padded with zeros
+	index int    // which of the group's repair bunches this is, below total
+	shard []byte // EntryBytes of parity, computed as if the last entry were padded with zeros
 }
 
 // appendRepair appends a repair bunch.
@@ -338,10 +350,10 @@ func appendRepair(b []byte, r repair) []byte {
 	return append(b, r.shard...)
 }
 
-// splitRepair separates the rest of a repair bunch after its channel number. The payload is
-// for parseRepair.
+// splitRepair splits what follows the channel number in a repair bunch into its payload, which
+// is for parseRepair, and the bunches after it.
 func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error) {
-	const size = repairFields + EntryBytes
+	const size = repairFieldBytes + EntryBytes
 	switch {
 	case h.flags&^(flagRepair|flagWhole|byte(ReliableUnordered)) != 0:
 		return h, nil, nil, errors.New("repair bunch with another flag")
@@ -353,8 +365,8 @@ func splitRepair(h header, b []byte) (_ header, payload, rest []byte, err error)
 	return h, b[:size], b[size:], nil
 }
 
-// parseRepair parses the payload returned by splitRepair. The shard aliases b. The result's
-// first has only the low 16 bits of the sequence.
+// parseRepair parses the payload returned by splitRepair. The shard aliases b. Only the low 16
+// bits of first are known; the caller fills in the others.
 func parseRepair(h header, b []byte) (r repair, err error) {
 	r.channel = h.channel
 	r.flags = h.flags
@@ -363,7 +375,7 @@ func parseRepair(h header, b []byte) (r repair, err error) {
 	r.total = int(b[3]>>4) + 1
 	r.index = int(b[3] & 0x0f)
 	r.last = int(binary.BigEndian.Uint16(b[4:]))
-	r.shard = b[repairFields:]
+	r.shard = b[repairFieldBytes:]
 	if r.count > maxRepaired || r.index >= r.total ||
 		r.last > EntryBytes || r.last < EntryBytes && r.flags&flagEnd == 0 {
 		return r, errors.New("repair bunch of a group that cannot be")
