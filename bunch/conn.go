@@ -20,14 +20,19 @@ type Conn struct {
 
 	// Queues of what is to be sent.
 	channels    channels
-	owed        owed            // our closes that the peer hasn't answered
-	levels      [levels]level   // channels with something to send, highest priority first
-	blocks      blocks          // memory for payloads that are queued or in flight
-	rings       spares[[]entry] // empty reliable buffers for reuse
-	unreliables backlog         // how much is queued in unreliable messages
-	tracked     tracked         // queued tracked messages, and the fates of sent ones
-	cork        cork            // holds back new messages during a tick
-	saturation  saturation      // what the owner holds back, and whether the path keeps up
+	owed        owed               // our closes that the peer hasn't answered
+	levels      [levels]level      // channels with something to send, highest priority first
+	blocks      blocks             // memory for payloads that are queued or in flight
+	rings       spares[[]entry]    // empty reliable buffers for reuse
+	unreliables backlog            // how much is queued in unreliable messages
+	tracked     tracked            // queued tracked messages, and the fates of sent ones
+	cork        cork               // holds back new messages during a tick
+	saturation  saturationDetector // detects a path or a rate that doesn't keep up
+	expiry      expiry             // which unreliable and tracked messages are too old to send
+
+	// What the owner holds back; set by Hold.
+	holdUnreliable bool // unreliable and tracked messages
+	holdBulk       bool
 
 	// Packets.
 	build          builder            // the packet that AppendPacket is building
@@ -38,8 +43,9 @@ type Conn struct {
 	repeats        repeats            // small calls that the next packet repeats
 	repairs        repairs            // repair bunches for the end of a transfer
 
+	// Path.
 	path         pathState          // the carrier's last Path, and packets sent on earlier ones
-	gate         recovery.Gate      // limits bytes in flight, unless the carrier reports fates
+	congestion   recovery.Gate      // limits bytes in flight, unless the carrier reports fates
 	loss         loss               // detects lost packets, and probes
 	peerAckDelay time.Duration      // how long the peer may delay an ack; ours until Agree
 	blackHole    recovery.BlackHole // notices if the path drops all but small packets
@@ -54,6 +60,7 @@ type Conn struct {
 	assemblies assemblies    // unreliable messages of which some parts are missing
 	restorer   restorer      // repair bunches that don't suffice yet
 
+	// For the owner.
 	wake    bool             // cause for the owner to wake up; cleared by Wake
 	changed bool             // maybe a packet or another NextTimeout; cleared by Changed
 	content recovery.Content // of the last packet from AppendPacket

@@ -51,6 +51,6 @@ func (c *Conn) probesOften() bool {
 // tracked messages that have waited for longer than darkTime are stale from now on.
 func (c *Conn) leaveDark() {
 	if c.dark() {
-		c.saturation.staleBefore = c.now - c.darkTime()
+		c.expiry.outageBefore = c.now - c.darkTime()
 	}
 }

@@ -52,7 +52,7 @@ func (c *Conn) newAllowed() allowance {
 // bulkOpen reports whether bulk may be sent, which is the case if neither the window nor the
 // owner holds it back. A probe may carry some even if the owner does.
 func (c *Conn) bulkOpen() bool {
-	return c.windowOpen() && (!c.saturation.holdBulk || c.loss.probes > 0)
+	return c.windowOpen() && (!c.holdBulk || c.loss.probes > 0)
 }
 
 // windowOpen reports whether the window has room for another packet of bulk.
@@ -63,7 +63,7 @@ func (c *Conn) windowOpen() bool {
 	}
 	// After the second timeout in a row, the path is out, but the window doesn't show that:
 	// the one of quic-go isn't reduced on timeouts. Only probes may be sent then.
-	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.gate.Window(fullDatagram)
+	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.congestion.Window(fullDatagram)
 }
 
 // fill fills the packet, one level after the other. Within a level, retransmissions go first.
@@ -152,7 +152,7 @@ func (c *Conn) fillUnsent(lv *level) {
 		if result == turnDone {
 			idle = 0
 		}
-		if ch.priority == Bulk && ch.midMessage(c.saturation.holdUnreliable) {
+		if ch.priority == Bulk && ch.midMessage(c.holdUnreliable) {
 			continue // it's still the same channel's turn
 		}
 		lv.unsent.pop()
@@ -177,7 +177,7 @@ const (
 // the owner holds it back.
 func (c *Conn) placeUnsent(ch *channel) turnResult {
 	c.dropStale(ch)
-	unreliable := ch.unreliable.len() > 0 && !c.saturation.holdUnreliable
+	unreliable := ch.unreliable.len() > 0 && !c.holdUnreliable
 	switch {
 	case unreliable && ch.firstUnsent >= ch.unreliable.peek().after:
 		return c.placeUnreliable(ch)

@@ -139,6 +139,6 @@ func (c *Conn) SetReceiveLimit(bytes int) {
 
 // consume gives the cost of messages that the owner has taken back to the peer's limit.
 func (c *Conn) consume(cost uint64) {
-	c.flow.consume(c.now, c.gate.Smoothed+tickTime, cost)
+	c.flow.consume(c.now, c.congestion.Smoothed+tickTime, cost)
 	c.changed = c.changed || c.flow.update
 }

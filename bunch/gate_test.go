@@ -9,9 +9,9 @@ import (
 
 // measured has the gate of c see a rate in bytes a second.
 func measured(c *Conn, rate int) {
-	mark := c.gate.Sent(0, 0)
-	c.gate.Acked(time.Second, &mark, rate)
-	c.gate.Measure(time.Second, 0, &mark)
+	mark := c.congestion.Sent(0, 0)
+	c.congestion.Acked(time.Second, &mark, rate)
+	c.congestion.Measure(time.Second, 0, &mark)
 }
 
 // TestBulkGate counts bytes in flight, and closes after two probe timeouts but for the probe.

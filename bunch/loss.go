@@ -55,7 +55,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 		//
 		// We go by the time and not by the number of timeouts, because a process that was
 		// stopped hasn't run any timers.
-		c.gate.Held(t, 0)
+		c.congestion.Held(t, 0)
 	}
 	newest, err := c.ackRuns(t, h, largest)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Conn) receiveAcks(t time.Duration, h *packetHeader) error {
 	c.loss.Largest = max(c.loss.Largest, largest+1)
 	if newest != nil {
 		if newest.at >= c.path.since {
-			c.gate.Measure(t, newest.at, &newest.mark)
+			c.congestion.Measure(t, newest.at, &newest.mark)
 		}
 		c.loss.ptos = 0
 		c.loss.silentSince = t
@@ -139,7 +139,7 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, 
 // See RFC 9002, section 5.3.
 func (c *Conn) sampleRTT(t time.Duration, p *sentPacket, delay uint16) {
 	wait := time.Duration(delay) * ackDelayUnit * time.Microsecond
-	c.gate.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
+	c.congestion.RTT.Update(t, t-p.at, min(wait, c.peerAckDelay))
 }
 
 // ackPacket acknowledges packet n and reports whether that's news.
@@ -171,7 +171,7 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 		c.stats.SpuriousLosses++
 	}
 	if c.path.judges(n) {
-		c.gate.Acked(t, &p.mark, p.size)
+		c.congestion.Acked(t, &p.mark, p.size)
 		c.blackHole.Acked(n, p.size > minDatagram)
 		if was == lost {
 			c.loss.Spurious(t, t-p.at)
@@ -237,7 +237,7 @@ func (c *Conn) popAcked(ch *channel) {
 //
 // See RFC 9002, section 6.1.
 func (c *Conn) detectLosses(t time.Duration) {
-	c.loss.Begin(t, max(c.gate.Current(), c.gate.Latest))
+	c.loss.Begin(t, max(c.congestion.Current(), c.congestion.Latest))
 	if c.path.Fates {
 		return
 	}
@@ -295,7 +295,7 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *sentPacket) {
 	c.stats.PacketsLost++
 	if c.path.judges(n) {
 		c.blackHole.Lost(n, p.size > minDatagram)
-		c.gate.Lost(&p.mark, p.size)
+		c.congestion.Lost(&p.mark, p.size)
 	}
 	if c.traced() {
 		c.trace(Event{Kind: "lost", Number: n, Bytes: p.size})
@@ -338,7 +338,7 @@ func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
 
 // pto returns the probe timeout without any backoff.
 // See RFC 9002, section 6.2.1.
-func (c *Conn) pto() time.Duration { return c.gate.PTO(c.peerAckDelay) }
+func (c *Conn) pto() time.Duration { return c.congestion.PTO(c.peerAckDelay) }
 
 // ptoAt returns when the next probe timeout expires. ok is false if the timer isn't set, which
 // is the case when nothing is in flight or a probe is about to be sent.
@@ -349,7 +349,7 @@ func (c *Conn) ptoAt() (at time.Duration, ok bool) {
 	if c.probesOften() {
 		return c.sent.lastAsk + c.pto()/2, true
 	}
-	return c.sent.lastAsk + c.gate.Backoff(c.loss.ptos, c.peerAckDelay), true
+	return c.sent.lastAsk + c.congestion.Backoff(c.loss.ptos, c.peerAckDelay), true
 }
 
 // probe is called when the probe timeout expires. It lets two packets be sent regardless of

@@ -104,7 +104,7 @@ func TestPacketThreshold(t *testing.T) {
 func TestTimeThreshold(t *testing.T) {
 	l := newLossTest(t, Config{})
 	l.roundTrip()
-	require.Equal(t, 50*ms, l.gate.Smoothed)
+	require.Equal(t, 50*ms, l.congestion.Smoothed)
 	l.sendPackets(1)
 	l.wait(1 * ms)
 	l.sendPackets(1)
@@ -128,7 +128,7 @@ func TestTimeThresholdOfALongerRoundTrip(t *testing.T) {
 	l.sendPackets(2)
 	l.wait(80 * ms)
 	l.mustAck(2, 2)
-	require.Less(t, l.gate.Smoothed, 60*ms)
+	require.Less(t, l.congestion.Smoothed, 60*ms)
 	l.wait(10*ms - 1)
 	require.Equal(t, flying, l.fate(1))
 	l.wait(1)
@@ -225,7 +225,7 @@ func TestProbeTimeout(t *testing.T) {
 
 func TestProbeTimeoutIsCappedAt3RTT(t *testing.T) {
 	l := newLossTest(t, Config{})
-	l.gate.RTT = recovery.RTT{Latest: 600 * ms, Smoothed: 600 * ms, Variance: 100 * ms, Min: 600 * ms}
+	l.congestion.RTT = recovery.RTT{Latest: 600 * ms, Smoothed: 600 * ms, Variance: 100 * ms, Min: 600 * ms}
 	l.sendPackets(1)
 	for _, want := range []time.Duration{1040 * ms, 1800 * ms, 1800 * ms} {
 		at, ok := l.NextTimeout()
@@ -234,7 +234,7 @@ func TestProbeTimeoutIsCappedAt3RTT(t *testing.T) {
 		l.wait(want)
 		l.packets()
 	}
-	l.gate.Variance = time.Second
+	l.congestion.Variance = time.Second
 	at, _ := l.NextTimeout()
 	require.Equal(t, 4640*ms, at.Sub(l.at), "but never below the first")
 }
@@ -449,9 +449,9 @@ func TestManyChannelsOpenAtOnce(t *testing.T) {
 func TestLeastRoundTripIsBelowTheMean(t *testing.T) {
 	c, err := NewConn(epoch, Config{})
 	require.NoError(t, err)
-	c.gate.Update(0, 120*ms, 0)
-	c.gate.Update(11*time.Second, 160*ms, 40*ms)
-	require.Equal(t, 160*ms, c.gate.Min)
+	c.congestion.Update(0, 120*ms, 0)
+	c.congestion.Update(11*time.Second, 160*ms, 40*ms)
+	require.Equal(t, 160*ms, c.congestion.Min)
 	s := c.Stats()
 	require.Equal(t, 125*ms, s.SmoothedRTT)
 	require.Equal(t, 125*ms, s.MinRTT)
@@ -468,7 +468,7 @@ func TestLossesEndAtTheFirstThatIsNotLost(t *testing.T) {
 		l.wait(ms)
 	}
 	first, _ := l.sent.firstFlying()
-	l.gate.Assume(100*ms, 0)
+	l.congestion.Assume(100*ms, 0)
 	l.loss.Spurious(0, ms)
 	l.loss.Largest = first + 8
 	l.sent.At(first + 6).at = -time.Hour // which does not happen: who looks at it finds it lost
@@ -571,7 +571,7 @@ func TestAckDelayIsBelieved(t *testing.T) {
 		h := packetHeader{flags: flagAcks, number: l.acks, largest: 1, nruns: 1, delay: uint16(delay / (ackDelayUnit * time.Microsecond))}
 		h.runs[0] = 1
 		require.NoError(t, l.Receive(l.at, appendPacketHeader(nil, &h)))
-		require.InDelta(t, (7*50*ms+want)/8, l.gate.Smoothed, float64(ms))
+		require.InDelta(t, (7*50*ms+want)/8, l.congestion.Smoothed, float64(ms))
 	}
 }
 

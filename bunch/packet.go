@@ -74,7 +74,7 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	// Is there anything to send, and can we keep a record of it?
 	may := c.newAllowed()
 	if may.play && c.unreliables.messages > 0 {
-		c.saturation.chances.note(t, maxUnreliableWait+c.gate.Smoothed)
+		c.expiry.noteChance(t, maxUnreliableWait+c.congestion.Smoothed)
 	}
 	hasContent := c.hasContent(may)
 	mustSend := c.mustSend(t)
@@ -233,9 +233,9 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 func (c *Conn) putInFlight(t time.Duration, p *sentPacket, flags *byte) {
 	bulk := c.build.content.Bulk
 	if bulk {
-		c.gate.Bulk(t)
+		c.congestion.Bulk(t)
 	}
-	p.mark = c.gate.Sent(t, c.sent.inFlight)
+	p.mark = c.congestion.Sent(t, c.sent.inFlight)
 	if c.sent.flying == 0 {
 		c.loss.silentSince = t
 	}
@@ -270,7 +270,7 @@ func (c *Conn) putInFlight(t time.Duration, p *sentPacket, flags *byte) {
 // It also asks if the window is full with so few packets in flight that the peer would wait
 // for its ack delay to pass before it acknowledges them.
 func (c *Conn) wantsAck() bool {
-	interval := max(2, c.gate.Window(fullDatagram)/(16*fullDatagram))
+	interval := max(2, c.congestion.Window(fullDatagram)/(16*fullDatagram))
 	stuck := c.sent.flying < 2*ackEvery && !c.windowOpen()
 	return c.sent.bulkSinceAsk >= interval || stuck
 }
@@ -298,5 +298,5 @@ func (c *Conn) idle() {
 	}
 	// We aren't making use of the window, so don't take our rate for that of the path. (RFC
 	// 9002, section 7.8)
-	c.gate.Limited(c.sent.inFlight)
+	c.congestion.Limited(c.sent.inFlight)
 }

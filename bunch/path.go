@@ -53,7 +53,7 @@ func (c *Conn) SetPath(now time.Time, p Path) {
 	}
 	c.path.Path = p
 	if p.Window > 0 {
-		c.gate.PathWindow = p.Window
+		c.congestion.PathWindow = p.Window
 	}
 }
 
@@ -67,7 +67,7 @@ func (c *Conn) switchPath(t time.Duration, p Path) {
 	path.since = t
 	path.foreign = c.sent.Next
 	path.stale = path.stale || !path.Fates && c.sent.flying > 0
-	path.giveUpAt = t + recovery.Overdue(max(p.RTT, c.gate.Current()), c.peerAckDelay)
+	path.giveUpAt = t + recovery.Overdue(max(p.RTT, c.congestion.Current()), c.peerAckDelay)
 
 	// These describe the previous path. If it had an outage, the first probe on the new path
 	// mustn't wait for the backoff that built up.

@@ -136,14 +136,14 @@ func TestMoveSendsNothingAgain(t *testing.T) {
 			l := newLossTest(t, Config{})
 			l.roundTrip()
 			l.sendPackets(4)
-			rtt := l.gate.RTT
+			rtt := l.congestion.RTT
 			l.wait(10 * ms)
 			l.SetPath(l.at, to)
 			require.Zero(t, l.packets())
 			l.sendPackets(4)
 			l.wait(40 * ms)
 			l.mustAck(4, 4)
-			require.Equal(t, rtt, l.gate.RTT, "a packet of before gives no sample")
+			require.Equal(t, rtt, l.congestion.RTT, "a packet of before gives no sample")
 			l.wait(2 * ms)
 			l.mustAck(5, 8)
 			for n := range uint64(3) {
@@ -292,7 +292,7 @@ func TestPlayIsRepeatedOnALossyPath(t *testing.T) {
 			p.run(time.Second)
 			p.take(1)
 			p.ends[0].SetPath(p.now, Path{Epoch: 1, Fates: true, Loss: row.loss, Rate: 1e6, Window: 1e6})
-			p.ends[0].gate.Recent = p.ends[0].gate.Min + row.queue
+			p.ends[0].congestion.Recent = p.ends[0].congestion.Min + row.queue
 
 			lost := p.sent[0]
 			p.drop = func(from int, _ []byte) bool { return from == 0 && p.sent[0] == lost+1 }

@@ -62,7 +62,7 @@ func (c *Conn) fillRepeats() {
 	if c.build.bunches == 0 && !bulk {
 		return
 	}
-	queueing := c.gate.Recent > c.gate.Min+repeatQueue
+	queueing := c.congestion.Recent > c.congestion.Min+repeatQueue
 	if bulk || !queueing {
 		c.repeats.placeOn(c)
 	}

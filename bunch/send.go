@@ -230,7 +230,7 @@ func (c *Conn) Cork(on bool) {
 	}
 	if !on {
 		c.cork.flushing = false
-		c.saturation.newUnreliable, c.saturation.newBytes = 0, volume{}
+		c.saturation.endTick()
 	}
 	c.cork.on = on
 }
@@ -271,7 +271,7 @@ func (c *Conn) QueueTime(number uint64) time.Duration {
 // rate returns at how many bytes per second we expect to send a backlog, or 0 if we don't
 // know.
 func (c *Conn) rate() float64 {
-	rate := c.gate.Estimate()
+	rate := c.congestion.Estimate()
 	if c.path.Fates {
 		rate = c.path.Rate
 	}

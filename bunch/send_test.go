@@ -247,7 +247,7 @@ func TestQueueTime(t *testing.T) {
 	require.NoError(t, c.Send(ch, Reliable, make([]byte, 1000)))
 	require.NoError(t, c.Send(bulk, Unreliable, make([]byte, 3000)))
 	require.Zero(t, c.QueueTime(bulk), "no rate is known")
-	c.gate.RTT.Update(0, 100*ms, 0)
+	c.congestion.RTT.Update(0, 100*ms, 0)
 	c.SetWindow(10_000)
 	require.Equal(t, 10*ms+20*time.Microsecond, c.QueueTime(ch), "1,002 bytes at the path's window each RTT")
 	require.Equal(t, 40*ms+20*time.Microsecond, c.QueueTime(bulk), "and what goes before")

@@ -32,7 +32,7 @@ type sentPacket struct {
 	// How it was sent.
 	size   int
 	at     time.Duration
-	mark   recovery.Mark // from the gate
+	mark   recovery.Mark // for congestion
 	probe  bool          // sent as a probe, regardless of the window
 	ackNow bool          // asks for an ack at once
 

@@ -70,13 +70,13 @@ func (s *Stats) dropClosed(h header) {
 // Stats returns the counters, along with the current state.
 func (c *Conn) Stats() Stats {
 	s := c.stats
-	s.LatestRTT = c.gate.Latest
-	s.SmoothedRTT = c.gate.Smoothed
-	s.RTTVar = c.gate.Variance
+	s.LatestRTT = c.congestion.Latest
+	s.SmoothedRTT = c.congestion.Smoothed
+	s.RTTVar = c.congestion.Variance
 	// Min starts over now and then. It then has few samples, of which the first includes its
 	// ack delay (RFC 9002, section 5.2), whereas the smoothed round trip never does (section
 	// 5.3).
-	s.MinRTT = min(c.gate.Min, c.gate.Smoothed)
+	s.MinRTT = min(c.congestion.Min, c.congestion.Smoothed)
 	s.PacketsMissing = c.received.missing
 	s.DroppedAssembly = c.assemblies.evicted
 	s.BunchesSent += c.repairs.sent
@@ -84,8 +84,8 @@ func (c *Conn) Stats() Stats {
 	s.EntriesRestored = c.restorer.restored
 	s.DroppedRepairs += c.restorer.dropped
 	s.InFlight = c.sent.inFlight
-	s.Window = c.gate.Window(fullDatagram)
-	s.DeliveryRate = recovery.Bytes(c.gate.Rate(), time.Second)
+	s.Window = c.congestion.Window(fullDatagram)
+	s.DeliveryRate = recovery.Bytes(c.congestion.Rate(), time.Second)
 	if c.path.Fates {
 		s.Window = c.path.Window
 		s.DeliveryRate = recovery.Bytes(c.path.Rate, time.Second)
@@ -105,13 +105,13 @@ func (c *Conn) InFlight() int { return c.sent.inFlight }
 
 // SetWindow sets how many bytes may be in flight on the path, which is its congestion window
 // and a few packets. 0 means that it isn't known.
-func (c *Conn) SetWindow(bytes int) { c.gate.PathWindow = bytes }
+func (c *Conn) SetWindow(bytes int) { c.congestion.PathWindow = bytes }
 
 // RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all, and
 // how often recent has been measured, which is 0 as long as it isn't known. A standing queue
 // raises recent, whereas jitter doesn't.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
-	return c.gate.Recent, c.gate.MinEver, c.gate.Rounds
+	return c.congestion.Recent, c.congestion.MinEver, c.congestion.Rounds
 }
 
 // An Event is one step of a trace. Events are traced in the order of the steps. Kind says

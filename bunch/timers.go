@@ -95,7 +95,7 @@ func (c *Conn) limitProbeAt() (at time.Duration, ok bool) {
 	if !c.flow.blocked || c.sent.flying > 0 || c.flow.mustAsk {
 		return 0, false
 	}
-	return max(c.sent.lastAsk, c.flow.blockedAt) + c.gate.Backoff(c.flow.asks, c.peerAckDelay), true
+	return max(c.sent.lastAsk, c.flow.blockedAt) + c.congestion.Backoff(c.flow.asks, c.peerAckDelay), true
 }
 
 // idleAt returns when the connection ends because the peer acknowledges nothing. ok is false

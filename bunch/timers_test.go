@@ -260,7 +260,7 @@ func TestClockThatRunsBack(t *testing.T) {
 	l.at = epoch
 	l.wait(0)
 	l.mustAck(0, 0)
-	require.Equal(t, time.Microsecond, l.gate.Latest)
+	require.Equal(t, time.Microsecond, l.congestion.Latest)
 	at, _ := l.NextTimeout()
 	require.False(t, at.Before(epoch.Add(time.Hour)))
 }

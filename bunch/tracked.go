@@ -187,14 +187,14 @@ func (c *Conn) closeTracked(ch *channel) {
 // trackedReady reports whether there are tracked messages that the owner doesn't hold back.
 // Whether they may be sent also depends on newAllowed.
 func (c *Conn) trackedReady() bool {
-	return c.tracked.waiting.len() > 0 && !c.saturation.holdUnreliable
+	return c.tracked.waiting.len() > 0 && !c.holdUnreliable
 }
 
 // fillTracked adds the oldest tracked messages to the packet, as many as fit.
 func (c *Conn) fillTracked() {
 	for c.trackedReady() && !c.build.full() {
 		t := c.tracked.waiting.peek()
-		if t.at < c.saturation.staleBefore {
+		if t.at < c.expiry.outageBefore {
 			// It sat out an outage. The owner will have newer values by now.
 			c.dropTracked(c.unqueue())
 			continue

@@ -10,7 +10,7 @@ const (
 	maxUnreliable = 256 << 10
 
 	// maxUnreliableWait plus a round trip is how long an unreliable message may wait to be
-	// sent, or half as long again (see sendChances). If it's sent any later, it's too old for
+	// sent, or half as long again (see expiry). If it's sent any later, it's too old for
 	// a player to react to.
 	//
 	// The constant is six ticks at 30 Hz, to allow for a tick that queues too much at once.
@@ -31,32 +31,36 @@ func (b *backlog) add(messages, bytes int) {
 	b.bytes += bytes
 }
 
-// sendChances remembers when AppendPacket was free to send unreliable messages, but left some
-// in the queue for lack of rate or of room in the packet, or because of [Conn.After].
+// An expiry decides which queued messages are too old to be sent: unreliable and tracked ones
+// that sat out an outage, and unreliable ones that were passed over for too long.
 //
-// A message has waited for too long if it was queued before such a chance and is still there
-// once maxUnreliableWait and a round trip have passed since. How old it is doesn't tell by
-// itself: its time stamp may be long before the call to Send, which isn't told the time, and
-// nothing can be sent while a long tick is corked.
-type sendChances struct {
+// For the latter it remembers the chances, which are the times when AppendPacket was free to
+// send unreliable messages, but left some in the queue for lack of rate or of room in the
+// packet, or because of [Conn.After]. A message is overdue if it was queued before a chance
+// and is still there once maxUnreliableWait and a round trip have passed since.
+//
+// How old a message is doesn't tell by itself: its time stamp may be long before the call to
+// Send, which isn't told the time, and nothing can be sent while a long tick is corked.
+type expiry struct {
+	outageBefore  time.Duration // messages queued before this sat out an outage; set by leaveDark
+	overdueBefore time.Duration // unreliable messages queued before this are overdue
+
 	// The last chances, newest first. They are at least a quarter of the permitted wait apart,
 	// so that five of them cover all of it.
-	at [5]time.Duration
-
-	overdueBefore time.Duration // messages queued before this have waited for too long
+	chances [5]time.Duration
 }
 
-// note records a chance at now. wait is how long a message may wait after a chance.
-func (c *sendChances) note(now, wait time.Duration) {
-	for _, at := range c.at {
+// noteChance notes a chance at now. wait is how long a message may wait after it.
+func (x *expiry) noteChance(now, wait time.Duration) {
+	for _, at := range x.chances {
 		if now-at >= wait {
-			c.overdueBefore = at
+			x.overdueBefore = at
 			break
 		}
 	}
-	if now-c.at[0] >= wait/4 {
-		copy(c.at[1:], c.at[:])
-		c.at[0] = now
+	if now-x.chances[0] >= wait/4 {
+		copy(x.chances[1:], x.chances[:])
+		x.chances[0] = now
 	}
 }
 
@@ -149,8 +153,8 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
 		d := ch.unreliable.peek()
-		overdue := d.at < c.saturation.chances.overdueBefore && d.part == 0
-		if d.at >= c.saturation.staleBefore && !overdue {
+		overdue := d.at < c.expiry.overdueBefore && d.part == 0
+		if d.at >= c.expiry.outageBefore && !overdue {
 			return
 		}
 		c.dropUnreliable(ch, 0)
