@@ -53,14 +53,14 @@ type received struct {
 
 // unreported remembers which numbers no ack has contained yet.
 //
-// An ack lists the newest runs first and may have no room for the others. If many packets are
-// late, the same runs would be listed each time, and the rest never, unless we remember to
-// come back to them.
+// An ack lists the newest runs first and may have no room for the others. While many packets
+// are late, every ack would list the same runs and never get to the rest, so we remember what
+// was left out and come back to it.
 type unreported struct {
 	inOrder  span // numbers that were the largest when they arrived
 	late     span // numbers that arrived after a larger one
 	omitted  span // numbers that didn't fit into an ack; every second ack resumes here
-	resuming bool // the last ack was one of those
+	resuming bool // the last ack did that
 }
 
 // A span is the range of numbers from low to high-1.

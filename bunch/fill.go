@@ -1,20 +1,18 @@
 package bunch
 
-// An allowance says which messages may be sent that haven't been sent before. (Retransmissions
-// need none.) There is none for play alone: if new play may be sent, so may new bulk.
+// An allowance says which messages may be sent for the first time. Retransmissions don't need
+// any. There is none for play alone: if new play may be sent, so may new bulk.
 //
-// It's only play that a cork holds back. Messages of a transfer fill packets anyway, and their
-// path mustn't idle while the owner simulates a tick.
+// A cork only holds back play. The messages of a transfer fill packets anyway, and their path
+// mustn't idle while the owner simulates a tick.
 type allowance struct{ play, bulk bool }
 
 // includes reports whether new messages of level i may be sent.
-func (f allowance) includes(i int) bool { return f.play || f.bulk && i == bulkLevel }
+func (a allowance) includes(i int) bool { return a.play || a.bulk && i == bulkLevel }
 
-// hasContent reports whether there may be bunches to send now.
-//
-// If everything that's queued turns out to be held back, the packet stays empty and
-// AppendPacket drops it.
-func (c *Conn) hasContent(may allowance) bool {
+// canSendBunch reports whether there seems to be a bunch to send now. It may turn out that all
+// that's queued is held back, in which case AppendPacket drops the packet, which stays empty.
+func (c *Conn) canSendBunch(may allowance) bool {
 	if may.play && c.trackedReady() {
 		return true
 	}
@@ -30,8 +28,8 @@ func (c *Conn) hasContent(may allowance) bool {
 	return may.bulk && c.bulkOpen() && c.repairs.due(&c.path, &c.levels[bulkLevel])
 }
 
-// hasPending reports whether there's anything queued on the first levels, be it held back or
-// not. Pass bulkLevel to ask about play, and len(c.levels) to ask about everything.
+// hasPending reports whether anything is queued on the first levels, whether or not it's held
+// back. Pass bulkLevel to ask about play, and len(c.levels) to ask about everything.
 func (c *Conn) hasPending(levels int) bool {
 	for i := range levels {
 		if c.levels[i].resend.len()+c.levels[i].unsent.len() > 0 {
@@ -42,8 +40,8 @@ func (c *Conn) hasPending(levels int) bool {
 }
 
 // newAllowed returns which messages may be sent for the first time now. None may during an
-// outage, nor if the oldest undecided packet would then be too old for the peer to remember.
-// Play has to wait for the end of a tick, too.
+// outage, or if the oldest undecided packet would become too old for the peer to remember.
+// Play also has to wait for the end of the tick.
 func (c *Conn) newAllowed() allowance {
 	may := c.sent.spread() < c.limits.History-1 && !c.dark()
 	return allowance{play: may && c.cork.open(), bulk: may}
@@ -61,8 +59,8 @@ func (c *Conn) windowOpen() bool {
 		// Probes disregard the window, and a carrier that reports fates has one of its own.
 		return true
 	}
-	// After the second timeout in a row, the path is out, but the window doesn't show that:
-	// the one of quic-go isn't reduced on timeouts. Only probes may be sent then.
+	// After two timeouts in a row the path is out. The window doesn't show that, because
+	// quic-go doesn't reduce it on timeouts, so only probes may be sent.
 	return c.loss.ptos < 2 && c.sent.inFlight+minDatagram <= c.congestion.Window(fullDatagram)
 }
 
@@ -92,8 +90,8 @@ func (c *Conn) fill() {
 	}
 }
 
-// fillTrackedAndRepeats adds what belongs to no level and goes before bulk: tracked messages,
-// and second copies of small calls.
+// fillTrackedAndRepeats adds what goes before bulk but has no level of its own: tracked
+// messages, and second copies of small calls.
 func (c *Conn) fillTrackedAndRepeats() {
 	before := c.build.bunches
 	if c.build.allowed.play {
@@ -136,24 +134,25 @@ func (c *Conn) placeResends(ch *channel) bool {
 }
 
 // fillUnsent sends new messages of the channels on lv, which take turns. It stops when a bunch
-// doesn't fit, or when none of the channels may send.
+// doesn't fit, or when all of the channels are blocked.
 //
 // A turn is one entry, so that a long message doesn't delay other channels. In bulk it's a
-// whole message, since the peer's limit is charged for all of a message once it begins.
+// whole message, unless the rest is held back, since the peer's limit is charged for all of a
+// message once it begins.
 func (c *Conn) fillUnsent(lv *level) {
-	idle := 0 // channels in a row that had their turn and sent nothing
-	for lv.unsent.len() > idle && !c.build.full() {
+	blocked := 0 // channels in a row
+	for lv.unsent.len() > blocked && !c.build.full() {
 		ch := *lv.unsent.peek()
-		result := c.placeUnsent(ch)
-		if result == turnNoRoom {
+		switch c.placeUnsent(ch) {
+		case turnNoRoom:
 			return
-		}
-		idle++
-		if result == turnDone {
-			idle = 0
+		case turnBlocked:
+			blocked++
+		case turnDone:
+			blocked = 0
 		}
 		if ch.priority == Bulk && ch.midMessage(c.holdUnreliable) {
-			continue // it's still the same channel's turn
+			continue // its turn goes on
 		}
 		lv.unsent.pop()
 		ch.inUnsentQueue = ch.hasUnsent()
@@ -182,6 +181,7 @@ func (c *Conn) placeUnsent(ch *channel) turnResult {
 	case unreliable && ch.firstUnsent >= ch.unreliable.peek().after:
 		return c.placeUnreliable(ch)
 	case ch.firstUnsent == ch.next && ch.unreliable.len() > 0:
+		// The owner holds back all that's left.
 		return turnBlocked
 	case ch.firstUnsent == ch.next:
 		return turnDone
@@ -242,7 +242,7 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	size, room := int(p.end-p.off), c.build.room()-h.size()
 	cut := c.cutAt(ch, n, size, room, e.npieces == 1)
 	switch {
-	case cut >= minPiece && e.cut(i, cut):
+	case cut >= minPiece && e.cut(i, cut): // which it isn't if all of the piece is to be sent
 		h.flags |= flagPiece
 	case size > room:
 		return false
@@ -251,9 +251,10 @@ func (c *Conn) place(ch *channel, n uint64, e *entry, i int) bool {
 	return true
 }
 
-// cutAt returns how many of a piece's size bytes to send in a packet that has room for this
-// many. That's all of them or as many as fit, or else a little less than all, so that a piece
-// of the next entry fills the packet. whole is set if the entry hasn't been cut before.
+// cutAt returns how many bytes of a piece to send, given its size and how much room there is
+// in the packet. That's all of it or as much as fits, or else a little less than all, so that
+// a piece of the next entry fills the packet. whole is set if the entry hasn't been cut
+// before.
 func (c *Conn) cutAt(ch *channel, n uint64, size, room int, whole bool) int {
 	extra := 0 // the header grows if the entry is cut for the first time
 	if whole {

@@ -133,8 +133,7 @@ func (c *Conn) ackRange(t time.Duration, low, high uint64) (newest *sentPacket, 
 }
 
 // sampleRTT measures the round trip of p, which is the largest packet in an ack and wasn't
-// acknowledged before. The peer's ack delay is subtracted, as far as it keeps to the agreed
-// maximum.
+// acknowledged before. It subtracts the peer's ack delay, but no more than the agreed maximum.
 //
 // See RFC 9002, section 5.3.
 func (c *Conn) sampleRTT(t time.Duration, p *sentPacket, delay uint16) {
@@ -144,8 +143,8 @@ func (c *Conn) sampleRTT(t time.Duration, p *sentPacket, delay uint16) {
 
 // ackPacket acknowledges packet n and reports whether that's news.
 //
-// It's also news if the packet had been declared lost. Once the round trip has grown, it may
-// be that only such packets can tell us.
+// It's also news if the packet had been declared lost, because once the round trip has grown,
+// there may be no other packets that show it.
 func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 	was := p.fate
 	if was != flying && was != lost {
@@ -182,24 +181,16 @@ func (c *Conn) ackPacket(t time.Duration, n uint64, p *sentPacket) bool {
 
 // ackItem marks the pieces that an item covers as acknowledged.
 func (c *Conn) ackItem(it item) {
-	ch := it.channel
-	if it.sequence < ch.first {
-		return // acknowledged and freed before
+	for p := range it.pieces {
+		p.acked, p.queued = true, false
 	}
-	e := ch.out.at(it.sequence)
-	for i := range e.all() {
-		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end {
-			p.acked, p.queued = true, false
-		}
-	}
-	if it.sequence == ch.first {
-		c.popAcked(ch)
+	if it.sequence == it.channel.first {
+		c.popAcked(it.channel)
 	}
 }
 
-// popAcked frees acknowledged entries, but only at the front of the buffer. As in Unreal, all
-// later entries therefore keep their slots while one bunch is missing. UE:
-// UChannel::ReceivedAcks.
+// popAcked frees acknowledged entries, but only at the front of the buffer: while one bunch is
+// missing, all later entries keep their slots. UE: UChannel::ReceivedAcks does the same.
 func (c *Conn) popAcked(ch *channel) {
 	oldest := ch.first
 	for ch.first < ch.next {
@@ -260,11 +251,11 @@ func (c *Conn) detectLosses(t time.Duration) {
 // Overtaken is called when a datagram has arrived that another machine sent over the same
 // path, at the time sent.
 //
-// This is for single packets of play (the game's own traffic) that share the path with a
-// transfer of that machine's. If such a packet is lost, no ack shows it soon, because we have
-// nothing to send after it. While there are such datagrams, our packets ask for an ack at
-// once, so they count as lost if they're older than a datagram that arrived and 9/8 of the
-// round trip have passed.
+// This is for single packets of play (the game's own traffic) that share the path with another
+// machine's transfer. If such a packet is lost, no ack shows it soon, because we have nothing
+// to send after it. While these datagrams arrive, our packets ask for an ack at once, so we
+// can declare one lost if it's older than a datagram that arrived and 9/8 of the round trip
+// have passed.
 //
 // See RFC 9002, section 6.1.2.
 func (c *Conn) Overtaken(now, sent time.Time) {
@@ -305,32 +296,27 @@ func (c *Conn) losePacket(t time.Duration, n uint64, p *sentPacket) {
 	}
 	c.queueFates(p, false)
 	if p.limit && n == c.flow.limitPacket {
-		c.flow.update = true // unless a later packet announces the limit, do it again
+		c.flow.update = true // no later packet has announced it, so do it again
 	}
 }
 
 // removeCopy is called when an item is no longer in flight. It queues those pieces that aren't
 // in any other packet in flight.
 func (c *Conn) removeCopy(it item) {
-	c.requeue(it, func(p *piece) bool {
+	for p := range it.pieces {
 		p.copies--
-		return p.copies == 0
-	})
+	}
+	c.requeue(it, func(p *piece) bool { return p.copies == 0 })
 }
 
 // requeue queues the pieces of an item for retransmission, except for those that are
 // acknowledged or not wanted. It returns how many bytes that is.
 func (c *Conn) requeue(it item, wanted func(*piece) bool) (bytes int) {
-	ch := it.channel
-	if it.sequence < ch.first {
-		return 0 // all of the entry is acknowledged
-	}
-	e := ch.out.at(it.sequence)
-	for i := range e.all() {
-		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end && wanted(p) && !p.acked {
+	for p := range it.pieces {
+		if !p.acked && wanted(p) {
 			p.queued = true
 			bytes += int(p.end - p.off)
-			c.queueResend(ch, it.sequence, e)
+			c.queueResend(it.channel, it.sequence, it.channel.out.at(it.sequence))
 		}
 	}
 	return bytes

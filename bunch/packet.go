@@ -55,6 +55,12 @@ func (b *builder) full() bool {
 	return b.bunches == maxBunches || b.room() < 8
 }
 
+// setFlag sets a flag in the packet's header.
+func (b *builder) setFlag(flag byte) { b.buf[b.start+1] |= flag }
+
+// hasFlag reports whether any of the given flags is set in the packet's header.
+func (b *builder) hasFlag(flags byte) bool { return b.buf[b.start+1]&flags != 0 }
+
 // AppendPacket appends the next packet, of at most size bytes, to buf and returns its number.
 // There is none if size is below 1,163.
 //
@@ -76,14 +82,14 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 	if may.play && c.unreliables.messages > 0 {
 		c.expiry.noteChance(t, maxUnreliableWait+c.congestion.Smoothed)
 	}
-	hasContent := c.hasContent(may)
-	mustSend := c.mustSend(t)
-	if !hasContent && !mustSend || !c.makeRoom(t, mustSend) {
+	hasBunches := c.canSendBunch(may)
+	required := c.mustSend(t)
+	if !hasBunches && !required || !c.makeRoom(t, required) {
 		c.idle()
 		return buf, 0, false
 	}
 
-	// Build the packet speculatively.
+	// Build the packet speculatively, since all of the bunches may turn out to be held back.
 	next := c.sent.Next
 	unreported := c.received.unreported
 	c.skipNumber(t)
@@ -95,12 +101,12 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		allowed:   may,
 		record:    c.sent.add(),
 	}
-	c.appendHeader(t, hasContent)
-	if hasContent {
+	c.appendHeader(t, hasBunches)
+	if hasBunches {
 		c.fill()
 	}
-	if c.build.bunches == 0 && !mustSend {
-		// All that is queued is held back, so drop the packet as if it had never been.
+	if c.build.bunches == 0 && !required {
+		// There's no need for it, so drop the packet as if it had never been.
 		c.sent.truncate(next)
 		c.received.unreported = unreported
 		c.idle()
@@ -126,16 +132,15 @@ func (c *Conn) mustPing() bool { return c.loss.probes > 0 || c.flow.mustAsk }
 // makeRoom makes room for the record of another packet by dropping the oldest one if need be,
 // and reports whether it could.
 //
-// There may be no room if the peer acknowledges nothing. Then the oldest packet is still in
-// flight and must be declared lost first, which we do only for the sake of a packet that must
-// be sent. Otherwise its bunches would be retransmitted in another packet, which would need
-// room as well, and so on forever.
-func (c *Conn) makeRoom(t time.Duration, mustSend bool) bool {
+// If the peer acknowledges nothing, the oldest packet is still in flight and must be declared
+// lost first. We only do that for a packet that is required. Otherwise its bunches would be
+// retransmitted in another packet, which would need room as well, and so on forever.
+func (c *Conn) makeRoom(t time.Duration, required bool) bool {
 	if !c.sent.full() {
 		return true
 	}
 	if p := c.sent.At(c.sent.Oldest); p.fate == flying {
-		if !mustSend {
+		if !required {
 			return false
 		}
 		c.losePacket(t, c.sent.Oldest, p)
@@ -146,7 +151,7 @@ func (c *Conn) makeRoom(t time.Duration, mustSend bool) bool {
 
 // appendHeader appends the packet's header, along with acks if any are asked for, and a limit
 // if there's a higher one to announce. If bunches follow, it leaves enough room for an entry.
-func (c *Conn) appendHeader(t time.Duration, hasContent bool) {
+func (c *Conn) appendHeader(t time.Duration, hasBunches bool) {
 	b := &c.build
 	b.buf = append(b.buf, Protocol, 0)
 	b.buf = binary.BigEndian.AppendUint32(b.buf, uint32(c.sent.Next-1))
@@ -157,12 +162,12 @@ func (c *Conn) appendHeader(t time.Duration, hasContent bool) {
 	}
 	if c.received.asking > 0 {
 		room := b.room() - limit
-		if hasContent {
+		if hasBunches {
 			room = maxHeaderBytes - packetHeaderBytes - limit
 		}
 		covered := false
 		b.buf, covered = c.received.appendAcks(b.buf, t, room)
-		b.buf[b.start+1] |= flagAcks
+		b.setFlag(flagAcks)
 		b.record.acks = true
 		if covered {
 			b.record.covers = c.received.Next
@@ -170,7 +175,7 @@ func (c *Conn) appendHeader(t time.Duration, hasContent bool) {
 	}
 
 	if c.flow.update {
-		b.buf[b.start+1] |= flagLimit
+		b.setFlag(flagLimit)
 		b.buf = appendVarint(b.buf, c.flow.kib())
 		b.record.limit = true
 	}
@@ -181,33 +186,33 @@ func (c *Conn) appendHeader(t time.Duration, hasContent bool) {
 func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok bool) {
 	b := &c.build
 	p := b.record
-	flags := &b.buf[b.start+1]
-	p.at, p.size = t, len(b.buf)-b.start
+	p.at = t
+	p.size = len(b.buf) - b.start
 	if b.bunches > 0 {
 		c.sent.load(p)
 	}
-
-	// What do we ask of the peer?
-	if *flags&flagAcks != 0 {
+	if p.acks {
 		c.received.ackSent(t)
 	}
+
+	// Decide what the packet asks of the peer.
 	if b.bunches == 0 {
-		c.finishBare(flags)
+		c.finishBare()
 	}
 	if c.mustPing() {
-		*flags |= flagAckNow
+		b.setFlag(flagAckNow)
 	}
-	if b.bunches > 0 || *flags&(flagPing|flagLimit) != 0 {
-		c.putInFlight(t, p, flags)
+	if b.bunches > 0 || b.hasFlag(flagPing|flagLimit) {
+		c.putInFlight(t)
 	}
 
-	// The packet may be one that was due.
+	// Whatever required a packet is done with this one.
 	if c.loss.probes > 0 {
 		p.probe = true
 		c.loss.probes--
 		c.stats.ProbesSent++
 	}
-	if *flags&flagLimit != 0 {
+	if p.limit {
 		c.flow.limitSent(c.sent.Next - 1)
 	}
 	c.flow.mustAsk, c.keepAliveDue = false, false
@@ -228,11 +233,11 @@ func (c *Conn) finishPacket(t time.Duration) (packet []byte, number uint64, ok b
 	return packet, number, true
 }
 
-// putInFlight records that p is in flight and elicits an ack, and decides whether it asks for
-// one at once.
-func (c *Conn) putInFlight(t time.Duration, p *sentPacket, flags *byte) {
-	bulk := c.build.content.Bulk
-	if bulk {
+// putInFlight records that the packet is in flight and elicits an ack, and decides whether it
+// asks for one at once.
+func (c *Conn) putInFlight(t time.Duration) {
+	p, hasBulk := c.build.record, c.build.content.Bulk
+	if hasBulk {
 		c.congestion.Bulk(t)
 	}
 	p.mark = c.congestion.Sent(t, c.sent.inFlight)
@@ -245,18 +250,18 @@ func (c *Conn) putInFlight(t time.Duration, p *sentPacket, flags *byte) {
 	}
 	c.received.acksOnly = 0
 
-	if bulk {
+	if hasBulk {
 		c.repeatTail(p)
 		c.sent.bulkSinceAsk++
 		if c.wantsAck() {
 			c.sent.bulkSinceAsk = 0
-			*flags |= flagAckNow
+			c.build.setFlag(flagAckNow)
 		}
 	} else if t < c.loss.othersUntil {
 		// A datagram of another machine may overtake it (see Overtaken).
-		*flags |= flagAckNow
+		c.build.setFlag(flagAckNow)
 	}
-	p.ackNow = *flags&flagAckNow != 0
+	p.ackNow = c.build.hasFlag(flagAckNow)
 }
 
 // wantsAck reports whether the packet with bulk that was just put in flight should ask for an
@@ -276,15 +281,15 @@ func (c *Conn) wantsAck() bool {
 }
 
 // finishBare decides whether a bare packet, one without bunches, asks for an ack.
-func (c *Conn) finishBare(flags *byte) {
+func (c *Conn) finishBare() {
 	asks := c.mustPing() || c.keepAliveDue
-	if *flags&flagLimit == 0 && !asks {
+	if !c.build.record.limit && !asks {
 		c.stats.AcksOnlySent++
 		c.received.acksOnly++
 	}
 	if asks || c.received.acksOnly >= pingEvery {
 		// After many packets with nothing but acks, we want to know which of them arrived.
-		*flags |= flagPing
+		c.build.setFlag(flagPing)
 	}
 }
 

@@ -23,7 +23,6 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 		return c.fail(violation(ReadHeaderFail, "packet of %d bytes: %v", len(datagram), err))
 	}
 
-	// See RFC 9000, section A.3.
 	number := recovery.Number(c.received.Next, uint64(h.number), 32) // RFC 9000, A.3
 	outOfOrder := number != c.received.Next                          // it leaves a gap or fills one
 	late := number < c.received.Next
@@ -47,8 +46,8 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	if len(rest) > 0 || h.flags&(flagPing|flagLimit) != 0 {
 		c.received.ask(t, c.config.AckDelay, outOfOrder, h.flags&flagAckNow != 0)
 	}
-	// The packet may have caused us to have something to send: an ack, a higher limit, or
-	// bunches that turn out to be lost.
+	// We may have something to send now: an ack, a higher limit, or bunches that turned out to
+	// be lost.
 	c.changed = c.changed || c.mustSend(t) || c.hasPending(len(c.levels))
 	return nil
 }
@@ -56,8 +55,8 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 // ReceiveLent is like Receive, but the caller may reuse the datagram, since we copy whatever
 // we keep of it.
 //
-// The entries of long messages are copied into pooled blocks, so that such a message leaves no
-// garbage behind other than its own bytes.
+// The entries of a long message are copied into pooled blocks, which means that the message
+// causes no garbage beyond its own bytes.
 func (c *Conn) ReceiveLent(now time.Time, datagram []byte) error {
 	c.payloads.lent = true
 	defer func() { c.payloads.lent = false }()

@@ -95,11 +95,13 @@ func (c *Conn) sendReliable(ch *channel, d Delivery, payload []byte) error {
 		return nil
 	}
 
-	// It's a run: an entry for each EntryBytes. The first one pays for all (see entry.cost).
+	// It's a run: one entry for each EntryBytes of the message. The first one pays for them
+	// all (see entry.cost).
 	first := ch.next
 	cost := 0
 	for i := range n {
-		part := payload[min(i*EntryBytes, len(payload)):min((i+1)*EntryBytes, len(payload))]
+		part := payload[:min(len(payload), EntryBytes)]
+		payload = payload[len(part):]
 		flags := byte(d)
 		if i == 0 {
 			flags |= flagBegin
@@ -159,13 +161,12 @@ func (c *Conn) push(ch *channel, flags byte, block []byte) {
 	c.schedule(ch)
 }
 
-// addQueued is called when the number of bytes queued on ch changes: bytes is how many there
-// are in addition, and negative when they're sent or dropped.
+// addQueued is called when the number of bytes queued on ch grows by bytes, or falls if that's
+// negative.
 func (c *Conn) addQueued(ch *channel, bytes int) {
 	switch {
 	case bytes < 0 || ch.predecessor != nil:
 		// These don't count as new: they leave the queue, or they're deferred.
-		// Only what was queued in this tick counts as new, unless it's deferred.
 	case ch.isBulk():
 		c.saturation.newBytes.bulk += bytes
 	default:

@@ -26,6 +26,21 @@ type item struct {
 	first    bool // these bytes hadn't been sent before
 }
 
+// pieces yields the pieces that the item covers. There are none if the entry has been freed,
+// because all of it was acknowledged. There may be several if the item was cut after it was
+// lost.
+func (it *item) pieces(yield func(*piece) bool) {
+	if it.sequence < it.channel.first {
+		return
+	}
+	e := it.channel.out.at(it.sequence)
+	for i := range e.all() {
+		if p := &e.pieces[i]; p.off >= it.off && p.end <= it.end && !yield(p) {
+			return
+		}
+	}
+}
+
 // A sentPacket is what we remember of a packet until we know its fate. If it's lost or was
 // skipped, we remember it for another lostRecordPTOs.
 type sentPacket struct {

@@ -75,30 +75,30 @@ type unreliableMessage struct {
 }
 
 // partCount returns how many bunches the message takes.
-func (d *unreliableMessage) partCount() int { return max(1, (len(d.payload)+EntryBytes-1)/EntryBytes) }
+func (m *unreliableMessage) partCount() int { return max(1, (len(m.payload)+EntryBytes-1)/EntryBytes) }
 
 // atLastPart reports whether only the last part is left to be sent.
-func (d *unreliableMessage) atLastPart() bool { return int(d.part) == d.partCount()-1 }
+func (m *unreliableMessage) atLastPart() bool { return int(m.part) == m.partCount()-1 }
 
 // nextBunch returns the bunch that carries the next part.
-func (d *unreliableMessage) nextBunch(channel uint64) (h header, payload []byte) {
-	h = header{flags: byte(d.delivery), channel: channel, sequence: d.message, part: d.part}
-	if d.part == 0 {
+func (m *unreliableMessage) nextBunch(channel uint64) (h header, payload []byte) {
+	h = header{flags: byte(m.delivery), channel: channel, sequence: m.message, part: m.part}
+	if m.part == 0 {
 		h.flags |= flagBegin
 	}
-	if d.atLastPart() {
+	if m.atLastPart() {
 		h.flags |= flagEnd
 	}
-	payload = d.payload[int(d.part)*EntryBytes:]
+	payload = m.payload[int(m.part)*EntryBytes:]
 	return h, payload[:min(len(payload), EntryBytes)]
 }
 
 // sendUnreliable queues an unreliable message. If there's no room for it, it pushes out the
 // oldest ones of its channel, because the newer a message is, the more it's worth.
 //
-// A message that has been sent in part stays, though, or else none might ever arrive whole if
-// each is replaced by the next. If the channel has nothing else to drop, it's the new message
-// that goes.
+// A message that has been sent in part stays, though. If the next one always replaced it, none
+// would ever arrive whole. If the channel has nothing else to drop, it's the new message that
+// goes.
 func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	oldest := ch.firstDroppable()
 	for c.unreliableFull(len(payload)) && ch.unreliable.len() > oldest {
@@ -111,11 +111,11 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	if c.traced() {
 		c.trace(Event{Kind: "queued", Channel: ch.number, Bytes: len(payload), Delivery: delivery})
 	}
-	d := unreliableMessage{delivery: delivery, after: ch.next, at: c.now}
+	m := unreliableMessage{delivery: delivery, after: ch.next, at: c.now}
 	if len(payload) <= EntryBytes {
-		d.payload = append(c.blocks.get(len(payload)), payload...)
+		m.payload = append(c.blocks.get(len(payload)), payload...)
 	} else {
-		d.payload = append(make([]byte, 0, len(payload)), payload...)
+		m.payload = append(make([]byte, 0, len(payload)), payload...)
 	}
 	c.unreliables.add(1, len(payload))
 	if ch.predecessor != nil {
@@ -123,7 +123,7 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 	} else {
 		c.saturation.newUnreliable++
 	}
-	ch.unreliable.push(d)
+	ch.unreliable.push(m)
 	c.addQueued(ch, len(payload))
 	c.schedule(ch)
 }
@@ -131,17 +131,17 @@ func (c *Conn) sendUnreliable(ch *channel, delivery Delivery, payload []byte) {
 // dropUnreliable drops the i-th queued message of ch, or what is left to be sent of it. 0 is
 // the oldest.
 func (c *Conn) dropUnreliable(ch *channel, i int) {
-	d := ch.unreliable.take(i)
-	left := len(d.payload) - int(d.part)*EntryBytes
+	m := ch.unreliable.take(i)
+	left := len(m.payload) - int(m.part)*EntryBytes
 	c.unreliables.add(-1, -left)
 	c.addQueued(ch, -left)
 	if ch.predecessor != nil {
 		c.saturation.deferred--
 	}
-	c.blocks.put(d.payload)
+	c.blocks.put(m.payload)
 	c.stats.DroppedUnreliable++
 	if c.traced() {
-		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: d.delivery})
+		c.trace(Event{Kind: "dropped", Channel: ch.number, Bytes: left, Delivery: m.delivery})
 	}
 }
 
@@ -152,9 +152,9 @@ func (c *Conn) dropUnreliable(ch *channel, i int) {
 // They are all at the front of the queue, which is in the order of at.
 func (c *Conn) dropStale(ch *channel) {
 	for ch.unreliable.len() > 0 {
-		d := ch.unreliable.peek()
-		overdue := d.at < c.expiry.overdueBefore && d.part == 0
-		if d.at >= c.expiry.outageBefore && !overdue {
+		m := ch.unreliable.peek()
+		overdue := m.at < c.expiry.overdueBefore && m.part == 0
+		if m.at >= c.expiry.outageBefore && !overdue {
 			return
 		}
 		c.dropUnreliable(ch, 0)
@@ -167,24 +167,24 @@ func (c *Conn) dropStale(ch *channel) {
 // A lost part isn't retransmitted. We forget all about it as soon as the packet can't be taken
 // back any more (see commitLast).
 func (c *Conn) placeUnreliable(ch *channel) turnResult {
-	d := ch.unreliable.peek()
-	if d.part == 0 {
-		d.message = ch.nextMessage
+	m := ch.unreliable.peek()
+	if m.part == 0 {
+		m.message = ch.nextMessage
 	}
-	h, payload := d.nextBunch(ch.number)
+	h, payload := m.nextBunch(ch.number)
 	if h.size()+len(payload) > c.build.room() {
 		return turnNoRoom
 	}
-	if h.inParts() && d.part == 0 {
+	if h.inParts() && m.part == 0 {
 		ch.nextMessage++
 	}
 
-	c.addBunch(h, payload, uint64(d.partCount()-1-int(d.part)), false)
-	c.lastUnreliable = append(c.lastUnreliable, placedUnreliable{channel: ch, unreliableMessage: *d})
+	c.addBunch(h, payload, uint64(m.partCount()-1-int(m.part)), false)
+	c.lastUnreliable = append(c.lastUnreliable, placedUnreliable{channel: ch, unreliableMessage: *m})
 	c.unreliables.add(0, -len(payload))
 	c.addQueued(ch, -len(payload))
-	d.part++
-	if int(d.part) == d.partCount() {
+	m.part++
+	if int(m.part) == m.partCount() {
 		c.unreliables.add(-1, 0)
 		ch.unreliable.pop()
 	}

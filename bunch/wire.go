@@ -38,13 +38,13 @@ const (
 	packetHeaderBytes = 6  // protocol, flags, number
 	maxHeaderBytes    = 52 // everything before the bunches: header, acks and limit
 
-	// maxBunchHeader is the largest header of a bunch that we have to find room for, which is
-	// that of a repair bunch. An entry needs 9 bytes for flags, channel (4), sequence and
-	// length. A piece needs 13, but we can always cut less off its entry.
+	// maxBunchHeader is the largest header that we have to find room for, which is that of a
+	// repair bunch. An entry needs 9 bytes for flags, channel (4), sequence and length. A
+	// piece needs 13, but its entry can be cut to whatever size fits.
 	maxBunchHeader = 11
 
 	pieceBytes       = 4   // offset and total of a piece
-	repairFieldBytes = 6   // what stands between the channel number of a repair bunch and its shard
+	repairFieldBytes = 6   // between the channel number of a repair bunch and its shard
 	maxBunches       = 255 // in a packet; the same as Teeworlds' limit
 	maxAckRuns       = 64
 	maxChannelNumber = 1<<30 - 1 // largest varint of four bytes
