@@ -19,9 +19,9 @@ const (
 	// whenever it needs them (see wantsAck).
 	ackEvery = 8
 
-	// gapAckInterval is how long we wait at least between acks that report gaps. RFC 9000,
-	// section 13.2.1, wants each packet that's out of order to be acknowledged at once. If a
-	// path reorders everything, that would be an ack for every packet.
+	// gapAckInterval is the least time between two acks that report gaps. RFC 9000, section
+	// 13.2.1, wants each packet that's out of order to be acknowledged at once. If a path
+	// reorders everything, that would be an ack for every packet.
 	gapAckInterval = time.Millisecond
 
 	// pingEvery is how many packets with nothing but acks we send until one of them asks for
@@ -170,6 +170,7 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	for {
 		gapLow := r.runStart(below, false)
 		if gapLow <= r.floor {
+			// The peer knows about everything below, so there's no need to go on.
 			covered = !r.resuming
 			low = 0
 			break
@@ -190,8 +191,8 @@ func (r *received) appendAcks(b []byte, now time.Duration, room int) (out []byte
 	return b, covered
 }
 
-// reportedDownTo is called when an ack contains all numbers down to low, except for those
-// above omitted if it's one that resumes there.
+// reportedDownTo is called when an ack contains all numbers down to low. If it's one that
+// resumed, those between its first run and where it resumed are left out.
 func (r *received) reportedDownTo(low uint64) {
 	r.omitted.cut(low)
 	if r.resuming {
@@ -208,10 +209,11 @@ func (r *received) reportedDownTo(low uint64) {
 	}
 }
 
-// runStart returns where the run ends that goes down from high-1: the lowest number such that
-// it and all others below high have arrived, or else haven't. It doesn't go below the floor.
-func (r *received) runStart(high uint64, state bool) uint64 {
-	if high <= r.floor || r.Has(high-1) != state {
+// runStart returns the number n for which the packets from n to high-1 are a run of packets
+// that have arrived, or, if arrived is false, a gap. n is high if there's no such run or gap,
+// and it's never below the floor.
+func (r *received) runStart(high uint64, arrived bool) uint64 {
+	if high <= r.floor || r.Has(high-1) != arrived {
 		return high
 	}
 	return high - r.Run(high-1, r.floor)

@@ -7,27 +7,28 @@ const (
 	// If it's just an ack that was lost, the next one arrives sooner.
 	darkTimeouts = 2
 
-	// carrierTime is how long a carrier that reports fates must at least be silent for the
-	// path to be out. Such a carrier hands over to the other one (QUIC or sealed packets)
-	// sooner than that, unless the other one is silent as well.
+	// carrierTime is how long at least nothing must have been acknowledged or have arrived for
+	// the path to be out if its carrier reports fates. Such a carrier hands over to the other
+	// one (QUIC or sealed packets) sooner than that, unless the other one is silent as well.
 	carrierTime = time.Second
 )
 
-// darkTime returns how long nothing must be acknowledged for the path to be dark. A message
+// darkTime returns how long we go without an ack before we take the path to be dark. A message
 // that has waited for longer than that in the dark is stale.
 func (c *Conn) darkTime() time.Duration { return darkTimeouts * c.pto() }
 
 // dark reports whether there's an outage: something is in flight, but nothing has been
-// acknowledged for darkTime. If the carrier reports fates, it mustn't have reported any
-// arrival either, and the time is at least carrierTime.
+// acknowledged for darkTime. If the carrier reports fates, nothing may have arrived either,
+// and it takes at least carrierTime.
 //
 // In the dark we send nothing but probes. Other packets would be lost, or they'd be stuck in
 // the carrier or with a peer that sleeps, where we can't replace them with anything newer.
 //
-// Datagrams of other machines that arrive don't end an outage, since they may have been sent
-// without going through the carrier, which is still blocked.
+// Datagrams of other machines (protocols that share the path) don't end an outage when they
+// arrive, since they may have been sent without going through the carrier, which is still
+// blocked.
 func (c *Conn) dark() bool {
-	// We don't count probe timeouts, because that starts over with each packet we send.
+	// Counting probe timeouts wouldn't do, because they start over with each packet we send.
 	patience := c.darkTime()
 	heard := max(c.loss.silentSince, c.path.since)
 	if c.path.Fates {

@@ -103,21 +103,25 @@ func (r *repairs) prepare(ch *channel, last uint64, loss float64) {
 // ok is false if the message is too short, or opens or closes the channel.
 func groupOf(ch *channel, last uint64) (g group, flying int, ok bool) {
 	end := ch.out.at(last)
-	g = group{channel: ch.number, first: last + 1, last: len(end.payload)}
-	for begins := false; !begins && g.first > ch.first && last+1-g.first < maxRepaired; {
-		g.first--
+	g = group{channel: ch.number, first: last, last: len(end.payload)}
+	for {
 		e := ch.out.at(g.first)
 		if e.flags&(flagOpen|flagClose) != 0 {
 			return g, 0, false
 		}
-		begins = e.flags&flagBegin != 0
-		g.flags = flagRepair | e.flags&(flagBegin|deliveryMask) | end.flags&flagEnd
 		if !e.isAcked() {
 			flying++
 		}
+		g.count++
+		g.flags = flagRepair | e.flags&(flagBegin|deliveryMask) | end.flags&flagEnd
+		begins := e.flags&flagBegin != 0
+		if begins || g.first == ch.first || g.count == maxRepaired {
+			break
+		}
+		g.first--
 	}
-	g.count = int(last-g.first) + 1
-	return g, flying, g.flags&flagWhole != flagWhole || g.count >= minRepaired
+	isMessage := g.flags&flagWhole == flagWhole // rather than a part of one
+	return g, flying, !isMessage || g.count >= minRepaired
 }
 
 // listShards sets shards to the entries of a group, followed by memory for its repair bunches.

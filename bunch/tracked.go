@@ -5,18 +5,6 @@ import (
 	"time"
 )
 
-// Tracked messages carry state that their owner rebuilds at each tick. Only the newest
-// values matter, so a lost message is never sent again; the owner sends the current values
-// instead. The owner is told once for each message whether the peer has acknowledged it:
-// whether it is kept.
-//
-// Once the open of a channel is acknowledged, an ack for a packet means that the peer kept
-// every tracked message in it. There is one exception: a peer that runs out of memory drops
-// the message, and its owner learns that from [Conn.Missed].
-//
-// A message that is sent before then may arrive ahead of the open. The peer drops it
-// although it acknowledges its packet, so the owner must send that state again.
-
 // A Fate is what became of a message from [Conn.SendTracked].
 type Fate struct {
 	Record uint64 // as passed to SendTracked
@@ -26,6 +14,17 @@ type Fate struct {
 
 // tracked holds the tracked messages that are queued, and the fates of those that were sent.
 // In between, a message is known only by its record in sentPacket.tracked.
+//
+// Tracked messages carry state that their owner rebuilds at each tick. Since only the latest
+// values matter, a lost message is never retransmitted: the owner is told, once for each
+// message, whether the peer has acknowledged it and thus kept it, and if not, sends the values
+// of that time.
+//
+// An ack of a packet means that the peer has kept every tracked message in it, with two
+// exceptions. If the peer runs out of memory it drops the message, and its owner learns of
+// that from [Conn.Missed]. And as long as the open of the channel isn't acknowledged, the
+// message may arrive ahead of the open and be dropped, so its state has to be sent again
+// later.
 type tracked struct {
 	waiting queue[trackedMessage] // messages that were never sent
 	bytes   int                   // in the bunches that waiting will take, headers included

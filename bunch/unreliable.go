@@ -39,8 +39,8 @@ func (b *backlog) add(messages, bytes int) {
 // packet, or because of [Conn.After]. A message is overdue if it was queued before a chance
 // and is still there once maxUnreliableWait and a round trip have passed since.
 //
-// How old a message is doesn't tell by itself: its time stamp may be long before the call to
-// Send, which isn't told the time, and nothing can be sent while a long tick is corked.
+// A message's age alone doesn't tell. Its time stamp may be long before the call to Send,
+// which isn't told the time, and nothing can be sent while a long tick is corked.
 type expiry struct {
 	outageBefore  time.Duration // messages queued before this sat out an outage; set by leaveDark
 	overdueBefore time.Duration // unreliable messages queued before this are overdue
