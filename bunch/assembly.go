@@ -4,12 +4,12 @@ import "slices"
 
 const (
 	maxAssemblies = 4       // per channel; the next one evicts the oldest
-	assemblyCost  = 2 << 10 // price besides its bytes; parts alone takes 1,440 of them
+	assemblyCost  = 2 << 10 // price of an assembly besides its bytes; its parts array takes 1,440
 
-	// partSpan is how far the numbers of two packets may be apart if they have parts of the
-	// same message. Within that many, no two messages have the same 16-bit number: a UDP
-	// datagram has at most 65,507 bytes, which is room for the first parts of 59 messages, so
-	// at most 30,208 messages begin in 512 packets.
+	// partSpan is the largest difference between the numbers of two packets with parts of the
+	// same message. No two messages within that many packets have the same 16-bit number: a
+	// UDP datagram has at most 65,507 bytes, which is room for the first parts of 59 messages,
+	// so at most 30,208 messages begin in 512 packets.
 	partSpan = 512
 )
 

@@ -160,7 +160,7 @@ func (ch *channel) partial(n uint64) (s slot, known bool) {
 }
 
 // assembling returns the assembly that a part belongs to, or nil if it's the first part of its
-// message.
+// message to arrive.
 func (ch *channel) assembling(h header) *assembly {
 	for _, a := range ch.assemblies {
 		if a.is(h) {

@@ -97,14 +97,14 @@ func (c *channels) accept(number uint64) (*channel, error) {
 	return ch, nil
 }
 
-// checkLimit returns an error if no correct peer could have so many channels that it opens
-// another one.
+// checkLimit returns an error if the peer opens another channel although it has more than a
+// correct peer could have.
 //
 // A number that the peer skipped counts as open, since its first bunch must be in flight.
 //
 // There's a separate limit for channels that linger because our close hasn't been
-// acknowledged. The peer may have removed those already, as it does once it has our close and
-// the ack of its own, with its ack of our close still in flight.
+// acknowledged. The peer removes a channel once it has our close and the ack of its own, so it
+// may already have removed these while its ack of our close is still in flight.
 func (c *channels) checkLimit(number uint64) error {
 	lingering := len(c.open) - 1 - c.ours - c.theirs
 	held := c.theirs + len(c.unseen)
@@ -163,8 +163,8 @@ func (c *channels) shrink() {
 //
 // A correct peer doesn't answer while its world is stuck in a tick. With a receive limit of 4
 // MiB it can't come to owe that many, because a close takes 657 bytes of the limit until the
-// owner takes it, and so at most 6,384 of them can arrive (TestClosesDuringALongTick). It can
-// with a higher limit, such as the default of package rpc, but then it answers as soon as it
+// owner takes it, and so at most 6,384 of them can arrive (TestClosesDuringALongTick). With a
+// higher limit, such as the default of package rpc, it may, but then it answers as soon as it
 // ticks. That's why it's only a violation if it goes on for that long.
 const maxOwed = 8192
 

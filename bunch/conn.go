@@ -120,7 +120,7 @@ func NewConn(now time.Time, config Config) (*Conn, error) {
 func (c *Conn) Params() Params { return c.config.params() }
 
 // Agree applies the limits in the peer's Hello. Each limit becomes the smaller of both ends',
-// except that acks from the peer may take as long as it says.
+// except that the peer may delay its acks for as long as it says.
 func (c *Conn) Agree(peer Params) error {
 	if err := peer.validate(); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (c *Conn) Agree(peer Params) error {
 	return nil
 }
 
-// Err returns why the connection ended, or nil if it's still open.
+// Err returns why the connection ended, or nil if it is still open.
 func (c *Conn) Err() error { return c.err }
 
 // Open opens a channel and returns its number. The peer learns of it by the first reliable
@@ -153,16 +153,16 @@ func (c *Conn) Open(p Priority) (uint64, error) {
 	return ch.number, nil
 }
 
-// UsedUp reports whether this side has no channel numbers left. If so, Open fails until
-// there's a new connection.
+// UsedUp reports whether this side has no channel numbers left. If so, Open fails until there
+// is a new connection.
 func (c *Conn) UsedUp() bool { return c.channels.ourNext > maxChannelNumber }
 
-// Refuse forbids the peer to open channels, so that it can't make us hold memory for them. If
-// the peer then names a channel of its own that isn't open here, the connection ends with
+// Refuse forbids the peer to open channels, so that it cannot make us hold memory for them. If
+// the peer then names a channel of its own that is not open here, the connection ends with
 // code. By default, which is NoError, the peer may open channels.
 func (c *Conn) Refuse(code Code) { c.channels.refuse = code }
 
-// SetPriority changes a channel's priority. It can't be applied to channel 0, which always
+// SetPriority changes a channel's priority. It cannot be applied to channel 0, which always
 // goes first.
 func (c *Conn) SetPriority(number uint64, p Priority) error {
 	ch := c.channels.find(number)
@@ -196,9 +196,9 @@ func (c *Conn) closedError(number uint64) error {
 }
 
 // Untaken returns how long flow control has kept the next reliable message of a channel from
-// being sent although the peer still answers, and 0 if it doesn't.
+// being sent although the peer still answers, and 0 if it does not.
 //
-// When that gets long, the peer's world has stopped or fallen behind, so that it isn't taking
+// When that gets long, the peer's world has stopped or fallen behind, so that it is not taking
 // messages fast enough.
 func (c *Conn) Untaken(number uint64) time.Duration {
 	ch := c.channels.find(number)

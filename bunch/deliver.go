@@ -9,10 +9,10 @@ import (
 // maxParts is how many entries, or unreliable parts, a message of MaxBunchBytes takes: 60.
 const maxParts = (MaxBunchBytes + EntryBytes - 1) / EntryBytes
 
-// maxMessages is how many messages a whole bunch may hold, which packs complete messages into
-// one entry. There has to be a limit, because an empty message takes a single byte on the
-// wire, but messageCost in our memory, so a packet of 1,100 bytes could make us hold 1,100
-// messages.
+// maxMessages is the maximum number of messages in a whole bunch, which packs complete
+// messages into one entry. There has to be a limit, because an empty message takes a single
+// byte on the wire, but messageCost in our memory: a packet of 1,100 bytes could make us hold
+// 1,100 messages.
 const maxMessages = 32
 
 // deliverWhole delivers the messages in a whole bunch. The last of them carries the cost of
@@ -142,9 +142,9 @@ func (c *Conn) Waited(now time.Time, m *Message) time.Duration {
 }
 
 // deliverUnordered delivers the unordered message that the i-th parked entry belongs to,
-// provided that all of it has arrived. Messages before it may be missing, but not the one that
-// opens the channel. Messages that open or close the channel aren't delivered here; they have
-// to wait for their turn.
+// provided that all of it has arrived. Earlier messages may be missing, but not the one that
+// opens the channel. A message that opens or closes the channel isn't delivered here, since it
+// has to wait for its turn.
 func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	if !ch.opened {
 		return nil
@@ -175,9 +175,9 @@ func (c *Conn) Next() (m Message, ok bool) {
 // Ready returns how many complete messages wait for Next or Take.
 func (c *Conn) Ready() int { return c.ready.len() }
 
-// takeBytes is how many bytes a Take returns at most, unless a single message has more.
-// Messages that were taken no longer count against any limit, so this bounds how much a slow
-// owner can hold.
+// takeBytes limits the bytes that one Take returns, unless a single message has more. Messages
+// that were taken no longer count against any limit, so this bounds how much a slow owner can
+// hold.
 const takeBytes = 16 << 10
 
 // Take fills into with complete messages, oldest first, and returns how many there are. It
@@ -207,7 +207,7 @@ func (c *Conn) Take(into []Message) int {
 // used.
 //
 // What is actually reused are pages of 32 KiB, which hold messages of bulk with 28 to 32 KiB.
-// Another connection may write data from its own peer into them right away. Reuse doesn't
+// Another connection may write data from its own peer into them right away. Reuse does not
 // touch c, so it may be called on any goroutine, like [Conn.Waited].
 func (c *Conn) Reuse(m *Message) {
 	if m.joined && cap(m.Payload) == pages.Size {

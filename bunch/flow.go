@@ -2,9 +2,9 @@ package bunch
 
 import "time"
 
-// flow is flow control: it limits how much memory reliable bunches take at the receiver. As
-// with QUIC's MAX_DATA (RFC 9000, section 4.1), the receiver announces an absolute limit, to
-// which the sender charges the price of each entry.
+// flow implements flow control, which limits how much memory reliable bunches take at the
+// receiver. As with QUIC's MAX_DATA (RFC 9000, section 4.1), the receiver announces an
+// absolute limit, to which the sender charges the price of each entry.
 //
 // Channel 0 is exempt, so that control messages get through while a world is stopped. It has a
 // limit of its own, maxControl.
@@ -53,8 +53,8 @@ func (f *flow) grow(capacity int) {
 // kib returns the limit to announce, in KiB.
 func (f *flow) kib() uint64 { return min((f.consumed+f.capacity)>>10, maxLimitKiB) }
 
-// offer has the limit announced if it's by a quarter of the capacity higher than the last one.
-// Anything less isn't worth a packet.
+// offer schedules an announcement of the limit, unless that has grown by less than a quarter
+// of the capacity, which isn't worth a packet.
 func (f *flow) offer() {
 	if f.kib()<<10 >= f.advertised+f.capacity/4 {
 		f.update = true
@@ -126,8 +126,8 @@ func (f *flow) take(cost int) bool {
 // tickTime is added to the round trip, because an owner takes messages only once per tick.
 const tickTime = 50 * time.Millisecond
 
-// ReceiveLimited reports whether a higher SetReceiveLimit would let the peer send faster. It
-// does so once each time that turns out to be the case.
+// ReceiveLimited reports whether a higher SetReceiveLimit would let the peer send faster. Each
+// time that turns out to be the case, it is reported once.
 func (c *Conn) ReceiveLimited() bool { return once(&c.flow.tight) }
 
 // SetReceiveLimit raises the number of bytes that reliable messages may hold here, which the

@@ -12,7 +12,7 @@ func (c *Conn) Hold(unreliable, bulk bool) {
 }
 
 // Waiting reports whether unreliable or tracked messages could be sent now, and whether bulk
-// could, if the owner didn't hold them back.
+// could, if the owner did not hold them back.
 func (c *Conn) Waiting() (unreliable, bulk bool) {
 	may := c.newAllowed()
 	unreliable = may.play && c.unreliables.messages+c.tracked.waiting.len() > 0
@@ -32,22 +32,22 @@ const (
 	gateWindow  = "window"
 )
 
-// Gate returns what the messages on a channel are waiting for. If that's several things, it
+// Gate returns what the messages on a channel are waiting for. If that is several things, it
 // returns the first of:
 //
 //	reliable buffer  no slot is free, so the next reliable Send would overflow
-//	earlier channel  the channel before this one isn't fully acknowledged (see [Conn.After])
+//	earlier channel  the channel before this one is not fully acknowledged (see [Conn.After])
 //	flow control     the peer allows no more reliable bytes until its owner has taken some
 //	                 (its ReceiveLimit)
 //	rate             the owner's rate is used up (see [Conn.Hold])
 //	window           the path takes no more, because the congestion window is full, too many
-//	                 packets are undecided, or there's an outage
+//	                 packets are undecided, or there is an outage
 //
 // Gate returns "" if nothing is queued, or if the messages only wait for the end of a tick
 // ([Conn.Cork]). It ignores tracked messages.
 //
 // The owner may hold back bulk because of its rate or because of the carrier's pace.
-// rateLimited says whether it's the rate.
+// rateLimited says whether it is the rate.
 func (c *Conn) Gate(number uint64, rateLimited bool) string {
 	ch := c.channels.find(number)
 	switch {

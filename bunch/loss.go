@@ -254,7 +254,7 @@ func (c *Conn) detectLosses(t time.Duration) {
 // This is for single packets of play (the game's own traffic) that share the path with another
 // machine's transfer. If such a packet is lost, no ack shows it soon, because we have nothing
 // to send after it. While these datagrams arrive, our packets ask for an ack at once, so we
-// can declare one lost if it's older than a datagram that arrived and 9/8 of the round trip
+// can declare one lost if it is older than a datagram that arrived and 9/8 of the round trip
 // have passed.
 //
 // See RFC 9002, section 6.1.2.

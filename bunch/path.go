@@ -12,7 +12,7 @@ type Path = recovery.Path
 // pathState is what we know about the path to the peer.
 //
 // Packets that were sent on an earlier path are foreign. They may still be acknowledged, but
-// what becomes of them tells nothing about this path.
+// their fates say nothing about this path.
 type pathState struct {
 	Path                      // as the carrier reported it last
 	since       time.Duration // when this became the path
@@ -41,8 +41,8 @@ func (p *pathState) judges(number uint64) bool { return !p.Fates && number >= p.
 // different. Packets in flight may still arrive, so nothing is retransmitted for that, but
 // their fates say nothing about the new path.
 //
-// While a carrier reports fates, it's up to the carrier to pace packets and detect losses, but
-// we still probe if nothing is acknowledged.
+// While a carrier reports fates, it is up to the carrier to pace packets and detect losses,
+// but we still probe if nothing is acknowledged.
 func (c *Conn) SetPath(now time.Time, p Path) {
 	t := c.advanceClock(now)
 	if p.Fates != c.path.Fates || p.Epoch != c.path.Epoch {
@@ -77,7 +77,7 @@ func (c *Conn) switchPath(t time.Duration, p Path) {
 }
 
 // Fate is called by a carrier that reports fates when it knows whether a packet has arrived.
-// If it's lost, what it carried is retransmitted. If it arrived, we wait for the peer to
+// If it is lost, what it carried is retransmitted. If it arrived, we wait for the peer to
 // acknowledge it before we free anything.
 func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	t := c.advanceClock(now)
@@ -88,7 +88,7 @@ func (c *Conn) Fate(now time.Time, number uint64, arrived bool) {
 	p := c.sent.At(number)
 	switch {
 	case p.fate != flying:
-		// An ack or a timeout was faster.
+		// An ack or a timeout has already decided it.
 	case arrived:
 		p.arrived = t
 		if number >= c.path.foreign {

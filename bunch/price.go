@@ -17,13 +17,13 @@ const (
 const (
 	controlBuffer = 64 // entries of channel 0's reliable buffer, which is only for control messages
 
-	// maxControl is the price that all of what channel 0 holds may have, which suffices for
-	// two messages of 64 KiB. It's separate so that control messages get through while a world
-	// is stopped.
+	// maxControl limits the price of everything that channel 0 holds. It suffices for two
+	// messages of 64 KiB. The limit is separate so that control messages get through while a
+	// world is stopped.
 	maxControl = 160 << 10
 
-	// maxParked is the price that waiting unreliable and tracked messages may have, together
-	// with unreliable messages of which only some parts have arrived.
+	// maxParked limits the price of unreliable and tracked messages that wait for the owner,
+	// including unreliable ones of which only some parts have arrived.
 	maxParked = 256 << 10
 )
 
@@ -46,11 +46,11 @@ func price(flags byte, size, messages int) int {
 	return cost
 }
 
-// flagAnswer are the flags of a close that answers the other side's close.
+// flagAnswer is the set of flags of a close that answers the other side's close.
 //
 // An answer is free, so that it can be sent no matter what the limit is. If answers were
-// charged, two sides that close many channels would end up waiting for each other. It's the
-// lingering channel that is charged to the limit, until the answer is acknowledged.
+// charged, two sides that close many channels would end up waiting for each other. Instead,
+// the lingering channel is charged to the limit until the answer is acknowledged.
 const flagAnswer = byte(ReliableUnordered) | flagWhole | flagClose
 
 // isAnswer reports whether an entry answers a close.
@@ -76,7 +76,7 @@ func messagesIn(b []byte) (count int) {
 	return count
 }
 
-// charge charges an arrival to the peer's limit, or to the one of channel 0.
+// charge charges an arrival to the peer's limit, or to channel 0's own.
 func (c *Conn) charge(ch *channel, cost int) error {
 	if ch.number == 0 {
 		c.flow.control += cost

@@ -10,7 +10,7 @@ import (
 // Receive handles a datagram from the peer. The datagram must not be used afterwards, because
 // messages may alias it.
 //
-// If Receive returns an error, the connection has ended. Usually that's because the peer has
+// If Receive returns an error, the connection has ended. Usually that is because the peer has
 // violated the protocol.
 func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	t := c.advanceClock(now)

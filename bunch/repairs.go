@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// maxRepaired is how many entries a group may have. A part of a transfer takes 30.
+	// maxRepaired is the maximum number of entries in a group. A part of a transfer takes 30.
 	maxRepaired = 32
 
-	// minRepaired is how many entries a message needs to get repair bunches. Two or three
-	// would get as many repair bunches as they are themselves, and a game may send such
+	// minRepaired is the minimum number of entries in a message that gets repair bunches. With
+	// two or three entries, there would be as many repair bunches, and a game may send such
 	// messages in every tick.
 	minRepaired = 4
 )

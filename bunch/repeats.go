@@ -3,22 +3,22 @@ package bunch
 import "time"
 
 const (
-	// tailLoss is how high the loss rate must be for us to send the lost pieces at the end of
-	// a transfer twice.
+	// tailLoss is the loss rate from which on we send the lost pieces at the end of a transfer
+	// twice.
 	tailLoss = 0.005
 
-	// tailCopies is how many copies of such a piece may be in flight.
+	// tailCopies is the maximum number of copies of such a piece in flight.
 	tailCopies = 2
 
-	// playLoss is how high the loss rate must be for us to send small calls twice. A single
-	// loss suffices for about 170 packets: it raises sentPackets.lossRate to 1/lossSpan, of
-	// which each ack then takes away 1/lossSpan.
+	// playLoss is the loss rate from which on we send small calls twice. A single loss
+	// suffices for about 170 packets: it raises sentPackets.lossRate to 1/lossSpan, of which
+	// each ack then takes away 1/lossSpan.
 	playLoss = 0.002
 
-	// repeatQueue is how much longer than the minimum the shortest recent round trip may be
-	// for us to send calls twice without bulk beside them. If it's any longer, there's a
-	// standing queue, which may well be due to the calls. When this was 10 ms, jitter was
-	// taken for a queue.
+	// repeatQueue is the longest queueing delay at which we still send calls twice without
+	// bulk beside them, judged by the shortest recent round trip. A longer one means a
+	// standing queue, which may well be due to the calls. At 10 ms, jitter would count as a
+	// queue.
 	repeatQueue = 25 * time.Millisecond
 
 	// maxRepeats and repeatBytes limit how much play a packet repeats. There's room for the

@@ -210,7 +210,7 @@ func (k *cork) open() bool { return !k.on || k.flushing }
 // Cork holds back new messages of play from Cork(true) to Cork(false), so that a tick leaves
 // in few full packets.
 //
-// The peer isn't held up by a long tick: acks that are due, retransmissions, probes and bulk
+// The peer is not held up by a long tick: acks that are due, retransmissions, probes and bulk
 // are still sent, and a higher limit is delayed by no more than Config.AckDelay.
 //
 // If ticks take longer than their interval, a tick may begin before the carrier was able to

@@ -26,9 +26,9 @@ type item struct {
 	first    bool // these bytes hadn't been sent before
 }
 
-// pieces yields the pieces that the item covers. There are none if the entry has been freed,
-// because all of it was acknowledged. There may be several if the item was cut after it was
-// lost.
+// pieces yields the pieces that the item covers. There are none if all of the entry was
+// acknowledged and it has been freed, and several if the item was sent as one piece that has
+// been cut since.
 func (it *item) pieces(yield func(*piece) bool) {
 	if it.sequence < it.channel.first {
 		return
@@ -47,7 +47,7 @@ type sentPacket struct {
 	// How it was sent.
 	size   int
 	at     time.Duration
-	mark   recovery.Mark // for congestion
+	mark   recovery.Mark // from congestion.Sent
 	probe  bool          // sent as a probe, regardless of the window
 	ackNow bool          // asks for an ack at once
 
@@ -86,13 +86,13 @@ type sentPackets struct {
 // seconds.
 const lossSpan = 256
 
-// bareRecords is how many records we keep if few packets have bunches. It's enough for two
-// seconds with an ack in each millisecond. There must be a limit, because a peer can make us
+// bareRecords is the limit on records while few packets have bunches. It's enough for two
+// seconds with an ack every millisecond. There must be a limit, because a peer can make us
 // send any number of acks and limits.
 const bareRecords = 2048
 
-// initialSent is how many records there's room for at first. A handshake or a tick of play
-// doesn't take more.
+// initialSent is the number of records to make room for at first. A handshake or a tick of
+// play doesn't take more.
 const initialSent = 4
 
 // full reports whether a record must be dropped before another may be added. It drops those
@@ -163,8 +163,8 @@ func (s *sentPackets) packetSent(p *sentPacket, now time.Duration) {
 	s.lastAsk = now
 }
 
-// keepAliveAt returns when a keep-alive is due, which is if no ack-eliciting packet is sent
-// for the given interval. ok is false if the interval is 0, and while a packet is in flight.
+// keepAliveAt returns when a keep-alive is due, unless an ack-eliciting packet is sent before.
+// every is the interval of keep-alives. ok is false if that's 0, or if a packet is in flight.
 func (s *sentPackets) keepAliveAt(every time.Duration) (at time.Duration, ok bool) {
 	return s.lastAsk + every, every > 0 && s.flying == 0
 }
@@ -179,7 +179,7 @@ func (s *sentPackets) decide(p *sentPacket, f fate) {
 	case f == lost:
 		s.lossRate += (1 - s.lossRate) / lossSpan
 	case p.fate == lost:
-		// It was late and not lost, so take back what we added for it.
+		// It was only late, so take back what we added for it.
 		s.lossRate = max(0, s.lossRate-1.0/lossSpan)
 	default:
 		s.lossRate -= s.lossRate / lossSpan

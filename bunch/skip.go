@@ -3,13 +3,13 @@ package bunch
 import "time"
 
 const (
-	// meanSkip is how far the skipped numbers are apart on average. The peer reacts to each
-	// with an immediate ack, and its acks grow by two bytes until one of them is acknowledged,
+	// meanSkip is the average distance between skipped numbers. The peer reacts to each with
+	// an immediate ack, and its acks grow by two bytes until one of them is acknowledged,
 	// which adds no more than one packet in 500.
 	meanSkip = 500
 
-	// minSkip is how far they are apart at least. That's one more than the packet threshold of
-	// 3 (RFC 9002, section 6.1.1), so that no more than one of the numbers it counts is
+	// minSkip is the minimum distance. It's one more than the packet threshold of 3 (RFC 9002,
+	// section 6.1.1), so that no more than one of the numbers that the threshold counts is
 	// skipped, unless the carrier refused packets.
 	minSkip = 4
 )

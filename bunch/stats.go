@@ -97,19 +97,19 @@ func (c *Conn) Stats() Stats {
 // Lost returns how many packets were declared lost.
 func (c *Conn) Lost() uint64 { return c.stats.PacketsLost }
 
-// Acked returns the number after that of the newest packet that the peer has acknowledged.
+// Acked returns one more than the number of the newest packet that the peer has acknowledged.
 func (c *Conn) Acked() uint64 { return c.loss.Largest }
 
 // InFlight returns how many bytes there are in packets that are neither acknowledged nor lost.
 func (c *Conn) InFlight() int { return c.sent.inFlight }
 
 // SetWindow sets how many bytes may be in flight on the path, which is its congestion window
-// and a few packets. 0 means that it isn't known.
+// and a few packets. 0 means that it is not known.
 func (c *Conn) SetWindow(bytes int) { c.congestion.PathWindow = bytes }
 
 // RecentRTT returns the minimum of at least the last 8 round trips, the minimum of all, and
-// how often recent has been measured, which is 0 as long as it isn't known. A standing queue
-// raises recent, whereas jitter doesn't.
+// how often recent has been measured, which is 0 as long as it is not known. A standing queue
+// raises recent, whereas jitter does not.
 func (c *Conn) RecentRTT() (recent, least time.Duration, rounds int) {
 	return c.congestion.Recent, c.congestion.MinEver, c.congestion.Rounds
 }

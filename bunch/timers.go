@@ -49,8 +49,8 @@ func (c *Conn) Advance(now time.Time) error {
 	return nil
 }
 
-// timedOut returns an error if for IdleTimeout the peer has acknowledged nothing that asked
-// for it, or has owed us too many answers to closes.
+// timedOut returns an error if the peer has acknowledged nothing for IdleTimeout, or has owed
+// us too many answers to closes for that long.
 func (c *Conn) timedOut(t time.Duration) *Error {
 	if at, ok := c.idleAt(); ok && t >= at {
 		return violation(ConnectionTimeout, "no answer for %v (IdleTimeout)", c.config.IdleTimeout)

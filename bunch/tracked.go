@@ -101,24 +101,24 @@ func (c *Conn) SendTracked(number, record uint64, payload []byte) error {
 }
 
 // Opened reports whether the peer has acknowledged all of the message that opens a channel of
-// ours, and we haven't closed the channel. From then on, no tracked message is dropped because
-// it arrived before the open.
+// ours, and we have not closed the channel. From then on, no tracked message is dropped
+// because it arrived before the open.
 func (c *Conn) Opened(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.ours && ch.openAcked && !ch.outClosed
 }
 
 // Opening reports whether we have sent everything reliable on a channel of ours, but the peer
-// hasn't acknowledged the open yet. A tracked message sent now finds the channel open, unless
+// has not acknowledged the open yet. A tracked message sent now finds the channel open, unless
 // a packet is lost or overtaken.
 func (c *Conn) Opening(number uint64) bool {
 	ch := c.channels.find(number)
 	return ch != nil && ch.opening()
 }
 
-// TakeBack drops the tracked messages that haven't been sent. Fates reports them with Back. An
-// owner that calls it before it composes new messages sends no stale ones, and they don't pile
-// up.
+// TakeBack drops the tracked messages that have not been sent. Fates reports them with Back.
+// An owner that calls it before it composes new messages sends no stale ones, and they do not
+// pile up.
 func (c *Conn) TakeBack() {
 	for c.tracked.waiting.len() > 0 {
 		t := c.unqueue()
@@ -131,8 +131,8 @@ func (c *Conn) TakeBack() {
 // included.
 func (c *Conn) TrackedQueued() int { return c.tracked.bytes }
 
-// Fates fills into with the oldest fates that it hasn't reported yet, and returns how many
-// these are. New fates don't cause a Wake.
+// Fates fills into with the oldest fates that it has not reported yet, and returns how many
+// these are. New fates do not cause a Wake.
 func (c *Conn) Fates(into []Fate) (n int) {
 	for ; n < len(into) && c.tracked.fates.len() > 0; n++ {
 		into[n] = c.tracked.fates.pop()

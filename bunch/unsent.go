@@ -2,7 +2,8 @@ package bunch
 
 import "slices"
 
-// A placedUnreliable is an unreliable bunch in the last packet, as the message was before it.
+// A placedUnreliable is an unreliable bunch in the last packet. It's a copy of the message
+// from before the bunch was sent.
 type placedUnreliable struct {
 	channel *channel
 	unreliableMessage
@@ -47,7 +48,7 @@ func (c *Conn) Unsent(number uint64) {
 		c.tracked.fates.push(Fate{Record: record, Back: true})
 	}
 
-	// What it was to settle isn't settled.
+	// The peer hasn't got what the packet asked for, announced or acknowledged, either.
 	if p.probe {
 		c.loss.probes++
 	}
