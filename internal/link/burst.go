@@ -1,34 +1,27 @@
 package link
 
 const (
-	// maxBurst is the maximum number of datagrams sent back to back. The peer's quic-go
-	// queues 128 datagrams and drops any more.
-	maxBurst = 96
-	// minBurst is the size below which losses do not reduce a burst.
-	minBurst = 32
-	// burstStep is added to the size of the next burst if no packet was lost.
-	burstStep = 8
+	maxBurst  = 96 // the peer's quic-go queues 128 datagrams and drops what exceeds that
+	minBurst  = 32 // losses don't reduce the size of a burst below this
+	burstStep = 8  // how much larger the next burst may be if nothing was lost
 )
 
-// burst counts the datagrams sent without a pause and limits their number.
-//
-// A loss halves the limit. Either the path dropped the packets or the receiver is too slow,
-// and both call for shorter bursts.
+// A burst limits how many datagrams we send without a pause. The limit is halved when packets get
+// lost: whether the path dropped them or the receiver couldn't keep up, shorter bursts help.
 type burst struct {
-	sent int    // datagrams sent in this burst
-	size int    // maximum number of datagrams in this burst
-	lost uint64 // packets the machines had counted as lost at the last rest
+	sent int    // datagrams sent since the last pause
+	size int    // how many may be sent before the next
+	lost uint64 // how many packets the machines had lost by the last pause
 }
 
-// full counts a datagram and reports whether a rest is due.
-func (b *burst) full() bool {
+// add adds a datagram, and reports whether that completes the burst.
+func (b *burst) add() bool {
 	b.sent++
 	return b.sent >= b.size
 }
 
-// rest starts the next burst. lost is the number of packets the machines have counted as
-// lost.
-func (b *burst) rest(lost uint64) {
+// next begins the next burst. lost is how many packets the machines have lost so far.
+func (b *burst) next(lost uint64) {
 	b.sent = 0
 	if lost > b.lost {
 		b.size = max(b.size/2, minBurst)

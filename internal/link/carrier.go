@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// A Carrier sends and receives datagrams, unreliably and in any order. It is a QUIC
-// connection or a pair in memory. Its methods may be called concurrently.
+// A Carrier sends and receives datagrams, which may get lost or arrive in any order. It is a QUIC
+// connection, or one end of a pair in memory. Its methods are safe for concurrent use.
 type Carrier interface {
-	// SendDatagram sends p and does not retain it. It may block until CloseWithError is
+	// SendDatagram sends p, which it does not retain. It may block until CloseWithError is
 	// called.
 	//
-	// It returns a *[TooLargeError] if p is too large for the path. Any other error ends the
+	// If p is too large for the path, the error is a *[TooLargeError]. Any other error ends the
 	// link.
 	SendDatagram(p []byte) error
 
-	// ReceiveDatagram returns a datagram, which then belongs to the caller. It returns soon
-	// after ctx is done.
+	// ReceiveDatagram waits for a datagram, which then belongs to the caller, or until ctx is
+	// done.
 	//
-	// An error ends the link. An error that wraps a *[CloseError] carries the peer's code and
-	// reason.
+	// An error ends the link. If the peer has closed the connection, the error wraps a
+	// *[CloseError] with its code and reason.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
-	// SendQueue returns the number of datagrams the carrier queues, in order, before
-	// SendDatagram blocks. Zero means that SendDatagram may always block. The result never
-	// changes.
+	// SendQueue returns how many datagrams the carrier queues, in order, before SendDatagram
+	// blocks. It is 0 if SendDatagram may always block. The result never changes.
 	SendQueue() int
 
-	// Path is called for every datagram. It must be fast and not block.
+	// Path returns what is known of the path. It is called for every datagram, so it must be fast
+	// and must not block.
 	Path() Path
 
 	// CloseWithError is called exactly once.
@@ -36,26 +36,28 @@ type Carrier interface {
 }
 
 const (
-	// Ping is the first byte of a datagram that no machine handles. It is sent only for the
-	// QUIC packet around it, which the peer acknowledges.
+	// Ping is the first byte of a datagram that is for no machine. We only send it for the sake
+	// of the QUIC packet around it, because the peer acknowledges that.
 	Ping = 0x0f
-	// pingBytes is the size of a ping. It makes the QUIC packet larger than a stateless reset
-	// (RFC 9000, section 10.3.3). A restarted server does not answer a packet of 42 bytes,
-	// and it cannot answer a sealed packet.
+
+	// pingBytes is the size of a ping. A server that has restarted answers with a stateless
+	// reset, but only to a packet that is larger than the reset itself (RFC 9000, section
+	// 10.3.3), so it ignores one of 42 bytes. We need that answer, because such a server can't
+	// answer a sealed packet at all.
 	pingBytes = 16
 )
 
-// Path describes the path to the peer, as the carrier knows it. A zero field is unknown.
+// Path is what the carrier knows of the path to the peer. A field is 0 if unknown.
 type Path struct {
 	Cwnd        int // congestion window in bytes
 	SmoothedRTT time.Duration
-	MaxDatagram int // size of the largest datagram in bytes
+	MaxDatagram int // size of the largest datagram that it takes, in bytes
 }
 
-// A TooLargeError is returned for a datagram that was not sent because it is too large for
-// the path.
+// A TooLargeError is returned for a datagram that was not sent, because the path doesn't take
+// datagrams of its size.
 type TooLargeError struct {
-	Max int // maximum size in bytes that the path takes now
+	Max int // what the path takes now, in bytes
 }
 
 func (e *TooLargeError) Error() string {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// drainTime limits how long Close waits for the peer to acknowledge reliable data.
+	// drainTime is how long Close waits for the peer to acknowledge reliable data.
 	drainTime = time.Second
-	// maxReason is the maximum length in bytes of a reason on the wire. It must fit into a
-	// QUIC packet with its header.
+
+	// maxReason is how long a reason may be on the wire, in bytes. It has to fit into a QUIC
+	// packet along with its header.
 	maxReason = 256
 )
 
-// ErrUndelivered is the cause of a close if the peer did not acknowledge all reliable data in
-// time.
+// ErrUndelivered is the cause of a close if some reliable data wasn't acknowledged in time.
 var ErrUndelivered = errors.New("link: reliable data was not acknowledged within 1s of Close")
 
 // A CloseError says which side closed the connection, and why.
@@ -42,10 +42,11 @@ func (e *CloseError) Error() string {
 
 func (e *CloseError) Unwrap() error { return e.Cause }
 
-// violation returns the error that ends the link after Receive or Advance of a machine
-// returned err.
+// violation returns the error that ends the link after a machine's Receive or Advance has failed
+// with err.
 func violation(err error) *CloseError {
 	var coded interface{ CloseCode() (uint64, string) }
+	// An error of our own, to which no code of the protocol applies.
 	if !errors.As(err, &coded) {
 		return &CloseError{Reason: err.Error(), Cause: err}
 	}
@@ -53,29 +54,29 @@ func violation(err error) *CloseError {
 	return &CloseError{Code: code, Reason: reason, Cause: err}
 }
 
-// closing is the state of a link's end. Close requests the end and end carries it out, each
-// at most once.
+// closing is how far a link has come in closing. Close requests it, end decides on the error, and
+// finish does the rest.
 type closing struct {
-	mu    sync.Mutex  // locked last, with or without the link's lock held
-	asked *CloseError // set by Close, which waits for the drain; nil if Close was not called
-	limit *time.Timer // ends the drain after drainTime
-	err   error       // why the link ended; nil while it runs
+	mu        sync.Mutex  // taken last, whether or not the link's lock is held
+	requested *CloseError // set by Close, which waits for the drain
+	deadline  *time.Timer // ends the drain after drainTime
+	err       error       // why the link ended; nil while it runs
 }
 
-// Close ends the connection once all reliable data is acknowledged, but after 1 s at the
-// latest. It uncorks play, so that queued calls are sent.
+// Close ends the connection as soon as the peer has acknowledged all reliable data, or after a
+// second if it hasn't. Play is uncorked for this, so that calls of the current tick are sent too.
 //
-// Close returns at once. It may be called with or without the lock. It does nothing if the
-// link has ended or Close was called before.
+// It returns at once, and may be called with or without the lock. A second Close is a no-op, and
+// so is one after the link has ended.
 func (l *Link) Close(code uint64, reason string) {
 	c := &l.closing
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.asked != nil || c.err != nil {
+	if c.requested != nil || c.err != nil {
 		return
 	}
-	c.asked = &CloseError{Code: code, Reason: reason}
-	c.limit = time.AfterFunc(drainTime, func() { l.end(ErrUndelivered) })
+	c.requested = &CloseError{Code: code, Reason: reason}
+	c.deadline = time.AfterFunc(drainTime, func() { l.end(ErrUndelivered) })
 	l.draining.Store(true)
 	l.signal()
 	if l.Sealed() {
@@ -83,32 +84,31 @@ func (l *Link) Close(code uint64, reason string) {
 	}
 }
 
-// Abort ends the connection without waiting for anything. It returns at once and may be
-// called with or without the lock. After a Close, it only ends the drain: the peer gets the
-// code and reason passed to Close.
+// Abort ends the connection without waiting for anything. It returns at once, and may be called
+// with or without the lock. If Close was called before, the peer still gets the code and reason of
+// that Close.
 func (l *Link) Abort(code uint64, reason string) {
 	l.end(&CloseError{Code: code, Reason: reason})
 }
 
-// Done returns a channel that is closed when the connection has ended. By then the reader and
-// the writer have returned, and the machines have received all datagrams that arrived.
+// Done returns a channel that is closed once the connection has ended. By then the reader and the
+// writer have returned, and the machines have received every datagram that arrived.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
-// Err returns the reason the connection ended, or nil if it has not ended. The error is a
-// [*CloseError] if one side closed the connection, and otherwise the carrier's error. If a
-// Close could not deliver everything, its Cause says why.
+// Err returns why the connection ended, or nil if it hasn't yet. If one of the ends has closed it,
+// the error is a [*CloseError], whose Cause says so if Close couldn't deliver everything.
+// Otherwise it is the carrier's error.
 func (l *Link) Err() error {
 	l.closing.mu.Lock()
 	defer l.closing.mu.Unlock()
 	return l.closing.err
 }
 
-// end ends the link. Only the first call has an effect.
+// end ends the link. Only the first call has an effect, and it returns without waiting for the
+// carrier, which finish does on another goroutine.
 //
-// After a Close, the link's error is that of the Close, with cause as its Cause. A nil cause
-// means that the drain was complete; it is possible only after a Close.
-//
-// finish does the rest on its own goroutine, so no caller waits for the carrier.
+// If Close was called before, its error becomes the link's error, and cause becomes its Cause. A
+// nil cause means that everything was delivered, which can only happen after a Close.
 func (l *Link) end(cause error) {
 	c := &l.closing
 	c.mu.Lock()
@@ -117,30 +117,31 @@ func (l *Link) end(cause error) {
 		return
 	}
 	c.err = cause
-	if closed, ok := errors.AsType[*CloseError](cause); ok { // the peer's, which the carrier's error wraps
+	if closed, ok := errors.AsType[*CloseError](cause); ok {
+		// The peer closed the connection. Leave out what the carrier wrapped around its error.
 		c.err = closed
 	}
-	if c.asked != nil {
-		c.limit.Stop()
-		c.asked.Cause = c.err
-		c.err = c.asked
+	if c.requested != nil {
+		c.deadline.Stop()
+		c.requested.Cause = c.err
+		c.err = c.requested
 	}
 	l.cancel()
 	go l.finish(c.err)
 }
 
-// finish closes the carrier, which unblocks a writer in SendDatagram, and waits for the
-// reader and the writer. Then it passes the remaining datagrams to the machines and tells the
-// owner.
+// finish shuts the carrier, the reader and the writer down, gives the machines what has arrived
+// until then, and tells the owner.
 func (l *Link) finish(err error) {
 	code, reason := uint64(0), err.Error()
 	if closed, ok := errors.AsType[*CloseError](err); ok {
 		code, reason = closed.Code, closed.Reason
 	}
-	_ = l.carrier.CloseWithError(code, cut(reason, maxReason)) // fails only if the carrier has ended already
+	// This unblocks a writer in SendDatagram. It fails only if the carrier has ended already.
+	_ = l.carrier.CloseWithError(code, cut(reason, maxReason))
 	l.state.Store(stopped)
 	l.reading.Wait()
-	l.writing <- struct{}{} // waits for a running write, and keeps others from starting
+	l.writing <- struct{}{} // wait for the writer to return, and keep it from starting again
 	l.timer.Stop()
 	l.receiveRest()
 	<-l.writing
@@ -149,7 +150,7 @@ func (l *Link) finish(err error) {
 	l.config.Ended()
 }
 
-// receiveRest passes the datagrams left in the ring to the machines, until a machine fails.
+// receiveRest gives the machines what is left in the ring, unless one of them fails.
 func (l *Link) receiveRest() {
 	for failed := false; !failed && !l.ring.empty(); {
 		failed = l.receive(l.LockNow()) != nil
@@ -157,5 +158,5 @@ func (l *Link) receiveRest() {
 	}
 }
 
-// cut shortens s to at most n bytes, without splitting a character.
+// cut shortens s to at most n bytes without splitting a character.
 func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -2,55 +2,54 @@ package link
 
 import "time"
 
-// maxDirect is the maximum number of datagrams that one Unlock sends, slightly more than a
-// tick's calls need. The writer sends the rest, so a tick spends no time on bulk.
+// maxDirect is how many datagrams an Unlock may send, which is a little more than a tick's calls
+// need. The writer sends the rest, so that a tick spends no time on bulk.
 const maxDirect = 8
 
-// queued bounds the number of datagrams in the carrier's queue without asking the carrier.
+// A carrierQueue tells whether the carrier can take another datagram without blocking. The carrier
+// won't say how many are in its queue, so we work out how many there can be.
 //
-// The queue is in order. So it holds at most the datagrams that the first machine built after
-// the newest one the peer has acknowledged, and datagrams of other machines built after that
-// one.
-type queued struct {
-	capacity int    // capacity of the carrier's queue in datagrams; 0 if SendDatagram may always block
+// The queue is in order. Once the peer has acknowledged a packet of the first machine, everything
+// up to that packet has left the queue, and only what came after it may still be there.
+type carrierQueue struct {
+	capacity int    // in datagrams; 0 if SendDatagram may always block
 	next     uint64 // number of the first machine's newest packet, plus one
-	// Nothing is sent directly before the peer has acknowledged a packet numbered least-1 or
-	// higher, because another machine's datagram may still be queued.
-	least uint64
+	minAcked uint64 // what Acked must reach before we know that other machines' datagrams have left
 }
 
-// built records a datagram of the machine at index place in priority order.
-func (q *queued) built(place int, number uint64) {
+// add adds a datagram to the queue. place is the index of the machine that built it.
+func (q *carrierQueue) add(place int, number uint64) {
 	if place > 0 {
-		q.other()
+		q.addOther()
 		return
 	}
 	q.next = number + 1
 }
 
-// other records that the queue may hold a datagram of another machine. Only an ack for a
-// later datagram of the first machine proves that it was sent.
-func (q *queued) other() { q.least = q.next + 1 }
+// addOther adds a datagram that isn't the first machine's, or may have done so. It is known to have
+// left the queue when the peer acks the first machine's next packet.
+func (q *carrierQueue) addOther() { q.minAcked = q.next + 1 }
 
-// room reports whether the queue certainly has room for another datagram. acked is the number
-// of the first machine's newest acknowledged packet, plus one.
-func (q *queued) room(acked uint64) bool {
-	return acked >= q.least && q.next-min(acked, q.next) < uint64(q.capacity)
+// hasRoom reports whether the queue is sure to have room for another datagram. acked is one more
+// than the number of the first machine's newest acknowledged packet.
+func (q *carrierQueue) hasRoom(acked uint64) bool {
+	return acked >= q.minAcked && q.next-min(acked, q.next) < uint64(q.capacity)
 }
 
-// outcome is work found under the lock that must be done without it. Ending the link calls
-// the carrier, Wake calls the owner, and the writer takes the lock itself.
+// An outcome is what remains to be done once the lock has been released. It can't be done with the
+// lock held, because it calls the carrier or the owner, or wakes the writer, who takes the lock.
 type outcome struct {
-	err   error         // if not nil, it ends the link
+	err   error         // ends the link, unless nil
 	woken bool          // Config.Wake must be called
 	wake  bool          // the writer has something to do
-	hole  time.Duration // after a black hole was found, how long only safe datagrams are sent; otherwise 0
+	hole  time.Duration // how long we keep to safe datagrams; 0 if no black hole was found
 }
 
-// sendDirect sends datagrams while the writer sleeps. The caller holds the lock throughout,
-// which keeps packets in order.
+// sendDirect sends datagrams in place of the sleeping writer. The caller holds the lock all the
+// while, which keeps packets in order.
 func (l *Link) sendDirect() (o outcome) {
 	if l.queued.capacity == 0 || l.draining.Load() || l.failed != nil {
+		// Sending might block, or the link is ending. Leave it to the writer.
 		l.parked = false
 		o.wake = true
 		return o
@@ -59,41 +58,42 @@ func (l *Link) sendDirect() (o outcome) {
 	defer buffers.Put(buffer)
 	path := l.carrier.Path()
 	for range maxDirect {
-		if !l.queued.room(l.play.Acked()) {
+		if !l.queued.hasRoom(l.play.Acked()) {
 			break
 		}
-		t, err := l.look(path, buffer)
+		t, err := l.poll(path, buffer)
 		if err != nil {
 			return outcome{err: violation(err)}
 		}
 		o.woken = o.woken || t.woken
 		o.hole = max(o.hole, t.hole)
 		if t.packet == nil {
+			// Nothing is left to send. The writer sleeps on, unless poll didn't park it.
 			o.wake = !l.parked
 			return o
 		}
-		if o.err = l.launch(t); o.err != nil {
+		if o.err = l.sendNow(t); o.err != nil {
 			return o
 		}
 	}
+	// There may be more to send than we're allowed to, or than the queue has room for.
 	l.parked = false
 	o.wake = true
 	return o
 }
 
-// launch passes a datagram to the carrier. It does not block, because the carrier's queue has
-// room.
-func (l *Link) launch(t turn) error {
+// sendNow gives a datagram to the carrier, which won't block since its queue has room.
+func (l *Link) sendNow(t turn) error {
 	if err := l.carrier.SendDatagram(t.packet); err != nil {
-		_, err = l.refused(t, err)
+		_, err = l.takeBack(t, err)
 		return err
 	}
-	l.sent(t)
+	l.countSent(t)
 	return nil
 }
 
-// conclude carries out an outcome. The caller does not hold the lock.
-func (l *Link) conclude(o outcome) {
+// carryOut does what an outcome asks for. The caller must not hold the lock.
+func (l *Link) carryOut(o outcome) {
 	if o.err != nil {
 		l.end(o.err)
 		return

@@ -1,36 +1,47 @@
 // Package link drives the machines of one connection over a datagram carrier.
 //
-// A [Link] has a lock around its machines, a reader and a writer. The writer has a goroutine
-// only while there is something to do. It asks the machines, in priority order, for the next
-// datagram and sends it without the lock.
+// A machine is a protocol without a clock, a goroutine or a lock, and a [Link] provides all
+// three. It has a lock around its machines, a reader and a writer.
 //
-// So a packet is built only when it can be sent. The writer paces datagrams as quic-go's own
-// pacer would. Hardly any then wait inside the carrier, where play (game traffic: everything
-// but bulk) cannot overtake bulk.
+// # Sending
 //
-// While the writer sleeps, a goroutine that unlocks the machines also sends a few datagrams
-// itself. It does so if the carrier has a queue and the peer's acks prove that the queue has
-// room. So a game's tick wakes no other goroutine and never blocks.
+// The writer asks the machines in priority order for the next datagram, and sends it after
+// releasing the lock. A packet is therefore never built before it can be sent. The writer also
+// paces datagrams just as quic-go's own pacer would, because they shouldn't wait inside the
+// carrier, where play (the game's own traffic: everything but bulk) can't overtake bulk.
 //
-// While the writer sleeps, the reader passes received datagrams to the machines. It wakes the
-// writer only if they then have something to send. While the writer is busy, the reader only
-// fills a bounded ring, which the writer empties. The ring is needed because quic-go's
-// receive queue holds 128 datagrams and silently drops any more. While the writer is blocked
-// in SendDatagram, the reader also empties the ring, so a congested outgoing path never
-// delays received datagrams.
+// The writer has a goroutine only while there is something to do. When it sleeps, a goroutine
+// that unlocks the machines sends a few datagrams itself, provided that the carrier has a queue
+// and that the peer's acks prove there's room in it. That way a game's tick never blocks and
+// usually wakes no other goroutine.
 //
-// A [Sealed] carrier may carry the datagrams instead of the first carrier (see [Link.Carry]).
-// Whenever its pacer allows a packet, it takes the next datagram from the link, which is its
-// [Source], under the link's lock. It does this on its own goroutine, or for play on the
-// goroutine that calls [Link.Unlock]. Meanwhile the link sends nothing over the first
-// carrier, but still receives from it.
+// # Receiving
 //
-// The first machine is [Play]; every other machine is an [Extension]. The link does not know
-// what a packet holds or who its peer is. It does not see losses; the machines report them.
-// If a path is interrupted, quic-go drops no datagram, and SendDatagram may block for a long
-// time. The machine's own probe timer then stops bulk, after two probes in a row.
+// While the writer sleeps, the reader passes received datagrams to the machines, and wakes the
+// writer if that gives them something to send. While the writer is busy, the reader merely fills
+// a bounded ring, which the writer empties. We need the ring because quic-go's own receive queue
+// holds only 128 datagrams and silently drops what doesn't fit. If the writer is blocked in
+// SendDatagram, the reader empties the ring as well, so that a congested outgoing path doesn't
+// delay what we receive.
 //
-// Limits: [RingBytes] for each connection, bursts of at most 96 datagrams, datagrams of at
-// most 1,500 bytes over the first carrier, a reason of at most 256 bytes, and one second for
-// the drain of Close.
+// # The second carrier
+//
+// A [Sealed] carrier may take over from the first one (see [Link.Carry]). Whenever its pacer
+// allows a packet, it takes the next datagram from its [Source], which is the link, with the
+// link's lock held. It does this on its own goroutine, or for play on the goroutine that calls
+// [Link.Unlock]. Meanwhile the link sends nothing over the first carrier, but goes on receiving
+// from it.
+//
+// # What a link doesn't do
+//
+// The first machine is [Play], and every other one is an [Extension]. The link doesn't know what
+// is in a packet or who the peer is. Nor does it notice losses, except from what the machines
+// count. When a path is interrupted, quic-go drops no datagrams, and SendDatagram may block for a
+// long time; it is the machine's own probe timer that stops bulk then, after two probes in a row.
+//
+// # Limits
+//
+// At most [RingBytes] wait for a connection's machines. A burst has up to 96 datagrams, a
+// datagram over the first carrier up to 1,500 bytes, and the reason of a close up to 256. Close
+// drains for up to one second.
 package link

@@ -8,20 +8,23 @@ import (
 	"time"
 )
 
-// Config holds the settings of a link. A zero field takes the default in its comment.
+// Config is how to set up a link. Every field may be left zero.
 type Config struct {
-	// Wake is called without the lock, on any goroutine, after a machine's Wake returned
-	// true. It is called once more after Done is closed. It must not block. Default: no call.
+	// Wake is called after a machine's Wake has returned true, and once more after Done has
+	// been closed. The call may come from any goroutine, without the link's lock, and must not
+	// block.
 	Wake func()
 
-	// Ended is called once, on its own goroutine, after Done is closed and after the last
-	// Wake. It may block and may wait for other users of the link. Default: no call.
+	// Ended is called once, after Done has been closed and Wake has been called for the last
+	// time. Since it has a goroutine of its own, it may block, even to wait for other users of
+	// the link.
 	Ended func()
 
-	// Rate limits unreliable data and bulk. Default: no limit.
+	// Rate limits unreliable data and bulk. There is no limit if it's nil.
 	Rate Rate
 
-	// Logger logs paths that shrink and datagrams that are dropped. Default: no logging.
+	// Logger is told about paths that shrink and datagrams that we drop. Nothing is logged if
+	// it's nil.
 	Logger *slog.Logger
 }
 
@@ -38,53 +41,54 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// A Link drives the machines of one connection. All methods may be called concurrently.
+// A Link runs the protocol machines of one connection over its carrier. Its methods are safe for
+// concurrent use.
 type Link struct {
 	config  Config
 	carrier Carrier
 
-	// mu guards this group.
+	// What mu guards, besides the machines themselves.
 	mu       sync.Mutex
-	play     Play      // the first machine
-	slots    []slot    // all machines, in priority order
-	sealed   sealed    // the second carrier
-	failed   error     // a machine's violation; no machine is called after it
-	uncorked bool      // a Close has uncorked play
-	rated    rated     // what Config.Rate holds back now
-	queued   queued    // bounds the datagrams in the carrier's queue
-	mtu      mtu       // size limit of the next datagram
-	pacer    pacer     // when the next datagram may be sent
-	heard    time.Time // when a machine last received a datagram; at first, when the link started
+	play     Play         // the first machine, which carries the game's own traffic
+	slots    []slot       // all machines, in priority order
+	sealed   sealed       // the second carrier
+	failed   error        // a machine's violation, after which we don't call any of them
+	uncorked bool         // a Close has uncorked play
+	limiter  limiter      // what Config.Rate holds back now
+	queued   carrierQueue // how many datagrams the carrier's queue may hold
+	mtu      mtu          // how large the next datagram may be
+	pacer    pacer        // when the next datagram may be sent
+	heard    time.Time    // when a machine last received a datagram, or when the link started
 
 	// The writer's sleep, during which it has no goroutine. Guarded by mu.
-	parked bool        // the writer has nothing to do and will not look again until woken
+	parked bool        // the writer found nothing to do, and won't look again until woken
 	timer  *time.Timer // wakes the writer at wakeAt
-	wakeAt time.Time   // in the past if timer is not set
+	wakeAt time.Time   // in the past if the timer isn't set
 
-	// Shared by the reader, the writer and the callers of Unlock. Each field has its own lock
-	// or is atomic, except writer, which only its goroutine uses.
+	// Shared by the reader, the writer and whoever calls Unlock. Each field has a lock of its own
+	// or is atomic, except for writer, which belongs to the writer's goroutine.
 	ring    ring          // datagrams received while the writer was busy
-	state   atomic.Int32  // state of the writer: asleep, awake, again or stopped
+	state   atomic.Int32  // the writer's: asleep, awake, recheck or stopped
 	writing chan struct{} // holds a token while the writer's goroutine runs
 	writer  writer
-	write   func()      // writer.write, bound once, so that waking the writer allocates no closure
+	write   func()      // writer.write, bound once so that waking the writer doesn't allocate
 	sending atomic.Bool // the writer is in SendDatagram
-	warned  atomic.Bool // the warning about a full ring was logged
+	warned  atomic.Bool // we have logged that the ring was full
 	counts  counters
 
-	expected atomic.Int64 // argument of the last Expect
+	expected atomic.Int64 // set by Expect
 
 	// The end.
-	draining atomic.Bool // Close waits until the peer has acknowledged all reliable data
+	draining atomic.Bool // a Close waits until the peer has acknowledged all reliable data
 	closing  closing
 	ctx      context.Context    // ends the reader and the writer
-	cancel   context.CancelFunc // of ctx
-	reading  sync.WaitGroup     // the reader's goroutine
+	cancel   context.CancelFunc // cancels ctx
+	reading  sync.WaitGroup     // waits for the reader's goroutine
 	done     chan struct{}      // returned by Done
 }
 
-// New starts a link and its reader, which runs until the connection ends. The link owns c
-// from then on. It calls the machines only under its lock, in priority order.
+// New starts a link with its reader, which runs until the connection ends. From then on the link
+// owns the carrier, and calls the machines in priority order, always with the lock held.
 func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	l := &Link{
 		config:  cfg.withDefaults(),
@@ -101,10 +105,10 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 			first: e.FirstByte(), second: e.SecondByte(),
 		})
 	}
-	l.rated.rate = cfg.Rate
+	l.limiter.rate = cfg.Rate
 	l.writer = writer{Link: l, burst: burst{size: maxBurst}}
 	l.write = l.writer.write
-	l.timer = time.AfterFunc(time.Hour, l.writer.expired)
+	l.timer = time.AfterFunc(time.Hour, l.writer.onTimer)
 	l.timer.Stop()
 	l.queued.capacity = c.SendQueue()
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -113,22 +117,23 @@ func New(c Carrier, cfg Config, play Play, extensions ...Extension) *Link {
 	return l
 }
 
-// Lock locks the machines. The link sends and receives nothing until Unlock, so the caller
-// must not block. It may call Close, Abort, Err and Stats.
+// Lock locks the machines. Nothing is sent or received until Unlock, so the caller must not
+// block. It may call Close, Abort, Err and Stats.
 func (l *Link) Lock() { l.mu.Lock() }
 
-// LockNow calls Lock and returns the time. Times read under the lock never go backwards,
-// which the machines require.
+// LockNow calls Lock and then returns the time. Machines rely on time never going backwards, and
+// times that are read with the lock held don't.
 func (l *Link) LockNow() time.Time {
 	l.mu.Lock()
 	return time.Now()
 }
 
-// Expect announces the number of bulk bytes that the machines will be given later, in
-// addition to those they hold. Each call replaces the last. It may be called concurrently,
-// but not by a goroutine that holds the lock.
+// Expect announces how many bytes of bulk the machines will be given later, on top of what they
+// hold already. It replaces what was announced before. It is safe for concurrent use, but the
+// caller must not hold the lock.
 func (l *Link) Expect(bytes int64) {
 	if before := l.expected.Swap(bytes); (before > 0) == (bytes > 0) {
+		// Machines only need to know whether there is more.
 		return
 	}
 	now := l.LockNow()
@@ -142,49 +147,40 @@ func (l *Link) Expect(bytes int64) {
 	}
 }
 
-// Unlock releases the lock. If that cannot block, it also sends what may be sent now, instead
-// of the sleeping writer or the sealed carrier's goroutine. Otherwise it wakes that writer or
-// goroutine.
+// Unlock releases the lock. If there is something to send, we'd rather do it here than wake the
+// sleeping writer or the sealed carrier's goroutine. We only wake one of them for what might
+// block.
 func (l *Link) Unlock() {
 	switch by := l.sealed.carrier; {
-	case by == nil:
-		l.release(l.parked && l.changed())
-	case l.changed():
+	case by == nil && l.parked && l.takeChanges():
+		o := l.sendDirect()
+		l.mu.Unlock()
+		l.carryOut(o)
+	case by != nil && l.takeChanges():
 		by.Unlock()
 	default:
+		// Nothing to send, or the writer is awake and will find it.
 		l.mu.Unlock()
 	}
-	l.relieve()
+	l.emptyRing()
 }
 
-// UnlockLater is Unlock for a caller that unlocks many links in a row. The sealed carrier
-// sends on another goroutine.
+// UnlockLater is like Unlock, for somebody who unlocks many links in a row. It leaves sealed
+// packets to the carrier's goroutine instead of sending them itself.
 func (l *Link) UnlockLater() {
 	if l.sealed.carrier == nil {
 		l.Unlock()
 		return
 	}
-	if l.changed() {
+	if l.takeChanges() {
 		l.sealed.carrier.Wake()
 	}
 	l.mu.Unlock()
-	l.relieve()
+	l.emptyRing()
 }
 
-// release releases the lock. If look is true, it first sends what may be sent, instead of the
-// sleeping writer.
-func (l *Link) release(look bool) {
-	if !look {
-		l.mu.Unlock()
-		return
-	}
-	o := l.sendDirect()
-	l.mu.Unlock()
-	l.conclude(o)
-}
-
-// drainSealed uncorks play and wakes the sealed carrier when Close starts to drain. The
-// writer cannot be relied on to do this, because it may be blocked in the first carrier.
+// drainSealed uncorks play and wakes the sealed carrier once a Close has started to drain. The
+// writer would do this too, but it may be blocked in the first carrier for a long time.
 func (l *Link) drainSealed() {
 	l.mu.Lock()
 	l.uncork()
@@ -192,28 +188,28 @@ func (l *Link) drainSealed() {
 		l.sealed.carrier.Wake()
 	}
 	l.mu.Unlock()
-	l.relieve()
+	l.emptyRing()
 }
 
-// changed reports whether Changed of any machine returns true. It asks every machine, because
-// Changed clears its answer.
-func (l *Link) changed() (changed bool) {
+// takeChanges reports whether any machine has changed since we last asked, so that we must look at
+// it. All of them are asked, even after one has said yes, because asking clears the answer.
+func (l *Link) takeChanges() (changed bool) {
 	for i := range l.slots {
 		changed = l.slots[i].Changed() || changed
 	}
 	return changed
 }
 
-// woken reports whether Wake of any machine returns true. It asks every machine, because Wake
-// clears its answer.
-func (l *Link) woken() (woken bool) {
+// takeWakeUps reports whether any machine wants its owner woken. Like takeChanges, it asks all of
+// them.
+func (l *Link) takeWakeUps() (woken bool) {
 	for i := range l.slots {
 		woken = l.slots[i].Wake() || woken
 	}
 	return woken
 }
 
-// Silence returns the time since a machine last received a datagram. It takes the lock.
+// Silence returns how long ago a machine last received a datagram. It takes the lock.
 func (l *Link) Silence() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,129 +6,133 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Machine is a protocol without a clock, goroutine or lock. All methods are called under
-// the link's lock.
+// A Machine is a protocol without a clock, a goroutine or a lock. The link calls all of its methods
+// with the link's lock held.
 type Machine interface {
-	// Receive handles a datagram. The datagram then belongs to the machine, except in an
+	// Receive handles a datagram, which from then on belongs to the machine, unless that is an
 	// [Extension].
 	//
-	// An error is a violation by the peer and ends the connection. If the error has a method
-	// CloseCode() (uint64, string), that method returns the code and reason to close with.
+	// An error means that the peer has violated the protocol, and ends the connection. If the
+	// error has a method CloseCode() (uint64, string), we close with the code and the reason that
+	// it returns.
 	Receive(now time.Time, datagram []byte) error
 
-	// AppendPacket builds the next datagram, of at most size bytes, if one may be sent now.
+	// AppendPacket builds the next datagram if one may be sent now. It has at most size bytes.
 	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
 
-	// Unsent takes back the last datagram from AppendPacket, which was not sent.
+	// Unsent takes back the newest datagram from AppendPacket, because it couldn't be sent.
 	Unsent(number uint64)
 
-	// Advance runs the timers that are due. It is called before every AppendPacket. An error
-	// ends the connection, like an error from Receive. After Advance, either NextTimeout
-	// returns a time after now or a packet can be built.
+	// Advance runs the timers that are due. It is called before every AppendPacket. Afterwards
+	// either a packet can be built, or NextTimeout returns a time after now. An error ends the
+	// connection, just like one from Receive.
 	Advance(now time.Time) error
 
-	// NextTimeout returns the time at which Advance must be called. ok is false if no timer
-	// runs.
+	// NextTimeout returns when Advance must be called next. ok is false if no timer is running.
 	NextTimeout() (time.Time, bool)
 
-	// Content describes the last datagram from AppendPacket.
+	// Content says what is in the newest datagram from AppendPacket.
 	Content() recovery.Content
 
-	// Queued returns the number of bytes of the owner's data that were never sent.
+	// Queued returns how many bytes of the owner's data have never been sent.
 	Queued() int
 
-	// SetPath sets what is known about the path. If its Epoch has risen, datagrams take
-	// another path from now on.
+	// SetPath tells the machine what we know of the path. Datagrams take another path from now on
+	// if its Epoch is higher than before.
 	SetPath(now time.Time, p recovery.Path)
 
-	// Fate reports whether a datagram arrived or was lost. It is called only while the path's
-	// Fates is set. An arrival frees nothing, because the peer's machine sends its own acks.
+	// Fate tells the machine whether a datagram arrived or was lost. It is called only while the
+	// path's Fates is set. A datagram that arrived must not be freed yet, since it's the peer's
+	// machine that acknowledges what is in it.
 	Fate(now time.Time, number uint64, arrived bool)
 
-	// SetWindow limits the bytes the machine may have in flight. The limit is the path's
-	// congestion window minus the bytes other machines have in flight, but at least half of
-	// the window. More bytes would wait inside the carrier.
+	// SetWindow limits how many bytes the machine may have in flight. Anything more would only
+	// wait inside the carrier. The limit is the part of the path's congestion window that other
+	// machines don't have in flight, but at least half of the window.
 	SetWindow(bytes int)
 
-	// Wake reports whether something the owner waits for has happened, and clears the answer.
+	// Wake reports whether something has happened that the owner is waiting for. Asking clears
+	// the answer.
 	Wake() bool
 
-	// Changed reports whether the link must look at the machine again, and clears the answer.
+	// Changed reports whether the link must look at the machine again. Asking clears the answer.
 	//
-	// It is true if the owner did something that may allow a packet, move the next timeout,
-	// make Wake true or make Advance fail, or if Receive allowed a packet.
+	// It must, if the owner did something that may allow a packet, move the next timeout, make
+	// Wake true or make Advance fail, or if there is a packet to send because of a Receive.
 	Changed() bool
 
-	// Drained reports whether all reliable data was sent and acknowledged.
+	// Drained reports whether all reliable data has been sent and acknowledged.
 	Drained() bool
 
-	// InFlight returns the number of bytes in flight.
+	// InFlight returns how many bytes are in flight.
 	InFlight() int
 
-	// Lost returns the number of packets counted as lost so far. Losses shorten bursts.
+	// Lost returns how many packets have been lost so far. Losses make our bursts shorter.
 	Lost() uint64
 
-	// Waiting reports whether unreliable data and bulk could be sent now if they were not
-	// held back.
+	// Waiting reports whether there is unreliable data, and bulk, that could be sent now if it
+	// weren't held back.
 	//
-	// Hold sets whether each of them is held back until the next call. The reason is
+	// Hold sets which of them to hold back until it is called again. The reason may be
 	// [Config].Rate, or a carrier without room.
 	Waiting() (unreliable, bulk bool)
 	Hold(unreliable, bulk bool)
 
-	// FirstByte returns the first byte of datagrams for this machine. It never changes.
+	// FirstByte returns the byte with which datagrams for this machine begin. It never changes.
 	FirstByte() byte
 }
 
-// Play is the first machine. It carries game traffic. Its packets have consecutive numbers.
+// Play is the first machine, which carries the game's own traffic. It numbers its packets
+// consecutively.
 type Play interface {
 	Machine
 
-	// ReceiveLent is Receive for a datagram that stays the caller's. The machine copies what
+	// ReceiveLent is like Receive, but the datagram stays the caller's. The machine copies what
 	// it keeps.
 	ReceiveLent(now time.Time, datagram []byte) error
 
-	// Acked returns the number of the newest packet the peer has acknowledged, plus one.
+	// Acked returns one more than the number of the newest packet that the peer has acknowledged.
 	Acked() uint64
 
-	// Overtaken is called when a datagram that an [Extension] sent at time sent has arrived.
-	// Packets of play sent before it may be lost.
+	// Overtaken is called when a datagram of an [Extension] is known to have arrived, which left
+	// at the time sent. Packets of play that left before it may be lost.
 	Overtaken(now, sent time.Time)
 
-	// BlackHole reports whether three packets in a row above [SafeDatagram] bytes were lost
-	// while smaller ones were acknowledged, and clears the answer.
+	// BlackHole reports whether three packets in a row with more than [SafeDatagram] bytes were
+	// lost while smaller ones were acknowledged. Asking clears the answer.
 	BlackHole() bool
 
-	// Cork switches a cork on or off. Close uncorks so that queued data can drain.
+	// Cork(true) makes the machine gather what it is given instead of sending it, until
+	// Cork(false). Close uncorks, because what is queued has to drain.
 	Cork(on bool)
 }
 
-// An Extension is any machine after the first. Its Receive keeps nothing of the datagram,
-// which stays the caller's.
+// An Extension is any machine after the first. Its Receive keeps nothing of the datagram, which
+// stays the caller's.
 type Extension interface {
 	Machine
 
-	// SecondByte returns another first byte of datagrams for this machine, or FirstByte if
-	// the machine has only one. It never changes.
+	// SecondByte returns another byte with which datagrams for this machine may begin, or the
+	// same as FirstByte if there's only one. It never changes.
 	SecondByte() byte
 
-	// Arrived returns the time at which the newest acknowledged datagram was sent, or zero if
+	// Arrived returns when the newest of the acknowledged datagrams was sent, or the zero time if
 	// the peer has acknowledged none.
 	Arrived() time.Time
 }
 
-// slot is a machine and the link's state for it.
+// A slot is a machine with what the link knows about it.
 type slot struct {
 	Machine
-	first, second byte      // first bytes of its datagrams; equal if it has only one
-	extension     Extension // the machine; nil for the first
-	arrived       time.Time // send time passed to the last Overtaken because of this machine
-	window        int       // argument of the last SetWindow
+	first, second byte      // what its datagrams begin with; the same if there's only one
+	extension     Extension // the same machine; nil for the first
+	arrived       time.Time // send time that this machine last gave us for Overtaken
+	window        int       // set by the last SetWindow
 }
 
-// overtakes returns the time at which the extension's newest acknowledged datagram was sent,
-// and whether that time has changed since the last call.
-func (s *slot) overtakes() (at time.Time, news bool) {
+// takeArrival returns when the newest of the extension's acknowledged datagrams was sent. isNew is
+// true if no earlier call has returned that time.
+func (s *slot) takeArrival() (at time.Time, isNew bool) {
 	at = s.extension.Arrived()
 	if !at.After(s.arrived) {
 		return at, false

@@ -15,8 +15,8 @@ func TestLargeOnesComeBackOneByOne(t *testing.T) {
 	m.update(1404)
 	larger := func(d time.Duration) (n int) { // that leave within d, where each is as large as it may be
 		for end := now.Add(d); now.Before(end); now = now.Add(time.Millisecond) {
-			size := m.max(now)
-			m.left(now, size)
+			size := m.limitNow(now)
+			m.sent(now, size)
 			if size > SafeDatagram {
 				n++
 			}

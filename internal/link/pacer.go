@@ -3,35 +3,37 @@ package link
 import "time"
 
 const (
-	// paceGain is the number of congestion windows that may be sent per round trip. Two is
-	// what quic-go uses in slow start. After slow start, quic-go paces at 5/4 of a window
-	// (RFC 9002, section 7.7), but then the congestion window limits the bytes in flight
-	// anyway.
+	// paceGain is how many congestion windows we send per round trip. quic-go sends two in slow
+	// start. Afterwards it slows down to 5/4 of a window (RFC 9002, section 7.7), but we needn't
+	// follow, since by then the congestion window limits the bytes in flight anyway.
 	paceGain = 2
-	// A burst is limited to paceBurst datagrams, or to what the rate allows in paceTime if
-	// that is more. quic-go does the same.
+
+	// A burst has up to paceBurst datagrams, or what the rate allows in paceTime if that's more,
+	// as in quic-go.
 	paceBurst = 10
 	paceTime  = 2 * time.Millisecond
-	// packetOverhead is the number of bytes QUIC adds to a datagram: header, connection ID,
-	// frame and tag.
+
+	// packetOverhead is how much QUIC adds to a datagram, in bytes: a header with a connection
+	// ID, a frame type and the AEAD's tag.
 	packetOverhead = 40
 )
 
-// A pacer limits the rate at which datagrams are given to quic-go to the rate of quic-go's
-// own pacer. So datagrams wait in the machines rather than inside quic-go. There, play could
-// not overtake bulk, and the wait would look like a queue on the path.
+// A pacer is a token bucket (RFC 9002, section 7.7) that gives datagrams to quic-go no faster than
+// quic-go's own pacer would send them.
 //
-// It is a token bucket (RFC 9002, section 7.7). The zero pacer never delays a datagram. The
-// link's lock guards it.
+// This makes datagrams wait in the machines. Inside quic-go, play couldn't overtake bulk, and the
+// wait would look like a queue on the path.
+//
+// The zero pacer doesn't delay anything. It is guarded by the link's lock.
 type pacer struct {
-	rate   float64   // bytes per second; 0 if unknown, which delays nothing
+	rate   float64   // bytes per second; 0 if unknown, in which case nothing waits
 	size   float64   // size of a full datagram in bytes, with packetOverhead
 	bucket float64   // bytes that may be sent now
-	last   time.Time // when update last filled the bucket
+	last   time.Time // when the bucket was last filled
 }
 
-// update takes the rate from the carrier's path and fills the bucket for the time since the
-// last update. size is the size of a full datagram.
+// update fills the bucket for the time since it was last filled, at a rate that follows from the
+// carrier's path. size is how large a datagram may be.
 func (p *pacer) update(now time.Time, path Path, size int) {
 	if path.Cwnd <= 0 || path.SmoothedRTT <= 0 {
 		p.rate = 0
@@ -44,8 +46,8 @@ func (p *pacer) update(now time.Time, path Path, size int) {
 	p.last = now
 }
 
-// wait returns the time the next datagram must wait. It is 0 or at least a millisecond, so
-// that one timer releases several datagrams.
+// wait returns how long the next datagram must wait. A wait lasts at least a millisecond, so that
+// a single timer releases several datagrams.
 func (p *pacer) wait() time.Duration {
 	if p.rate == 0 || p.bucket >= p.size {
 		return 0
@@ -53,5 +55,5 @@ func (p *pacer) wait() time.Duration {
 	return max(time.Millisecond, time.Duration((p.size-p.bucket)/p.rate*float64(time.Second)))
 }
 
-// sent takes a datagram of size bytes out of the bucket.
+// sent takes a datagram's bytes out of the bucket.
 func (p *pacer) sent(size int) { p.bucket = max(0, p.bucket-float64(size+packetOverhead)) }

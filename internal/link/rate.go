@@ -2,49 +2,52 @@ package link
 
 import "time"
 
-// A Rate limits what a connection sends over all its carriers. It holds back unreliable data
-// and bulk. Acks, control, resends and reliable play are counted but not held back. Its
-// methods are called under the link's lock.
+// A Rate limits how fast a connection may send, counting all its carriers together. It only holds
+// back unreliable data and bulk (transfers). Acks, control messages, resends and reliable play
+// count as well, but never have to wait. Its methods are called with the link's lock held.
 type Rate interface {
-	// Play returns the time unreliable data must wait.
+	// Play returns how long unreliable data must wait.
 	Play(now time.Time) time.Duration
-	// Bulk returns the time bulk must wait. It is called only while bulk waits, because a
-	// call makes the caller one of the connections that share the rate.
+
+	// Bulk returns how long bulk must wait. By asking, a connection becomes one of those that
+	// share the rate, so it must not ask unless it has bulk to send.
 	Bulk(now time.Time) time.Duration
-	// Spend counts a datagram that is sent.
+
+	// Spend counts a datagram when it is sent.
 	Spend(now time.Time, bytes int)
 }
 
-// rated is the traffic a link's rate holds back. The link's lock guards it.
-type rated struct {
+// A limiter holds back what a Rate doesn't allow yet. It is guarded by the link's lock.
+type limiter struct {
 	rate    Rate      // nil if there is no limit
-	play    time.Time // when unreliable data may be sent again; zero if it is not held back
+	play    time.Time // when unreliable data may be sent again; zero if it isn't held back
 	bulk    time.Time // the same for bulk
-	holding bool      // the last call of Machine.Hold held something back
+	holding bool      // the machines were told to hold something back, and not yet to let go
 }
 
-// spend counts a datagram that is sent.
-func (r *rated) spend(now time.Time, bytes int) {
+// spend counts a datagram when it is sent.
+func (r *limiter) spend(now time.Time, bytes int) {
 	if r.rate != nil {
 		r.rate.Spend(now, bytes)
 	}
 }
 
-// Rated reports whether the rate, rather than the carrier's pace, holds back bulk. The caller
-// holds the lock.
-func (l *Link) Rated() bool { return !l.rated.bulk.IsZero() }
+// Rated reports whether it is the rate that holds back bulk, and not the carrier's pacer. The
+// caller holds the lock.
+func (l *Link) Rated() bool { return !l.limiter.bulk.IsZero() }
 
-// holdBack makes the machines hold back what the rate does not allow now. If paced is true,
-// they hold back all bulk, because the carrier's pace has no room for it. The caller holds
+// holdBack tells the machines what they must hold back for now. It's what the rate doesn't allow,
+// and all bulk if paced is set, because the carrier's pacer has no room for it. The caller holds
 // the lock.
 func (l *Link) holdBack(now time.Time, paced bool) {
-	r := &l.rated
+	r := &l.limiter
 	if r.rate != nil {
 		l.askRate(now)
 	}
 	play := !r.play.IsZero()
 	bulk := paced || !r.bulk.IsZero()
 	if !play && !bulk && !r.holding {
+		// The machines already send all they like.
 		return
 	}
 	r.holding = play || bulk
@@ -53,10 +56,10 @@ func (l *Link) holdBack(now time.Time, paced bool) {
 	}
 }
 
-// askRate asks the rate how long unreliable data and bulk must wait, if a machine has any
-// that could be sent. The caller holds the lock.
+// askRate asks the rate how long unreliable data and bulk must wait, each only if a machine has
+// some that could otherwise be sent. The caller holds the lock.
 func (l *Link) askRate(now time.Time) {
-	r := &l.rated
+	r := &l.limiter
 	unreliable, bulk := false, false
 	for i := range l.slots {
 		u, b := l.slots[i].Waiting()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// read runs on the reader's goroutine until the connection ends. It moves datagrams from the
-// carrier to the machines, or into the ring while the writer is busy.
+// read is the reader's goroutine. Until the connection ends, it passes datagrams from the carrier
+// to the machines, or puts them into the ring while the writer is busy.
 func (l *Link) read() {
 	for {
 		datagram, err := l.carrier.ReceiveDatagram(l.ctx)
@@ -14,26 +14,28 @@ func (l *Link) read() {
 			l.end(fmt.Errorf("link: receive: %w", err))
 			return
 		}
-		if l.hand(datagram) {
+		if l.tryDeliver(datagram) {
 			continue
 		}
+		// The writer will find it there, unless it is blocked in the carrier. In that case we
+		// empty the ring ourselves.
 		l.ring.push(datagram)
 		l.signal()
-		l.relieve()
+		l.emptyRing()
 	}
 }
 
-// hand passes a datagram to its machine while the writer sleeps. It wakes the writer only if
-// there is something to send: most datagrams that a game receives are acked with a later
-// call.
+// tryDeliver passes a datagram to its machine if the writer sleeps and the lock is free. Otherwise
+// it returns false at once.
 //
-// If the writer is awake or the lock is taken, hand does nothing and returns false. It does
-// not wait for the lock.
-func (l *Link) hand(datagram []byte) bool {
+// It wakes the writer only if there is something to send. Usually there isn't, since a game acks
+// most of what it receives along with its next call.
+func (l *Link) tryDeliver(datagram []byte) bool {
 	if !l.mu.TryLock() {
 		return false
 	}
 	if !l.parked || !l.ring.empty() {
+		// The writer is at work, or it has older datagrams to deliver first.
 		l.mu.Unlock()
 		return false
 	}
@@ -42,59 +44,61 @@ func (l *Link) hand(datagram []byte) bool {
 	if err == nil {
 		err = l.deliver(now, datagram, false)
 	}
-	o := l.received(err)
+	o := l.finishReceive(err)
 	if l.sealed.carrier == nil {
-		o.wake = l.writerWorks(now)
+		o.wake = l.reschedule(now)
 	}
 	l.parked = !o.wake
 	l.mu.Unlock()
-	l.conclude(o)
+	l.carryOut(o)
 	return true
 }
 
-// received returns what must be done after machines received datagrams. It wakes a sealed
-// carrier, because a datagram may have changed a timer. The caller holds the lock.
-func (l *Link) received(err error) (o outcome) {
-	o.woken = l.woken()
+// finishReceive collects what is left to do after machines have received datagrams, where err is
+// the violation of the one that failed, if any. The caller holds the lock.
+func (l *Link) finishReceive(err error) (o outcome) {
+	o.woken = l.takeWakeUps()
 	if err != nil {
 		o.err = violation(err)
 	}
+	// Its next timeout may have changed.
 	if l.sealed.carrier != nil {
 		l.sealed.carrier.Wake()
 	}
 	return o
 }
 
-// writerWorks reports whether the sleeping writer has something to do. If a machine's timer
-// is due before wakeAt, writerWorks moves wakeAt. The caller holds the lock.
-func (l *Link) writerWorks(now time.Time) (works bool) {
-	works = l.draining.Load()
+// reschedule reports whether the sleeping writer has something to do. If it hasn't, but a machine's
+// timer is due sooner than the writer would wake, the writer will wake in time for that. The caller
+// holds the lock.
+func (l *Link) reschedule(now time.Time) (hasWork bool) {
+	hasWork = l.draining.Load()
 	for i := range l.slots {
-		works = l.slots[i].Changed() || works
+		hasWork = l.slots[i].Changed() || hasWork // always ask, since asking clears the answer
 		next, ok := l.slots[i].NextTimeout()
 		if ok && (next.Before(l.wakeAt) || !l.wakeAt.After(now)) {
-			l.wakeIn(now, sleep(now, next))
+			l.wakeIn(now, sleepUntil(now, next))
 		}
 	}
-	return works
+	return hasWork
 }
 
-// relieve empties the ring while the writer is in SendDatagram, which may block for a long
-// time. It does not wait for the lock, because every holder of the lock calls relieve after
-// releasing it.
-func (l *Link) relieve() {
+// emptyRing delivers what is in the ring while the writer is in SendDatagram, where it may be
+// blocked for a long time. There's no need to wait for the lock, because everybody who holds it
+// calls emptyRing after releasing it.
+func (l *Link) emptyRing() {
 	for l.sending.Load() && !l.ring.empty() && l.mu.TryLock() {
-		o := l.received(l.receive(time.Now()))
+		o := l.finishReceive(l.receive(time.Now()))
 		l.mu.Unlock()
-		l.conclude(o)
+		l.carryOut(o)
 		if o.err != nil {
 			return
 		}
 	}
 }
 
-// receive moves one batch from the ring into the machines. The caller holds the lock, which
-// keeps datagrams in order.
+// receive delivers a batch of datagrams from the ring. The caller holds the lock, which also keeps
+// them in order.
 func (l *Link) receive(now time.Time) error {
 	if l.failed != nil || l.ring.empty() {
 		return l.failed
@@ -110,13 +114,12 @@ func (l *Link) receive(now time.Time) error {
 	return l.failed
 }
 
-// deliver passes a datagram to its machine. If lent is true, the datagram stays the caller's.
-//
-// An error is a violation by the peer, and the caller must end the link with it. The caller
-// holds the lock.
+// deliver passes a datagram to its machine, which may keep it unless it is lent. An error is a
+// violation by the peer, with which the caller must end the link. The caller holds the lock.
 func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	s := l.slotFor(datagram)
 	if s == nil {
+		// Drop it. A ping is only meant to reach the peer's QUIC, so that's no surprise.
 		if len(datagram) == 0 || datagram[0] != Ping {
 			l.counts.droppedUnknown.Add(1)
 		}
@@ -125,9 +128,11 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	l.heard = now
 	switch {
 	case s.extension != nil:
+		// If this was an ack for something that we sent after the newest packets of play, the
+		// first machine should know, because those may be lost.
 		l.counts.otherIn.Add(uint64(len(datagram)))
 		l.failed = s.Receive(now, datagram)
-		if at, news := s.overtakes(); news && l.failed == nil {
+		if at, isNew := s.takeArrival(); isNew && l.failed == nil {
 			l.play.Overtaken(now, at)
 		}
 	case lent:
@@ -138,7 +143,7 @@ func (l *Link) deliver(now time.Time, datagram []byte, lent bool) error {
 	return l.failed
 }
 
-// slotFor returns the slot of the machine that handles the datagram's first byte, or nil.
+// slotFor returns the slot of the machine that a datagram is for, or nil.
 func (l *Link) slotFor(datagram []byte) *slot {
 	if len(datagram) == 0 {
 		return nil

@@ -7,30 +7,31 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// RingBytes is the maximum size in bytes of the received datagrams that wait for the
-// machines. Any more are dropped. The ring holds about 800 full datagrams, six times as many
-// as quic-go's own queue. At the highest rate that quic-go reaches, that many arrive in 8 ms.
+// RingBytes is how many bytes of received datagrams may wait for the machines. What doesn't fit is
+// dropped. There is room for about 800 full datagrams, which is six times as many as in quic-go's
+// own queue, and as many as arrive in 8 ms at the highest rate that quic-go reaches.
 const RingBytes = 1 << 20
 
 const (
-	// slotBytes is the cost of a datagram besides its bytes: its slice header in the ring. It
-	// makes empty datagrams cost something.
+	// slotBytes is the size of a datagram's slice header in the ring. We count it along with the
+	// datagram, so that even empty ones can't arrive without limit.
 	slotBytes = 24
-	// firstSlots is the ring's first capacity in datagrams. A ring that becomes empty with a
-	// capacity above keptSlots frees its memory.
+
+	// The ring begins with room for firstSlots datagrams. When it runs empty and has grown beyond
+	// keptSlots, it frees its memory.
 	firstSlots = 8
 	keptSlots  = 64
 )
 
-// A ring is the queue of received datagrams. The carrier's reader pushes; the goroutine that
-// holds the link's lock pops. The zero ring is empty and has no memory.
+// A ring is a bounded queue of received datagrams. The reader pushes them, and whoever holds the
+// link's lock pops them. The zero ring is empty and takes no memory.
 type ring struct {
 	mu    sync.Mutex // guards slots and bytes
 	slots recovery.Ring[[]byte]
-	bytes int // size of all datagrams in the ring, with slotBytes for each
+	bytes int // what the datagrams in the ring count for, against RingBytes
 
 	count   atomic.Int64  // datagrams in the ring; written under mu
-	dropped atomic.Uint64 // datagrams that did not fit
+	dropped atomic.Uint64 // datagrams dropped for want of room
 }
 
 // empty reports whether the ring is empty, without taking mu.
@@ -50,7 +51,7 @@ func (r *ring) push(datagram []byte) {
 	r.count.Add(1)
 }
 
-// pop moves the oldest datagrams into batch and returns the number moved.
+// pop moves the oldest datagrams into batch, as many as fit, and returns how many that were.
 func (r *ring) pop(batch [][]byte) int {
 	if r.empty() {
 		return 0

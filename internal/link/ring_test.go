@@ -81,10 +81,10 @@ func TestBurstShrinksWithLossAndRecovers(t *testing.T) {
 		size int
 	}{{0, 96}, {1, 48}, {9, 32}, {10, 32}, {10, 40}, {10, 48}, {11, 32}}
 	for i, step := range steps {
-		for n := 1; !b.full(); n++ {
+		for n := 1; !b.add(); n++ {
 			require.Less(t, n, 100)
 		}
-		b.rest(step.lost)
+		b.next(step.lost)
 		require.Equal(t, step.size, b.size, "step %d", i)
 		require.Equal(t, step.size < maxBurst, b.short())
 	}
@@ -119,7 +119,7 @@ func TestSleepIsRoundedUp(t *testing.T) {
 		{grain + 1, 2 * grain},
 		{time.Second - 1, time.Second},
 	} {
-		require.Equal(t, c.want, sleep(now, now.Add(c.wait)), "%v", c.wait)
+		require.Equal(t, c.want, sleepUntil(now, now.Add(c.wait)), "%v", c.wait)
 	}
 }
 

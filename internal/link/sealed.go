@@ -8,32 +8,32 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Sealed is a second carrier beside QUIC. When it can send datagrams, it takes them from the
-// link through its [Source]. It reports for each whether it arrived. It shares the link's
-// lock.
+// Sealed is a second carrier, which sends datagrams in sealed packets instead of QUIC's. It pulls
+// them out of the link through a [Source] whenever it can send one, and later reports whether
+// each of them arrived. It shares the link's lock.
 type Sealed interface {
 	// Wake is called under the lock when the source may have something to send.
 	Wake()
-	// Unlock does what Wake does and releases the lock. The carrier may send on the calling
-	// goroutine.
+	// Unlock does what Wake does, then releases the lock. The carrier may send packets before it
+	// returns.
 	Unlock()
 }
 
-// sealed is the state of a link's sealed carrier.
+// sealed is what a link knows about its sealed carrier.
 type sealed struct {
-	carrier Sealed        // nil while QUIC carries the datagrams
-	carries atomic.Bool   // carrier is not nil; read without the lock
-	path    recovery.Path // the machines' path as of the last SetPath, without RTT
-	at      time.Time     // time of the last advance
-	bulk    int           // bytes of datagrams with bulk sent since the last [Source.Bulk]
-	// Bytes of bulk by which the first machine is ahead of the others while those also had
-	// bulk to send. At most one datagram.
-	ahead int
+	carrier  Sealed        // nil while QUIC carries the datagrams
+	carries  atomic.Bool   // whether carrier is set, for those who don't hold the lock
+	path     recovery.Path // what the machines were last told with SetPath, but without an RTT
+	advanced time.Time     // the time that the machines last advanced to
+
+	// Bulk (transfers), in bytes.
+	bulk  int // sent since the last [Source.Bulk]
+	ahead int // how far the first machine is ahead of others that also had some to send
 }
 
-// Carry makes the sealed carrier by carry all datagrams from now on. If by is nil, QUIC
-// carries them. Datagrams in flight may still arrive over the other carrier, so the change
-// alone does not cause resends.
+// Carry gives all datagrams to a sealed carrier from now on, or back to QUIC if it is nil. Those
+// in flight may still arrive over the other one, so nothing is resent merely because the carrier
+// changes.
 func (l *Link) Carry(by Sealed) {
 	rtt := l.carrier.Path().SmoothedRTT
 	now := l.LockNow()
@@ -42,7 +42,7 @@ func (l *Link) Carry(by Sealed) {
 		return
 	}
 	l.sealed.carrier = by
-	l.queued.other()
+	l.queued.addOther()
 	l.sealed.carries.Store(by != nil)
 	l.move(now, rtt)
 }
@@ -50,15 +50,15 @@ func (l *Link) Carry(by Sealed) {
 // Ping makes QUIC send a packet that the peer acknowledges. It blocks while QUIC's queue is full.
 func (l *Link) Ping() {
 	l.mu.Lock()
-	l.queued.other()
+	l.queued.addOther()
 	l.mu.Unlock()
-	l.relieve()
+	l.emptyRing()
 	ping := [pingBytes]byte{Ping}
-	_ = l.carrier.SendDatagram(ping[:]) // on an error the connection has ended, and the reader sees it
+	_ = l.carrier.SendDatagram(ping[:]) // if this fails, the connection has ended, as the reader will notice
 }
 
-// move tells the machines that their datagrams take another path from now on. Only its round
-// trip is known; 0 if not even that. The caller holds the lock.
+// move tells the machines that their datagrams take another path from now on. All we can know
+// about it is the round trip, which is 0 if we don't know that either. The caller holds the lock.
 func (l *Link) move(now time.Time, rtt time.Duration) {
 	l.sealed.path = recovery.Path{
 		Epoch: l.sealed.path.Epoch + 1,
@@ -76,42 +76,43 @@ func (l *Link) move(now time.Time, rtt time.Duration) {
 // Sealed reports whether the sealed carrier carries the datagrams.
 func (l *Link) Sealed() bool { return l.sealed.carries.Load() }
 
-// A Source gives a sealed carrier access to its link. The carrier holds the link's lock
-// during all methods except Lock, TryLock and Woken.
+// A Source is what a sealed carrier sees of its link. The carrier must hold the link's lock while
+// it calls any method other than Lock, TryLock and Woken.
 type Source struct{ link *Link }
 
 // Source returns the link as the source of a sealed carrier.
 func (l *Link) Source() Source { return Source{l} }
 
-// Lock takes the link's lock, TryLock takes it if it is free and Unlock releases it. Unlike
-// [Link.Unlock], Unlock sends nothing: the carrier sends in its turn.
+// Lock takes the link's lock, TryLock takes it only if it is free, and Unlock releases it. Unlike
+// [Link.Unlock], this Unlock sends nothing, since the carrier is about to do that anyway.
 func (s Source) Lock()         { s.link.mu.Lock() }
 func (s Source) TryLock() bool { return s.link.mu.TryLock() }
 func (s Source) Unlock() {
 	s.link.mu.Unlock()
-	s.link.relieve()
+	s.link.emptyRing()
 }
 
-// Moved is called when the carrier's path has changed. The machines' measurements do not
-// apply to the new path.
+// Moved is called when the carrier has moved to another path, to which none of the machines'
+// measurements apply.
 func (s Source) Moved(now time.Time) {
 	if l := s.link; l.sealed.carrier != nil {
 		l.move(now, 0)
 	}
 }
 
-// A token is the number of a datagram, with the index of its machine in bits 56 to 61. No
-// machine uses those bits: bunch counts from 0, and package slices uses the two highest bits
-// for datagrams that are not slices.
+// A token identifies a datagram to the carrier. It's the datagram's number, with the index of its
+// machine in bits 56 to 61. No machine uses those bits itself: bunch counts from 0, and package
+// slices uses only the two highest bits, to mark datagrams that aren't slices.
 const (
 	placeShift = 56
 	placeMask  = 0x3f << placeShift
 )
 
-// Tell passes the carrier's path measurements to the machines: the window in bytes, the rate
-// in bytes per second and the share of lost packets, from 0 to 1.
+// Tell passes on what the carrier has measured of its path: the window in bytes, the rate in bytes
+// per second, and which share of the packets is lost, from 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
+	// QUIC has taken over again, so this isn't the path that the machines are using.
 	if !p.Fates {
 		return
 	}
@@ -121,10 +122,9 @@ func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	}
 }
 
-// AppendPayload appends a datagram of the first machine that has one.
-//
-// While the first machine has sent more bulk than the others, its bulk waits for theirs. So
-// neither starves.
+// AppendPayload appends the next datagram, which comes from the first machine that has one. Bulk
+// is different: when the first machine has sent more of it than the others, it has to wait for
+// theirs, so that neither starves the other.
 func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (
 	b []byte, token uint64, content recovery.Content, ok bool,
 ) {
@@ -133,27 +133,28 @@ func (s Source) AppendPayload(now time.Time, buf []byte, room recovery.Room) (
 		return buf, 0, content, false
 	}
 	l.holdBack(now, !room.Bulk)
-	if l.sealed.ahead > 0 && room.Bulk && !l.Rated() && s.othersWait() {
-		play := !l.rated.play.IsZero()
+	othersFirst := l.sealed.ahead > 0 && room.Bulk && !l.Rated() && s.othersWait()
+	if othersFirst {
+		play := !l.limiter.play.IsZero()
 		first := l.slots[0].Machine
 		first.Hold(play, true)
-		b, token, content, ok = s.appendFirst(now, buf, room.Max)
+		b, token, content, ok = s.appendNext(now, buf, room.Max)
 		first.Hold(play, false)
 	}
 	if !ok {
-		b, token, content, ok = s.appendFirst(now, buf, room.Max)
+		b, token, content, ok = s.appendNext(now, buf, room.Max)
 	}
 	return b, token, content, ok
 }
 
-// appendFirst appends a datagram of the first machine that has one.
-func (s Source) appendFirst(now time.Time, buf []byte, most int) (
+// appendNext appends a datagram of the first machine that has one.
+func (s Source) appendNext(now time.Time, buf []byte, size int) (
 	b []byte, token uint64, content recovery.Content, ok bool,
 ) {
 	l := s.link
 	for i := range l.slots {
 		m := l.slots[i].Machine
-		if b, number, ok := m.AppendPacket(now, buf, most); ok {
+		if b, number, ok := m.AppendPacket(now, buf, size); ok {
 			bytes, content := len(b)-len(buf), m.Content()
 			if i == 0 {
 				l.queued.next = number + 1
@@ -169,21 +170,26 @@ func (s Source) appendFirst(now time.Time, buf []byte, most int) (
 	return buf, 0, content, false
 }
 
-// countBulk counts bulk bytes sent by the machine at index place.
+// countBulk keeps account of whose turn it is to send bulk, after the machine at index place has
+// sent some.
 func (s Source) countBulk(place, bytes int) {
 	s.link.sealed.bulk += bytes
 	switch ahead := &s.link.sealed.ahead; {
 	case place > 0:
+		// The others catch up, and may get ahead by a datagram.
 		*ahead = max(*ahead-bytes, -bytes)
-	case s.othersWait(): // if the first machine was ahead already, all bulk of the others is in flight
+	case s.othersWait():
+		// If we were ahead already, all bulk of the others is in flight and they couldn't catch
+		// up. So this doesn't add up to more than a datagram.
 		*ahead = min(*ahead, 0) + bytes
 	default:
+		// Nobody else has bulk, so there's no one to be ahead of.
 		*ahead = 0
 	}
 }
 
-// Bulk returns the number of bulk bytes sent in sealed packets since the last call. It also
-// reports whether more bulk waits only for room on the path.
+// Bulk returns how many bytes of bulk have gone out in sealed packets since the last call. waits
+// tells whether there is more that waits for nothing but room on the path.
 func (s Source) Bulk() (left int, waits bool) {
 	l := s.link
 	left = l.sealed.bulk
@@ -199,17 +205,17 @@ func (s Source) othersWait() bool {
 	return slices.ContainsFunc(s.link.slots[1:], slot.bulkWaits)
 }
 
-// Acked is called when a datagram has arrived, and Lost when it was lost.
+// Acked is called when a datagram has arrived, and Lost when it has been lost.
 func (s Source) Acked(now time.Time, token uint64) { s.fate(now, token, true) }
 func (s Source) Lost(now time.Time, token uint64)  { s.fate(now, token, false) }
 
-// fate tells a datagram's machine whether the datagram arrived.
+// fate tells a datagram's machine what has become of it.
 func (s Source) fate(now time.Time, token uint64, arrived bool) {
 	place := token & placeMask >> placeShift
 	s.link.slots[place].Fate(now, token&^placeMask, arrived)
 }
 
-// Receive passes a datagram to its machine.
+// Receive passes a datagram, which stays the caller's, to its machine.
 func (s Source) Receive(now time.Time, datagram []byte) {
 	l := s.link
 	if l.failed != nil {
@@ -220,11 +226,11 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// mostExpected limits the announced bytes that Waiting returns. Their sum with the bytes the
-// machines hold then fits into an int of 32 bits.
+// mostExpected limits how much of what was announced counts for Waiting, so that the sum with what
+// the machines hold fits into an int of 32 bits.
 const mostExpected = 1 << 30
 
-// Waiting returns the number of bytes not sent yet, including those announced by Expect.
+// Waiting returns how many bytes have yet to be sent, including those announced by Expect.
 func (s Source) Waiting() (bytes int) {
 	bytes = int(min(s.link.expected.Load(), mostExpected))
 	for i := range s.link.slots {
@@ -236,14 +242,14 @@ func (s Source) Waiting() (bytes int) {
 // Advance runs the timers that are due.
 func (s Source) Advance(now time.Time) { s.advance(now) }
 
-// advance runs the machines' timers, at most once for each now. It returns false if a machine
-// has failed.
+// advance runs the machines' timers, unless it has done so for this now already. It returns false
+// if a machine has failed.
 func (s Source) advance(now time.Time) bool {
 	l := s.link
-	if l.failed != nil || !now.After(l.sealed.at) {
+	if l.failed != nil || !now.After(l.sealed.advanced) {
 		return l.failed == nil
 	}
-	l.sealed.at = now
+	l.sealed.advanced = now
 	for i := range l.slots {
 		if l.failed = l.slots[i].Advance(now); l.failed != nil {
 			l.end(violation(l.failed))
@@ -253,7 +259,7 @@ func (s Source) advance(now time.Time) bool {
 	return true
 }
 
-// NextTimeout returns the time at which the carrier must call Advance or AppendPayload again.
+// NextTimeout returns when the carrier must next call Advance or AppendPayload.
 func (s Source) NextTimeout() (next time.Time, ok bool) {
 	l := s.link
 	if l.sealed.carrier == nil || l.failed != nil {
@@ -262,8 +268,8 @@ func (s Source) NextTimeout() (next time.Time, ok bool) {
 	return l.nextTimeout()
 }
 
-// Turned is called at the end of each turn of the carrier. It reports whether the carrier
-// must call Woken after releasing the lock.
+// Turned is called at the end of each of the carrier's turns. It reports whether the carrier must
+// call Woken once it has released the lock.
 func (s Source) Turned() (woken bool) {
 	l := s.link
 	if l.failed != nil {
@@ -271,18 +277,18 @@ func (s Source) Turned() (woken bool) {
 	}
 	l.uncork()
 	if l.sealed.carrier == nil {
-		// QUIC answers what arrived over the sealed carrier.
-		if l.parked && l.writerWorks(time.Now()) {
+		// What has arrived over the sealed carrier is answered over QUIC.
+		if l.parked && l.reschedule(time.Now()) {
 			l.parked = false
 			l.signal()
 		}
 	} else {
-		l.changed() // clears the changes so far, which this turn has handled
+		l.takeChanges() // this turn has dealt with whatever changed before
 		if l.draining.Load() && l.drained() {
 			l.end(nil)
 		}
 	}
-	return l.woken()
+	return l.takeWakeUps()
 }
 
 // Woken calls Config.Wake.

@@ -4,15 +4,15 @@ import "sync/atomic"
 
 // Stats is a snapshot of a link's counters.
 type Stats struct {
-	OtherIn, OtherOut uint64 // bytes of all machines but the first, over both carriers
+	OtherIn, OtherOut uint64 // bytes of all machines other than the first, over both carriers
 
-	DroppedRing    uint64 // datagrams dropped because the ring was full; the machines were too slow
-	DroppedUnknown uint64 // datagrams dropped because they were empty or not for any machine
+	DroppedRing    uint64 // datagrams dropped because the ring was full: the machines couldn't keep up
+	DroppedUnknown uint64 // datagrams dropped because they were empty, or for no machine that we have
 
-	MaxDatagram int // maximum size of a datagram now, in bytes
+	MaxDatagram int // how large a datagram may be now, in bytes
 }
 
-// counters are the counters behind Stats. Stats reads them without the lock.
+// counters are what Stats reports. They are atomic because it doesn't take the lock.
 type counters struct {
 	otherIn, otherOut atomic.Uint64
 	droppedUnknown    atomic.Uint64

@@ -7,34 +7,35 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// turn is what look found under the lock. It is handled after the lock is released.
+// A turn is the result of a poll. It is found with the lock held and handled without it.
 type turn struct {
-	packet []byte  // the next datagram; nil if there is none
-	number uint64  // number of packet, as counted by its machine
-	from   Machine // the machine that built packet
+	// The next datagram.
+	packet []byte  // nil if there is none
+	number uint64  // as counted by its machine
+	from   Machine // the machine that built it
 
 	now     time.Time     // the time of the turn
-	more    bool          // more datagrams are in the ring
+	more    bool          // there are more datagrams in the ring
 	woken   bool          // Config.Wake must be called
-	drained bool          // the drain of a Close is complete
-	hole    time.Duration // after a black hole was found, how long only safe datagrams are sent; otherwise 0
+	drained bool          // the link was draining for a Close and is done
+	hole    time.Duration // how long we keep to safe datagrams; 0 if no black hole was found
 }
 
-// longest limits a sleep, so that rounding a timeout far in the future does not overflow.
-const longest = 1000 * time.Hour
+// maxSleep limits a sleep, so that a timeout in the far future doesn't overflow when we round it.
+const maxSleep = 1000 * time.Hour
 
-// turn takes the lock and calls look.
-func (w *writer) turn() (t turn, err error) {
+// takeTurn polls the machines on behalf of the writer. It takes the lock.
+func (w *writer) takeTurn() (t turn, err error) {
 	path := w.carrier.Path()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.parked = false
-	return w.look(path, w.buffer)
+	return w.poll(path, w.buffer)
 }
 
-// look moves a batch from the ring into the machines, runs their timers and asks them for the
-// next datagram. If there is none, look parks the writer. The caller holds the lock.
-func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
+// poll hands a batch of received datagrams to the machines, runs their timers, and asks them for
+// the next datagram to send. It parks the writer if there is none. The caller holds the lock.
+func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	t.now = time.Now()
 	if err := l.receive(t.now); err != nil {
 		return t, err
@@ -48,12 +49,13 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	l.uncork()
 	l.holdBack(t.now, false)
 	held := l.pacer.wait()
+	// The sealed carrier sends in its own time.
 	if l.sealed.carrier != nil {
 		held = 0
 	} else if held == 0 {
-		l.ask(&t, buffer)
+		l.build(&t, buffer)
 	}
-	t.woken = l.woken()
+	t.woken = l.takeWakeUps()
 	t.more = !l.ring.empty()
 	if t.packet == nil && !t.more {
 		l.park(&t, held)
@@ -63,26 +65,26 @@ func (l *Link) look(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	return t, nil
 }
 
-// usePath passes each machine its part of the carrier's window and sets the size limit of the
-// next datagram. If it finds a black hole, it returns how long only safe datagrams are sent.
+// usePath works out how large datagrams may be and how many bytes each machine may have in flight.
+// If a machine has found a black hole, it returns how long we keep to safe datagrams.
 func (l *Link) usePath(now time.Time, path Path) (hole time.Duration) {
 	l.mtu.update(path.MaxDatagram)
 	if l.play.BlackHole() {
 		hole = l.mtu.blackHole(now)
 	}
-	size := l.mtu.most(now)
+	size := l.mtu.limit(now)
 	l.counts.max.Store(uint64(size))
 	l.pacer.update(now, path, size)
 	if path.Cwnd > 0 && l.sealed.carrier == nil {
-		// QUIC's window counts packets; the machines count datagrams.
-		l.share(path.Cwnd * size / (size + packetOverhead))
+		// QUIC counts whole packets against its window, but the machines count datagrams.
+		l.divideWindow(path.Cwnd * size / (size + packetOverhead))
 	}
 	return hole
 }
 
-// share divides the window. Each machine gets what the others do not have in flight, but at
-// least half of the window. So no machine of higher priority starves it.
-func (l *Link) share(window int) {
+// divideWindow gives each machine the part of the window that the others don't have in flight, but
+// always at least half. Otherwise a machine of higher priority could starve it.
+func (l *Link) divideWindow(window int) {
 	total := 0
 	for i := range l.slots {
 		total += l.slots[i].InFlight()
@@ -97,60 +99,60 @@ func (l *Link) share(window int) {
 	}
 }
 
-// ask gets the next datagram from the machine with the highest priority that has one.
-func (l *Link) ask(t *turn, buffer *[maxDatagram]byte) {
-	size := l.mtu.max(t.now)
+// build asks the machines for the next datagram, in priority order.
+func (l *Link) build(t *turn, buffer *[maxDatagram]byte) {
+	size := l.mtu.limitNow(t.now)
 	for i := range l.slots {
 		packet, number, ok := l.slots[i].AppendPacket(t.now, buffer[:0], size)
 		if ok {
 			t.packet, t.number, t.from = packet, number, l.slots[i].Machine
-			l.mtu.left(t.now, len(packet))
+			l.mtu.sent(t.now, len(packet))
 			l.pacer.sent(len(packet))
-			l.rated.spend(t.now, len(packet))
-			l.queued.built(i, number)
+			l.limiter.spend(t.now, len(packet))
+			l.queued.add(i, number)
 			return
 		}
 	}
 }
 
-// park decides how long the writer may sleep. held is the time for which the pacer allows
-// nothing. Until the next turn, an Unlock after a change wakes the writer or sends in its
+// park sets the writer's alarm before it sleeps. held is how long the pacer allows nothing, or 0.
+// Until the next turn, whoever unlocks the link after a change wakes the writer or sends in its
 // place.
 func (l *Link) park(t *turn, held time.Duration) {
 	l.parked = true
-	l.changed() // clears the changes so far, which this turn has handled
+	l.takeChanges() // this turn has dealt with whatever changed before
 	if held > 0 {
 		l.wakeIn(t.now, held)
 		return
 	}
 	t.drained = l.draining.Load() && l.drained()
 	if l.sealed.carrier != nil {
-		l.sealed.carrier.Wake() // a datagram may have changed a timer
+		l.sealed.carrier.Wake() // a datagram that we received may have changed a timer
 		return
 	}
 	if next, ok := l.nextTimeout(); ok {
-		l.wakeIn(t.now, sleep(t.now, next))
+		l.wakeIn(t.now, sleepUntil(t.now, next))
 	}
 }
 
-// drained reports whether no machine has reliable data that is unsent or unacknowledged.
+// drained reports whether the peer has acknowledged all reliable data of all machines.
 func (l *Link) drained() bool {
 	return !slices.ContainsFunc(l.slots, func(s slot) bool { return !s.Drained() })
 }
 
-// nextTimeout returns the earliest time at which a machine's timer is due or data held back
-// by the rate may be sent.
+// nextTimeout returns when the first of the machines' timers is due, or when the rate lets us send
+// something that it has held back, if that's earlier.
 func (l *Link) nextTimeout() (time.Time, bool) {
 	var first recovery.Earliest
-	first.Add(l.rated.play, !l.rated.play.IsZero())
-	first.Add(l.rated.bulk, !l.rated.bulk.IsZero())
+	first.Add(l.limiter.play, !l.limiter.play.IsZero())
+	first.Add(l.limiter.bulk, !l.limiter.bulk.IsZero())
 	for i := range l.slots {
 		first.Add(l.slots[i].NextTimeout())
 	}
 	return first.Time()
 }
 
-// wakeIn sets the timer to wake the writer at now+d.
+// wakeIn makes the timer wake the writer after d.
 func (l *Link) wakeIn(now time.Time, d time.Duration) {
 	if at := now.Add(d); !at.Equal(l.wakeAt) {
 		l.wakeAt = at
@@ -158,16 +160,18 @@ func (l *Link) wakeIn(now time.Time, d time.Duration) {
 	}
 }
 
-// sleep returns the time from now to next, rounded up so that the timeout is due afterwards.
-func sleep(now, next time.Time) time.Duration {
+// sleepUntil returns how long to sleep until next. It rounds up, so that the timeout is really due
+// when we wake.
+func sleepUntil(now, next time.Time) time.Duration {
 	d := next.Sub(now)
+	// The machine should have done this already. Don't spin.
 	if d <= 0 {
 		return overdue
 	}
-	return (min(d, longest) + grain - 1) / grain * grain
+	return (min(d, maxSleep) + grain - 1) / grain * grain
 }
 
-// uncork uncorks play once the link drains, so that the calls of an open tick are sent.
+// uncork uncorks play as soon as the link drains, so that the calls of an open tick get sent.
 func (l *Link) uncork() {
 	if l.uncorked || !l.draining.Load() {
 		return

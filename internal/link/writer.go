@@ -9,61 +9,63 @@ import (
 )
 
 const (
-	// batchSize is the number of datagrams received while the lock is held once. It keeps a
-	// tick from waiting long for the lock.
+	// batchSize is how many datagrams we receive before we let go of the lock, so that a game's
+	// tick never has to wait long for it.
 	batchSize = 32
 
-	// grain is the unit to which the writer's sleeps are rounded up, so that timers close to
-	// each other share one wake-up. A rest takes one grain.
+	// grain is what the writer's sleeps are rounded up to, so that timers close to each other
+	// share a wake-up. It's also how long a rest takes.
 	grain = 100 * time.Microsecond
-	// overdue is how long the writer sleeps if a machine's timeout is in the past and the
-	// machine has nothing to send. It keeps a bug in a machine from making the writer spin.
+
+	// overdue is how long the writer sleeps if a machine's timeout has passed and the machine
+	// has nothing to send. No machine should do that, but if one does, the writer doesn't spin.
 	overdue = time.Millisecond
 
-	// maxRefusals is the number of datagrams in a row that the carrier may refuse. No path
-	// change causes as many.
+	// maxRefusals is how many datagrams in a row the carrier may refuse. A path that changes
+	// never causes as many.
 	maxRefusals = 8
 )
 
-// Pools for memory that a link needs only while it has something to send or receive. An idle
-// connection holds none of it.
+// Pools for what a link needs only while it has something to send or receive. An idle connection
+// holds none of it.
 var (
 	buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 	batches = sync.Pool{New: func() any { return new([batchSize][]byte) }}
 )
 
-// States of the writer.
+// What the writer is doing. Whoever has work for it calls signal.
 const (
-	asleep  int32 = iota // it has no goroutine
-	awake                // it takes turns
-	again                // it must look once more before it sleeps
-	stopped              // the link has ended
+	asleep  int32 = iota // nothing; it has no goroutine
+	awake                // taking turns
+	recheck              // taking turns, and must look once more before it sleeps
+	stopped              // nothing ever again, since the link has ended
 )
 
-// writer is the goroutine that sends. It exists only while there is something to do. Only
-// that goroutine uses the fields.
+// A writer sends datagrams over the first carrier. It has a goroutine only while there is something
+// to do, and the fields belong to that goroutine.
 type writer struct {
 	*Link
 	buffer   *[maxDatagram]byte // nil while asleep
 	burst    burst
-	refusals int // datagrams the carrier has refused in a row
+	refusals int // how many datagrams in a row the carrier has refused
 }
 
-// signal makes the writer look again. It starts the writer's goroutine if there is none.
+// signal makes the writer look again, and starts its goroutine if it has none.
 func (l *Link) signal() {
 	for {
 		switch state := l.state.Load(); {
 		case state == asleep && l.state.CompareAndSwap(asleep, awake):
 			go l.write()
 			return
-		case state == awake && l.state.CompareAndSwap(awake, again), state == again, state == stopped:
+		case state == awake && l.state.CompareAndSwap(awake, recheck), state == recheck, state == stopped:
+			// It will look again, or has no reason to.
 			return
 		}
 	}
 }
 
-// expired is called by the timer on its own goroutine. It does the writer's work there.
-func (w *writer) expired() {
+// onTimer runs on the timer's own goroutine, which then does the writer's work if it is asleep.
+func (w *writer) onTimer() {
 	if w.state.CompareAndSwap(asleep, awake) {
 		w.Link.write()
 		return
@@ -71,31 +73,33 @@ func (w *writer) expired() {
 	w.signal()
 }
 
-// write runs on the writer's goroutine. It takes turns until there is nothing to do or the
-// link ends.
+// write is the writer's goroutine. It takes turns until there is nothing left to do or the link
+// ends.
 func (w *writer) write() {
 	w.writing <- struct{}{}
 	defer func() { <-w.writing }()
 	w.buffer = buffers.Get().(*[maxDatagram]byte)
-	defer w.free()
+	defer w.freeBuffer()
 	for w.state.Load() != stopped && w.ctx.Err() == nil {
 		switch goOn, idle := w.step(); {
 		case !goOn:
 			return
 		case !idle:
+			// Take another turn.
 		case w.state.CompareAndSwap(awake, asleep):
-			w.burst.sent = 0
+			w.burst.sent = 0 // the next datagram comes after a pause
 			return
 		default:
-			w.state.CompareAndSwap(again, awake)
+			// Somebody has called signal since we began this turn.
+			w.state.CompareAndSwap(recheck, awake)
 		}
 	}
 }
 
-// step takes one turn under the lock and handles the result without the lock. goOn is false
-// if the link ends. idle is true if there was nothing to do.
+// step takes a turn with the lock held and acts on the result without it. goOn is false if the
+// link ends, and idle is true if there was nothing to do.
 func (w *writer) step() (goOn, idle bool) {
-	t, err := w.turn()
+	t, err := w.takeTurn()
 	if err != nil {
 		w.end(violation(err))
 		return false, false
@@ -116,29 +120,30 @@ func (w *writer) step() (goOn, idle bool) {
 	return true, true
 }
 
-// send passes a datagram to the carrier and rests if the burst is full. It returns false if
+// send gives a datagram to the carrier, and rests if that completes a burst. It returns false if
 // the link ends.
 func (w *writer) send(t turn) bool {
 	w.sending.Store(true)
-	w.relieve() // for datagrams that the reader put into the ring before sending was set
+	w.emptyRing() // the reader may have filled it just before it could see that we're sending
 	err := w.carrier.SendDatagram(t.packet)
 	w.sending.Store(false)
 	if err != nil {
-		return w.unsend(t, err)
+		return w.sendFailed(t, err)
 	}
 	w.refusals = 0
-	w.sent(t)
-	if w.burst.full() {
+	w.countSent(t)
+	if w.burst.add() {
 		w.rest()
 	}
 	return true
 }
 
-// unsend returns a datagram to its machine after the carrier refused it as too large. After
-// any other error, or too many refusals in a row, it ends the link and returns false.
-func (w *writer) unsend(t turn, err error) bool {
+// sendFailed handles an error from the carrier. If a datagram was too large, its machine gets it
+// back. Any other error ends the link, and so do too many refusals in a row; sendFailed then
+// returns false.
+func (w *writer) sendFailed(t turn, err error) bool {
 	w.Lock()
-	size, err := w.refused(t, err)
+	size, err := w.takeBack(t, err)
 	w.mu.Unlock()
 	w.refusals++
 	if err == nil && w.refusals > maxRefusals {
@@ -151,20 +156,21 @@ func (w *writer) unsend(t turn, err error) bool {
 	return err == nil
 }
 
-// sent counts a datagram that was sent.
-func (l *Link) sent(t turn) {
+// countSent counts a datagram once the carrier has taken it.
+func (l *Link) countSent(t turn) {
 	if t.from != l.play {
 		l.counts.otherOut.Add(uint64(len(t.packet)))
 	}
 }
 
-// refused returns a datagram that was too large to its machine and returns the new size
-// limit. If it returns an error, the link must end. The caller holds the lock.
-func (l *Link) refused(t turn, err error) (size int, _ error) {
+// takeBack returns a datagram that was too large for the carrier to its machine, and returns the
+// new size limit. If it returns an error, the caller must end the link. The caller holds the lock.
+func (l *Link) takeBack(t turn, err error) (size int, _ error) {
 	tooLarge, ok := errors.AsType[*TooLargeError](err)
 	if !ok {
 		return 0, fmt.Errorf("link: send: %w", err)
 	}
+	// Try something smaller than what was refused, even if the carrier claims to take it.
 	size = min(tooLarge.Max, len(t.packet)-1)
 	if size < minDatagram {
 		return size, fmt.Errorf("link: the carrier refuses a datagram of %d bytes, a path must take %d: %w",
@@ -175,9 +181,9 @@ func (l *Link) refused(t turn, err error) (size int, _ error) {
 	return size, nil
 }
 
-// rest lets other goroutines run after a full burst, because the receiver's reader may be in
-// this process. While losses keep bursts short, rest sleeps for a grain instead. That also
-// helps a receiver in another process.
+// rest lets others run after a full burst, since the receiving end's reader may be a goroutine of
+// this process. While losses keep bursts short, it sleeps for a grain, which also gives a receiver
+// in another process some time.
 func (w *writer) rest() {
 	var lost uint64
 	w.Lock()
@@ -185,7 +191,7 @@ func (w *writer) rest() {
 		lost += w.slots[i].Lost()
 	}
 	w.mu.Unlock()
-	w.burst.rest(lost)
+	w.burst.next(lost)
 	if w.burst.short() {
 		time.Sleep(grain)
 		return
@@ -193,7 +199,8 @@ func (w *writer) rest() {
 	runtime.Gosched()
 }
 
-// warn logs a black hole and, once, a full ring. The caller does not hold the lock.
+// warn logs that there is a black hole, and once that the ring was full. The caller doesn't hold
+// the lock.
 func (l *Link) warn(hole time.Duration) {
 	if hole > 0 {
 		l.config.Logger.Warn("link: the path swallows large datagrams", "use", SafeDatagram, "for", hole)
@@ -203,8 +210,8 @@ func (l *Link) warn(hole time.Duration) {
 	}
 }
 
-// free returns the buffer to its pool when the goroutine ends.
-func (w *writer) free() {
+// freeBuffer returns the buffer to its pool.
+func (w *writer) freeBuffer() {
 	buffers.Put(w.buffer)
 	w.buffer = nil
 }
