@@ -1,6 +1,6 @@
-// Package control encodes and parses the messages of channel 0: the handshake in its strict
-// order, the agreement on sealed carriers and the game's own messages. It uses no clock,
-// goroutine or lock.
+// Package control encodes and parses the messages of channel 0: the handshake with its strict
+// order, the agreement on sealed carriers, and the game's own messages. It has no clock, no
+// goroutine and no lock.
 package control
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Handshake messages are sent on channel 0. Each is one message: an ID, then the body. The
-// order is strict:
+// The handshake takes place on channel 0. Each of its messages has one byte of ID, then a body, and
+// they come in a strict order:
 //
 //	client                     server
 //	Hello, Login          →
@@ -21,13 +21,13 @@ import (
 //	                      ←    Welcome, if Authenticate accepts the token
 //	Join                  →
 //
-// If the classes differ and Config.ExplainMismatch is set, the server answers Hello with Shape. The
-// client then names the difference and closes.
+// A server whose classes differ from the client's answers Hello with Shape if
+// Config.ExplainMismatch is set. The client can then say what the difference is before it closes.
 //
-// The IDs are Unreal's. Shape has the ID of Unreal's Upgrade.
+// The IDs are Unreal's, where Shape is called Upgrade.
 //
-// After Join, channel 0 carries the messages of mail.go, Missed, AskTime and Time. If both
-// Hellos have the feature, it also carries the messages of sealed.go.
+// After Join, channel 0 carries Missed, AskTime and Time, and the messages of mail.go. It also
+// carries those of sealed.go if both Hellos have the feature.
 const (
 	idHello   = 0
 	idWelcome = 1
@@ -43,25 +43,23 @@ const (
 	idTaken   = 43
 )
 
-// FeatureSealed is the bit of Hello.Features for sealed carriers. A receiver ignores unknown
-// bits, which later versions may use.
+// FeatureSealed is the bit in Hello.Features that stands for sealed carriers. A receiver ignores
+// bits that it doesn't know, since a later version may use them.
 const FeatureSealed = 1 << 0
 
-// Version is the version of the protocol below the game's classes. Both ends must have the
-// same version.
+// Version is the version of the protocol, not counting the game's classes. It must be the same at
+// both ends.
 const Version = 1
 
 // Limits of the messages.
 const (
 	MaxIdentity   = 1024    // bytes
 	MaxToken      = 4096    // bytes
-	maxParam      = 1 << 30 // maximum of a number in Params; real ones are far smaller
+	maxParam      = 1 << 30 // of a number in Params; real ones are far smaller
 	maxAckDelay   = time.Minute
-	maxHeld       = 24 * time.Hour // by then, a server that held a question for longer has lost its clients
+	maxHeld       = 24 * time.Hour // a server that holds a question for longer has lost its clients by then
 	maxShapeLines = 4096
-	// maxShapeBytes is the maximum size in bytes of the Shape that a server sends to a client
-	// whose classes differ. It fits into one message.
-	maxShapeBytes = 48 << 10
+	maxShapeBytes = 48 << 10 // of the lines in a Shape, so that it fits into a single message
 )
 
 // Hello opens the handshake on both sides.
@@ -72,33 +70,33 @@ type Hello struct {
 	Shape    [32]byte // hash of the classes
 }
 
-// Login carries the token for Config.Authenticate.
+// Login carries the token that Config.Authenticate checks.
 type Login struct{ Token []byte }
 
-// Welcome contains the client's identity.
+// Welcome tells the client its identity.
 type Welcome struct{ Identity string }
 
 // Join asks to join the world.
 type Join struct{}
 
-// Missed is sent by a client that had no memory for states in packets it had acknowledged. It
-// asks for the states of all its actors again.
+// Missed asks for the states of all actors again. A client sends it when it had no memory for
+// states in packets that it had already acknowledged, so the server thinks that it has them.
 type Missed struct{}
 
-// AskTime is sent by a client to ask for the time of the server's game. The client sends the
-// next AskTime only after the answer.
+// AskTime asks the server what time it is in the game. A client waits for the answer before it asks
+// again.
 type AskTime struct{}
 
 // Time answers AskTime.
 type Time struct {
-	Now  int64         // server's game time when the answer was sent, in nanoseconds since 1970
-	Held time.Duration // time for which the server held the question
+	Now  int64         // the server's game time when it answered, in nanoseconds since 1970
+	Held time.Duration // how long the server took to answer
 }
 
-// Shape lists the server's classes, for a client whose classes differ.
+// Shape lists the server's classes. A client whose own ones differ gets it instead of a Hello.
 type Shape struct {
 	Lines []string
-	Cut   bool // the server has more lines than fit into the message
+	Cut   bool // there are more lines, which didn't fit
 }
 
 // AppendHello appends a Hello.
@@ -114,10 +112,11 @@ func AppendHello(b []byte, h Hello) []byte {
 	return append(b, h.Shape[:]...)
 }
 
-// parseHello parses a Hello. If its version differs, parseHello reads only the version.
+// parseHello parses a Hello, or only its version if that isn't ours.
 func parseHello(r *wire.Reader) Hello {
 	h := Hello{Version: r.Uvarint(1 << 32)}
-	if h.Version != Version { // the format of the rest is unknown
+	if h.Version != Version {
+		// We don't know what the rest looks like.
 		r.Left = nil
 		return h
 	}
@@ -136,7 +135,7 @@ func AppendLogin(b []byte, l Login) []byte {
 	return wire.AppendBytes(append(b, idLogin), l.Token)
 }
 
-// parseLogin parses a Login. The token does not alias the message.
+// parseLogin parses a Login. The token is a copy, which the caller may keep.
 func parseLogin(r *wire.Reader) Login { return Login{Token: append([]byte(nil), r.Bytes(MaxToken)...)} }
 
 // AppendWelcome appends a Welcome.
@@ -167,8 +166,8 @@ func parseTime(r *wire.Reader) Time {
 	return Time{Now: int64(r.Uint64()), Held: time.Duration(r.Uvarint(uint64(maxHeld)))}
 }
 
-// AppendShape appends a Shape with as many lines as fit into one message. Its Cut is set if
-// some did not fit.
+// AppendShape appends a Shape with as many lines as fit into one message. Cut is set if that isn't
+// all of them.
 func AppendShape(b []byte, lines []string) []byte {
 	size, n := 0, 0
 	for n < len(lines) && n < maxShapeLines &&
@@ -193,13 +192,13 @@ func parseShape(r *wire.Reader) Shape {
 	return s
 }
 
-// format holds the name and the parser of a message.
+// A format is a kind of message: its name, and how to parse what follows the ID.
 type format struct {
 	name  string
 	parse func(r *wire.Reader) any
 }
 
-// formats holds the formats of all messages by first byte.
+// formats holds the formats of all messages by their ID, which is the first byte.
 var formats = map[byte]format{
 	idHello:      {"Hello", as(parseHello)},
 	idWelcome:    {"Welcome", as(parseWelcome)},
@@ -217,7 +216,7 @@ var formats = map[byte]format{
 	idTaken:      {"Taken", as(parseTaken)},
 }
 
-// as returns parse with a result of type any.
+// as adapts a parser to return its message as an any.
 func as[T any](parse func(r *wire.Reader) T) func(r *wire.Reader) any {
 	return func(r *wire.Reader) any { return parse(r) }
 }
@@ -225,8 +224,8 @@ func as[T any](parse func(r *wire.Reader) T) func(r *wire.Reader) any {
 // parseNothing parses a message without a body.
 func parseNothing[T any](*wire.Reader) (none T) { return none }
 
-// Parse parses one message of channel 0 and returns it as a value of its type, such as Hello
-// or Login. The value may alias payload. An error is an *Error.
+// Parse parses a message of channel 0. The result has the message's own type, such as Hello or
+// Login, and may alias payload. An error is an *Error.
 func Parse(payload []byte) (message any, err error) {
 	if len(payload) == 0 {
 		return nil, &Error{PayloadFail, "a control message is empty"}
@@ -243,7 +242,7 @@ func Parse(payload []byte) (message any, err error) {
 	return message, nil
 }
 
-// Name returns the name of the message with the given first byte.
+// Name returns the name of the message with the given ID, for errors.
 func Name(id byte) string {
 	if f, ok := formats[id]; ok {
 		return f.name
@@ -251,16 +250,16 @@ func Name(id byte) string {
 	return fmt.Sprintf("message %d", id)
 }
 
-// Kind says what is wrong with a message.
+// A Kind says what is wrong with a message.
 type Kind uint8
 
 const (
-	Unknown     Kind = iota + 1 // there is no such message
-	Fail                        // it arrived in the wrong order
-	PayloadFail                 // it cannot be decoded
+	Unknown     Kind = iota + 1 // it has an ID that doesn't exist
+	Fail                        // it arrived at the wrong time
+	PayloadFail                 // it can't be parsed
 )
 
-// An Error is a violation of the handshake.
+// An Error is a violation of the protocol on channel 0.
 type Error struct {
 	Kind   Kind
 	Reason string

@@ -2,27 +2,27 @@ package control
 
 import "fmt"
 
-// A Greeting is one side's state in the handshake. It determines which messages the peer may
-// send next. Its owner passes it the messages of channel 0 and, on a server, records the
-// server's answers in it.
+// A Greeting is the state of one end in the handshake, and decides which messages may arrive next.
+// The owner passes it the messages of channel 0. A server also tells it how it has answered.
 type Greeting uint8
 
 const (
-	// States of a server, in order.
+	// A server goes through these.
 	awaitHello Greeting = iota
 	awaitLogin
-	awaitVerdict // no message may arrive: Authenticate has not returned yet
+	awaitVerdict // Authenticate hasn't returned yet, and no message may arrive until it has
 	awaitJoin
-	// States of a client, in order.
+
+	// A client goes through these.
 	awaitServerHello // or Shape
 	awaitWelcome
-	// States of both.
-	greeted // the handshake is over, and the Greeting is not used for later messages
-	refused // the classes differ; only the Login that followed Hello may still arrive
+	// Either may end up in these. (Only a server refuses.)
+	greeted // the handshake is over, and later messages are none of the Greeting's business
+	refused // the classes differ; the client can't know yet, so the Login after its Hello may arrive
 )
 
-// NewGreeting returns the state of a side that has received nothing yet. A client has already
-// sent Hello and Login.
+// NewGreeting returns the state of an end that has received nothing yet. A client has sent Hello
+// and Login by then.
 func NewGreeting(client bool) Greeting {
 	if client {
 		return awaitServerHello
@@ -30,8 +30,8 @@ func NewGreeting(client bool) Greeting {
 	return awaitHello
 }
 
-// Receive parses a message of channel 0 and updates the state. An error is an *Error and must
-// end the connection. The caller must ignore a nil message.
+// Receive parses a message of channel 0 and moves on to the next state. It returns nil for a
+// message that the caller must ignore. An error is an *Error, and must end the connection.
 func (g *Greeting) Receive(payload []byte) (message any, err error) {
 	message, err = Parse(payload)
 	if err != nil {
@@ -42,14 +42,14 @@ func (g *Greeting) Receive(payload []byte) (message any, err error) {
 		return nil, &Error{Fail, fmt.Sprintf("%s arrived while %v", Name(payload[0]), *g)}
 	}
 	if *g == refused {
+		// This is the Login that followed the client's Hello. We have turned it down already.
 		message = nil
 	}
 	*g = next
 	return message, nil
 }
 
-// after returns the state that follows when message arrives. ok is false if the message may
-// not arrive now.
+// after returns the state that a message leads to. ok is false if it may not arrive now.
 func (g Greeting) after(message any) (next Greeting, ok bool) {
 	switch message.(type) {
 	case Hello:
@@ -58,6 +58,7 @@ func (g Greeting) after(message any) (next Greeting, ok bool) {
 		}
 		return awaitLogin, g == awaitHello
 	case Login:
+		// It follows Hello without waiting for an answer, which may have been a refusal.
 		if g == refused {
 			return greeted, true
 		}
@@ -72,7 +73,7 @@ func (g Greeting) after(message any) (next Greeting, ok bool) {
 	return g, false
 }
 
-// Refuse is called when the server has answered Hello with Shape.
+// Refuse is called when the server has answered Hello with a Shape.
 func (g *Greeting) Refuse() { *g = refused }
 
 // Welcomed is called when the server has sent Welcome.
@@ -81,10 +82,10 @@ func (g *Greeting) Welcomed() { *g = awaitJoin }
 // Done reports whether the handshake is over.
 func (g Greeting) Done() bool { return g == greeted }
 
-// AwaitsHello reports whether the client has not sent Hello yet.
+// AwaitsHello reports whether we are a server whose client has sent nothing yet.
 func (g Greeting) AwaitsHello() bool { return g == awaitHello }
 
-// greetings holds the texts of String.
+// greetings is what String returns.
 var greetings = [...]string{
 	awaitHello:       "waiting for the client's Hello",
 	awaitLogin:       "waiting for Login",
@@ -96,5 +97,5 @@ var greetings = [...]string{
 	refused:          "refusing the client's classes",
 }
 
-// String describes the state, for errors.
+// String says what the end was doing, for errors.
 func (g Greeting) String() string { return greetings[g] }

@@ -3,36 +3,38 @@ package control
 import "time"
 
 const (
-	// leastRetryTime is the time after a sealed carrier has closed at which the client opens
-	// the next one. The wait doubles, up to mostRetryTime, while none opens. A path that
-	// takes no sealed packets at all must not be tried again and again.
-	leastRetryTime = 10 * time.Second
-	mostRetryTime  = 10 * time.Minute
-	// A server lets a client open freeInstances at any time, and one more for each
-	// instanceTime since the first. instanceTime is half of leastRetryTime, because messages
-	// that an interrupted path held up arrive together.
+	// minRetryTime is how long a client waits after a sealed carrier has closed before it opens
+	// the next one. The wait doubles as long as none works, up to maxRetryTime, because a path may
+	// take no sealed packets at all and there's no point in trying forever.
+	minRetryTime = 10 * time.Second
+	maxRetryTime = 10 * time.Minute
+
+	// A client may open freeInstances whenever it likes, and one more for each instanceTime
+	// since the first one. That's half of what an honest client waits, because messages that
+	// were held up on an interrupted path arrive all at once.
 	freeInstances = 8
-	instanceTime  = leastRetryTime / 2
-	// fewSpares is the number of spare IDs below which an end asks for more.
-	fewSpares = 2
+	instanceTime  = minRetryTime / 2
+
+	// minSpares is how many spare IDs an end wants to have.
+	minSpares = 2
 )
 
-// Instances is one end's record of the sealed carriers agreed on with the peer, which are
-// called instances. They are used one after another and are numbered from 1. The zero
+// Instances is what one end has agreed on with its peer about sealed carriers. A connection uses
+// one carrier after another; each of them is an instance, and they are numbered from 1. The zero
 // Instances has had none.
 type Instances struct {
-	began  time.Time     // when the first instance began
-	newest uint32        // 0 before the first instance
-	live   bool          // the newest instance is in use
-	asked  bool          // this end has asked for more IDs of the newest instance
-	ended  time.Time     // when the newest instance ended
-	pause  time.Duration // time after ended until the client may open the next instance
+	firstAt   time.Time     // when the first instance began
+	newest    uint32        // number of the newest instance; 0 before the first
+	live      bool          // the newest instance is in use
+	requested bool          // we have asked for more IDs of the newest instance
+	endedAt   time.Time     // when the newest instance ended
+	pause     time.Duration // how long the client waits after endedAt before it opens the next
 }
 
-// Begin records the time at which the first instance begins.
+// Begin is called once, when the first instance begins.
 func (i *Instances) Begin(now time.Time) {
-	i.began = now
-	i.pause = leastRetryTime
+	i.firstAt = now
+	i.pause = minRetryTime
 }
 
 // Newest returns the number of the newest instance, or 0 if there was none.
@@ -41,66 +43,65 @@ func (i *Instances) Newest() uint32 { return i.newest }
 // Live reports whether the newest instance is in use.
 func (i *Instances) Live() bool { return i.live }
 
-// Renew records a new instance, which is in use from now on.
+// Renew begins a new instance, which is in use until End.
 func (i *Instances) Renew(instance uint32) {
 	i.newest = instance
 	i.live = true
-	i.asked = false
+	i.requested = false
 }
 
-// End records that the newest instance is no longer in use.
+// End is called when the newest instance is no longer in use.
 func (i *Instances) End(now time.Time) {
 	i.live = false
-	i.ended = now
+	i.endedAt = now
 }
 
-// Opened is called when packets of the newest instance arrive. The wait after the instance's
-// end is then leastRetryTime again.
-func (i *Instances) Opened() { i.pause = leastRetryTime }
+// Opened is called when packets of the newest instance arrive. Since the path takes them, the
+// client won't wait long for the next instance when this one ends.
+func (i *Instances) Opened() { i.pause = minRetryTime }
 
-// Next returns the time the client must wait before it opens the next instance. If that is 0,
-// the client opens it now, and Next has doubled the next wait.
+// Next returns how long the client must wait before it opens the next instance. Once it returns 0,
+// the client must open it, because Next has doubled the wait for the one after that.
 func (i *Instances) Next(now time.Time) (wait time.Duration) {
-	if left := i.pause - now.Sub(i.ended); left > 0 {
+	if left := i.pause - now.Sub(i.endedAt); left > 0 {
 		return left
 	}
-	i.pause = min(2*i.pause, mostRetryTime)
+	i.pause = min(2*i.pause, maxRetryTime)
 	return 0
 }
 
-// Want reports whether the caller must now ask the peer for more IDs. spares is the number of
-// spare ones. After Want has returned true, it returns false until Given.
+// Want reports whether to ask the peer for more IDs, given the number of spare ones. The caller
+// must do so at once, because Want won't return true again until the answer has been Given.
 func (i *Instances) Want(spares int) bool {
-	if i.asked || spares >= fewSpares {
+	if i.requested || spares >= minSpares {
 		return false
 	}
-	i.asked = true
+	i.requested = true
 	return true
 }
 
-// MayOpen reports whether a client may open an instance now.
+// MayOpen reports whether a client may open an instance now, as far as the server is concerned.
 func (i *Instances) MayOpen(instance uint32, now time.Time) bool {
-	most := freeInstances + uint64(max(0, now.Sub(i.began)/instanceTime))
-	return instance == i.newest+1 && !i.live && uint64(instance) <= most
+	limit := freeInstances + uint64(max(0, now.Sub(i.firstAt)/instanceTime))
+	return instance == i.newest+1 && !i.live && uint64(instance) <= limit
 }
 
-// Has checks the instance named by a message. current is true if it is the newest and in use.
+// Has looks up an instance that the peer has named. current is true if it's the one in use.
 //
-// ok is also true for an instance that has ended, because the sender may not have known of
-// the end. It is false for one that has not begun, which no honest peer names.
+// ok is false if it hasn't begun, since no honest peer would name it yet. An instance that has
+// ended is fine, because the peer may not have known that when it sent the message.
 func (i *Instances) Has(instance uint32) (current, ok bool) {
 	return instance == i.newest && i.live, instance <= i.newest
 }
 
-// Given is [Instances.Has] for a message with IDs. ok is false if this end has not asked for
-// IDs.
+// Given is like [Instances.Has], for a message with IDs. ok is false if we haven't asked for any.
 func (i *Instances) Given(instance uint32) (current, ok bool) {
-	if instance == i.newest && !i.asked {
+	if instance == i.newest && !i.requested {
 		return false, false
 	}
 	current, ok = i.Has(instance)
 	if current {
-		i.asked = false
+		i.requested = false
 	}
 	return current, ok
 }

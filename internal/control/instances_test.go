@@ -49,7 +49,7 @@ func TestPausesDouble(t *testing.T) {
 	require.Equal(t, []time.Duration{10, 20, 40, 80, 160, 320, 600, 600, 600}, seconds(waits))
 	i.Opened()
 	i.End(now)
-	require.Equal(t, leastRetryTime, i.Next(now))
+	require.Equal(t, minRetryTime, i.Next(now))
 }
 
 func seconds(times []time.Duration) (s []time.Duration) {
@@ -77,8 +77,8 @@ func TestMessagesOfInstances(t *testing.T) {
 	require.True(t, ok && !current, "no carrier is there for a message that crossed its end")
 	_, ok = i.Given(2)
 	require.False(t, ok)
-	require.False(t, i.Want(fewSpares))
-	require.True(t, i.Want(fewSpares-1))
+	require.False(t, i.Want(minSpares))
+	require.True(t, i.Want(minSpares-1))
 	require.False(t, i.Want(0), "they are asked for")
 	current, ok = i.Given(2)
 	require.True(t, current && ok)

@@ -7,31 +7,33 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// After Join, the game's own messages are sent on channel 0 in both directions, in order:
+// After Join, either side may send messages of the game's own, which arrive in order on channel 0:
 //
 //	Message   id u8; at most MaxMessage bytes
 //	Taken     n, varint: this many messages of the other side have run since the last Taken
 //
-// A side may have at most [Window] messages that no Taken has covered. Channel 0 is exempt
-// from flow control, so an honest sender must not fill what the peer reserves for it.
-// Exceeding the window is a violation. So is a Taken of more messages than were sent.
+// Channel 0 has no flow control, so we need another way to keep a sender from filling the memory
+// that the peer has set aside for it. That's what Taken is for: up to [Window] messages may be
+// sent that no Taken has covered yet. Sending more is a violation, and so is a Taken that covers
+// more than were sent.
 const (
-	// MaxMessage is the maximum message size in bytes: four entries of the reliable buffer.
+	// MaxMessage is how large a message may be, in bytes. It fills four entries of the reliable
+	// buffer.
 	MaxMessage = 4096
-	// Window is the maximum number of sent messages not yet covered by a Taken. With
-	// MaxMessage bytes each, they take 86 KiB of the 160 KiB that a side holds for channel 0
-	// (bunch/WIRE.md, flow control). The rest is for the framework's own messages.
+
+	// Window is how many messages may be sent that no Taken has covered. With MaxMessage bytes
+	// each, they need 86 KiB of the 160 KiB that an end sets aside for channel 0 (bunch/WIRE.md,
+	// flow control). The rest is for the framework's own messages.
 	Window = 16
 )
 
 // Message is one of the game's messages.
 type Message struct {
 	ID      uint8
-	Payload []byte // aliases the packet that contains it
+	Payload []byte // part of the packet that it arrived in
 }
 
-// Taken tells the sender that Count of its messages have run since the last Taken. The sender
-// may then send Count more.
+// Taken says that Count more messages have run, so the other side may send as many again.
 type Taken struct{ Count int }
 
 // AppendMessage appends one of the game's messages.
@@ -59,31 +61,30 @@ func parseMessage(r *wire.Reader) Message {
 // parseTaken parses a Taken.
 func parseTaken(r *wire.Reader) Taken { return Taken{int(r.Positive(Window, "nothing was taken"))} }
 
-// Mail counts the messages of one direction, at either end, that no Taken has covered.
-type Mail struct{ open int }
+// Mail counts the messages in one direction that no Taken has covered. Both ends keep one for each
+// direction.
+type Mail struct{ uncovered int }
 
-// Full reports whether the window is full. The next message must then wait for a Taken.
-func (m *Mail) Full() bool { return m.open >= Window }
+// Full reports whether the next message has to wait for a Taken.
+func (m *Mail) Full() bool { return m.uncovered >= Window }
 
-// Add counts a message. If the message exceeds the window, Add returns false and does
-// nothing.
+// Add counts a message, unless it exceeds the window.
 func (m *Mail) Add() bool {
 	if m.Full() {
 		return false
 	}
-	m.open++
+	m.uncovered++
 	return true
 }
 
-// Open returns the number of messages that no Taken has covered yet.
-func (m *Mail) Open() int { return m.open }
+// Open returns how many messages no Taken has covered yet.
+func (m *Mail) Open() int { return m.uncovered }
 
-// Taken makes room in the window. If it covers more messages than there are, it returns false
-// and does nothing.
+// Taken makes room in the window again. It refuses to cover more messages than there are.
 func (m *Mail) Taken(t Taken) bool {
-	if t.Count > m.open {
+	if t.Count > m.uncovered {
 		return false
 	}
-	m.open -= t.Count
+	m.uncovered -= t.Count
 	return true
 }

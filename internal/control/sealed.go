@@ -7,17 +7,17 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// Messages about sealed carriers are sent on channel 0 after Join if both ends have the
-// feature. n is the instance, the number of a carrier within its connection. Welcome and Join
-// open instance 1. The client opens the later ones, one at a time:
+// If both ends have the feature, messages about sealed carriers follow on channel 0 after Join. A
+// connection's carriers are numbered, and n is the number of the instance that a message is about.
+// Welcome and Join open instance 1. Later ones are opened by the client, one at a time:
 //
 //	SealedOpen n       client → server   open carrier n; a server that refuses answers SealedShut n
 //	SealedAsk n        either            ask for spare ids, for changes of an address
 //	SealedIDs n, ids   either            the answer to SealedAsk n
 //	SealedShut n       either            the sender has no carrier n any more
 //
-// A message about an instance that has ended is ignored, because its sender did not know of
-// the end.
+// A message about an instance that has ended is ignored, since it may have been sent before the end
+// was known.
 const (
 	IDSealedOpen = 32
 	IDSealedShut = 33
@@ -25,18 +25,18 @@ const (
 	IDSealedIDs  = 35
 )
 
-// maxSealedIDs is the maximum number of IDs in a SealedIDs.
+// maxSealedIDs is how many IDs a SealedIDs may have.
 const maxSealedIDs = 8
 
 // Sealed is a message about sealed carriers.
 type Sealed struct {
-	Kind     byte        // one of the four message IDs
+	Kind     byte        // one of the IDs above
 	Instance uint32      // counts from 1
-	IDs      []sealed.ID // spare connection IDs: 1 to maxSealedIDs in a SealedIDs, none in other messages
+	IDs      []sealed.ID // spare connection IDs, 1 to maxSealedIDs; only in a SealedIDs
 }
 
-// AppendSealed appends the message with the given ID, one of the four above. Only a SealedIDs
-// has ids.
+// AppendSealed appends the message with the given ID, which must be one of those above. Only a
+// SealedIDs has ids.
 func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	b = binary.AppendUvarint(append(b, id), uint64(instance))
 	if id == IDSealedIDs {
@@ -48,8 +48,7 @@ func AppendSealed(b []byte, id byte, instance uint32, ids ...sealed.ID) []byte {
 	return b
 }
 
-// parseSealed returns the function that parses the message with the given ID, one of the four
-// above.
+// parseSealed returns the parser for the message with the given ID.
 func parseSealed(id byte) func(r *wire.Reader) any {
 	return func(r *wire.Reader) any {
 		m := Sealed{Kind: id, Instance: uint32(r.Positive(1<<32-1, "instances count from 1"))}
