@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// AddressOf returns the prefix to which limits per address apply: an IPv4 address, or the /64
-// of an IPv6 address, because one client may use all addresses of a /64. It returns the zero
-// Prefix if addr is not an IP address.
+// AddressOf returns the prefix that limits per address apply to. It's a whole IPv4 address, but
+// only the /64 of an IPv6 address, because a single client may have all the addresses in a /64.
+// If addr isn't an IP address, the result is the zero Prefix, to which no such limits apply.
 func AddressOf(addr net.Addr) netip.Prefix {
 	if addr == nil {
 		return netip.Prefix{}
@@ -21,7 +21,7 @@ func AddressOf(addr net.Addr) netip.Prefix {
 	return prefixOf(ip)
 }
 
-// prefixOf is AddressOf for a netip.Addr. An IPv4-mapped IPv6 address counts as IPv4.
+// prefixOf is AddressOf for a netip.Addr. An IPv4 address that is mapped to IPv6 counts as IPv4.
 func prefixOf(ip netip.Addr) netip.Prefix {
 	ip = ip.Unmap().WithZone("")
 	bits := 64

@@ -2,24 +2,24 @@ package door
 
 import "slices"
 
-// Claims records the connections of each identity. C is the connection type.
+// Claims knows which connections each identity has. C is the type of a connection.
 type Claims[C any] struct {
-	limit  int             // maximum connections of an identity; 0 = no limit
-	refuse bool            // refuse a new connection beyond the limit instead of replacing the oldest
-	of     map[string][]*C // oldest first
+	limit      int             // how many connections an identity may have; 0 if any number
+	refuse     bool            // beyond the limit, refuse the new connection rather than replace the oldest
+	byIdentity map[string][]*C // oldest first
 }
 
 // NewClaims returns Claims without connections. limit is rpc.Config.MaxConnsPerIdentity, and
 // refuse is rpc.Config.RefuseLoginElsewhere.
 func NewClaims[C any](limit int, refuse bool) *Claims[C] {
-	return &Claims[C]{limit: limit, refuse: refuse, of: make(map[string][]*C)}
+	return &Claims[C]{limit: limit, refuse: refuse, byIdentity: make(map[string][]*C)}
 }
 
-// Claim makes c one of its identity's connections or refuses it. It returns the connections
-// that c replaces, oldest first, and the number of other connections the identity had. If c
-// has claimed already or the identity is empty, Claim does nothing.
+// Claim makes c one of its identity's connections, unless it is refused. It returns the connections
+// that c replaces, oldest first, and how many others the identity had. It is a no-op if c has made
+// its claim already, or has no identity.
 func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, refused bool) {
-	have := t.of[identity]
+	have := t.byIdentity[identity]
 	if t.limit <= 0 || identity == "" || slices.Contains(have, c) {
 		return nil, 0, false
 	}
@@ -27,15 +27,15 @@ func (t *Claims[C]) Claim(identity string, c *C) (replaced []*C, others int, ref
 	if more > 0 && t.refuse {
 		return nil, len(have), true
 	}
-	t.of[identity] = append(have, c)
+	t.byIdentity[identity] = append(have, c)
 	return slices.Clone(have[:max(0, more)]), len(have), false
 }
 
-// Disclaim removes the claim of c, if it has one.
+// Disclaim removes c from its identity's connections. It need not be one of them.
 func (t *Claims[C]) Disclaim(identity string, c *C) {
-	left := slices.DeleteFunc(t.of[identity], func(other *C) bool { return other == c })
-	t.of[identity] = left
+	left := slices.DeleteFunc(t.byIdentity[identity], func(other *C) bool { return other == c })
+	t.byIdentity[identity] = left
 	if len(left) == 0 {
-		delete(t.of, identity)
+		delete(t.byIdentity, identity)
 	}
 }

@@ -11,7 +11,7 @@ func TestClaims(t *testing.T) {
 	none := NewClaims[client](0, false)
 	_, _, refused := none.Claim("ann", one)
 	require.False(t, refused)
-	require.Empty(t, none.of, "without a limit nothing is kept")
+	require.Empty(t, none.byIdentity, "without a limit nothing is kept")
 
 	newest := NewClaims[client](2, false)
 	for _, c := range []*client{one, two, two} {
@@ -33,5 +33,5 @@ func TestClaims(t *testing.T) {
 	require.Equal(t, 1, others)
 	oldest.Disclaim("ann", two)
 	oldest.Disclaim("ann", one)
-	require.Empty(t, oldest.of)
+	require.Empty(t, oldest.byIdentity)
 }

@@ -1,7 +1,7 @@
-// Package door decides which clients may enter. It decides which clients have a place while
-// they handshake, which must prove their address or make room, and which must pause after
-// guessing tokens. It uses no clock or goroutine; only its keys are random. The world's lock
-// guards it.
+// Package door decides which clients may enter: which of them get a place for their handshake,
+// which must prove their address or make room for others, and which have to pause because they
+// have guessed tokens. It has no clock and no goroutine, and nothing about it is random except its
+// keys. It is guarded by the world's lock.
 package door
 
 import (
@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// forgedTime is the minimum time for which a handshake keeps its place if it failed before
-// the client had proven its address.
+// forgedTime is how long a handshake keeps its place at the least, if it fails before the client
+// has proven its address.
 //
-// The keys of Initial packets are public (RFC 9001, section 5.2). Without this time, a forged
-// CONNECTION_CLOSE would free the place at once, and each Initial costs the server a
-// signature. With it, there are at most rpc.Config.RetryAbove signatures per second.
+// Anybody can forge a CONNECTION_CLOSE, since the keys of Initial packets are public (RFC 9001,
+// section 5.2). If that freed the place at once, the next Initial could have it, and each costs the
+// server a signature. This way there are at most rpc.Config.RetryAbove signatures per second.
 const forgedTime = time.Second
 
-// Limits are the limits of a [Door].
+// Limits are what a [Door] is configured with.
 type Limits struct {
 	Handshakes  int // rpc.Config.MaxHandshakes
 	OfAddress   int // rpc.Config.MaxHandshakesPerAddress
@@ -28,86 +28,87 @@ type Limits struct {
 	Total       int // rpc.Config.MaxConns
 }
 
-// Counts counts clients that wanted to enter. The game sees the counts as rpc.HandshakeStats.
+// Counts counts what became of clients. The game sees them as rpc.HandshakeStats.
 type Counts struct {
 	Begun, Retries, Refused, Evicted, Failed uint64
 	LoginsFailed, LoginsSlowed               uint64
 }
 
-// Full names the limit because of which a client is refused.
+// Full is why a client is refused: there is no place for it.
 type Full struct {
-	Reason string
-	Busy   bool // other handshakes took the places, so there may be room soon
+	Reason string // names the limit
+	Busy   bool   // the places are taken by other handshakes, so there may soon be room
 }
 
-// noPlace returns the Full for an eviction that found no place to take.
-func noPlace(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r == AmongHandshakes} }
+// fullFor returns the Full for a client when nobody can be evicted to make room for r.
+func fullFor(r Room, reason string) *Full { return &Full{Reason: reason, Busy: r == AmongHandshakes} }
 
-// A Door records by address which clients are in their handshake and which have joined. It
-// also counts the world's connections, from their admission until the world has removed them.
-// C is the connection type.
+// A Door knows, for each address, which clients are in their handshake and which have joined. It
+// also counts the world's connections, from when they are admitted until the world has removed
+// them. C is the type of a connection.
 //
-// A client proves its address by a Retry or by completing QUIC's handshake (RFC 9000, section
-// 8.1). Until then, nothing counts against the address. So nobody can lock out its owner by
-// forging the address.
+// Nothing counts against an address until the client has proven that it receives there, either by
+// a Retry or by completing QUIC's handshake (RFC 9000, section 8.1). Otherwise anybody could lock
+// out the address's owner by forging the address.
 type Door[C any] struct {
 	Limits
 	Failures *Failures
 	Claims   *Claims[C]
 	Counts   Counts
 
-	visits    []*Visit[C] // places taken; the client the server has waited for longest is first
+	visits    []*Visit[C] // the places taken, beginning with whom we have waited for longest
 	addresses map[netip.Prefix]presence
 	conns     int
 }
 
-// presence counts the clients of one address. It is zero for an address without clients.
+// A presence is how many clients an address has. Addresses without any have no entry.
 type presence struct {
-	handshakes int // places of clients that have proven the address
-	inside     int // clients that have joined
+	handshakes int // those in their handshake who have proven the address
+	inside     int // those who have joined
 }
 
-// A Visit is a client's place among the handshakes. It begins with the client's first packet.
-// It ends when the client has joined or failed and Authenticate has returned.
+// A Visit is a client's place among the handshakes. It begins with the client's first packet, and
+// ends when the client has joined or failed. If Authenticate is running, it lasts until that has
+// returned.
 type Visit[C any] struct {
-	from   netip.Prefix // not valid if limits per address do not apply
+	from   netip.Prefix // invalid if limits per address don't apply
 	proven bool         // the client has shown that it receives at from
 	since  time.Time    // when the visit began
 
-	// The connection on which the server waits for the client, which may have to make room. It
-	// is nil while the server does not wait.
+	// The connection to close if the client has to make room. It's nil while the client waits for
+	// us rather than we for it, because then it needn't make room.
 	conn *C
 
 	asking bool // Authenticate is running
-	// The client has joined or failed. It may keep the place while asking or for forgedTime.
-	left bool
+	left   bool // the client has joined or failed, but may keep its place for a while
 
 	welcomed bool // the client may join
 }
 
-// Room says why visits may have to make room.
+// Room is what a visit may have to make room for.
 type Room uint8
 
 const (
-	// AmongHandshakes: any client for which the server waits may have to make room.
+	// AmongHandshakes is a place among the handshakes. Any client that we wait for may have to
+	// make room.
 	AmongHandshakes Room = iota
-	// AmongConnections: only a client that was not welcomed may have to make room. A welcomed
-	// client may have sent its Join already and then counts itself as connected.
+	// AmongConnections is a place among the connections. A client that we have welcomed keeps its
+	// place, since it may have sent its Join already and think that it is connected.
 	AmongConnections
 )
 
-// From returns the client's address. It is not valid if limits per address do not apply.
+// From returns the client's address, which is invalid if limits per address don't apply.
 func (v *Visit[C]) From() netip.Prefix { return v.from }
 
 // Left reports whether the client has joined or failed.
 func (v *Visit[C]) Left() bool { return v.left }
 
-// WaitFor records that the server now waits for the client on c, which may have to make room.
-// If c is nil, the client waits for the server.
+// WaitFor is called when the server begins to wait for the client, who may then have to make
+// room by having c closed. It is called with nil when the client begins to wait for the server.
 func (v *Visit[C]) WaitFor(c *C) { v.conn = c }
 
-// yields reports whether the visit may have to make room for r.
-func (v *Visit[C]) yields(r Room) bool {
+// mayYield reports whether the client may have to make room for r.
+func (v *Visit[C]) mayYield(r Room) bool {
 	return v.conn != nil && !(v.welcomed && r == AmongConnections)
 }
 
@@ -119,15 +120,14 @@ func New[C any](limits Limits, f *Failures, c *Claims[C]) *Door[C] {
 // Conns returns the number of connections.
 func (d *Door[C]) Conns() int { return d.conns }
 
-// Open returns the number of places taken.
+// Open returns how many places are taken.
 func (d *Door[C]) Open(now time.Time) int {
 	d.sweep(now)
 	return len(d.visits)
 }
 
-// MustProve reports whether a client that has not proven its address gets a Retry, and how
-// many clients are in their handshake. If suspect is true, the client gets a Retry in any
-// case (see [Paths.MustProve]).
+// MustProve reports whether a client gets a Retry if it hasn't proven its address, and how many
+// clients are in their handshake. It always gets one if suspect is set (see [Paths.MustProve]).
 func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	open = d.Open(now)
 	must = suspect || open >= d.RetryAbove
@@ -137,21 +137,20 @@ func (d *Door[C]) MustProve(suspect bool, now time.Time) (must bool, open int) {
 	return must, open
 }
 
-// Arrive gives a client whose first packet has arrived a place among the handshakes. If out
-// is not nil, that connection lost its place to the client, and the caller must close it. If
-// there is no place, full names the limit.
+// Arrive gives a client a place among the handshakes when its first packet arrives. Another client
+// may lose its place to it; if so, the caller must close out. If there's no place, full says why.
 func (d *Door[C]) Arrive(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
-	v, out, full = d.begin(from, proven, now)
-	d.tally(v != nil, out, full)
+	v, out, full = d.place(from, proven, now)
+	d.updateCounts(v != nil, out, full)
 	return v, out, full
 }
 
-// Admit admits and counts a connection. v is the place that the client got when it arrived,
-// or nil if its carrier has none. Admit calls enter last to allocate everything else the
-// connection needs.
+// Admit admits a connection and begins to count it. v is the place that the client got when it
+// arrived, or nil if it comes over a carrier without places, in which case it gets one now. Admit
+// calls enter last, to create whatever else the connection needs.
 //
-// The caller must close out unless it is nil, even if the connection itself is refused. In
-// that case, Admit has ended the visit.
+// The caller must close out unless it's nil, even if the connection itself is refused. In that case
+// the visit has ended.
 func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter func() *Full) (
 	_ *Visit[C], out *C, full *Full,
 ) {
@@ -159,7 +158,7 @@ func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fun
 	if arrived {
 		out, full = d.prove(v)
 	} else {
-		v, out, full = d.begin(from, true, now)
+		v, out, full = d.place(from, true, now)
 	}
 	if full == nil && out == nil && d.conns >= d.Total {
 		reason := fmt.Sprintf("as many connections as Config.MaxConns allows, %d", d.conns)
@@ -168,7 +167,7 @@ func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fun
 	if full == nil {
 		full = enter()
 	}
-	d.tally(!arrived && full == nil, out, full)
+	d.updateCounts(!arrived && full == nil, out, full)
 	if full == nil {
 		d.conns++
 	} else if v != nil {
@@ -177,8 +176,8 @@ func (d *Door[C]) Admit(v *Visit[C], from netip.Prefix, now time.Time, enter fun
 	return v, out, full
 }
 
-// tally updates Counts.
-func (d *Door[C]) tally(begun bool, out *C, full *Full) {
+// updateCounts updates Counts with what became of a client.
+func (d *Door[C]) updateCounts(begun bool, out *C, full *Full) {
 	if begun {
 		d.Counts.Begun++
 	}
@@ -190,16 +189,17 @@ func (d *Door[C]) tally(begun bool, out *C, full *Full) {
 	}
 }
 
-// begin is Arrive without updating Counts.
-func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
+// place is Arrive without the Counts.
+func (d *Door[C]) place(from netip.Prefix, proven bool, now time.Time) (v *Visit[C], out *C, full *Full) {
 	d.sweep(now)
 	if proven {
-		out, full = d.fit(from)
+		out, full = d.makeRoom(from)
 	}
 	if full == nil && out == nil && len(d.visits) >= d.Handshakes {
 		reason := fmt.Sprintf("as many handshakes at once as Config.MaxHandshakes allows, %d", len(d.visits))
-		full = noPlace(AmongHandshakes, reason)
-		if proven { // a client that has proven its address may take the place of any other
+		full = fullFor(AmongHandshakes, reason)
+		if proven {
+			// It may take anybody's place. A client with a forged address may not.
 			out, full = d.evict(AmongHandshakes, netip.Prefix{}, reason)
 		}
 	}
@@ -209,31 +209,32 @@ func (d *Door[C]) begin(from netip.Prefix, proven bool, now time.Time) (v *Visit
 	v = &Visit[C]{from: from, proven: proven, since: now}
 	d.visits = append(d.visits, v)
 	if proven {
-		d.count(from, 1, 0)
+		d.addPresence(from, 1, 0)
 	}
 	return v, out, nil
 }
 
-// prove records that the client has completed QUIC's handshake. Its place counts for its
-// address from now on.
+// prove is called when a client has completed QUIC's handshake and so has proven its address, for
+// which its place counts from now on.
 func (d *Door[C]) prove(v *Visit[C]) (out *C, full *Full) {
 	if v.proven {
 		return nil, nil
 	}
-	out, full = d.fit(v.from)
+	out, full = d.makeRoom(v.from)
 	if full != nil {
 		return nil, full
 	}
 	v.proven = true
-	if slices.Contains(d.visits, v) { // false if it has failed and sweep has freed its place
-		d.count(v.from, 1, 0)
+	if slices.Contains(d.visits, v) {
+		// Otherwise it has failed in the meantime, and sweep has freed its place.
+		d.addPresence(v.from, 1, 0)
 	}
 	return out, nil
 }
 
-// fit ensures that an address may have one more handshake. If necessary, it evicts one of the
-// address's clients.
-func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
+// makeRoom makes sure that an address may have another handshake, if necessary by evicting one of
+// its clients.
+func (d *Door[C]) makeRoom(from netip.Prefix) (out *C, full *Full) {
 	if !from.IsValid() {
 		return nil, nil
 	}
@@ -243,7 +244,7 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 			from, has.handshakes+has.inside)
 		return d.evict(AmongConnections, from, reason)
 	}
-	if limit := d.share(); d.OfAddress >= 0 && has.handshakes >= limit {
+	if limit := d.shareOfAddress(); d.OfAddress >= 0 && has.handshakes >= limit {
 		reason := fmt.Sprintf(
 			"as many handshakes at once from %v as Config.MaxHandshakesPerAddress and MaxHandshakes allow, %d",
 			from, limit)
@@ -252,10 +253,10 @@ func (d *Door[C]) fit(from netip.Prefix) (out *C, full *Full) {
 	return nil, nil
 }
 
-// share returns the number of handshakes that one address may have now:
-// Config.MaxHandshakesPerAddress, but no more than are free. So one address alone gets half
-// of all, two addresses get a third each, and there is always room for another address.
-func (d *Door[C]) share() int {
+// shareOfAddress returns how many handshakes a single address may have now. That's the configured
+// number, but never more than there are free places. An address that is alone thus gets half of
+// all places and two get a third each, so there's always room for yet another address.
+func (d *Door[C]) shareOfAddress() int {
 	free := max(1, d.Handshakes-len(d.visits))
 	if d.OfAddress > 0 {
 		return min(free, d.OfAddress)
@@ -263,30 +264,30 @@ func (d *Door[C]) share() int {
 	return free
 }
 
-// evict takes a place from a client of the address from, or of any address if from is not
-// valid.
+// evict makes a client at the given address give up its place, or one at any address if that is
+// invalid.
 //
-// It chooses a client of the address with the most handshakes. Of these, it chooses one that
-// was not welcomed, and of those the one for which the server has waited longest. An honest
-// client sends Hello and Login with the last packet of QUIC's handshake, and Join a round trip
-// after the Welcome. So the server hardly ever waits for such a client.
+// We pick someone from the address with the most handshakes, preferably a client that we haven't
+// welcomed, and among those the one that we have been waiting for longest. That's hardly ever an
+// honest client, because we don't have to wait for them: they send Hello and Login along with the
+// last packet of QUIC's handshake, and Join a round trip after the Welcome.
 func (d *Door[C]) evict(r Room, from netip.Prefix, reason string) (out *C, full *Full) {
 	var first *Visit[C]
 	for _, v := range d.visits {
-		if v.yields(r) && (!from.IsValid() || v.from == from) && (first == nil || d.goesBefore(v, first)) {
+		if v.mayYield(r) && (!from.IsValid() || v.from == from) && (first == nil || d.goesBefore(v, first)) {
 			first = v
 		}
 	}
 	if first == nil {
-		return nil, noPlace(r, reason)
+		return nil, fullFor(r, reason)
 	}
 	out = first.conn
 	d.Leave(first)
 	return out, nil
 }
 
-// goesBefore reports whether v makes room before w. The server has waited longer for w's
-// client than for v's.
+// goesBefore reports whether v should make room rather than w, although we have been waiting for w
+// longer.
 func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	n := d.addresses[v.from].handshakes
 	m := d.addresses[w.from].handshakes
@@ -296,9 +297,9 @@ func (d *Door[C]) goesBefore(v, w *Visit[C]) bool {
 	return w.welcomed && !v.welcomed
 }
 
-// Await records that the server has answered the client, and whether it has welcomed the
-// client. The server waits for the client on c again. The client is now the last to make
-// room.
+// Await is called when the server has answered the client, perhaps with a Welcome, and waits for it
+// again. Since it hasn't waited long yet, others now make room before this client does. c is the
+// connection to close when its turn comes.
 func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	if v.left {
 		return
@@ -309,23 +310,24 @@ func (d *Door[C]) Await(v *Visit[C], c *C, welcomed bool) {
 	d.visits = append(slices.Delete(d.visits, i, i+1), v)
 }
 
-// Leave ends a visit. A second call does nothing. The place is freed at once, or once
-// forgedTime has passed and Authenticate has returned.
+// Leave ends a visit. Its place becomes free as soon as Authenticate isn't running for it. If the
+// address is unproven, that takes at least forgedTime. A second call is a no-op.
 func (d *Door[C]) Leave(v *Visit[C]) {
 	v.left = true
 	v.conn = nil
 	if v.proven && !v.asking {
-		d.release(v)
+		d.freePlace(v)
 	}
 }
 
-// MayAsk reports whether the world may call Authenticate with a token from a visit's client.
+// MayAsk reports whether the world may call Authenticate with a client's token. If so, the world
+// must do it and then call [Door.Answered]. The client keeps its place until then, even if it
+// leaves.
 //
-// If so, the place is kept until [Door.Answered] is called, even if the client leaves. If
-// not, logins from that address are refused for the pause. Without a pause, this login waits
-// until Authenticate has answered another one.
+// Otherwise the world must refuse logins from that address for the pause. If pause is 0, it's
+// enough for this login to wait until Authenticate has answered another one.
 func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pause time.Duration) {
-	may, pause = d.Failures.Ask(v.from, token, d.asking(v.from), now)
+	may, pause = d.Failures.Ask(v.from, token, d.countAsking(v.from), now)
 	switch {
 	case may:
 		v.asking = true
@@ -335,8 +337,8 @@ func (d *Door[C]) MayAsk(v *Visit[C], token []byte, now time.Time) (may bool, pa
 	return may, pause
 }
 
-// asking returns the number of an address's logins for which Authenticate is running.
-func (d *Door[C]) asking(from netip.Prefix) (n int) {
+// countAsking returns for how many logins of an address Authenticate is running.
+func (d *Door[C]) countAsking(from netip.Prefix) (n int) {
 	for _, v := range d.visits {
 		if v.asking && v.from == from {
 			n++
@@ -349,27 +351,27 @@ func (d *Door[C]) asking(from netip.Prefix) (n int) {
 func (d *Door[C]) Answered(v *Visit[C]) {
 	v.asking = false
 	if v.left && v.proven {
-		d.release(v)
+		d.freePlace(v)
 	}
 }
 
-// Refused is called when Authenticate has refused the token of a visit's client. It returns
-// the number of failures of the client's address.
+// Refused is called when Authenticate has refused a client's token. It returns how many failures
+// the client's address has now.
 func (d *Door[C]) Refused(v *Visit[C], token []byte, now time.Time) (count int) {
 	d.Counts.LoginsFailed++
 	return d.Failures.Failed(v.from, token, now)
 }
 
-// Join ends a visit whose client has joined.
+// Join ends the visit of a client that has joined.
 func (d *Door[C]) Join(v *Visit[C]) {
 	d.Leave(v)
-	d.count(v.from, 0, 1)
+	d.addPresence(v.from, 0, 1)
 }
 
-// Quit is called when a client that had joined from the address has left.
-func (d *Door[C]) Quit(from netip.Prefix) { d.count(from, 0, -1) }
+// Quit is called when a client that had joined from that address leaves.
+func (d *Door[C]) Quit(from netip.Prefix) { d.addPresence(from, 0, -1) }
 
-// End stops counting a connection that had joined and has quit, after the world has removed it.
+// End stops counting a connection. It is called when the world has removed a client that has Quit.
 func (d *Door[C]) End() { d.conns-- }
 
 // Fail ends the visit of a connection that ended before it joined, and stops counting the
@@ -380,8 +382,8 @@ func (d *Door[C]) Fail(v *Visit[C]) {
 	d.conns--
 }
 
-// TurnAway ends the visit, if there is one, of a client that arrives when the world is
-// closed.
+// TurnAway is called when a client arrives while the world is closed. It ends the client's visit,
+// if it has one.
 func (d *Door[C]) TurnAway(v *Visit[C]) {
 	d.Counts.Refused++
 	if v != nil {
@@ -389,25 +391,24 @@ func (d *Door[C]) TurnAway(v *Visit[C]) {
 	}
 }
 
-// sweep frees the places of handshakes that failed before the address was proven, once
-// forgedTime has passed since they began.
+// sweep frees the places of clients that have failed without proving their address, unless they
+// came less than forgedTime ago.
 func (d *Door[C]) sweep(now time.Time) {
 	d.visits = slices.DeleteFunc(d.visits, func(v *Visit[C]) bool {
 		return v.left && !v.proven && !v.asking && now.Sub(v.since) >= forgedTime
 	})
 }
 
-// release frees the place of a visit whose client has proven its address, unless the place is
-// already free.
-func (d *Door[C]) release(v *Visit[C]) {
+// freePlace frees the place of a client that has proven its address, unless it has none any more.
+func (d *Door[C]) freePlace(v *Visit[C]) {
 	if i := slices.Index(d.visits, v); i >= 0 {
 		d.visits = slices.Delete(d.visits, i, i+1)
-		d.count(v.from, -1, 0)
+		d.addPresence(v.from, -1, 0)
 	}
 }
 
-// count adds to the presence of an address.
-func (d *Door[C]) count(from netip.Prefix, handshakes, inside int) {
+// addPresence adds to the numbers of clients that an address has.
+func (d *Door[C]) addPresence(from netip.Prefix, handshakes, inside int) {
 	has := d.addresses[from]
 	has.handshakes += handshakes
 	has.inside += inside

@@ -61,7 +61,7 @@ func newEntrance(t *testing.T, limits Limits) *entrance {
 // returns those that have a place.
 func (e *entrance) come(n int, from netip.Prefix, proven, silent bool) (placed []*Visit[client]) {
 	for range n {
-		v, _, full := e.begin(from, proven, e.now)
+		v, _, full := e.place(from, proven, e.now)
 		if full != nil {
 			continue
 		}
@@ -143,7 +143,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	anns := e.come(4, ann, true, true)
 	require.Len(t, anns, 4)
 	oldest := anns[0].conn
-	v, out, full := e.begin(ann, true, e.now)
+	v, out, full := e.place(ann, true, e.now)
 	require.Nil(t, full)
 	require.Same(t, oldest, out, "of its own address, the oldest silent one")
 	v.conn = &client{}
@@ -153,16 +153,16 @@ func TestWhoMakesRoom(t *testing.T) {
 	e.come(1, netip.Prefix{}, true, true)
 	require.Len(t, e.visits, 8)
 	second := anns[1].conn
-	_, out, full = e.begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
+	_, out, full = e.place(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
 	require.Nil(t, full)
 	require.Same(t, second, out, "all full: of the address that has most")
 
-	_, _, full = e.begin(cat, false, e.now)
+	_, _, full = e.place(cat, false, e.now)
 	require.Contains(t, full.Reason, "as many handshakes at once as Config.MaxHandshakes allows, 8", "nobody makes room for a forged address")
 	for _, v := range e.visits {
 		v.conn = nil
 	}
-	_, _, full = e.begin(netip.Prefix{}, true, e.now)
+	_, _, full = e.place(netip.Prefix{}, true, e.now)
 	require.Contains(t, full.Reason, "as many handshakes at once as Config.MaxHandshakes allows, 8", "who waits for an answer makes no room")
 	require.True(t, full.Busy, "a client that tries again soon gets in")
 
@@ -175,7 +175,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	require.Contains(t, full.Reason, "full", "of connections, who is welcome is one already")
 	require.False(t, full.Busy, "a client would try again and again although nobody leaves")
 	for i := range answered {
-		_, out, full = e.begin(netip.Prefix{}, true, e.now)
+		_, out, full = e.place(netip.Prefix{}, true, e.now)
 		require.Nil(t, full)
 		require.EqualValues(t, i, out.id)
 	}
@@ -187,7 +187,7 @@ func TestOfEqualsTheFirstMakesRoom(t *testing.T) {
 	e := newEntrance(t, Limits{Handshakes: 2})
 	first := e.come(1, ann, true, true)[0].conn
 	e.come(1, bob, true, true)
-	_, out, full := e.begin(cat, true, e.now)
+	_, out, full := e.place(cat, true, e.now)
 	require.Nil(t, full)
 	require.Same(t, first, out)
 }
@@ -199,7 +199,7 @@ func TestWhoIsWelcomeMakesRoomLast(t *testing.T) {
 	welcome := e.come(1, ann, true, false)[0]
 	e.Await(welcome, &client{}, true)
 	silent := e.come(1, ann, true, true)[0].conn
-	_, out, full := e.begin(ann, true, e.now)
+	_, out, full := e.place(ann, true, e.now)
 	require.Nil(t, full)
 	require.Same(t, silent, out, "of its own address")
 
@@ -207,7 +207,7 @@ func TestWhoIsWelcomeMakesRoomLast(t *testing.T) {
 	welcome = e.come(1, ann, true, false)[0]
 	e.Await(welcome, &client{}, true)
 	silent = e.come(1, bob, true, true)[0].conn
-	v, out, full := e.begin(cat, true, e.now)
+	v, out, full := e.place(cat, true, e.now)
 	require.Nil(t, full)
 	require.Same(t, silent, out, "of all addresses")
 	e.Leave(v)
@@ -218,7 +218,7 @@ func TestWhoIsWelcomeMakesRoomLast(t *testing.T) {
 	}
 	e.come(1, bob, true, true)
 	e.come(1, cat, true, true)
-	_, out, full = e.begin(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
+	_, out, full = e.place(netip.MustParsePrefix("192.0.2.9/32"), true, e.now)
 	require.Nil(t, full)
 	require.EqualValues(t, 1, out.id, "its address has two")
 }
@@ -256,7 +256,7 @@ func TestThoseInsideCount(t *testing.T) {
 	for range 3 {
 		e.Join(e.come(1, ann, true, false)[0])
 	}
-	_, _, full := e.begin(ann, true, e.now)
+	_, _, full := e.place(ann, true, e.now)
 	require.Contains(t, full.Reason, "as many connections from 192.0.2.1/32 as Config.MaxConnsPerAddress allows, 3")
 	require.Len(t, e.come(1, bob, true, false), 1)
 	e.Quit(ann)

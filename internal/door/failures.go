@@ -8,93 +8,92 @@ import (
 )
 
 const (
-	// failureMemory is how long an address's failures are remembered after its last failed
-	// login.
+	// failureMemory is how long we remember an address after its last failed login.
 	failureMemory = 10 * time.Minute
-	// firstPause is the pause after the first failed login that causes a pause. Each further
-	// failure doubles the pause.
+
+	// firstPause is how long an address must pause once it has used up its free failures. Each
+	// further failure doubles the pause.
 	firstPause = 250 * time.Millisecond
-	// maxPause is the longest pause. It allows an address 360 guesses an hour. After a
-	// neighbour with the same address has stopped guessing tokens, a player with a new token
-	// waits no longer than this.
+
+	// maxPause is how long a pause may get, which leaves an address 360 guesses an hour. When
+	// somebody has been guessing tokens, a player who shares the address and has a new token
+	// won't have to wait for longer than this afterwards.
 	maxPause = 10 * time.Second
-	// maxFailures is the number of addresses remembered, at 64 bytes each.
-	maxFailures = 4096
-	// maxGoodTokens is the number of digests of correct tokens remembered, at 16 bytes each
-	// plus a map entry.
-	maxGoodTokens = 4096
+
+	maxFailures   = 4096 // addresses that we remember, at 64 bytes each
+	maxGoodTokens = 4096 // digests of correct tokens that we remember, at 16 bytes and a map entry each
 )
 
-// Failures slows down guesses of tokens. The rules:
+// Failures is a rate limiter for failed logins, which makes guessing tokens slow. It follows these
+// rules:
 //
-//   - An address has some free failures (rpc.Config.MaxLoginFailures). After those,
-//     Authenticate is called for one login of the address at a time, with a pause after
-//     each failure. The pause doubles with each failure, up to maxPause. Logins during the
-//     pause are refused without calling Authenticate and do not lengthen the pause.
-//   - Authenticate is never called for more concurrent logins of an address than the
-//     address has free failures left. Other logins wait. So many concurrent guesses gain
-//     nothing, and the clients of a party with one address join a few at a time.
-//   - A wrong token counts even if the client did not wait for the answer. A correct token
-//     is remembered only if the client did.
-//   - A login that succeeds does not reduce the failures. Otherwise a guesser with a valid
-//     token could use it to start again.
-//   - Authenticate is always called for a token that was correct before. So a neighbour
-//     with the same address cannot lock out a player who was here. This does not help a
-//     guesser, who does not know the token.
-//   - Only addresses with failures are remembered, so guesses from many addresses cost
-//     honest players nothing. The table is bounded as in the Space-Saving algorithm
-//     (Metwally, Agrawal, El Abbadi 2005): a new address replaces the one with the fewest
-//     failures and takes over its count. So no address loses a failure by being replaced
-//     and coming back.
+//   - An address has some free failures (rpc.Config.MaxLoginFailures). When those are used up,
+//     Authenticate is called for only one login of the address at a time, and each failure is
+//     followed by a pause, twice as long as the one before, up to maxPause. Logins during a
+//     pause are refused without calling Authenticate, and don't make it any longer.
+//   - Authenticate never runs for more logins of an address at once than it has free failures
+//     left; the others wait. There is thus nothing to gain from guessing many tokens at once,
+//     and when a party of clients shares an address, they join a few at a time.
+//   - A wrong token counts even if the client didn't wait for the answer. A correct one is
+//     remembered only if the client did.
+//   - A login that succeeds doesn't take any failures back. Otherwise somebody with a valid
+//     token could log in to get free guesses.
+//   - Authenticate is always called for a token that was correct before. A player who has been
+//     here can't be locked out by a neighbour with the same address, and it's no help to
+//     somebody who is guessing, since he doesn't know the token.
+//   - We only remember addresses with failures, so guesses from many addresses cost honest
+//     players nothing. The table is bounded as in the Space-Saving algorithm (Metwally,
+//     Agrawal, El Abbadi 2005): a new address replaces the one with the fewest failures, and
+//     inherits its count. This way no address can shed failures by being replaced and coming
+//     back.
 type Failures struct {
-	free    int // failed logins that cause no pause; negative = no limit
+	free    int // how many failures cause no pause; negative if none ever does
 	entries []failure
-	places  map[netip.Prefix]int // index of each address in entries
+	index   map[netip.Prefix]int // index of each address in entries
 	good    goodTokens
 }
 
-// failure is the entry of an address with failed logins.
+// A failure is the entry of an address with failed logins.
 type failure struct {
-	from  netip.Prefix
-	count int
-	last  time.Time // when the last login failed
-	next  time.Time // end of the pause
+	from     netip.Prefix
+	count    int
+	last     time.Time // when the last login failed
+	pauseEnd time.Time // end of the pause
 }
 
-// NewFailures returns Failures without entries. free is the number of failed logins of an
-// address that cause no pause. If it is negative, no failed login causes a pause.
+// NewFailures returns Failures without entries. free is how many failed logins an address may have
+// before they cause a pause. They never do if it's negative.
 func NewFailures(free int) *Failures {
-	return &Failures{free: free, places: make(map[netip.Prefix]int), good: newGoodTokens()}
+	return &Failures{free: free, index: make(map[netip.Prefix]int), good: newGoodTokens()}
 }
 
-// Ask reports whether Authenticate may be called for a token from an address. asking is the
-// number of the address's logins for which Authenticate is running. If the answer is no,
-// logins of the address are refused for pause. A pause of 0 means that this login only has to
-// wait for one of the others.
+// Ask reports whether Authenticate may be called for a token from an address, while it is running
+// for a number of other logins from there, given as asking. If it may not, logins of the address
+// are refused for the pause. If pause is 0, this login only has to wait for one of the others.
 func (f *Failures) Ask(from netip.Prefix, token []byte, asking int, now time.Time) (may bool, pause time.Duration) {
 	if f.free < 0 || !from.IsValid() || f.good.has(token) {
 		return true, 0
 	}
 	count := 0
 	if e := f.find(from, now); e != nil {
-		if now.Before(e.next) {
-			return false, e.next.Sub(now)
+		if now.Before(e.pauseEnd) {
+			return false, e.pauseEnd.Sub(now)
 		}
 		count = e.count
 	}
 	return asking < max(1, f.free-count), 0
 }
 
-// find returns the entry of an address, or nil if there is none or the entry is too old.
+// find returns an address's entry, or nil if it has none that still counts.
 func (f *Failures) find(from netip.Prefix, now time.Time) *failure {
-	i, ok := f.places[from]
+	i, ok := f.index[from]
 	if !ok || now.Sub(f.entries[i].last) >= failureMemory {
 		return nil
 	}
 	return &f.entries[i]
 }
 
-// pause returns the time an address with count failures must wait before its next login.
+// pause returns how long an address with that many failures must wait before its next login.
 func (f *Failures) pause(count int) time.Duration {
 	doublings := min(max(0, count-f.free), 6) // 250 ms << 6 is above maxPause
 	return min(firstPause<<doublings, maxPause)
@@ -103,7 +102,7 @@ func (f *Failures) pause(count int) time.Duration {
 // Passed records a correct token.
 func (f *Failures) Passed(token []byte) { f.good.add(token) }
 
-// Failed records a wrong token and returns the number of failures of the address.
+// Failed records a wrong token, and returns how many failures the address has now.
 func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count int) {
 	f.good.remove(token)
 	if f.free < 0 || !from.IsValid() {
@@ -116,33 +115,34 @@ func (f *Failures) Failed(from netip.Prefix, token []byte, now time.Time) (count
 	e.count++
 	e.last = now
 	if e.count >= f.free {
-		e.next = now.Add(f.pause(e.count))
+		e.pauseEnd = now.Add(f.pause(e.count))
 	}
 	return e.count
 }
 
-// add makes an entry for an address that has no entry or one that is too old.
+// add makes an entry for an address that has none, or whose entry is too old to count.
 func (f *Failures) add(from netip.Prefix, now time.Time) *failure {
-	i, ok := f.places[from]
+	i, ok := f.index[from]
 	inherited := 0
 	if !ok && len(f.entries) < maxFailures {
 		i = len(f.entries)
 		f.entries = append(f.entries, failure{})
 	} else if !ok {
-		i = f.lightest(now)
+		// The table is full.
+		i = f.replaceable(now)
 		if now.Sub(f.entries[i].last) < failureMemory {
 			inherited = f.entries[i].count
 		}
-		delete(f.places, f.entries[i].from)
+		delete(f.index, f.entries[i].from)
 	}
 	f.entries[i] = failure{from: from, count: inherited}
-	f.places[from] = i
+	f.index[from] = i
 	return &f.entries[i]
 }
 
-// lightest returns the index of the entry to replace: one that is too old to count, or the
-// one with the fewest failures.
-func (f *Failures) lightest(now time.Time) int {
+// replaceable returns the index of the entry to replace. It is one that no longer counts, or else
+// the one with the fewest failures.
+func (f *Failures) replaceable(now time.Time) int {
 	best := 0
 	for i, e := range f.entries {
 		if now.Sub(e.last) >= failureMemory {
@@ -155,17 +155,17 @@ func (f *Failures) lightest(now time.Time) int {
 	return best
 }
 
-// goodTokens remembers correct tokens as digests under a key of this process. The oldest are
-// forgotten first.
+// goodTokens is a bounded set of correct tokens, from which the oldest drop out first. It only has
+// their digests, under a key that is never the same in another process.
 type goodTokens struct {
 	key    [16]byte         // random
-	ring   [][16]byte       // digests; a new one replaces the oldest when there are maxGoodTokens
-	next   int              // index of the oldest digest once ring is full
-	member map[[16]byte]int // index of each digest in ring
+	ring   [][16]byte       // digests; a new one replaces the oldest if there are maxGoodTokens
+	oldest int              // index of the oldest digest once ring is full
+	index  map[[16]byte]int // index of each digest in ring
 }
 
 func newGoodTokens() goodTokens {
-	g := goodTokens{member: make(map[[16]byte]int)}
+	g := goodTokens{index: make(map[[16]byte]int)}
 	_, _ = rand.Read(g.key[:]) // never fails
 	return g
 }
@@ -180,26 +180,27 @@ func (g *goodTokens) digest(token []byte) (d [16]byte) {
 }
 
 func (g *goodTokens) has(token []byte) bool {
-	_, ok := g.member[g.digest(token)]
+	_, ok := g.index[g.digest(token)]
 	return ok
 }
 
 func (g *goodTokens) add(token []byte) {
 	d := g.digest(token)
-	if _, ok := g.member[d]; ok {
+	if _, ok := g.index[d]; ok {
 		return
 	}
 	if len(g.ring) < maxGoodTokens {
-		g.member[d] = len(g.ring)
+		g.index[d] = len(g.ring)
 		g.ring = append(g.ring, d)
 		return
 	}
-	if old := g.ring[g.next]; g.member[old] == g.next {
-		delete(g.member, old)
+	// The oldest may have been removed, and even added again elsewhere.
+	if old := g.ring[g.oldest]; g.index[old] == g.oldest {
+		delete(g.index, old)
 	}
-	g.ring[g.next] = d
-	g.member[d] = g.next
-	g.next = (g.next + 1) % maxGoodTokens
+	g.ring[g.oldest] = d
+	g.index[d] = g.oldest
+	g.oldest = (g.oldest + 1) % maxGoodTokens
 }
 
-func (g *goodTokens) remove(token []byte) { delete(g.member, g.digest(token)) }
+func (g *goodTokens) remove(token []byte) { delete(g.index, g.digest(token)) }

@@ -131,9 +131,9 @@ func TestFailuresAreBounded(t *testing.T) {
 		now = now.Add(time.Millisecond)
 	}
 	require.LessOrEqual(t, len(f.entries), maxFailures)
-	require.Len(t, f.places, len(f.entries))
+	require.Len(t, f.index, len(f.entries))
 	for i, e := range f.entries {
-		require.Equal(t, i, f.places[e.from])
+		require.Equal(t, i, f.index[e.from])
 	}
 	heavy := netip.PrefixFrom(netip.AddrFrom4([4]byte{}), 32)
 	requirePause(t, f, heavy, "", now) // who guessed most is not pushed out
@@ -181,5 +181,5 @@ func TestGoodTokensAreBounded(t *testing.T) {
 		g.add(token(i))
 	}
 	require.Len(t, g.ring, maxGoodTokens)
-	require.Len(t, g.member, maxGoodTokens)
+	require.Len(t, g.index, maxGoodTokens)
 }

@@ -7,91 +7,95 @@ import (
 )
 
 const (
-	// amplification limits what may be sent to an address before it is proven: three bytes
-	// for each byte received from it (RFC 9000, section 8).
+	// amplification is how many bytes we may send to an unproven address for each byte that we
+	// have received from it (RFC 9000, section 8).
 	amplification = 3
-	// pathAllowance is the number of bytes an address may be sent in addition. A client does
-	// not know that its address has changed, so its packets are small, while each
-	// PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1). The allowance is ten of
-	// those datagrams.
+
+	// pathAllowance is how many bytes we may send to an unproven address on top of that. We need
+	// it because each PATH_CHALLENGE fills a datagram (RFC 9000, section 8.2.1), while a client
+	// that doesn't know its address has changed sends only small packets. It's enough for ten
+	// such datagrams.
 	pathAllowance = 10 * 1200
-	// copiesLeave is the part of an address's allowance that copies of packets must leave for
-	// the PATH_CHALLENGEs that prove the address.
-	copiesLeave = pathAllowance / 2
-	// mostCopied limits the bytes of copies for a client until it has proven another address.
-	// Each byte received from where the copies go allows three more.
+
+	// copyReserve is what copies of packets must leave of an address's allowance, for the
+	// PATH_CHALLENGEs that prove it.
+	copyReserve = pathAllowance / 2
+
+	// maxCopied limits how many bytes of copies we send on behalf of a client until it has proven
+	// another address. Each byte that comes from where the copies go allows for three more.
 	//
-	// So a client that forges many addresses has no more sent to all of them together, and a
-	// client that moves four times in a row gets its copies.
-	mostCopied = 4 * (pathAllowance - copiesLeave)
-	// joining is the number of bytes an address may be sent while a handshake from it
-	// completes, before the address is known to be proven. They are for the confirmation of
-	// the handshake, connection IDs and probes of the path's MTU.
-	joining = 16 * 1200
-	// newcomers is the number of handshakes from an address that may begin before any more
-	// must prove the address by a Retry (RFC 9000, section 8.1.2). So a household spends no
-	// round trip on a proof. An attacker who forges an address has joining bytes sent to it
-	// four times at most.
-	newcomers = 4
-	// pathTime is the minimum time for which an address that sends nothing is remembered.
+	// It is enough for a client that moves four times in a row. If a client forges many
+	// addresses, it is the limit for all of them together.
+	maxCopied = 4 * (pathAllowance - copyReserve)
+
+	// handshakeAllowance is how many bytes we may send to an address while a handshake from it
+	// completes and we can't know yet that it's proven. They are for the confirmation of the
+	// handshake, for connection IDs and for probes of the path's MTU.
+	handshakeAllowance = 16 * 1200
+
+	// maxUnproven is how many handshakes from an address may begin without a proof. Any more get
+	// a Retry first (RFC 9000, section 8.1.2). A household normally stays below this and doesn't
+	// lose a round trip to the Retry, whereas somebody who forges an address has
+	// handshakeAllowance sent to it only four times.
+	maxUnproven = 4
+
+	// pathTime is how long we remember an address that sends nothing, at the least.
 	pathTime = 10 * time.Second
-	// mostPaths is the maximum number of addresses in newer and in older. An attacker may
-	// fill them to have an address forgotten and its allowance renewed. That takes more bytes
-	// than the allowance has.
-	mostPaths = 4096
+
+	// maxPaths is how many addresses newer and older may each hold. By filling them, an attacker
+	// can have an address forgotten and its allowance renewed, but that costs more bytes than
+	// there are in the allowance.
+	maxPaths = 4096
 )
 
-// A ConnID is a connection ID that a server has issued. It has quicconn.ConnectionIDBytes
-// bytes.
+// A ConnID is a connection ID that a server has issued, of quicconn.ConnectionIDBytes bytes.
 type ConnID [17]byte
 
-// Paths keeps a server within the limit of RFC 9000, section 8, when it sends to unproven
-// addresses. Packets from such an address may be forged, and quic-go answers each
-// PATH_CHALLENGE with a full packet, however small the received packet was. Packets received
-// from such an address are never held back, because a client that has moved proves its new
-// address by them.
+// Paths is a server's anti-amplification limit (RFC 9000, section 8), which quic-go alone doesn't
+// keep. Packets may be forged until their source address is proven, and quic-go answers any
+// PATH_CHALLENGE with a full packet, however small the one was that it came in. We only hold back
+// what we send. Whatever we receive goes through, since that is how a client that has moved proves
+// its new address.
 //
-// Paths also finds addresses to which clients may have moved. Packets from such an address
-// carry a connection ID that was received from another address before. A NAT that gives a
-// client another port does not tell the client, so the ID stays the same (RFC 9000, section
-// 9.5).
+// Paths also notices where clients may have moved, namely when a connection ID that belongs to one
+// address arrives from another. The ID stays the same because a client isn't told when a NAT gives
+// it another port (RFC 9000, section 9.5).
 type Paths struct {
-	homes map[netip.AddrPort]*home // proven addresses, which are those of connections
-	// Homes by their newest ID. If two homes have the same ID, this is the home it last
-	// arrived from.
-	byID  map[ConnID]*home
+	// Proven addresses, which are those of connections.
+	homes map[netip.AddrPort]*home
+	byID  map[ConnID]*home          // by newest ID; if several have the same, the one it last came from
 	conns map[uint64]netip.AddrPort // address of each connection, by number
-	moved int                       // number of homes whose away is valid
+	moved int                       // how many homes have a valid away
 
-	// Bytes that may still be sent to an address while a handshake from it completes.
+	// How many more bytes may be sent to an address while a handshake from it completes.
 	handshakes map[netip.AddrPort]int
 
-	// Unproven addresses, by their prefixOf. older holds those of the previous period.
+	// Unproven addresses, by prefixOf. rotate turns newer into older and drops what was there.
 	newer, older map[netip.Prefix]unproven
-	turned       time.Time // when newer was started
+	rotatedAt    time.Time // when newer was empty last
 }
 
-// home is a proven address and what is known about its client.
+// A home is a proven address, with what we know about the client there.
 type home struct {
-	id    ConnID         // newest ID in packets from the address; valid if known
-	known bool           // a packet arrived from the address after it was proven
-	away  netip.AddrPort // source of later packets with that ID; not valid if there were none
+	id    ConnID         // newest ID in packets from the address, if hasID
+	hasID bool           // a packet has arrived from the address since it was proven
+	away  netip.AddrPort // where packets with that ID have come from since; invalid if still from here
 
-	// Bytes of copies, less three times the bytes received from away, but at least 0. Limited by
-	// mostCopied.
+	// How many bytes of copies we have sent, less three times what we have received from away,
+	// but not below 0. It stays within maxCopied.
 	copied int
 }
 
-// arrival is a client, by its newest ID, and the proven address to which it has moved.
+// An arrival is a client that has moved to another proven address.
 type arrival struct {
 	at *home
 	id ConnID
 }
 
-// unproven is the state of an unproven address.
+// unproven is what we know about an unproven address.
 type unproven struct {
-	left  int // bytes that may still be sent there
-	begun int // handshakes begun without a proof
+	left  int // how many more bytes may be sent there
+	begun int // how many handshakes have begun without a proof
 }
 
 // NewPaths returns the Paths of a server without connections.
@@ -103,27 +107,27 @@ func NewPaths() *Paths {
 	}
 }
 
-// Prove adds an address of a connection. Everything may be sent to it from now on.
+// Prove adds the address of a connection. From now on we may send there as much as we like.
 func (p *Paths) Prove(at netip.AddrPort) {
 	if !p.Knows(at) {
-		p.settle(prefixOf(at.Addr()))
+		p.restoreAllowance(prefixOf(at.Addr()))
 		p.homes[at] = new(home)
 	}
 }
 
-// Renew sets the addresses of all connections, by their numbers, and removes other addresses.
-// What is known about a client moves with its connection, because the client's packets may
-// arrive from elsewhere by the time its new address is proven.
+// Renew is given the current addresses of all connections, by their numbers. Other addresses are
+// removed. What we know about a client goes with its connection when its address changes, because
+// the client may have moved on by the time the new address is proven.
 func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	homes := make(map[netip.AddrPort]*home, len(p.homes))
 	conns := make(map[uint64]netip.AddrPort, len(p.conns))
-	var came []arrival // applied at the end, because a client may be where another one was
+	var came []arrival // only identified at the end, because a client may be where another one was
 	for conn, at := range remotes {
 		p.Prove(at)
 		homes[at] = p.homes[at]
 		conns[conn] = at
 		left := p.conns[conn]
-		if h := p.homes[left]; left != at && h != nil && h.known {
+		if h := p.homes[left]; left != at && h != nil && h.hasID {
 			came = append(came, arrival{p.homes[at], h.id})
 			p.forget(h)
 		}
@@ -140,26 +144,26 @@ func (p *Paths) Renew(remotes iter.Seq2[uint64, netip.AddrPort]) {
 	p.conns = conns
 }
 
-// identify records the ID of the client at a proven address.
+// identify records which ID the client at a proven address has.
 func (p *Paths) identify(h *home, id ConnID) {
 	p.forget(h)
 	h.id = id
-	h.known = true
+	h.hasID = true
 	p.byID[id] = h
 }
 
-// forget removes what is known about the client at an address.
+// forget drops what we know about the client at an address.
 func (p *Paths) forget(h *home) {
 	if p.byID[h.id] == h {
 		delete(p.byID, h.id)
 	}
-	h.known = false
-	p.moves(h, netip.AddrPort{})
+	h.hasID = false
+	p.setAway(h, netip.AddrPort{})
 }
 
-// moves records where the client of a proven address may be. An invalid address means that it
-// has not moved.
-func (p *Paths) moves(h *home, to netip.AddrPort) {
+// setAway records where the client of a proven address may have moved. The address is invalid if it
+// is where it was.
+func (p *Paths) setAway(h *home, to netip.AddrPort) {
 	if h.away.IsValid() {
 		p.moved--
 	}
@@ -169,10 +173,10 @@ func (p *Paths) moves(h *home, to netip.AddrPort) {
 	}
 }
 
-// settle restores the allowance of an address because a client has just proven that it
-// receives there. Without this, a client that moves back and forth would use up the allowance
-// after ten moves. A client that stays does not restore it.
-func (p *Paths) settle(address netip.Prefix) {
+// restoreAllowance restores an address's allowance when a client has just proven that it receives
+// there. Otherwise a client that moves back and forth would have used it up after ten moves. Merely
+// staying there doesn't restore it.
+func (p *Paths) restoreAllowance(address netip.Prefix) {
 	for _, m := range [...]map[netip.Prefix]unproven{p.newer, p.older} {
 		if u, ok := m[address]; ok {
 			u.left = pathAllowance
@@ -181,54 +185,54 @@ func (p *Paths) settle(address netip.Prefix) {
 	}
 }
 
-// MustProve reports whether a client must prove its address before its handshake begins.
-// Otherwise an attacker who forges the address could have data sent to it with each
-// handshake.
+// MustProve reports whether a client must prove its address before its handshake may begin. If that
+// were never so, somebody who forges an address could have data sent to it with every handshake.
 func (p *Paths) MustProve(from netip.AddrPort) bool {
-	return p.from(prefixOf(from.Addr())).begun >= newcomers
+	return p.lookUp(prefixOf(from.Addr())).begun >= maxUnproven
 }
 
-// Begin allows the first packets to a client, which are sent before the server has noticed
-// the end of the client's handshake. Without this, the clients of a crowd with one address
-// would wait for each other. proven says whether the client has shown a token that it
+// Begin allows for the first packets to a client, those that we send before we notice that its
+// handshake is complete. If there were no such allowance, clients of a crowd that share an address
+// would have to wait for each other. proven tells whether the client has shown a token that it
 // received at that address.
 func (p *Paths) Begin(from netip.AddrPort, proven bool, now time.Time) {
 	if address := prefixOf(from.Addr()); address.IsValid() && !proven {
-		p.turn(now)
-		u := p.from(address)
+		p.rotate(now)
+		u := p.lookUp(address)
 		u.begun++
 		p.newer[address] = u
 	}
-	p.handshakes[from] = joining
+	p.handshakes[from] = handshakeAllowance
 }
 
-// End is called when a connection is proven or has ended. It removes what Begin has allowed.
+// End withdraws what Begin has allowed. It is called when a connection is proven, or has ended.
 func (p *Paths) End(from netip.AddrPort) { delete(p.handshakes, from) }
 
-// Proven returns the number of proven addresses.
+// Proven returns how many addresses are proven.
 func (p *Paths) Proven() int { return len(p.homes) }
 
 // Knows reports whether an address is proven.
 func (p *Paths) Knows(at netip.AddrPort) bool { return p.homes[at] != nil }
 
-// Stays reports whether a packet of a connection came from a proven address and packets with
-// the same ID have arrived from there before. If so, the client is there, and Came need not
-// be called.
+// Stays is called with a packet of a connection. It reports whether the packet comes from where the
+// client is known to be: from a proven address where we have seen the same ID before. Otherwise the
+// caller must call Came.
 func (p *Paths) Stays(from netip.AddrPort, id ConnID) bool {
 	h := p.homes[from]
-	if h == nil || !h.known || h.id != id {
+	if h == nil || !h.hasID || h.id != id {
 		return false
 	}
-	p.moves(h, netip.AddrPort{})
+	p.setAway(h, netip.AddrPort{})
 	return true
 }
 
-// Came records a packet of a connection. Three times its size may then be sent to its source.
+// Came is called with a packet of a connection. We may send three times as much back to its source.
 func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 	if p.Stays(from, id) {
 		return
 	}
 	if h := p.homes[from]; h != nil {
+		// The client has changed its ID, or another one has taken its place.
 		p.identify(h, id)
 		return
 	}
@@ -237,31 +241,32 @@ func (p *Paths) Came(from netip.AddrPort, id ConnID, size int, now time.Time) {
 		return
 	}
 	if h := p.byID[id]; h != nil {
-		p.moves(h, from)
+		// This client is at home elsewhere, so it may have moved here.
+		p.setAway(h, from)
 		h.copied = max(0, h.copied-amplification*size)
 	}
-	p.turn(now)
-	u := p.from(address)
+	p.rotate(now)
+	u := p.lookUp(address)
 	u.left = min(u.left+amplification*size, pathAllowance)
 	p.newer[address] = u
 }
 
-// Moving reports whether some client may have moved. Only then is Copy of use.
+// Moving reports whether any client may have moved. If not, there's no need to call Copy.
 func (p *Paths) Moving() bool { return p.moved > 0 }
 
-// Copy returns the address to which size bytes for to must also be sent. That is where the
-// client of to may have moved, if enough bytes remain to prove that address and mostCopied
-// allows the copy.
+// Copy returns where else to send a packet of size bytes that is for to. That's where the client
+// may have moved, provided that maxCopied allows it and that enough of the allowance remains to
+// prove the new address.
 //
-// QUIC proves a new address with a connection ID from the client and asks for more IDs at the
-// old address. Without copies, a client that has moved a few times within a second would
-// never receive that request. It would be cut off until IdleTimeout.
+// To prove it, QUIC needs a connection ID from the client, and when it runs out of them, it asks
+// for more at the old address. A client that has moved a few times within a second would never
+// receive that request if we didn't copy it, and would be cut off until IdleTimeout.
 func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.AddrPort, ok bool) {
 	h := p.homes[to]
-	if h == nil || !h.away.IsValid() || h.copied+size > mostCopied {
+	if h == nil || !h.away.IsValid() || h.copied+size > maxCopied {
 		return also, false
 	}
-	leaves := p.from(prefixOf(h.away.Addr())).left >= size+copiesLeave
+	leaves := p.lookUp(prefixOf(h.away.Addr())).left >= size+copyReserve
 	if !leaves || !p.MaySend(h.away, size, now) {
 		return also, false
 	}
@@ -269,8 +274,8 @@ func (p *Paths) Copy(to netip.AddrPort, size int, now time.Time) (also netip.Add
 	return h.away, true
 }
 
-// MaySend reports whether size bytes may be sent to an address. It subtracts them from what
-// is left.
+// MaySend reports whether size bytes may be sent to an address. If so, it deducts them from the
+// allowance.
 func (p *Paths) MaySend(to netip.AddrPort, size int, now time.Time) bool {
 	address := prefixOf(to.Addr())
 	if p.Knows(to) || !address.IsValid() {
@@ -280,8 +285,8 @@ func (p *Paths) MaySend(to netip.AddrPort, size int, now time.Time) bool {
 		p.handshakes[to] = left - size
 		return true
 	}
-	p.turn(now)
-	u := p.from(address)
+	p.rotate(now)
+	u := p.lookUp(address)
 	if u.left < size {
 		return false
 	}
@@ -290,8 +295,8 @@ func (p *Paths) MaySend(to netip.AddrPort, size int, now time.Time) bool {
 	return true
 }
 
-// from returns the state of an address.
-func (p *Paths) from(address netip.Prefix) unproven {
+// lookUp returns what we know about an unproven address. We know nothing about a new one.
+func (p *Paths) lookUp(address netip.Prefix) unproven {
 	if u, ok := p.newer[address]; ok {
 		return u
 	}
@@ -301,13 +306,13 @@ func (p *Paths) from(address netip.Prefix) unproven {
 	return unproven{left: pathAllowance}
 }
 
-// turn removes the addresses from which nothing was received for pathTime, or sooner if there
-// are mostPaths.
-func (p *Paths) turn(now time.Time) {
-	if now.Sub(p.turned) < pathTime && len(p.newer) < mostPaths {
+// rotate forgets addresses that haven't been used for pathTime, or for less if there are maxPaths
+// newer ones.
+func (p *Paths) rotate(now time.Time) {
+	if now.Sub(p.rotatedAt) < pathTime && len(p.newer) < maxPaths {
 		return
 	}
 	p.older = p.newer
 	p.newer = make(map[netip.Prefix]unproven)
-	p.turned = now
+	p.rotatedAt = now
 }

@@ -126,7 +126,7 @@ func TestForgettingAnAddressCostsMore(t *testing.T) {
 		for ask(p, at("10.0.0.1", 1), now) {
 			in, out = in+40, out+answer
 		}
-		for i := range 2*mostPaths + 1 {
+		for i := range 2*maxPaths + 1 {
 			in += 40
 			other := netip.AddrFrom4([4]byte{11, byte(round), byte(i >> 8), byte(i)})
 			p.Came(netip.AddrPortFrom(other, 1), ConnID{}, 40, now)
@@ -144,7 +144,7 @@ func TestACrowdBehindOneAddressJoins(t *testing.T) {
 	}
 	for port := range uint16(500) {
 		p.Begin(at("10.0.0.1", 100+port), true, now)
-		for range joining / 100 {
+		for range handshakeAllowance / 100 {
 			require.True(t, p.MaySend(at("10.0.0.1", 100+port), 100, now))
 		}
 		require.False(t, p.MaySend(at("10.0.0.1", 100+port), 100, now))
@@ -162,7 +162,7 @@ func TestForgedHandshakesAreFew(t *testing.T) {
 		p.Begin(from(port), true, now)
 	}
 	for range 3 {
-		for port := range newcomers {
+		for port := range maxUnproven {
 			require.False(t, p.MustProve(from(port)))
 			p.Begin(from(port), false, now)
 		}
