@@ -78,31 +78,31 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
 }
 
-// carrierAdapter adapts a Carrier to link.Carrier.
+// A carrierAdapter makes a link.Carrier of a Carrier, with the methods that a Carrier may lack.
 type carrierAdapter struct{ Carrier }
 
 // SendQueue returns 0 if the Carrier has no SendQueue.
-func (l carrierAdapter) SendQueue() int {
-	if q, ok := l.Carrier.(interface{ SendQueue() int }); ok {
+func (a carrierAdapter) SendQueue() int {
+	if q, ok := a.Carrier.(interface{ SendQueue() int }); ok {
 		return q.SendQueue()
 	}
 	return 0
 }
 
 // RemoteAddr returns nil if the Carrier has no RemoteAddr.
-func (l carrierAdapter) RemoteAddr() net.Addr {
-	if addressed, ok := l.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
+func (a carrierAdapter) RemoteAddr() net.Addr {
+	if addressed, ok := a.Carrier.(interface{ RemoteAddr() net.Addr }); ok {
 		return addressed.RemoteAddr()
 	}
 	return nil
 }
 
-func (l carrierAdapter) Path() link.Path { return link.Path(l.Carrier.Path()) }
+func (a carrierAdapter) Path() link.Path { return link.Path(a.Carrier.Path()) }
 
-func (l carrierAdapter) SendDatagram(p []byte) error { return linkError(l.Carrier.SendDatagram(p)) }
+func (a carrierAdapter) SendDatagram(p []byte) error { return linkError(a.Carrier.SendDatagram(p)) }
 
-func (l carrierAdapter) ReceiveDatagram(ctx context.Context) ([]byte, error) {
-	p, err := l.Carrier.ReceiveDatagram(ctx)
+func (a carrierAdapter) ReceiveDatagram(ctx context.Context) ([]byte, error) {
+	p, err := a.Carrier.ReceiveDatagram(ctx)
 	return p, linkError(err)
 }
 
@@ -269,8 +269,8 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 		config.Rate = c.allowance
 	}
 
-	// From here on, the link may end and call finish. The lobby makes finish wait until all of
-	// this is set.
+	// As soon as there's a link, it may end and call finish. The lobby lets finish wait until
+	// all of this is set.
 	return w.lobby.attach(c, func() {
 		c.link = link.New(carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
@@ -298,8 +298,9 @@ func (c *Conn) joinWorld() (joined bool) {
 	}
 	c.applyReceiveLimit()
 	close(c.welcomed)
-	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
-	// other will follow, and we would wait for it in vain.
+
+	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, there
+	// won't be another, and we would warn that nobody drives it.
 	c.expectDispatch()
 	c.onWake()
 	return true
