@@ -111,9 +111,11 @@ func (w *World) takeInbox() {
 func (w *World) endedBefore(c *Conn) (before []*Conn) {
 	for _, old := range w.ending {
 		sameClient := !c.server || c.identity != "" && c.identity == old.identity
-		joinedFirst := old.admitted || slices.Contains(w.joining, old)
-		if sameClient && joinedFirst {
-			before = append(before, old)
+		if !sameClient {
+			continue
+		}
+		if old.admitted || slices.Contains(w.joining, old) {
+			before = append(before, old) // it joined first
 		}
 	}
 	return before
