@@ -19,8 +19,8 @@ type assembly struct {
 	message  uint16 // low 16 bits of the message's number in its channel
 	delivery Delivery
 	newest   uint64           // number of the newest packet with one of the parts
-	count    int              // how many parts the message has; zero until the last one arrives
-	have     int              // how many have arrived
+	total    int              // how many parts the message has; zero until the last one arrives
+	arrived  int              // how many have arrived
 	size     int              // how many bytes those have
 	parts    [maxParts][]byte // nil for those that haven't arrived
 }
@@ -112,7 +112,7 @@ func without(list []*assembly, asm *assembly) []*assembly {
 // finish drops an assembly that is complete and returns the message.
 func (a *assemblies) finish(asm *assembly) []byte {
 	message := make([]byte, 0, asm.size)
-	for _, p := range asm.parts[:asm.count] {
+	for _, p := range asm.parts[:asm.total] {
 		message = append(message, p...)
 	}
 	a.drop(asm)
@@ -148,7 +148,7 @@ func (c *Conn) assemble(
 		c.stats.DroppedUnreliable++
 		return nil, 0, nil
 	}
-	afterLast := asm.count != 0 && (isLast || index >= asm.count)
+	afterLast := asm.total != 0 && (isLast || index >= asm.total)
 	if asm.parts[index] != nil || afterLast {
 		c.stats.DroppedDuplicate++
 		return nil, 0, nil
@@ -156,11 +156,11 @@ func (c *Conn) assemble(
 
 	asm.newest = max(asm.newest, number)
 	if isLast {
-		asm.count = index + 1
+		asm.total = index + 1
 	}
 	// A part without bytes must not be nil, since that means that it's missing.
 	asm.parts[index] = append(make([]byte, 0, max(1, len(payload))), payload...)
-	asm.have++
+	asm.arrived++
 	asm.size += len(payload)
 	c.assemblies.price += len(payload)
 
@@ -168,7 +168,7 @@ func (c *Conn) assemble(
 		return nil, 0, violation(PartialTooLarge, "channel %d: a message of %d bytes or more, at most %d (MaxBunch)",
 			ch.number, asm.size, c.limits.MaxBunch)
 	}
-	if asm.have != asm.count {
+	if asm.arrived != asm.total {
 		return nil, 0, nil
 	}
 	newest = asm.newest

@@ -20,7 +20,7 @@ type channel struct {
 	next        uint64
 	resend      queue[uint64] // sequences of entries with lost pieces
 	ownSlots    []entry       // the channel's own slots, while out has borrowed a larger ring
-	popped      runHead       // beginning of a message whose first entry was acked and removed
+	ackedHead   runHead       // beginning of a message whose first entry was acked and removed
 
 	// Sending.
 	unreliable    queue[unreliableMessage] // not sent, or only in part

@@ -51,14 +51,14 @@ type Conn struct {
 	blackHole    recovery.BlackHole // notices if the path drops all but small packets
 
 	// Receiving.
-	received   received      // packets received, and when to acknowledge them
-	receiving  uint64        // number of the packet that Receive is handling
-	ready      readyList     // messages for Next and Take
-	flow       flow          // limits of reliable bytes, in both directions
-	payloads   payloadMemory // memory of payloads until the owner takes their messages
-	unordered  run           // scratch space for deliverUnordered
-	assemblies assemblies    // unreliable messages of which some parts are missing
-	restorer   restorer      // repair bunches that don't suffice yet
+	received      received      // packets received, and when to acknowledge them
+	currentPacket uint64        // number of the packet that Receive is handling
+	ready         readyList     // messages for Next and Take
+	flow          flow          // limits of reliable bytes, in both directions
+	payloads      payloadMemory // memory of payloads until the owner takes their messages
+	unorderedRun  run           // scratch space for deliverUnordered
+	assemblies    assemblies    // unreliable messages of which some parts are missing
+	restorer      restorer      // repair bunches that don't suffice yet
 
 	// For the owner.
 	wake    bool             // cause for the owner to wake up; cleared by Wake
@@ -261,7 +261,7 @@ func (c *Conn) Held(number uint64, visit func(head []byte, entries int)) {
 		head := e.payload
 		if e.flags&flagBegin == 0 {
 			// The first entry has been acknowledged and freed.
-			head = ch.popped.bytes[:ch.popped.n]
+			head = ch.ackedHead.bytes[:ch.ackedHead.n]
 		}
 		entries := ch.runFrom(n)
 		visit(head, entries)

@@ -123,7 +123,7 @@ func (c *Conn) deliver(ch *channel, m *Message) {
 		c.trace(Event{
 			Kind:     "ready",
 			Channel:  ch.number,
-			Number:   c.receiving,
+			Number:   c.currentPacket,
 			Bytes:    len(m.Payload),
 			Delivery: m.Delivery,
 		})
@@ -156,7 +156,7 @@ func (c *Conn) deliverUnordered(ch *channel, i int) error {
 	for k := first; k <= last; k++ {
 		s := ch.in.at(k)
 		s.state = delivered
-		if err := c.deliverEntry(ch, &c.unordered, s); err != nil {
+		if err := c.deliverEntry(ch, &c.unorderedRun, s); err != nil {
 			return err
 		}
 		s.payload = nil // only the slot is needed until its turn comes

@@ -200,7 +200,7 @@ func (c *Conn) popAcked(ch *channel) {
 		}
 		if e.flags&flagWhole == flagBegin {
 			// Held shows the beginning of a message until all of it is acknowledged.
-			ch.popped.n = copy(ch.popped.bytes[:], e.payload)
+			ch.ackedHead.n = copy(ch.ackedHead.bytes[:], e.payload)
 		}
 		c.blocks.put(e.payload)
 		ch.openAcked = ch.openAcked || e.flags&flagEnd != 0

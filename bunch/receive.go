@@ -35,7 +35,7 @@ func (c *Conn) Receive(now time.Time, datagram []byte) error {
 	}
 	c.stats.PacketsReceived++
 	c.stats.BytesReceived += uint64(len(datagram))
-	c.receiving = number
+	c.currentPacket = number
 	if c.traced() {
 		c.trace(Event{Kind: "received", Number: number, Bytes: len(datagram)})
 	}

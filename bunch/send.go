@@ -141,7 +141,7 @@ func (c *Conn) merge(ch *channel, d Delivery, payload []byte) bool {
 		return false
 	}
 	e.messages++
-	e.payload = c.blocks.grown(e.payload, size)
+	e.payload = c.blocks.grow(e.payload, size)
 	e.payload = appendMessage(e.payload, payload)
 	e.pieces[0].end = uint16(len(e.payload))
 	c.addQueued(ch, size)

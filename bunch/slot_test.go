@@ -135,7 +135,7 @@ func TestBlocksAreReused(t *testing.T) {
 	require.Equal(t, smallBlock, cap(small))
 	require.Equal(t, EntryBytes, cap(full))
 	small = append(small, "abc"...)
-	grown := b.grown(small, 126)
+	grown := b.grow(small, 126)
 	require.Equal(t, "abc", string(grown))
 	require.Equal(t, EntryBytes, cap(grown))
 	require.Equal(t, &small[0], &b.get(1)[:1][0], "the small one came back")

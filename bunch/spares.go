@@ -82,9 +82,9 @@ func (b *blocks) put(block []byte) {
 	}
 }
 
-// grown returns block if it has room for more bytes after its content, and otherwise a larger
+// grow returns block if it has room for more bytes after its content, and otherwise a larger
 // copy of it.
-func (b *blocks) grown(block []byte, more int) []byte {
+func (b *blocks) grow(block []byte, more int) []byte {
 	if len(block)+more <= cap(block) {
 		return block
 	}
