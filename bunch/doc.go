@@ -35,9 +35,9 @@
 //
 // # Driving a Conn
 //
-// At each event, the driver calls Receive for the datagrams that have arrived, then
-// Advance(now), and then AppendPacket until it returns no more packets, each of which it
-// sends. It sleeps until the next event or until NextTimeout, which is then after now. If a
+// At each event, the driver calls Receive for the datagrams that have arrived and then
+// Advance(now). After that it sends every packet that AppendPacket returns, until there are no
+// more. It then sleeps until the next event or until NextTimeout, which is after now. If a
 // packet could not be sent, the driver calls [Conn.Unsent].
 //
 // A driver should not build packets before it can send them, so that their acks are fresh and

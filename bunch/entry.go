@@ -72,9 +72,9 @@ func (e *entry) cost() int {
 	return 0
 }
 
-// cut cuts piece i in two, the first of which has size bytes. It returns false, and does
-// nothing, if the piece is in flight, if there are as many as maxPieces already, or if one of
-// the two would be empty.
+// cut cuts piece i in two, the first of which has size bytes. It does nothing and returns
+// false if the piece is in flight, if one of the two would be empty, or if there would be more
+// than maxPieces.
 func (e *entry) cut(i, size int) bool {
 	p := &e.pieces[i]
 	if e.npieces == maxPieces || p.copies > 0 || size <= 0 || size >= int(p.end-p.off) {

@@ -16,9 +16,9 @@ type Fate struct {
 // In between, a message is known only by its record in sentPacket.tracked.
 //
 // Tracked messages carry state that their owner rebuilds at each tick. Since only the latest
-// values matter, a lost message is never retransmitted: the owner is told, once for each
-// message, whether the peer has acknowledged it and thus kept it, and if not, sends the values
-// of that time.
+// values matter, a lost message is never retransmitted. Instead, the owner is told once for
+// each message whether the peer has acknowledged it and thus kept it. If not, it sends the
+// values of that time.
 //
 // An ack of a packet means that the peer has kept every tracked message in it, with two
 // exceptions. If the peer runs out of memory it drops the message, and its owner learns of
