@@ -67,10 +67,10 @@ const (
 // relevance is the server's interest management. At each Flush it decides for which connections
 // the actors of classes with At or Relevant are open.
 //
-// Looking at every actor and connection in every Flush would be too slow. Instead, relevance
-// makes rounds, and each Flush continues them for as long as its share of the period requires.
-// One round reads the positions of the actors into a grid, another surveys the connections, which
-// finds the actors near each one's view, and a third asks the game about pairs of both.
+// Looking at every actor and every connection in each Flush would be too much work. Instead,
+// relevance makes rounds that take a certain period, and each Flush does its share of them. One
+// round reads the actors' positions into a grid. Another surveys the connections to find the
+// actors near each one's view, and a third asks the game about pairs of both.
 //
 // It is used only by the world's goroutine.
 type relevance struct {
@@ -92,7 +92,7 @@ type relevance struct {
 
 	warned map[*Class]bool // classes that warnOwnerOnly has warned about
 
-	// Scratch space of one survey, emptied by finishSurvey.
+	// Scratch space for a survey.
 	found      []relevancy.Found[Actor] // actors near the view
 	wanted     []candidate              // actors to open
 	outOfSight []*opening               // openings to close
@@ -285,8 +285,8 @@ func (r *relevance) continueAsking(conns []*Conn) {
 		}
 		q.asker %= len(conns)
 		if r.toOpen == 0 || len(r.gameActors.Items) == 0 {
-			// We can't open anything more. If the game said that we should, its answer would be
-			// lost until the next round, so don't ask.
+			// The game has destroyed all actors that we could ask about, or else we can't open
+			// any more of them. If it told us to, its answer would be lost until the next round.
 			q.left = 0
 			return
 		}
@@ -303,7 +303,7 @@ func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.finishSurvey()
-	c.shown.view.mark()
+	c.shown.view.markActors()
 
 	// Open what is near, unless it is open already.
 	r.found = r.found[:0]
@@ -317,8 +317,9 @@ func (c *Conn) survey() {
 			c.want(f.Item, f.Far)
 		}
 	}
-	if a := c.shown.view.target; a != nil && !a.dead && a.relevancy.rule != byHand && a.openingOn(c) == nil {
-		c.want(a, 0)
+	target := c.shown.view.target
+	if target != nil && !target.dead && target.relevancy.rule != byHand && target.openingOn(c) == nil {
+		c.want(target, 0)
 	}
 
 	// Close what has been out of sight for some time.
@@ -361,7 +362,7 @@ func (c *Conn) askGame(count int) {
 	}
 
 	defer c.finishSurvey()
-	c.shown.view.mark()
+	c.shown.view.markActors()
 	for ; count > 0; count-- {
 		if q.slot >= len(r.gameActors.Items) {
 			return // the game has destroyed some in the meantime
