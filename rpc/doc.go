@@ -76,11 +76,11 @@
 //
 // # The life of an actor
 //
-// The server creates an actor with [Spawn], or, if it is part of a level and has a name there,
-// with [Place]. Its owner is a connection, another actor, or the server itself. Following the
-// chain of owners leads to the client that owns the actor, if any. Each client for which the
-// actor is open has a copy of it. Once a client has acknowledged the open, [OnOpenAcked] runs on
-// the server.
+// The server creates an actor with [Spawn]. If the actor is part of a level and has a name
+// there, it uses [Place] instead. Its owner is a connection, another actor, or the server
+// itself. Following the chain of owners leads to the client that owns the actor, if any. Each
+// client for which the actor is open has a copy of it. Once a client has acknowledged the
+// open, [OnOpenAcked] runs on the server.
 //
 // A copy ends, and [OnClose] runs, when the actor is destroyed, when it closes for that client,
 // or when the connection ends. If the actor falls asleep instead ([Actor.SetDormant]), the copy
@@ -110,9 +110,10 @@
 // A world also makes calls to itself, such as those of a listen server's host. For these, it's
 // only Call that runs Validate and returns its error, and Check isn't called.
 //
-// An honest client never sends an argument that Validate refuses, because Call returns the error
-// instead. To provoke [ValidationFailed] in a test, keep the bound in a variable and lower it
-// while the call is in flight, or refuse the call in Check, which only the server calls.
+// An honest client never sends an argument that Validate refuses, because Call returns the
+// error instead. To provoke [ValidationFailed] in a test, keep the bound in a variable and
+// lower it while the call is in flight. Or refuse the call in Check, which only the server
+// calls.
 //
 // # Floods
 //
@@ -141,8 +142,8 @@
 // them, all encoded in msgpack. A struct becomes an array of its exported fields, without those
 // that have the tag `msgpack:"-"`. [Raw] is sent as it is, and [None] takes no bytes.
 //
-// A pointer may be a field, an element or a map value, and may be nil there. The argument itself
-// must be a value, though, so Server[*int] and Server[*big.Int] are refused, whereas
+// A pointer may be a field, an element or a map value, and may be nil there. The argument
+// itself must be a value, though: Server[*int] and Server[*big.Int] are refused, but
 // Server[big.Int] is not. The declaration also refuses:
 //
 //   - interfaces, channels and functions
@@ -193,14 +194,14 @@
 // 64 bytes of memory for each byte on the wire. A message that breaks one of these rules closes
 // the connection with [PayloadFail].
 //
-// What isn't checked is up to Validate. Floats other than map keys may be NaN or infinite, and
-// since comparisons with NaN are false, a condition must say what is allowed, as in
-// !(x >= 0 && x <= 1). Strings may contain control characters. [Raw], []byte and types that
-// encode themselves may contain any bytes.
+// What isn't checked is up to Validate. Floats other than map keys may be NaN or infinite.
+// Since comparisons with NaN are false, a condition must say what is allowed, as in !(x >= 0
+// && x <= 1). Strings may contain control characters. [Raw], []byte and types that encode
+// themselves may contain any bytes.
 //
 // When two ends connect, they compare their classes: names, directions, deliveries, and the
-// fields of every argument with their bounds. If these differ, they don't connect, and if the
-// server has Config.ExplainMismatch, they report the first difference.
+// fields of every argument with their bounds. Ends that differ don't connect. If the server
+// has Config.ExplainMismatch, they report the first difference.
 //
 // # Lossy and long paths
 //

@@ -303,19 +303,6 @@ func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend }
 // calls.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
-// mustHavePolicy panics if m can't have its send policy.
-func (m *method) mustHavePolicy() {
-	switch {
-	case m.policy == bothForced:
-		panic(fmt.Sprintf("rpc: %v: ForceSend is before states, and ForceQueue behind them: name one", m))
-	case m.policy == forceQueue && m.kind == serverRPC:
-		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Client and Multicast RPCs; a client sends no states", m))
-	case m.policy == forceQueue && m.delivery != Unreliable:
-		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Unreliable calls: what travels with states is sent once, and in no order",
-			m))
-	}
-}
-
 // WaitForActors is for a Client or Multicast RPC whose argument contains a [Ref]. It makes calls
 // wait on the client until all actors that they name are open there. UE: net.DelayUnmappedRPCs.
 //
@@ -339,17 +326,8 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		opt(m)
 	}
 	class.addMethod(m)
-	if d > UnreliableSequenced {
-		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, d))
-	}
-	if k != serverRPC && (m.rateLimit != 0 || m.anyCaller) {
-		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less",
-			m))
-	}
-	if k != multicastRPC && m.skipOwner {
-		panic(fmt.Sprintf("rpc: %v: SkipOwner is for Multicast RPCs; no other goes to more than one", m))
-	}
-	m.mustHavePolicy()
+	m.mustHaveValidOptions()
+
 	var err error
 	if m.refers, err = references.In(m.arg); err != nil {
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
@@ -361,6 +339,27 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 		panic(fmt.Sprintf("rpc: %v: %v", m, err))
 	}
 	return m
+}
+
+// mustHaveValidOptions panics if the method's delivery doesn't exist, or if its options don't go
+// with its kind, its delivery or one another.
+func (m *method) mustHaveValidOptions() {
+	switch {
+	case m.delivery > UnreliableSequenced:
+		panic(fmt.Sprintf("rpc: %v: delivery %d does not exist", m, m.delivery))
+	case m.kind != serverRPC && (m.rateLimit != 0 || m.anyCaller):
+		panic(fmt.Sprintf("rpc: %v: RateLimit and AnyCaller are for Server RPCs; only a server trusts its callers less",
+			m))
+	case m.kind != multicastRPC && m.skipOwner:
+		panic(fmt.Sprintf("rpc: %v: SkipOwner is for Multicast RPCs; no other goes to more than one", m))
+	case m.policy == bothForced:
+		panic(fmt.Sprintf("rpc: %v: ForceSend is before states, and ForceQueue behind them: name one", m))
+	case m.policy == forceQueue && m.kind == serverRPC:
+		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Client and Multicast RPCs; a client sends no states", m))
+	case m.policy == forceQueue && m.delivery != Unreliable:
+		panic(fmt.Sprintf("rpc: %v: ForceQueue is for Unreliable calls: what travels with states is sent once, and in no order",
+			m))
+	}
 }
 
 // putArg clears an argument that came from m.args, and puts it back there.

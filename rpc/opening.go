@@ -423,7 +423,7 @@ func (a *Actor) openHead(c *Conn, flags byte) []byte {
 	return head
 }
 
-// ownerFlags returns flagOwned if c, which may be nil, owns the actor, and 0 otherwise.
+// ownerFlags returns flagOwned if c owns the actor, and 0 otherwise. c may be nil.
 func (a *Actor) ownerFlags(c *Conn) byte {
 	if c != nil && a.conn == c {
 		return flagOwned
@@ -483,8 +483,9 @@ func (w *World) parseOpen(message bunch.Message) (o parsedOpen, violation *Close
 	return o, nil
 }
 
-// openActor is called on a client when the server opens an actor. It makes a copy of the actor,
-// or, if there's a dormant or placed copy without a channel, gives that copy the channel.
+// openActor is called on a client when the server opens an actor. It makes a copy of the
+// actor, unless there's a dormant or placed one without a channel. That one gets the channel
+// instead.
 func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	o, violation := w.parseOpen(message)
 	if violation != nil {

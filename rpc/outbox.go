@@ -157,8 +157,8 @@ const (
 	// again. If there were more than a thousand actors in the last answer, it is resyncEach for
 	// each of them.
 	//
-	// It takes a client just one byte to ask, but the answer can be expensive: opening 5,000
-	// dormant actors with lists, and putting them to sleep again, takes 30 ms.
+	// It takes a client just one byte to ask, but the answer can be expensive. Opening 5,000
+	// dormant actors with lists and putting them to sleep again takes 30 ms.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
 

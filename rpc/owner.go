@@ -16,8 +16,8 @@ import (
 // Server RPCs, runs Client RPCs, and gets the fields that are for the owner. UE: the chain of
 // GetNetConnection.
 type Owner interface {
-	// chainEnds returns both ends of the chain: the direct owner, if that is an actor, and the
-	// connection at the far end, unless that is the server. Either may be nil.
+	// chainEnds returns both ends of the chain. owner is the direct owner if that is an actor,
+	// and nil otherwise. conn is the connection at the far end, or nil if that is the server.
 	chainEnds() (owner *Actor, conn *Conn)
 }
 
@@ -96,9 +96,9 @@ func (a *Actor) ownerChanged() {
 //
 // If this changes the connection at the end of the chain, the actor and everything it owns
 // open for the new connection, and both clients are told. Unless an open has to wait, SetOwner
-// makes it right away, with the current states, including the owner's fields. [OnOwner] runs
-// after that, so clear what the new owner must not see before you call SetOwner. In Unreal, the
-// values at the end of the tick count.
+// makes it right away. It carries the current states, including the owner's fields, so clear
+// what the new owner must not see before you call SetOwner. [OnOwner] runs only after that. In
+// Unreal, the values at the end of the tick count.
 //
 // Server RPCs of the previous client that are in flight are dropped and counted in its
 // Drops.NotOwner.

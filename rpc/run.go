@@ -74,7 +74,7 @@ func (w *World) dispatch(now clock.Beat, cork bool) {
 	for _, c := range w.frame.attended(w.announced) {
 		w.runWaiting(c)
 		w.expire(&c.requests)
-		c.tellTaken()
+		c.sendTaken()
 	}
 	w.expireOwn()
 	w.maintainSealed()
@@ -643,8 +643,8 @@ func (f *frame) end() {
 // the connections share, it's theirs that are lost. If that hit the same connections many ticks
 // in a row, their states would be seconds old.
 //
-// It counts the Flushes in which 1 connection sent, 2 to 3, 4 to 7, and so on, each range by
-// itself. This is because Run also flushes when a client's message arrives. With a single
+// It keeps a separate count of the Flushes in which 1 connection sent, 2 to 3 did, 4 to 7 did
+// and so on. This is because Run also flushes when a client's message arrives. With a single
 // counter, a client could decide by its messages how far the counter moves between two ticks,
 // and could make others send last for a hundred ticks in a row.
 type sendOrder [bits.UintSize + 1]uint64

@@ -17,9 +17,9 @@ import (
 // the actor. A client has the newest values that have reached it. UE: the replicated properties
 // of a class (DOREPLIFETIME).
 //
-// The game changes the struct in place. At each Flush the server encodes the struct and compares
-// each field with its previous encoding, so a change that is smaller than the quantum, or from
-// NaN to NaN, sends nothing.
+// The game changes the struct in place. At each Flush the server encodes the struct and
+// compares each field with its previous encoding. A change below the quantum therefore sends
+// nothing, and neither does one from NaN to NaN.
 //
 // Changed fields are sent to each client after calls and before bulk. Since only the newest
 // values count, nothing waits in a reliable buffer, and values in between may be skipped. If a
@@ -33,8 +33,9 @@ import (
 // the client wrote stays until the server changes that field.
 //
 // Each field is sent by itself, as properties are in Unreal. After a loss, the struct may
-// therefore combine fields of different Flushes in a way that the server never did. Put values
-// that belong together, such as a position and its tick, in a nested struct, which is one field.
+// therefore combine fields of different Flushes in a way that the server never did. Values
+// that belong together, such as a position and its tick, should be in a nested struct, because
+// that is one field.
 //
 // An array or a slice is also one field: if one element changes, all of it is sent. Elements
 // that change one at a time belong in a [List].
@@ -147,7 +148,7 @@ func (s *State[S]) SetCondition(a *Actor, name string, on bool) error {
 	case !a.valid():
 		return fmt.Errorf("rpc: SetCondition of %s", noActor)
 	case !a.world.IsServer():
-		return onClient(fmt.Sprintf("SetCondition of %v", a))
+		return errOnClient(fmt.Sprintf("SetCondition of %v", a))
 	case d.class.root() != a.class:
 		return fmt.Errorf("rpc: SetCondition of %v: %v is of another class", d, a)
 	case !d.knows(name):

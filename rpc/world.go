@@ -186,8 +186,8 @@ func (w *World) role() string {
 // Otherwise it sets the level of all records that have no category, or whose category has no
 // level of its own. It returns an error if a category does not exist. UE: Log LogRep Verbose.
 //
-// Records at Debug have one of these categories, which a slog.Handler also receives, by
-// WithAttrs, as the attribute category:
+// Records at Debug have one of these categories. A slog.Handler receives it too, by WithAttrs,
+// as the attribute category:
 //
 //   - handshake
 //   - channel: actors open and close

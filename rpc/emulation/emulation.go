@@ -10,10 +10,10 @@ import (
 // Settings say how to make a good network a bad one. Packets that a socket sends and receives are
 // lost, delayed, duplicated or reordered. The zero value changes nothing.
 //
-// The fields that begin with Pkt are those of UE's packet emulation (FPacketSimulationSettings)
-// and mean the same, except that a share is in percent and may be a fraction, that times are
-// durations, and that delays aren't rounded to ticks. They apply to outgoing packets unless the
-// name says Incoming.
+// The fields that begin with Pkt are those of UE's packet emulation
+// (FPacketSimulationSettings) and mean the same, with three differences: shares are in percent
+// and may be fractions, times are durations, and delays aren't rounded to ticks. They apply to
+// outgoing packets unless the name says Incoming.
 //
 // For 5 % loss and a round trip of 100 ms, give both ends
 // Settings{PktLoss: 5, PktLag: 50 * time.Millisecond}.

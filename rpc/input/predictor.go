@@ -96,8 +96,8 @@ func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 // prediction. Tick then sends all inputs that the server may still need, in one message with the
 // next Flush.
 //
-// If Tick returns an error, nothing was sent, because the connection or the actor has ended,
-// or an input is refused. The next Tick sends the inputs again.
+// If Tick returns an error, nothing was sent: either the connection or the actor has ended, or
+// an input was refused. The next Tick sends the inputs again.
 func (p *Predictor[I]) Tick(now time.Time, read func(tick uint64) I) error {
 	if p.epoch.IsZero() {
 		p.epoch = now
@@ -283,8 +283,9 @@ func (p *Predictor[I]) rewind(a answer) {
 	p.serverHas = a.Have
 }
 
-// learn takes what an answer says about two inputs: for the one that had the least time left,
-// how much lead it would have needed, and for the newest one that was taken, the latency.
+// learn records what an answer says about two inputs. For the one that had the least time
+// left, that's how much lead it would have needed. For the newest one that was taken, it's the
+// latency.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	// An input that was made before the lead was last guessed says nothing about what inputs need
 	// now.

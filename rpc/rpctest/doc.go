@@ -39,11 +39,11 @@
 // The seed also determines the random numbers of connections, and during Run the program runs on
 // one processor. That's why QUIVER_SEED can repeat a failure.
 //
-// For this to work, the game must draw its own random numbers from [Network.Seed]. And where it
-// calls, starts or spawns, it must not range over a map, whose order is random. The order of the
-// game's own goroutines may still vary. All orders may vary under the race detector, which
-// shuffles goroutines on purpose, and in one of some hundred runs on a machine that is busy with
-// other work.
+// For this to work, the game must draw its own random numbers from [Network.Seed]. It must
+// also not range over a map where it calls, starts or spawns, because the order would be
+// random. The order of the game's own goroutines may still vary. All orders may vary under the
+// race detector, which shuffles goroutines on purpose, and in one of some hundred runs on a
+// machine that is busy with other work.
 //
 // # The paths
 //
