@@ -13,10 +13,10 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// After Join, channel 0 carries messages of the framework, messages of the game
-// (Conn.SendMessage), and requests for the server's time (Conn.ServerTime).
+// This file handles channel 0 after Join. The channel carries the framework's own messages, the
+// game's (Conn.SendMessage), and requests for the server's time (Conn.ServerTime).
 
-// control handles a message on channel 0 after Join.
+// control handles a message on channel 0.
 func (c *Conn) control(payload []byte) *CloseError {
 	message, err := control.Parse(payload)
 	if err != nil {
@@ -25,6 +25,7 @@ func (c *Conn) control(payload []byte) *CloseError {
 	switch m := message.(type) {
 	case control.Missed:
 		if c.server {
+			// The client has dropped updates and needs all states again.
 			c.shown.state.resync = true
 			return nil
 		}
@@ -44,19 +45,19 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
-// sendAtOnce sends a handshake message, or a message about carriers, on channel
-// 0 without waiting for Flush. If that fails, it ends the connection.
+// sendAtOnce sends a message of the handshake or about carriers on channel 0. Unlike
+// sendControl, it doesn't wait for Flush. If sending fails, it ends the connection.
 func (c *Conn) sendAtOnce(message []byte) {
 	c.link.Lock()
 	err := c.machine.Send(0, bunch.Reliable, message)
 	c.link.Unlock()
 	if err != nil {
-		// err may be a violation by the peer.
+		// The peer may have broken a rule, in which case err names it.
 		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
 	}
 }
 
-// sendControl sends a message on channel 0, at the next Flush.
+// sendControl sends a message on channel 0 at the next Flush.
 func (c *Conn) sendControl(message []byte) {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -64,27 +65,28 @@ func (c *Conn) sendControl(message []byte) {
 	_ = c.machine.Send(0, bunch.Reliable, message) // fails only if the connection fails
 }
 
-// controlReserve is how many entries of the control channel's reliable buffer
-// SendMessage leaves free for the framework's messages.
+// controlReserve is how many entries of the control channel's reliable buffer are off limits
+// to SendMessage, so that the framework can still send its own messages.
 const controlReserve = 16
 
 // mail limits the game's messages on a connection's control channel.
 type mail struct {
-	out   control.Mail  // messages that the peer has not run yet; under the link's lock
-	in    control.Mail  // messages of the peer; like limit, used only by the world's goroutine
-	limit budget.Bucket // of Config.MessageRate
+	out   control.Mail  // our messages that the peer hasn't run yet; guarded by the link's lock
+	in    control.Mail  // the peer's messages; like limit, used only by the world's goroutine
+	limit budget.Bucket // for Config.MessageRate
 }
 
-// SendMessage sends a message of the game to the other side's Config.OnMessage. It is
-// reliable, and in order with the connection's other messages. It is safe for
+// SendMessage sends one of the game's own messages, which the other side's Config.OnMessage
+// receives. It is reliable, and in order with the connection's other messages. It is safe for
 // concurrent use. UE: NMT_GameSpecific.
 //
-// SendMessage needs no actor. A server may call it from OnConnect on, and a client from Dial
-// on. The game chooses id. payload has at most 4,096 bytes and is copied.
+// No actor is needed. A server may call it from OnConnect on, and a client once Dial has
+// returned. What id means is up to the game. payload may have up to 4,096 bytes and is
+// copied.
 //
-// SendMessage is meant for a game framework, not for regular game traffic. The other
-// side runs Config.MessageRate messages a second. At most 16 messages, or 11 of the
-// maximum size, may wait for that. If more would wait, SendMessage sends nothing and
+// SendMessage is meant for a game framework rather than for regular game traffic. The other
+// side runs Config.MessageRate messages a second, and no more than 16, or 11 of the maximum
+// size, may be waiting for that. If there would be more, SendMessage sends nothing and
 // returns an error that wraps [ErrBacklogFull].
 //
 // If the connection has begun to close, SendMessage returns [ErrClosed], even before
@@ -104,6 +106,8 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	}
 	c.link.Lock()
 	defer c.link.Unlock()
+	// The window bounds how much the peer has to hold, but the reliable buffer may fill up
+	// first.
 	out, slots := c.machine.Reliable(0)
 	if c.mail.out.Full() || out+bunch.Entries(len(payload)+2)+controlReserve > slots {
 		return errorf("rpc: message %d for %v: as many as may be (%d, or the reliable buffer of the control channel) are under way that the other side has not run: %w",
@@ -117,11 +121,12 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	return nil
 }
 
-// onMessage passes a message of the peer to Config.OnMessage. If OnMessage returns an error,
-// a server closes the connection, and a client drops the message.
+// onMessage passes a message from the peer to Config.OnMessage, whose error has the
+// consequences described there.
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
 	switch {
+	// The peer has ignored the window.
 	case !c.mail.in.Add():
 		return violationf(ControlChannelMessageFail, "message %d arrived while %d were under way", m.ID, control.Window)
 	case w.config.OnMessage == nil:
@@ -135,13 +140,14 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 	case c.server:
 		return &CloseError{Code: ValidationFailed, Reason: fmt.Sprintf("message %d refused: %v", m.ID, err), cause: err}
 	default:
+		// A client trusts its server, so it just drops the message.
 		c.dropMessage(drops.Invalid, m.ID, err.Error())
 	}
 	return nil
 }
 
-// onTaken is called when the peer reports that it has run some of our messages.
-// SendMessage may then send as many more.
+// onTaken is called when the peer has run some of our messages, which makes room for as many
+// more.
 func (c *Conn) onTaken(t control.Taken) *CloseError {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -151,21 +157,22 @@ func (c *Conn) onTaken(t control.Taken) *CloseError {
 	return nil
 }
 
-// dropMessage counts a dropped message, and logs a warning at most once a second.
+// dropMessage counts a dropped message. It also logs a warning, but at most once a second.
 func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 	if hidden, ok := c.drops.Pass(reason, c.world.frame.now); ok {
 		c.world.log.Warn("message dropped", "conn", c, "id", id, "reason", why, "more", hidden)
 	}
 }
 
-// tellTaken reports to the peer how many of its messages have run, at the rate of
-// Config.MessageRate. The peer may then send as many more.
-func (c *Conn) tellTaken() {
+// sendTaken tells the peer how many of its messages have run, which lets it send as many
+// more. It keeps to Config.MessageRate by holding that back, not the messages themselves.
+func (c *Conn) sendTaken() {
 	owed := c.mail.in.Open()
 	if owed == 0 || !c.usable() {
 		return
 	}
-	now := time.Now() // real time, because the game's clock may stand still
+	// Use real time, because the game's clock may stand still.
+	now := time.Now()
 	var t control.Taken
 	for t.Count < owed && c.mail.limit.Allow(c.world.config.MessageRate, now, now) {
 		t.Count++
@@ -176,56 +183,59 @@ func (c *Conn) tellTaken() {
 	}
 }
 
-// times estimates the server's game clock on a client. On the server it answers
-// requests for that clock. It is used only by the world's goroutine, except for the
-// counters, which Stats reads.
+// times estimates the server's game clock on a client, and answers questions about that clock
+// on a server. Only the world's goroutine may use it, except for the counters, which Stats
+// reads.
 type times struct {
-	ask            clock.Questions // client: the requests, and what their answers have shown
-	steps, refused atomic.Uint64   // client: for Stats
-	// Server: when the request that waits for Flush arrived, in real time; zero = none waits.
-	question time.Time
+	ask            clock.Questions // client: asks the server, and keeps the resulting estimate
+	steps, refused atomic.Uint64   // client: see Stats.ServerTime
+	// Server: when the request that is to be answered at the next Flush arrived, in real
+	// time. Zero if there is none.
+	askedAt time.Time
 }
 
-// take handles the server's answer, which arrived at the given time.
-func (t *times) take(answer control.Time, arrived time.Time) {
+// handleAnswer handles an answer from the server. arrived is when it arrived, in real time.
+func (t *times) handleAnswer(answer control.Time, arrived time.Time) {
 	if !t.ask.Answer(answer.Now, answer.Held, arrived) {
 		t.refused.Add(1)
 	}
 	t.steps.Store(t.ask.Steps())
 }
 
-// ServerTime returns t, the server's game time when this world's clock shows now.
-// UE: AGameState::GetServerWorldTimeSeconds.
+// ServerTime returns t, the server's game time at the moment when this world's clock shows
+// now. UE: AGameState::GetServerWorldTimeSeconds.
 //
-// The error of t is at most bound, even if the paths to the server and back differ in length.
-// ok is false while the client has no answer from the server. On a server, t is now. ServerTime
-// must be called on the world's goroutine, with a now near the time of the last Dispatch.
+// t is off by at most bound, even if the paths to the server and back differ in length. ok is
+// false until the server has answered for the first time. On a server, t is now. ServerTime
+// must be called on the world's goroutine, with a now close to the time of the last Dispatch.
 //
-// The first call of ServerTime makes the client ask the server for its time. Make this call
-// early, in OnConnect: the first answer takes a round trip, and a good one takes a second. The
-// client then asks once a second, but only while other messages are exchanged. bound is about
-// half of the shortest round trip, and grows by 0.5 ms a second while the client does not ask.
+// A client only begins to ask the server for its time when ServerTime is first called. Do so
+// early, in OnConnect, because the first answer takes a round trip, and a good one takes a
+// second. From then on the client asks once a second, but only while other messages are
+// exchanged. bound is about half of the shortest round trip, and grows by 0.5 ms a second
+// while the client isn't asking.
 //
-// t never decreases as now increases, except at a step. A step means that the server's clock
-// was set or stood still; [Stats].ServerTime counts steps. The client accepts a step of more
-// than a round trip after three answers that agree, and a smaller step after some seconds. A
-// server whose clock is outside the years 1823 to 2116 does not answer.
+// As now increases, t never decreases, except at a step, which means that the server's clock
+// was set or stood still. [Stats].ServerTime counts steps. The client accepts a step of more
+// than a round trip after three answers that agree, and a smaller one after some seconds. A
+// server whose clock is outside the years 1823 to 2116 doesn't answer.
 func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
 	if c.server {
 		return now, 0, true
 	}
 	if c.times.ask.Want(time.Now()) {
-		c.world.drive.Signal() // otherwise Run may sleep, and the request is not sent
+		// Run may be sleeping, and somebody has to send the request.
+		c.world.drive.Signal()
 	}
 	return c.times.ask.At(c.world.frame.beat.Of(now))
 }
 
-// exchangeTimes sends requests for the time and answers to them. It runs at the end of a Flush.
-// If it ran before the simulation, the simulation's time would make the answer less exact.
+// exchangeTimes sends requests for the time, and answers to them. It runs at the very end of
+// a Flush, because the time that the simulation takes would make an answer less accurate.
 func (w *World) exchangeTimes() {
 	for _, c := range w.frame.attended(w.announced) {
 		switch {
-		case !c.times.question.IsZero():
+		case !c.times.askedAt.IsZero():
 			c.answerTime(time.Now())
 		case c.times.ask.Wanted() && c.usable():
 			if c.times.ask.Ask(time.Now()) {
@@ -235,38 +245,38 @@ func (w *World) exchangeTimes() {
 	}
 }
 
-// answerTime answers the waiting request, with the time of the game clock at moment.
+// answerTime answers the pending request with what the game clock shows at moment.
 func (c *Conn) answerTime(moment time.Time) {
 	t := &c.times
 	now := c.world.frame.beat.At(moment)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
-		// The message can't hold this time. The client waits for the answer and does
-		// not ask again.
+		// This time doesn't fit into the message. Since the client is still waiting for the
+		// answer, it won't ask again.
 		return
 	}
-	held := max(0, moment.Sub(t.question))
-	t.question = time.Time{}
+	held := max(0, moment.Sub(t.askedAt))
+	t.askedAt = time.Time{}
 	c.sendControl(control.AppendTime(nil, control.Time{Now: now.UnixNano(), Held: held}))
 }
 
-// onAskTime handles a client's request for the time. A client has at most one
-// request outstanding.
+// onAskTime handles a client's request for the time. A client must not have more than one
+// outstanding.
 func (c *Conn) onAskTime() *CloseError {
-	if !c.server || !c.times.question.IsZero() {
+	if !c.server || !c.times.askedAt.IsZero() {
 		return violationf(ControlChannelMessageFail, "AskTime before the last one was answered, or from the server")
 	}
-	c.times.question = c.world.messageArrived()
+	c.times.askedAt = c.world.messageArrived()
 	return nil
 }
 
-// onTime handles the server's answer to a request for the time.
+// onTime handles the server's answer to our request for the time.
 func (c *Conn) onTime(answer control.Time) *CloseError {
 	if !c.times.ask.Asking() {
 		return violationf(ControlChannelMessageFail, "Time that was not asked for")
 	}
-	c.times.take(answer, c.world.messageArrived())
+	c.times.handleAnswer(answer, c.world.messageArrived())
 	return nil
 }
 
-// messageArrived returns when the message being handled arrived, in real time.
+// messageArrived returns when the message that we're handling arrived, in real time.
 func (w *World) messageArrived() time.Time { return w.frame.beat.Of(w.handling.arrived) }

@@ -78,7 +78,8 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	h.arrived = w.frame.beat.Game.Add(-c.machine.Waited(w.frame.beat.Real, &message))
 	h.reusable = false
 	if message.Channel != 0 {
-		// This keeps the clock in sync. Messages about time don't count; they're on channel 0.
+		// A settled clock asks for the time again only after other traffic. Messages about
+		// time don't count, and they're on channel 0.
 		c.times.ask.NoteTraffic()
 	}
 	violation := w.handleMessage(c, a, message)

@@ -11,27 +11,29 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Place makes an actor of b's class that both ends know from a level. Its name has 1 to 128
-// printable bytes and is unique in the world. UE: an actor placed in a level.
+// Place makes an actor of b's class that both ends know from a level by its name. The name
+// has 1 to 128 printable bytes and is unique in the world. UE: an actor placed in a level.
 //
-// On the server, Place works like [Spawn], and the server itself owns the actor. The name
-// of an actor that was destroyed or torn off cannot be used again, and Place returns
-// ErrClosed for it. Every client that joins later is told all those names. A world may
-// therefore place at most 262,144 names in its life, and Place returns an error beyond
-// that. Use Spawn for an unlimited number of actors.
+// On the server, Place works like [Spawn], and the server itself owns the actor. Once an
+// actor has been destroyed or torn off, its name can't be used again, and Place returns
+// ErrClosed for it. Since every client that joins later has to be told all of those names, a
+// world can place at most 262,144 in its life, beyond which Place returns an error. There is
+// no such limit for Spawn.
 //
 // On a client, after Connect, Place makes the client's copy of the actor ahead of the
-// server's open message. Until that message arrives, the copy has no channel and no [Ref],
-// and Server RPCs on it return ErrDormant. If the open message arrived first, Place returns
-// the copy that the message made, and does not call set.
+// server's open message. Until that message arrives, the copy has neither a channel nor a
+// [Ref], and Server RPCs on it return ErrDormant. If the open message has already arrived,
+// Place returns the copy that it made, and does not call set.
 //
-// If the server has destroyed the actor, Place returns ErrClosed on the client. A copy that was
-// placed before ends when the client learns of the destruction: at once, or when it joins. Place
-// the actors that exist from the beginning in OnConnect, before any open message can arrive.
+// If the server has destroyed the actor, Place returns ErrClosed on the client. A copy that
+// was placed earlier ends as soon as the client hears of that, which is at once or when it
+// joins. To be ahead of any open message, place the actors that exist from the beginning in
+// OnConnect.
 //
-// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and the next
-// open message uses it again. The client may destroy a copy that has no channel, for instance
-// when it unloads the level. A copy that ever had a channel ends with its connection.
+// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and is used
+// again by the next open message. As long as it has no channel, the client may destroy it,
+// for instance when it unloads the level. A copy that ever had a channel ends with its
+// connection.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
@@ -41,9 +43,9 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	var a *Actor
 	var err error
 	if b.world.IsServer() {
-		a, err = b.world.placeHere(b.untyped.class, name, storeThen(&object, set), options)
+		a, err = b.world.placeOnServer(b.untyped.class, name, storeThen(&object, set), options)
 	} else {
-		a, err = b.world.placeCopy(b.untyped, name, storeThen(&object, set))
+		a, err = b.world.placeOnClient(b.untyped, name, storeThen(&object, set))
 	}
 	if err != nil {
 		return nil, object, errorf("rpc: Place of a %q, %q: %w", b.untyped.class.name, name, err)
@@ -54,7 +56,7 @@ func Place[T any](b *Binding[T], name string, set func(object T), options ...Spa
 	return a, object, nil
 }
 
-// validName reports whether name may be the name of a placed actor.
+// validName reports whether a placed actor may have that name.
 func validName(name string) bool {
 	if name == "" || len(name) > maxNameBytes {
 		return false
@@ -62,8 +64,8 @@ func validName(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// placeHere places an actor on the server.
-func (w *World) placeHere(class *Class, name string, set func(object any), options []SpawnOption) (*Actor, error) {
+// placeOnServer is Place on the server.
+func (w *World) placeOnServer(class *Class, name string, set func(object any), options []SpawnOption) (*Actor, error) {
 	other := w.actors.placed[name]
 	switch {
 	case other != nil && !other.dead:
@@ -78,13 +80,14 @@ func (w *World) placeHere(class *Class, name string, set func(object any), optio
 	return w.spawn(class, nil, options, set)
 }
 
-// placeCopy places an actor on a client.
-func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor, error) {
+// placeOnClient is Place on a client.
+func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*Actor, error) {
 	a := w.actors.placed[name]
 	switch {
 	case a != nil && a.class != b.class:
 		return nil, fmt.Errorf("%v has that name", a)
 	case a != nil:
+		// The server's open message, or an earlier call of Place, has made it.
 		return a, nil
 	}
 	for _, c := range w.announced {
@@ -92,26 +95,31 @@ func (w *World) placeCopy(b *binding, name string, set func(object any)) (*Actor
 			return nil, fmt.Errorf("the server has destroyed it: %w", ErrClosed)
 		}
 	}
+
+	// Without a channel, the copy is like one that is dormant.
 	a = &Actor{world: w, class: b.class, own: part{binding: b}, name: name, dormancy: dormancy{on: true}}
 	w.introduce(a)
 	w.game.During(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.own.object) })
 	return a, nil
 }
 
-// keepsPlaced reports whether a client keeps its copy of a when the channel closes for
-// reason. This is so only for placed actors.
+// keepsPlaced reports whether clients keep their copies of a when its channel closes for that
+// reason. They only do if a is placed.
 func (a *Actor) keepsPlaced(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
-// endPlacedCopies is called on the server when a placed actor is destroyed or torn off. It ends the
-// copies that clients have placed themselves, and remembers the name for clients that join
-// later. Clients for which the server opened the actor learn of it from the close instead.
+// endPlacedCopies is called on the server when an actor is destroyed or torn off. If the
+// actor is placed, its name is gone for good. All clients must hear of it, including those
+// that join later, because they may have a copy, or make one, that the server hasn't opened.
+// Clients for which it has opened the actor will learn it from the close.
 func (a *Actor) endPlacedCopies() {
 	w := a.world
 	if a.name == "" {
 		return
 	}
+
+	// The actor itself may still be alive, if it was torn off, so leave a stand-in in its place.
 	gone := &Actor{world: w, class: a.class, ref: a.ref, name: a.name, dead: true}
 	w.actors.gonePlaced = append(w.actors.gonePlaced, gone)
 	w.actors.placed[a.name] = gone
@@ -122,26 +130,30 @@ func (a *Actor) endPlacedCopies() {
 	}
 }
 
-// tellGonePlaced tells a client that has just joined which placed actors are gone.
+// tellGonePlaced tells a client that has just joined which placed actors no longer exist.
 func (w *World) tellGonePlaced(c *Conn) {
 	for _, a := range w.actors.gonePlaced {
 		a.dismiss(c, Destroyed)
 	}
 }
 
-// adopt returns the copy to which an open message gives a channel. This is a dormant copy, or
-// a copy that this client has placed. It returns nil if the open message is for a new copy,
-// and an error if the message contradicts the copy that exists.
+// adopt returns the copy that an open message gives a channel to, if it exists already: it's
+// either dormant, or this client has placed it. If it returns nil, the message is for a new
+// copy. An error means that the message contradicts the copy that we have.
 func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
-	if placed := w.actors.placed[o.name]; a == nil && placed != nil && placed.conn == nil && !placed.tornOff {
+	placed := w.actors.placed[o.name]
+	if a == nil && placed != nil && placed.conn == nil && !placed.tornOff {
 		a = placed
 	}
-	if a != nil && (!a.dormancy.on || a.class != o.class || a.name != o.name) {
+	switch {
+	case a == nil:
+		return nil, nil
+	case !a.dormancy.on || a.class != o.class || a.name != o.name:
 		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
 			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.tornOff)
-	}
-	if a != nil && a.conn == nil {
+	case a.conn == nil:
+		// We've placed this copy, and the server is telling us about it for the first time.
 		a.conn = c
 		a.ref = o.ref
 		c.copies.byRef[o.ref] = a

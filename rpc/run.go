@@ -100,7 +100,7 @@ func (w *World) takeInbox() {
 		w.joining = append(w.joining, c)
 	}
 	for _, c := range refused {
-		// The connection never joined, but Login may have spawned actors for it.
+		// The connection never joined, but Login may have given it actors.
 		w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 	}
 }

@@ -5,38 +5,40 @@ import (
 	"time"
 )
 
-// view is, on a server, the position from which a connection sees, and the openings that
-// depend on it. It is used only by the world's goroutine.
+// A view is the position that a connection sees from, on a server, along with the openings
+// that depend on it. Only the world's goroutine may use it.
 type view struct {
-	// The position of the view.
-	target  *Actor // set by SetView; nil = see viewTarget
-	fixed   bool   // set by SetViewPoint: the view is at x, y, z
+	// Where the connection sees from.
+	target  *Actor // set by SetView; if nil, see viewTarget
+	fixed   bool   // set by SetViewPoint: the view stays at x, y, z
 	x, y, z float32
 
-	// The actor from which the connection sees if SetView was not called.
-	pawn     *Actor        // the last result of Conn.pawn; nil = none
-	searched time.Duration // relevance.elapsed + 1 at the time of that result; 0 = never
+	// The actor that the connection sees from by default, as last found by Conn.pawn.
+	pawn       *Actor        // nil if there was none
+	searched   bool          // Conn.pawn has been called
+	searchedAt time.Duration // relevance.elapsed at that time
 
-	// The actors that are open for the connection.
-	openings []*opening    // of actors about which relevancy decides, in no order
-	pause    time.Duration // after a failed open: no actor is opened before relevance.elapsed reaches this
+	openings []*opening // of actors that relevancy decides about, in no particular order
+
+	// After an open has failed, no further actors are opened until relevance.elapsed reaches
+	// this.
+	pause time.Duration
 }
 
 // SetView makes the connection see from the position of a. UE: SetViewTarget, and the pawn
 // that the player controller possesses.
 //
-// From then on, a is open for the connection, and so are actors of classes with [At] that are
-// near enough to a. SetView takes effect within 0.1 s. It is for the server only, and must be
-// called on the world's goroutine.
+// From then on, a is open for the connection, and so are actors near a whose class has [At].
+// SetView takes effect within 0.1 s. It is for the server only, and must be called on the
+// world's goroutine.
 //
-// If a is nil or ends later, the connection sees as without SetView: from the
-// first actor with an At that it owns. It owns that actor directly or, failing
-// that, through a chain, such as the pawn of its controller. A connection that
-// owns no such actor sees only its own actors.
+// If a is nil, or once a has ended, the connection sees as it does without SetView: from the
+// first actor with an At that it owns directly or, if there is none, through a chain, such as
+// the pawn of its controller. A connection that owns no such actor sees only its own actors.
 func (c *Conn) SetView(a *Actor) error {
 	switch {
 	case !c.server:
-		return onClient("SetView")
+		return errOnClient("SetView")
 	case a == nil:
 	case !a.valid():
 		return fmt.Errorf("rpc: SetView to %s", noActor)
@@ -57,7 +59,7 @@ func (c *Conn) SetView(a *Actor) error {
 // goroutine. UE: FNetViewer::ViewLocation.
 func (c *Conn) SetViewPoint(x, y, z float32) error {
 	if !c.server {
-		return onClient("SetViewPoint")
+		return errOnClient("SetViewPoint")
 	}
 	v := &c.shown.view
 	v.target = nil
@@ -66,9 +68,10 @@ func (c *Conn) SetViewPoint(x, y, z float32) error {
 	return nil
 }
 
-// View returns the actor from which the connection sees and its position. After SetViewPoint the
-// actor is nil. ok is false if the connection has no view. View is for the server only, and must
-// be called on the world's goroutine. UE: ViewTarget and SrcLocation of IsNetRelevantFor.
+// View returns the actor that the connection sees from, and its position. After SetViewPoint
+// the actor is nil. ok is false if the connection has no view. View is for the server only,
+// and must be called on the world's goroutine. UE: ViewTarget and SrcLocation of
+// IsNetRelevantFor.
 func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	x, y, z, ok = c.viewpoint()
 	if ok && !c.shown.view.fixed {
@@ -77,8 +80,8 @@ func (c *Conn) View() (target *Actor, x, y, z float32, ok bool) {
 	return target, x, y, z, ok
 }
 
-// viewTarget returns the actor from which the connection sees, or nil
-// if there is none. c may be nil.
+// viewTarget returns the actor that the connection sees from, or nil if there is none. c may
+// be nil.
 func (c *Conn) viewTarget() *Actor {
 	if c == nil {
 		return nil
@@ -94,24 +97,26 @@ func (c *Conn) viewTarget() *Actor {
 	return c.pawn()
 }
 
-// pawn returns the actor from which the connection sees if SetView was not called. It
-// searches at most once a Flush unless that actor ends or changes its owner.
+// pawn returns the actor that the connection sees from unless SetView says otherwise.
 //
-// locate calls pawn for each actor that is RelevantAsOwner. If each call searched, the cost
-// would grow with the square of their number.
+// It is called for each actor that is RelevantAsOwner. If every call searched, the cost would
+// grow with the square of the number of those, so it only searches once per Flush, or if the
+// pawn has ended or changed hands.
 func (c *Conn) pawn() *Actor {
 	v := &c.shown.view
-	now := c.world.relevance.elapsed + 1
-	gone := v.pawn != nil && (v.pawn.dead || v.pawn.conn != c)
-	if v.searched != now || gone {
-		v.searched = now
+	now := c.world.relevance.elapsed
+	current := v.searched && v.searchedAt == now
+	lost := v.pawn != nil && (v.pawn.dead || v.pawn.conn != c)
+	if !current || lost {
 		v.pawn = firstPawn(&c.shown.owned)
+		v.searched = true
+		v.searchedAt = now
 	}
 	return v.pawn
 }
 
 // firstPawn returns the first actor of the list whose class has At. If there is none, it
-// searches the actors that these own, and so on.
+// tries the actors that these own, and so on.
 func firstPawn(l *actors) *Actor {
 	for a := range l.all {
 		if !a.relevancy.asOwner && a.own.binding.hasAt() {
@@ -126,7 +131,7 @@ func firstPawn(l *actors) *Actor {
 	return nil
 }
 
-// viewpoint returns the position from which the connection sees. ok is false if it has none.
+// viewpoint returns the position that the connection sees from. ok is false if there is none.
 func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	if c.shown.view.fixed {
 		return c.shown.view.x, c.shown.view.y, c.shown.view.z, true
@@ -134,7 +139,7 @@ func (c *Conn) viewpoint() (x, y, z float32, ok bool) {
 	return c.viewTarget().position()
 }
 
-// add adds an opening if relevancy decides about its actor.
+// add adds an opening, unless it's the game and not relevancy that decides about its actor.
 func (v *view) add(o *opening) {
 	if o.actor.relevancy.rule != byHand {
 		o.viewIndex = len(v.openings)
@@ -147,19 +152,22 @@ func (v *view) remove(o *opening) {
 	if o.actor.relevancy.rule == byHand {
 		return
 	}
-	last := len(v.openings) - 1 // the last opening takes the place of o
+
+	// The last opening takes the place of o.
+	last := len(v.openings) - 1
 	v.openings[o.viewIndex] = v.openings[last]
 	v.openings[o.viewIndex].viewIndex = o.viewIndex
 	v.openings[last] = nil
 	v.openings = v.openings[:last]
-	if o.actor.relevancy.here == o { // a function of the game closed it during a survey
+	if o.actor.relevancy.here == o {
+		// A function of the game has closed it in the middle of a survey.
 		o.actor.relevancy.here = nil
 	}
 }
 
-// mark sets relevancy.here in the actors of all openings, until finishSurvey. A survey can then
-// find the opening of an actor without a map.
-func (v *view) mark() {
+// markActors points relevancy.here of each actor at its opening, until finishSurvey. It saves
+// a survey from having to look them up in a map.
+func (v *view) markActors() {
 	for _, o := range v.openings {
 		o.actor.relevancy.here = o
 	}
