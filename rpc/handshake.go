@@ -169,18 +169,19 @@ func (h *handshake) onHello(peer control.Hello) {
 	c.link.Lock()
 	err := c.machine.Agree(peer.Params)
 	c.link.Unlock()
-	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
-	switch {
-	case err != nil:
+	if err != nil {
 		c.abort(violationf(ControlChannelMessagePayloadFail, "Hello: %v", err))
-	case c.server:
+		return
+	}
+	c.maxBunch = min(ours.Params.MaxBunch, peer.Params.MaxBunch)
+	c.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
+	if c.server {
 		h.conn.sendAtOnce(control.AppendHello(nil, ours))
 	}
-	c.peerSeals.Store(peer.Features&control.FeatureSealed != 0)
 }
 
-// onLogin has Authenticate decide about the client, on a goroutine of its own. Without
-// Authenticate, the client is admitted.
+// onLogin has Authenticate decide about the client's token, on a goroutine of its own. Without
+// Authenticate, any token will do.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
 	c.world.lobby.hasLogin(c)
