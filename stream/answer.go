@@ -104,7 +104,7 @@ func (a *answer) grant(pipe *rpc.Actor, now time.Time) (sent bool, err error) {
 		return false, nil
 	}
 	in.arrival.parts.limit = max(in.arrival.parts.limit, limit)
-	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.units})
+	return true, sendGrant.call(pipe, grant{id: in.header.id, limit: limit, acked: in.delivery.consumedUnits})
 }
 
 // cover has the account promise memory for ahead bytes of credit, in addition to what it has
@@ -135,4 +135,4 @@ func (a *answer) consumed() {
 // passed returns the offset before which content needs no credit any more, because the store
 // had it or because the application has consumed it. The application may have consumed some
 // even before the header was answered. The caller holds mu.
-func (a *answer) passed() int64 { return max(a.in.delivery.position, a.in.arrival.parts.base) }
+func (a *answer) passed() int64 { return max(a.in.delivery.consumedBytes, a.in.arrival.parts.base) }

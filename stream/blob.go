@@ -94,7 +94,7 @@ type OutgoingBlob struct {
 
 // Write implements io.Writer.
 func (o *OutgoingBlob) Write(p []byte) (int, error) {
-	if o.peer.inside() {
+	if o.peer.onWorld() {
 		return 0, fmt.Errorf("%w: OutgoingBlob.Write; write on another goroutine", ErrBlocking)
 	}
 	if err := o.Err(); err != nil {

@@ -18,7 +18,7 @@ func TestCanceledTransfersHaveNothingLeft(t *testing.T) {
 			long, feed := n.startStuck()
 			defer feed.Close()
 			left := func() (bytes int64) {
-				require.NoError(n, n.server.world.Do(n.ctx, func() { bytes = n.server.peer.sender.left() }))
+				require.NoError(n, n.server.world.Do(n.ctx, func() { bytes = n.server.peer.sender.unsentBytes() }))
 				return bytes
 			}
 			require.EqualValues(n, 8<<20, left())

@@ -98,7 +98,7 @@ func (c *Config) backend() Backend {
 // hashes returns the algorithms that this end announces in its limits message, the preferred
 // one first.
 func (c *Config) hashes() []Algorithm {
-	all := fastest() // there are two
+	all := fastestFirst() // there are two
 	if c.Hash == all[1] {
 		all[0], all[1] = all[1], all[0]
 	}
@@ -184,7 +184,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stream: Config.MaxMemory is %d bytes, at least %d: one transfer must be able to begin", c.MaxMemory, minMemory)
 	case c.Hash == NoDigest:
 		return errors.New("stream: Config.Hash is NoDigest, which a transfer chooses for itself: Hash(NoDigest)")
-	case c.Hash != 0 && !c.Hash.known():
+	case c.Hash != 0 && !c.Hash.computesDigests():
 		return fmt.Errorf("stream: Config.Hash is %v, which is unknown", c.Hash)
 	case c.Backend != nil && isNil(c.Backend):
 		return fmt.Errorf("stream: Config.Backend is a nil %T", c.Backend)

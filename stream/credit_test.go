@@ -80,7 +80,7 @@ func TestCreditDoublesForAFastConsumer(t *testing.T) {
 func TestWhoHasNothingToSendJoins(t *testing.T) {
 	one := &Transfer{hasAll: true}
 	s := sender{sending: []*Transfer{one}, shares: shares{now: 1000}}
-	require.Nil(t, s.neediest())
+	require.Nil(t, s.pickNext())
 	require.EqualValues(t, 1000, one.share.spent)
 }
 

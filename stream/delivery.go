@@ -11,62 +11,70 @@ import (
 )
 
 const (
-	// maxDelivered is the maximum number of pieces that wait for the application: half a MiB
-	// of full parts. Other content stays in the assembly, which joins small parts.
+	// maxDelivered is how many pieces may wait for the application: half a MiB of full parts.
+	// The rest stays in the assembly, which joins small parts.
 	maxDelivered = 16
-	// batchBytes is the memory above which no more elements are added to a batch. It is the
-	// size of decoded elements, because one encoded byte may be a large struct of zeros.
+	// batchBytes is how much memory a batch takes before we add no more elements to it. It counts
+	// decoded elements, because a large struct of zeros takes a single byte when encoded.
 	batchBytes = 32 << 10
 	// maxDecoded limits the memory of all batches of a transfer that wait for the application.
 	maxDecoded = 2 << 20
 )
 
-// A delivery holds the pieces of an incoming transfer between its writer and the application.
-// The application pulls them on a goroutine of its own, or has the tick push them to OnBatch.
-// incoming.mu guards the fields, except push and ended.
+// A delivery is the queue of an incoming transfer between its writer and the application. The
+// application either pulls the pieces on a goroutine of its own, or has ticks push them to its
+// OnBatch.
+//
+// Its fields are guarded by incoming.mu, except onBatch and onEnd.
 type delivery struct {
 	in *incoming
 
-	ready    sync.Cond // wakes the application when there is a piece, or the transfer has ended
 	pieces   []piece   // in order; added by the writer, taken by the application
-	borrowed int64     // memory of fresh pieces that were not consumed yet
-	verified bool      // the digest is right, and pieces holds all content that is left
-	size     int64     // size of all content; set if verified
-	onTick   bool      // the tick takes the pieces, for OnBatch
+	ready    sync.Cond // wakes the application when there is a piece, or the transfer has ended
+	borrowed int64     // memory charged for fresh pieces that aren't consumed yet
+	onTick   bool      // ticks take the pieces, for onBatch
 	read     bool      // the application has begun to take pieces
 
-	position int64 // bytes that the application consumed
-	units    int64 // bytes of a blob or elements of an array that it consumed, for Progress
-	speed    speed // speed of units, without content that was stored
+	// Set by verify.
+	verified bool  // the digest is right, and pieces has all the content that is left
+	size     int64 // of the whole content, in bytes
 
-	// Set by the handler, and used by the world's goroutine only.
-	push  func(batch any) // OnBatch
-	ended func(error)     // OnEnd
+	// What the application has consumed.
+	consumedBytes int64
+	consumedUnits int64 // bytes of a blob or elements of an array, for Progress
+	speed         speed // of consumedUnits, leaving out content that was stored
+
+	// Set by the transfer's handler. Only used on the world's goroutine.
+	onBatch func(batch any) // see OnBatch
+	onEnd   func(error)     // see OnEnd
 }
 
 // A piece is content for the application: a block of a blob, or a batch of array elements.
 type piece struct {
-	block *block // the content of a blob; nil for an array
-	batch any    // the elements of an array, a []T
-	bytes int64  // bytes of content
-	units int64  // bytes of a blob, or elements of an array
-	cost  int64  // memory in bytes, including everything that elements refer to
-	// The piece was decoded or read from the store, and add charges it. Other blocks were
-	// charged when their parts arrived.
+	block *block // of a blob; nil for an array
+	batch any    // of an array, a []T; nil for a blob
+
+	bytes int64 // size of the content
+	units int64 // bytes of a blob, or elements of an array
+	cost  int64 // memory in bytes, including everything that the elements refer to
+
+	// fresh means that add charges the piece, because it was decoded or read from the store.
+	// Other blocks were charged when their parts arrived.
 	fresh bool
 }
 
-// A decodeFunc decodes elements from the beginning of b: at most count of them or, if count is
-// negative, as many as are complete. An error is about the element after the decoded ones.
+// A decodeFunc decodes elements from the beginning of b: count of them at most or, if count is
+// negative, all that are complete. It may return an error together with a piece, about the
+// element that follows the last one in the piece.
 type decodeFunc func(b []byte, count int) (piece, error)
 
-// add passes a piece to the application. A fresh piece first waits for room. It is charged
-// while it waits, because its memory is already in use.
+// add passes a piece to the application. If the piece is fresh, it first waits for room.
 func (d *delivery) add(p piece) error {
 	in := d.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for p.fresh && !in.finished && !d.borrow(p.cost) {
+		// The memory is in use already, so charge for it while we wait.
 		in.peer.account.MustBorrow(p.cost)
 		in.arrival.changed.Wait()
 		in.peer.account.Repay(p.cost)
@@ -82,15 +90,15 @@ func (d *delivery) add(p piece) error {
 	return nil
 }
 
-// room reports whether one more piece may wait. The caller holds mu.
+// room reports whether another piece may wait. The caller holds mu.
 func (d *delivery) room() bool { return len(d.pieces) < maxDelivered }
 
-// borrow charges a fresh piece if there is room for it. For the first piece there always is.
-// The caller holds mu.
+// borrow charges the account for a fresh piece, if there is room for it. The caller holds mu.
 func (d *delivery) borrow(cost int64) bool {
 	account := d.in.peer.account
 	switch {
 	case len(d.pieces) == 0:
+		// There's always room for one, or the transfer could never go on.
 		account.MustBorrow(cost)
 	case d.borrowed+cost > maxDecoded || !account.Borrow(cost, false):
 		return false
@@ -99,11 +107,11 @@ func (d *delivery) borrow(cost int64) bool {
 	return true
 }
 
-// release frees the memory of p, unless the end of the transfer has freed everything. The
-// caller holds mu.
+// release stops charging for p. The caller holds mu.
 func (d *delivery) release(p piece) {
 	switch {
 	case d.in.finished:
+		// The end of the transfer has freed everything.
 	case p.fresh:
 		d.borrowed -= p.cost
 		d.in.peer.account.Repay(p.cost)
@@ -112,26 +120,27 @@ func (d *delivery) release(p piece) {
 	}
 }
 
-// verify is called on the writer's goroutine when all content was delivered and the digest is
-// right.
+// verify is called on the writer's goroutine when the last piece has been added and the digest
+// has turned out right.
 func (d *delivery) verify(size int64) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
 	d.verified = true
 	d.size = size
 	d.ready.Broadcast()
-	d.complete()
+	d.completeIfConsumed()
 }
 
-// complete ends the transfer as complete if all content was consumed. The caller holds mu.
-func (d *delivery) complete() {
-	if d.verified && d.position == d.size {
+// completeIfConsumed ends the transfer as complete once everything is verified and consumed. The
+// caller holds mu.
+func (d *delivery) completeIfConsumed() {
+	if d.verified && d.consumedBytes == d.size {
 		d.in.finishLocked(nil)
 	}
 }
 
-// pull waits for the next piece, which the caller must pass to consumed. It returns io.EOF
-// after the last piece, or the error of the transfer.
+// pull waits for the next piece. The caller must pass it to consumed when it no longer needs it.
+// After the last piece, pull returns io.EOF, or the error of the transfer if it failed.
 func (d *delivery) pull(ctx context.Context) (piece, error) {
 	if p, ok, err := d.tryPull(); ok || err != nil {
 		return p, err
@@ -141,6 +150,7 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 		return piece{}, fmt.Errorf("%w: reading %v; read on another goroutine", ErrBlocking, &in.header)
 	}
 
+	// Wake up when ctx ends, too.
 	defer context.AfterFunc(ctx, func() {
 		in.mu.Lock()
 		defer in.mu.Unlock()
@@ -161,7 +171,7 @@ func (d *delivery) pull(ctx context.Context) (piece, error) {
 	}
 }
 
-// tryPull is like pull but does not wait.
+// tryPull is like pull, but returns false if it would have to wait.
 func (d *delivery) tryPull() (piece, bool, error) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
@@ -170,7 +180,7 @@ func (d *delivery) tryPull() (piece, bool, error) {
 
 // pop takes the next piece, if there is one. The caller holds mu.
 func (d *delivery) pop() (piece, bool, error) {
-	d.in.readerCame()
+	d.in.markRead()
 	switch {
 	case d.in.finished && d.in.err != nil:
 		return piece{}, false, d.in.err
@@ -181,52 +191,53 @@ func (d *delivery) pop() (piece, bool, error) {
 		d.in.arrival.changed.Signal()
 		return p, true, nil
 	case d.in.finished || d.verified:
+		// It may not have finished yet, because a piece is still being consumed.
 		return piece{}, false, io.EOF
 	}
 	return piece{}, false, nil
 }
 
-// consumed is called when the application has consumed p. It advances the credit, and may
-// complete the transfer.
+// consumed is called when the application has consumed p. That may give the sender credit for
+// more, or complete the transfer.
 func (d *delivery) consumed(p piece) {
 	d.in.mu.Lock()
 	defer d.in.mu.Unlock()
 	d.release(p)
-	d.position += p.bytes
-	d.units += p.units
+	d.consumedBytes += p.bytes
+	d.consumedUnits += p.units
 	d.measure(time.Now())
 	d.in.answer.consumed()
-	d.complete()
+	d.completeIfConsumed()
 }
 
-// measure records how much was consumed. Stored content is consumed at the speed of a disk,
-// which says nothing about the rest. The measurement of the speed therefore starts at the end
-// of the stored content. The caller holds mu.
+// measure keeps track of how fast content is consumed. The caller holds mu.
 func (d *delivery) measure(now time.Time) {
-	if d.units <= d.in.answer.resumed {
+	if d.consumedUnits <= d.in.answer.resumed {
+		// This content was stored. It comes as fast as the disk can read, which says nothing
+		// about the rest, so start measuring only at its end.
 		d.speed.start(now, d.in.answer.resumed)
 		return
 	}
-	d.speed.note(now, d.units)
+	d.speed.note(now, d.consumedUnits)
 }
 
-// waiting returns the number of units that wait for the application. The caller holds mu.
-func (d *delivery) waiting() (n int64) {
+// waitingUnits returns how many units wait for the application. The caller holds mu.
+func (d *delivery) waitingUnits() (n int64) {
 	for _, p := range d.pieces {
 		n += p.units
 	}
 	return n
 }
 
-// tick calls OnBatch on the world's goroutine, until no batch is left or time is up. It
-// reports whether batches may be left.
+// tick calls OnBatch, on the world's goroutine, until no batch is left or time is up. It reports
+// whether batches may be left.
 func (d *delivery) tick(timeUp func() bool) (left bool) {
-	for d.push != nil && !left {
+	for d.onBatch != nil && !left {
 		p, ok, _ := d.tryPull()
 		if !ok {
 			break
 		}
-		if !d.in.guard("OnBatch", func() { d.push(p.batch) }) {
+		if !d.in.guard("OnBatch", func() { d.onBatch(p.batch) }) {
 			break
 		}
 		d.consumed(p)
@@ -235,22 +246,22 @@ func (d *delivery) tick(timeUp func() bool) (left bool) {
 	return left
 }
 
-// tellEnd calls OnEnd, once, if the transfer has ended. It is called when the last message was
-// sent to the sender, or no longer can be.
+// tellEnd calls OnEnd if the transfer has ended, but only once. It's called when the last
+// message for the sender has been sent, or can no longer be sent.
 func (d *delivery) tellEnd() {
-	if ended := d.ended; ended != nil && bell.Closed(d.in.done) {
-		d.ended = nil
-		d.in.guard("OnEnd", func() { ended(d.in.cause()) })
+	if onEnd := d.onEnd; onEnd != nil && bell.Closed(d.in.done) {
+		d.onEnd = nil
+		d.in.guard("OnEnd", func() { onEnd(d.in.cause()) })
 	}
 }
 
-// free frees all memory at the end of the transfer. Complete content can still be read. The
-// caller holds mu.
+// free is called when the transfer ends. It stops charging for all pieces. If the content is
+// complete, the application can still take the rest of them. The caller holds mu.
 func (d *delivery) free() {
 	d.in.peer.account.Repay(d.borrowed)
 	d.borrowed = 0
 	if d.in.err != nil {
-		d.pieces = nil // not freed, because a reader may still use one
+		d.pieces = nil // without freeing them, because somebody may still be reading one
 	}
 	d.ready.Broadcast()
 }

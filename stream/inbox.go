@@ -75,7 +75,7 @@ func (i *Inbox) Deliver(in *IncomingBlob) {
 // also waits for the answer to a request for the blob, and that only comes after all of the
 // blob was written. This is what WithRequest of package pieces does.
 func (i *Inbox) Take(ctx context.Context, name string) (*IncomingBlob, error) {
-	if i.peer.inside() {
+	if i.peer.onWorld() {
 		return nil, fmt.Errorf("%w: Inbox.Take of %q; take on another goroutine", ErrBlocking, name)
 	}
 	for ended := false; ; {

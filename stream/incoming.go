@@ -58,7 +58,7 @@ func (i Incoming) Cancel(cause error) { i.in.finish(canceled(cause)) }
 // connection, and [rpc.Conn.Close] delivers it. An application that wants to leave once it has
 // the content should therefore close the connection in fn. When Done is closed or Read returns
 // it is too early, because the message only leaves in the world's next tick.
-func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.ended = fn }
+func (i Incoming) OnEnd(fn func(err error)) { i.in.delivery.onEnd = fn }
 
 // SetStore makes the transfer use store instead of Config.Store, or no store if store is nil.
 // It must be called by the transfer's handler, because the transfer looks for its content in
@@ -134,16 +134,16 @@ func (in *incoming) start(t topic) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.finished {
-		in.expectReader()
+		in.startReadTimer()
 		in.delivery.speed.start(time.Now(), 0)
 		in.peer.streams.writing.Begin(&in.peer.receiver.writing)
 		go (&writer{in: in}).run()
 	}
 }
 
-// expectReader starts the timer that rejects the transfer if nobody reads it within
+// startReadTimer starts the timer that rejects the transfer if nobody reads it within
 // Config.ReadTime. The caller holds mu.
-func (in *incoming) expectReader() {
+func (in *incoming) startReadTimer() {
 	if in.delivery.onTick || in.delivery.read {
 		return // the handler has set OnBatch or begun to read
 	}
@@ -153,9 +153,9 @@ func (in *incoming) expectReader() {
 	})
 }
 
-// readerCame is called whenever the application reads the transfer, and stops the timer the
+// markRead is called whenever the application reads the transfer, and stops the timer the
 // first time. The caller holds mu.
-func (in *incoming) readerCame() {
+func (in *incoming) markRead() {
 	if in.delivery.read {
 		return
 	}
@@ -196,12 +196,12 @@ func (in *incoming) finishLocked(err error) {
 		in.err = ending(err, byReceiver, in.peer.conn, &in.header, in.progressLocked())
 		in.delivery.speed = speed{}
 	} else {
-		in.delivery.speed.end(time.Now(), in.delivery.units)
+		in.delivery.speed.end(time.Now(), in.delivery.consumedUnits)
 	}
 	close(in.done)
 
 	// Stop the timers, free the content, and have the next tick tell the sender.
-	in.readerCame()
+	in.markRead()
 	in.answer.remind.stop()
 	in.arrival.free()
 	in.delivery.free()
@@ -246,8 +246,8 @@ func (in *incoming) takeBack(now time.Time) (since time.Time, stuck bool) {
 	return in.arrival.usage.lastArrival, recent == 0 || recent < in.arrival.parts.held
 }
 
-// holds returns how much memory the account charges for the transfer and its content.
-func (in *incoming) holds() int64 {
+// chargedBytes returns how much memory the account charges for the transfer and its content.
+func (in *incoming) chargedBytes() int64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.records + in.arrival.parts.held + in.arrival.takenBytes + in.delivery.borrowed
@@ -255,7 +255,7 @@ func (in *incoming) holds() int64 {
 
 // holder returns the transfer's connection, and whether the transfer holds content.
 func (in *incoming) holder() (conn *rpc.Conn, holds bool) {
-	return in.peer.conn, in.holds() > incomingBytes
+	return in.peer.conn, in.chargedBytes() > incomingBytes
 }
 
 // evict ends a stuck transfer because others need its memory.
@@ -267,14 +267,14 @@ func (in *incoming) evict(idle time.Duration) {
 	in.withdraw()
 }
 
-// heard returns the number of bytes received on the transfer's connection. Another transfer
-// that wants to write the same part asks for it on behalf of p, to find out whether this one
-// is dead.
+// bytesReceived returns the number of bytes received on the transfer's connection. Another
+// transfer that wants to write the same part asks for it on behalf of p, to find out if this
+// one is dead.
 //
 // conclusive is false if the number says nothing about that. The transfer may be on p's own
 // connection or another party's, or it may have stopped only because the application takes
 // nothing.
-func (in *incoming) heard(p *Peer) (bytes uint64, conclusive bool) {
+func (in *incoming) bytesReceived(p *Peer) (bytes uint64, conclusive bool) {
 	if in == nil || in.peer == p || extend.PartyOf(in.peer.conn) != extend.PartyOf(p.conn) {
 		return 0, false
 	}
@@ -324,14 +324,14 @@ func (in *incoming) progress() Progress {
 func (in *incoming) progressLocked() Progress {
 	p := Progress{
 		Sent:    in.arrival.parts.next,
-		Acked:   in.delivery.units,
+		Acked:   in.delivery.consumedUnits,
 		Total:   in.header.total(),
 		Resumed: in.answer.resumed,
 	}
 	switch {
 	case in.header.kind == kindArray:
 		// Parts have offsets in bytes, so we know the elements only once they're decoded.
-		p.Sent = p.Acked + in.delivery.waiting()
+		p.Sent = p.Acked + in.delivery.waitingUnits()
 	case in.arrival.endMessage != nil:
 		p.Total = in.arrival.endMessage.size
 	}

@@ -20,8 +20,7 @@ import (
 // it.
 //
 // Once in every tick of the world, it lets the peers that have something to do move content
-// between their transfers and the connection. Ticks leave out all the others, because a server
-// may have hundreds of peers without any transfer.
+// between their transfers and the connection. Ticks leave out all the others.
 type Streams struct {
 	world  *rpc.World
 	config Config
@@ -187,7 +186,7 @@ func (s *Streams) connected(conn *rpc.Conn) {
 	p.receiver.earlyShare = s.shareEarly()
 	p.account.SetTerms(s.config.terms(p.receiver.earlyShare))
 	s.joined = append(s.joined, p)
-	p.ticks = true
+	p.active = true
 	s.schedule(p)
 	p.connected()
 }
@@ -203,13 +202,13 @@ func (s *Streams) disconnected(conn *rpc.Conn, cause error) {
 	if p == nil {
 		return // nobody ever asked for it
 	}
-	if p.ticks {
+	if p.active {
 		s.early -= p.receiver.earlyShare
 	}
 	same := func(q *Peer) bool { return q == p }
 	s.joined = slices.DeleteFunc(s.joined, same)
 	s.due = slices.DeleteFunc(s.due, same)
-	p.ticks = false
+	p.active = false
 	p.end(cause)
 }
 
@@ -247,7 +246,7 @@ func (s *Streams) tickPeers(now time.Time) {
 		ticked++
 		p.scheduled = false
 		p.tick(now)
-		if !p.rests && s.timeUp() { // the time is only measured if a peer had something to do
+		if !p.wasIdle && s.timeUp() { // the time is only measured if a peer had something to do
 			s.wake()
 			return
 		}
@@ -271,7 +270,7 @@ func (s *Streams) scheduleOverdue(now time.Time) {
 
 // schedule makes the next tick include p, if p has joined.
 func (s *Streams) schedule(p *Peer) {
-	if p.ticks && !p.scheduled {
+	if p.active && !p.scheduled {
 		p.scheduled = true
 		s.due = append(s.due, p)
 	}

@@ -12,14 +12,14 @@ import (
 // may be a tick every few microseconds.
 const widenPause = time.Millisecond
 
-// laneIdle is how long no part may be sent in either direction before a client lets the lanes
-// go that were opened for transfers.
+// laneIdle is how long lanes must be without parts, in both directions, before a client
+// releases those that were opened for transfers.
 const laneIdle = 10 * time.Second
 
 const (
 	// A server opens at most maxOpenings lanes for a connection in openingTime. That's all
-	// lanes, twice as often as an honest client can let them go. A client that lets lanes go as
-	// soon as they're open gets no more until openingTime is over.
+	// lanes, twice as often as an honest client can release them. A client that releases lanes
+	// as soon as they're open gets no more until openingTime is over.
 	openingTime = laneIdle / 2
 	maxOpenings = maxLanes
 )
@@ -28,8 +28,8 @@ const (
 //
 // A lane is an actor whose channel, with a reliable buffer of its own, carries parts of
 // transfers. [window] holds the open lanes and sends on them. Only a server can open and close
-// lanes. Its client asks for more in a limits message, and gives up idle ones with a message
-// on each of them.
+// lanes. Its client asks for more in a limits message, and releases idle ones with a last
+// message on each.
 //
 // It is used on the world's goroutine only.
 type lanes struct {
@@ -44,10 +44,10 @@ type lanes struct {
 	openedSince time.Time // when opened was last reset
 
 	// At a client, these find out when lanes are idle.
-	touched bool         // a lane was opened, or a part arrived on one, since the last tick
-	used    time.Time    // last tick in which touched was set or a transfer was using lanes
-	idle    alarm        // makes a tick check for idle lanes
-	parting []*rpc.Actor // lanes that we have let go and the server has yet to close
+	touched   bool         // a lane was opened, or a part arrived on one, since the last tick
+	lastUsed  time.Time    // last tick in which touched was set or a transfer was using lanes
+	idleAlarm alarm        // makes a tick check for idle lanes
+	released  []*rpc.Actor // lanes that we have released and the server has yet to close
 }
 
 func (l *lanes) onServer() bool { return l.peer.streams.world.IsServer() }
@@ -114,7 +114,11 @@ func (l *lanes) ask(n int) error {
 		l.asked = n
 		return l.open(l.peer.streams.lastTick)
 	}
-	if !l.closing() {
+
+	// The server counts the lanes that we've released as open until it has closed them, so wait
+	// for that. widen asks again.
+	l.removeClosed()
+	if len(l.released) == 0 {
 		l.asked = n
 		l.peer.control.limitsChanged()
 	}
@@ -132,12 +136,12 @@ func (l *lanes) onLimits(n int) {
 }
 
 // tick is called when a tick of the world includes the peer. A server opens missing lanes, and
-// a client lets idle ones go.
+// a client releases idle ones.
 func (l *lanes) tick(now time.Time) error {
 	if l.onServer() {
 		return l.open(now)
 	}
-	return l.letGo(now)
+	return l.releaseIdle(now)
 }
 
 // begin opens the lanes that stay open, at a server. Even if the backend isn't [Window]
@@ -153,7 +157,7 @@ func (l *lanes) begin(backend Backend) error {
 }
 
 // open opens missing lanes, but at most maxOpenings in openingTime, and none in place of lanes
-// that the client has let go but not fully acknowledged. Later ticks open the rest.
+// that the client has released but not fully acknowledged. Later ticks open the rest.
 func (l *lanes) open(now time.Time) error {
 	window := l.peer.window
 	before := len(window.lanes)
@@ -176,35 +180,36 @@ func (l *lanes) open(now time.Time) error {
 	return err
 }
 
-// onLeave closes a lane that the client has let go. Parts in flight to the client arrive
+// onLeave closes a lane that the client has released. Parts in flight to the client arrive
 // before the close does.
 func (l *lanes) onLeave(lane *rpc.Actor) {
 	w := l.peer.window
-	if i := slices.Index(w.lanes, lane); i >= 0 && len(w.lanes) > l.stay {
-		w.lanes = slices.Delete(w.lanes, i, i+1)
-		w.parting = append(w.parting, lane.Channel(l.peer.conn))
-		l.asked = len(w.lanes)
-		if err := l.peer.streams.world.Destroy(lane); err != nil {
-			l.peer.fail(err)
-		}
+	i := slices.Index(w.lanes, lane)
+	if i < 0 || len(w.lanes) <= l.stay {
+		l.peer.violate("a lane was let go, of %d that stay", l.stay)
 		return
 	}
-	l.peer.violate("a lane was let go, of %d that stay", l.stay)
+	w.lanes = slices.Delete(w.lanes, i, i+1)
+	w.parting = append(w.parting, lane.Channel(l.peer.conn))
+	l.asked = len(w.lanes)
+	if err := l.peer.streams.world.Destroy(lane); err != nil {
+		l.peer.fail(err)
+	}
 }
 
-// letGo lets go of the lanes that needn't stay open, once they're idle. Only the server can
-// close them, so a message on each lane tells it that nothing more will come there.
-func (l *lanes) letGo(now time.Time) error {
+// releaseIdle releases the lanes that needn't stay open, once they're idle. Only the server
+// can close them, so a message on each lane tells it that nothing more will come there.
+func (l *lanes) releaseIdle(now time.Time) error {
 	w, stay := l.peer.window, l.stay
 	if l.touched || l.peer.sender.usesLanes() {
 		l.touched = false
-		l.used = now
+		l.lastUsed = now
 	}
 	if stay == 0 || len(w.lanes) <= stay {
 		return nil // there are none, or we don't know yet
 	}
-	if wait := laneIdle - now.Sub(l.used); wait > 0 {
-		l.idle.set(l.peer, wait)
+	if wait := laneIdle - now.Sub(l.lastUsed); wait > 0 {
+		l.idleAlarm.set(l.peer, wait)
 		return nil
 	}
 	for _, lane := range w.lanes[stay:] {
@@ -212,17 +217,14 @@ func (l *lanes) letGo(now time.Time) error {
 			return err
 		}
 	}
-	l.parting = append(l.parting, w.lanes[stay:]...)
+	l.released = append(l.released, w.lanes[stay:]...)
 	clear(w.lanes[stay:])
 	w.lanes = w.lanes[:stay]
 	l.asked = stay
 	return nil
 }
 
-// closing reports whether the server has yet to close lanes that we have let go. It forgets
-// about the closed ones. Meanwhile a client must not ask for more lanes, since the server
-// still counts those as open.
-func (l *lanes) closing() bool {
-	l.parting = slices.DeleteFunc(l.parting, func(a *rpc.Actor) bool { return !a.Alive() })
-	return len(l.parting) > 0
+// removeClosed removes the lanes from released that the server has closed by now.
+func (l *lanes) removeClosed() {
+	l.released = slices.DeleteFunc(l.released, func(a *rpc.Actor) bool { return !a.Alive() })
 }

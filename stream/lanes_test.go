@@ -126,7 +126,7 @@ func TestLanesNamedWhileOthersClose(t *testing.T) {
 		}
 		require.Equal(n, 8, send())
 		for closing := false; !closing; time.Sleep(time.Millisecond) {
-			n.do(n.client.world, func() { closing = n.client.peer.lanes.closing() })
+			n.do(n.client.world, func() { closing = len(n.client.peer.lanes.released) > 0 })
 		}
 		require.Equal(n, 8, send())
 	})

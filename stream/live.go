@@ -13,10 +13,10 @@ import (
 // them. A world that is driven ends the transfers sooner than that.
 const endGrace = time.Second
 
-// A live is the set of transfers of one connection that have not ended, in both directions. It
+// A liveSet holds the transfers of one connection that have not ended, in both directions. It
 // fails them when the connection ends, even if nobody drives the world any more. It is safe
 // for concurrent use.
-type live struct {
+type liveSet struct {
 	over chan struct{} // closed when err is set
 
 	// mu guards the fields below.
@@ -33,11 +33,13 @@ type live struct {
 // An ender is a *Transfer or an *incoming.
 type ender interface{ finish(err error) }
 
-func newLive() *live { return &live{transfers: make(map[ender]struct{}), over: make(chan struct{})} }
+func newLive() *liveSet {
+	return &liveSet{transfers: make(map[ender]struct{}), over: make(chan struct{})}
+}
 
 // addOutgoing adds an outgoing transfer, and returns how many there are now. It fails if there
 // are limit of them already, or if the connection has ended.
-func (l *live) addOutgoing(t *Transfer, limit int) (int, error) {
+func (l *liveSet) addOutgoing(t *Transfer, limit int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -54,7 +56,7 @@ func (l *live) addOutgoing(t *Transfer, limit int) (int, error) {
 }
 
 // addIncoming adds an incoming transfer. It returns false if the connection has ended.
-func (l *live) addIncoming(in *incoming) bool {
+func (l *liveSet) addIncoming(in *incoming) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -65,7 +67,7 @@ func (l *live) addIncoming(in *incoming) bool {
 }
 
 // remove removes a transfer, if it's still there.
-func (l *live) remove(t ender) {
+func (l *liveSet) remove(t ender) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, there := l.transfers[t]; !there {
@@ -79,7 +81,7 @@ func (l *live) remove(t ender) {
 
 // watch starts a goroutine, unless one is running already. When conn has ended and the world
 // hasn't ended the transfers in time, it calls ended.
-func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
+func (l *liveSet) watch(conn *rpc.Conn, ended func(cause error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.watched {
@@ -89,7 +91,7 @@ func (l *live) watch(conn *rpc.Conn, ended func(cause error)) {
 }
 
 // grace returns endGrace, or 0 if there are no transfers to wait for.
-func (l *live) grace() time.Duration {
+func (l *liveSet) grace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.transfers) == 0 {
@@ -116,14 +118,14 @@ func afterEnd(end, over <-chan struct{}, grace func() time.Duration, ended func(
 }
 
 // end fails all transfers. None can be added any more. Only the first call has an effect.
-func (l *live) end(cause error) {
+func (l *liveSet) end(cause error) {
 	for t := range l.close(fmt.Errorf("%w: %w", ErrClosed, cause)) {
 		t.finish(l.err)
 	}
 }
 
 // close sets err, and returns the transfers to fail. There are none if err was set already.
-func (l *live) close(err error) (failing map[ender]struct{}) {
+func (l *liveSet) close(err error) (failing map[ender]struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {

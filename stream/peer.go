@@ -18,8 +18,8 @@ type Peer struct {
 	conn    *rpc.Conn
 	joined  bool // the world will report the end of the connection; guarded by Streams.mu
 
-	live  *live // ends the transfers with the connection; safe for concurrent use
-	inbox Inbox // blobs that ToInbox delivers
+	live  *liveSet // ends the transfers with the connection; safe for concurrent use
+	inbox Inbox    // blobs that ToInbox delivers
 
 	// Memory. Safe for concurrent use.
 	account *budget.Account      // charged for what the peer makes us hold
@@ -46,9 +46,9 @@ type Peer struct {
 
 	// Ticks. Used by the world's goroutine only, except called.
 	called    atomic.Bool // the peer is in Streams.callers
-	ticks     bool        // the connection has joined and has not ended
+	active    bool        // the connection has joined and has not ended
 	scheduled bool        // the peer is in Streams.due
-	rests     bool        // the last tick found nothing to do
+	wasIdle   bool        // the last tick found nothing to do
 	ticked    time.Time   // when a tick last included the peer
 }
 
@@ -101,9 +101,9 @@ func (p *Peer) Conn() *rpc.Conn { return p.conn }
 // Inbox returns the peer's inbox, which holds the blobs that [ToInbox] delivers.
 func (p *Peer) Inbox() *Inbox { return &p.inbox }
 
-// inside reports whether the caller is on the world's goroutine, which must not block. For a
+// onWorld reports whether the caller is on the world's goroutine, which must not block. For a
 // nil Peer that is unknown, and inside returns false.
-func (p *Peer) inside() bool { return p != nil && p.streams.world.Inside() }
+func (p *Peer) onWorld() bool { return p != nil && p.streams.world.Inside() }
 
 // gone returns a channel that is closed when the connection has ended. By then live.err is
 // set. For a nil Peer it's never closed.
@@ -150,19 +150,19 @@ func (p *Peer) wake() {
 // call makes the next tick include p, whenever that is. It is safe for concurrent use.
 func (p *Peer) call() { p.streams.callers.Call(p, &p.called) }
 
-// Ticks skip a peer that nothing has woken, but only for checkInterval, or for restInterval if
+// Ticks skip a peer that nothing has woken, but only for checkInterval, or for idleInterval if
 // the peer had nothing to do. They can't skip it forever, because reports of progress become due
 // with time alone.
 const (
 	checkInterval = 10 * time.Millisecond
-	restInterval  = 100 * time.Millisecond
+	idleInterval  = 100 * time.Millisecond
 )
 
 // overdue reports whether a tick must include p although nothing has woken it.
 func (p *Peer) overdue(now time.Time) bool {
 	after := checkInterval
-	if p.rests {
-		after = restInterval
+	if p.wasIdle {
+		after = idleInterval
 	}
 	clockWasSet := now.Before(p.ticked)
 	return now.Sub(p.ticked) >= after || clockWasSet
@@ -171,9 +171,9 @@ func (p *Peer) overdue(now time.Time) bool {
 // tick handles what has arrived from the peer, and sends what the connection accepts.
 func (p *Peer) tick(now time.Time) {
 	p.ticked = now
-	p.must(p.lanes.tick(now))
-	p.rests = p.quiet()
-	if p.rests {
+	p.failIf(p.lanes.tick(now))
+	p.wasIdle = p.hasNothingToDo()
+	if p.wasIdle {
 		return
 	}
 	p.streams.startClock()
@@ -190,9 +190,9 @@ func (p *Peer) tick(now time.Time) {
 	p.receiver.deliver()
 	p.sender.collect()
 
-	defer p.count()
+	defer p.updateStats()
 	if p.control.open() {
-		p.must(p.send(now))
+		p.failIf(p.send(now))
 	}
 }
 
@@ -202,13 +202,13 @@ func (p *Peer) send(now time.Time) error {
 
 	// Announce what is left before pump sends any of it, or parity (repair data) might go out
 	// ahead of the parts. Announce it again afterwards, because those may have been the last.
-	left := p.sender.left()
-	extend.Expect(p.conn, left)
+	unsent := p.sender.unsentBytes()
+	extend.Expect(p.conn, unsent)
 	if err == nil {
 		err = p.sender.pump()
 	}
-	if left > 0 {
-		extend.Expect(p.conn, p.sender.left())
+	if unsent > 0 {
+		extend.Expect(p.conn, p.sender.unsentBytes())
 	}
 
 	if err == nil {
@@ -218,9 +218,9 @@ func (p *Peer) send(now time.Time) error {
 	return err
 }
 
-// must closes the connection if err is not nil, because this end can't go on. An error that
+// failIf closes the connection if err is not nil, because this end can't go on. An error that
 // only says that the connection is closed is no reason to close it.
-func (p *Peer) must(err error) {
+func (p *Peer) failIf(err error) {
 	if err != nil && !errors.Is(err, rpc.ErrClosed) {
 		p.fail(err)
 	}
@@ -234,8 +234,8 @@ func (p *Peer) violate(format string, args ...any) {
 	p.conn.Close(rpc.PayloadFail, "stream: "+fmt.Sprintf(format, args...))
 }
 
-// check closes the connection if err is not nil, which means that the peer broke the protocol.
-func (p *Peer) check(err error) {
+// violateIf closes the connection if err is not nil, which means that the peer broke the protocol.
+func (p *Peer) violateIf(err error) {
 	if err != nil {
 		p.violate("%v", err)
 	}
@@ -255,14 +255,14 @@ func (p *Peer) route(settings *Window) route {
 func (p *Peer) end(cause error) {
 	p.slices.received(p.receiver.onPart)
 	p.live.end(cause)
-	p.lanes.idle.stop()
+	p.lanes.idleAlarm.stop()
 	p.sender.end()
 	received := p.receiver.removeAll()
 	p.streams.writing.End(&p.receiver.writing, extend.PartyOf(p.conn))
 	p.account.Close()
 	p.stocked.Close()
 	p.window.lanes = nil
-	p.count()
+	p.updateStats()
 	tellEnds(received)
 }
 
@@ -286,7 +286,7 @@ func (p *Peer) orphaned(cause error) {
 // should call Stats in its OnDisconnect. There, transfers that were in progress already count
 // as failed.
 func (p *Peer) Stats() Stats {
-	s := p.counted()
+	s := p.lastStats()
 	chunks := p.slices.stats()
 	s.Sent = p.sent.Load()
 	s.Received = p.received.Load()
@@ -300,30 +300,31 @@ func (p *Peer) Stats() Stats {
 	return s
 }
 
-// counted returns the counts as of the last tick.
-func (p *Peer) counted() Stats {
+// lastStats returns the counts as of the last tick.
+func (p *Peer) lastStats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stats
 }
 
-// count stores the counts of this tick for Stats.
-func (p *Peer) count() {
-	now := p.snapshot()
+// updateStats stores the counts of this tick for Stats.
+func (p *Peer) updateStats() {
+	now := p.currentStats()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats = now
 }
 
-// quiet reports whether a tick would find nothing to do, which is so in most ticks of a game.
-func (p *Peer) quiet() bool {
+// hasNothingToDo reports whether a tick would find nothing to do, which is so in most ticks of
+// a game.
+func (p *Peer) hasNothingToDo() bool {
 	noTransfers := p.sender.idle() && len(p.receiver.receiving) == 0
 	nothingToHandle := p.window.unackedBytes == 0 && !p.slices.link.news.Load()
-	return p.control.greeted && noTransfers && nothingToHandle && p.counted() == p.snapshot()
+	return p.control.greeted && noTransfers && nothingToHandle && p.lastStats() == p.currentStats()
 }
 
-// snapshot returns the counts as of now, except those that Stats adds.
-func (p *Peer) snapshot() Stats {
+// currentStats returns the counts as of now, except those that Stats adds.
+func (p *Peer) currentStats() Stats {
 	return Stats{
 		Sending:       len(p.sender.sending),
 		Waiting:       len(p.sender.queue),

@@ -90,7 +90,7 @@ func BenchmarkIdlePeers(b *testing.B) {
 				conn, err := world.Attach(plug{far})
 				require.NoError(b, err)
 				p := s.peer(conn, true)
-				p.ticks, p.control.greeted = true, true
+				p.active, p.control.greeted = true, true
 				s.joined = append(s.joined, p)
 				one = p
 			}

@@ -222,7 +222,7 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 		return fmt.Errorf("%w: nothing handles %v", ErrRejected, h)
 	case !h.hash.ofTransfers():
 		return fmt.Errorf("%w: the digest of %v is by %v, which is unknown here; known are %v",
-			ErrRejected, h, h.hash, fastest())
+			ErrRejected, h, h.hash, fastestFirst())
 	case badKey != nil:
 		return fmt.Errorf("%w: %w", ErrRejected, badKey)
 	case h.parts != 0:
@@ -316,7 +316,7 @@ func (r *receiver) sliceMemory() int64 {
 	sums, _ := r.peer.account.Charge()
 	held := sums.Held + sums.Borrowed
 	for _, in := range r.receiving {
-		held -= in.holds()
+		held -= in.chargedBytes()
 	}
 	return held
 }
@@ -405,7 +405,7 @@ func (r *receiver) expectEarly(id uint64) *incoming {
 // onEnd is called with the size and digest of a transfer, which follow its last part.
 func (r *receiver) onEnd(m end) {
 	if in := r.lookUp(m.id); in != nil {
-		r.peer.check(in.arrival.onEnd(m))
+		r.peer.violateIf(in.arrival.onEnd(m))
 	}
 }
 

@@ -28,7 +28,7 @@ type sender struct {
 	lastID  uint64      // id of the newest header
 	shares  shares      // decides which of sending is next
 
-	// The peer's limits, set by onLimits.
+	// The peer's limits, set by onLimits. Used by the world's goroutine only, except peerFastest.
 	atOnce      int           // transfers at once; at least 1, but 0 at a client until onLimits
 	early       int64         // bytes that we may send before the peer has answered their headers
 	peerFastest atomic.Uint32 // the Algorithm that's fastest at the peer; 0 until its limits arrive
@@ -162,9 +162,10 @@ func (s *sender) next() int {
 func (s *sender) dequeue(i int) *Transfer {
 	t := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
-	s.passed++
 	if i == 0 {
 		s.passed = 0
+	} else {
+		s.passed++
 	}
 	return t
 }
@@ -219,7 +220,7 @@ func (s *sender) pump() error {
 	}
 
 	for {
-		t := s.neediest()
+		t := s.pickNext()
 		if t == nil {
 			return nil
 		}
@@ -244,23 +245,23 @@ func (s *sender) pump() error {
 	}
 }
 
-// left returns how many bytes of the current transfers we still have to give to a route.
-func (s *sender) left() (bytes int64) {
+// unsentBytes returns how many bytes of the current transfers we still have to give to a route.
+func (s *sender) unsentBytes() (bytes int64) {
 	for _, t := range s.sending {
 		bytes += t.unsentBytes()
 	}
 	return bytes
 }
 
-// neediest returns the transfer that is furthest behind its share, of those that can send a
-// part. It returns nil if none can.
-func (s *sender) neediest() *Transfer {
+// pickNext picks the transfer that is furthest behind its share, of those that can send a part.
+// It returns nil if none can.
+func (s *sender) pickNext() *Transfer {
 	var next *Transfer
 	for _, t := range s.sending {
 		switch {
 		case t.blocked:
 			// It keeps its claim, since it's the route that makes it wait.
-		case !t.hasPart():
+		case !t.pollPart():
 			s.shares.join(&t.share)
 		case next == nil || t.share.spent < next.share.spent:
 			next = t
@@ -281,26 +282,28 @@ func (s *sender) lastChunkGiven() bool {
 	})
 }
 
-// take calls apply with the transfer that one of the receiver's messages is about, unless the
+// dispatch calls apply with the transfer that one of the receiver's messages is about, unless the
 // transfer has ended. An error of apply means that the receiver broke the protocol.
-func (s *sender) take(id uint64, apply func(t *Transfer) error) {
+func (s *sender) dispatch(id uint64, apply func(t *Transfer) error) {
 	for _, t := range s.sending {
 		if t.header.id == id && !t.answered {
-			s.peer.check(apply(t))
+			s.peer.violateIf(apply(t))
 			return
 		}
 	}
+	s.late++
 	if id > s.lastID {
 		s.peer.violate("message about transfer %d, the last one is %d", id, s.lastID)
 	}
-	s.late++
 }
 
 // onAccept and the methods below it handle the receiver's messages, on the world's goroutine.
-func (s *sender) onAccept(m accept) { s.take(m.id, func(t *Transfer) error { return t.onAccept(m) }) }
-func (s *sender) onGrant(m grant)   { s.take(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
-func (s *sender) onDone(m done)     { s.take(m.id, (*Transfer).onDone) }
-func (s *sender) onReject(m stop)   { s.take(m.id, func(t *Transfer) error { return t.onReject(m) }) }
+func (s *sender) onAccept(m accept) {
+	s.dispatch(m.id, func(t *Transfer) error { return t.onAccept(m) })
+}
+func (s *sender) onGrant(m grant) { s.dispatch(m.id, func(t *Transfer) error { return t.onGrant(m) }) }
+func (s *sender) onDone(m done)   { s.dispatch(m.id, (*Transfer).onDone) }
+func (s *sender) onReject(m stop) { s.dispatch(m.id, func(t *Transfer) error { return t.onReject(m) }) }
 
 // # Shares
 

@@ -148,7 +148,7 @@ func (t *Transfer) Wait(ctx context.Context) error {
 // send starts a transfer to peer and waits until it ends. It cancels the transfer if ctx ends
 // first. by is the function of the package that was called, for errors.
 func send(ctx context.Context, peer *Peer, by string, start func() (*Transfer, error)) error {
-	if peer.inside() {
+	if peer.onWorld() {
 		return fmt.Errorf("%w: %s; Start does not wait", ErrBlocking, by)
 	}
 	t, err := start()
@@ -209,9 +209,9 @@ func (t *Transfer) isFinished() bool {
 	return t.finished
 }
 
-// hasPart reports whether there is a part that may be sent now. If nothing has been read yet,
+// pollPart reports whether there is a part that may be sent now. If nothing has been read yet,
 // the reader wakes the world when something is.
-func (t *Transfer) hasPart() bool { return !t.hasAll && t.reader.poll(t.limit) }
+func (t *Transfer) pollPart() bool { return !t.hasAll && t.reader.poll(t.limit) }
 
 // contentSize returns the size of the content in bytes, or -1 while it is unknown.
 func (t *Transfer) contentSize() int64 {

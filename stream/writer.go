@@ -284,7 +284,7 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 
 		current, _ := w.in.peer.streams.writers.Load(key)
 		other, _ := current.(*incoming) // nil if no transfer of this world writes the part
-		if holder.isDead(other, w.in.peer) {
+		if holder.observe(other, w.in.peer) {
 			other.finish(canceled(errTakenOver))
 		}
 
@@ -300,21 +300,22 @@ func (w *writer) openPart(store Store, key storeKey) (Part, error) {
 // to the next.
 type partHolder struct {
 	transfer *incoming // nil until one was seen
-	heard    uint64    // bytes received on its connection by the last pause
+	received uint64    // bytes received on its connection by the last pause
 	stalled  int       // consecutive pauses in which that number stayed the same
 }
 
-// isDead is called once per pause with the transfer that writes the part for p, or nil. It
-// reports whether the transfer's connection has been silent for stalledPauses.
-func (h *partHolder) isDead(transfer *incoming, p *Peer) bool {
-	heard, conclusive := transfer.heard(p)
+// observe is called once per pause with the transfer that writes the part which p wants, or with
+// nil. It reports whether the transfer's connection has been silent for stalledPauses, which means
+// that it's dead.
+func (h *partHolder) observe(transfer *incoming, p *Peer) (dead bool) {
+	received, conclusive := transfer.bytesReceived(p)
 	if !conclusive {
 		h.stalled = 0
 		return false
 	}
-	if transfer != h.transfer || heard != h.heard {
+	if transfer != h.transfer || received != h.received {
 		// Another transfer writes the part now, or this one's connection is alive.
-		*h = partHolder{transfer: transfer, heard: heard}
+		*h = partHolder{transfer: transfer, received: received}
 		return false
 	}
 	h.stalled++
