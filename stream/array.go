@@ -18,58 +18,57 @@ import (
 // An Array is a topic whose transfers are arrays of T. Declare it once, in a package that both
 // ends share.
 type Array[T any] struct {
-	name    string
-	codec   *codec.Codec // of T
-	element int          // maximum encoded size of an element, in bytes
-	part    int          // maximum bytes of elements in one RPC; 0 = the backend's default
-	shape   uint64       // of T; sent in a transfer's header for the receiver to compare
+	name         string
+	codec        *codec.Codec // of T
+	elementBytes int          // how large an element can get when it's encoded
+	maxPart      int          // most bytes of elements in one RPC; 0 for the backend's default
+	shape        uint64       // of T; the header has it too, and the receiver compares them
 }
 
 // An ArrayOption adjusts an array where it is declared.
 type ArrayOption func(*arrayOptions)
 
-// arrayOptions holds the arguments of MaxElementBytes and MaxBytesPerRPC. Zero means not
-// given.
+// arrayOptions holds what MaxElementBytes and MaxBytesPerRPC were given, or 0.
 type arrayOptions struct{ element, part int }
 
 // MaxElementBytes bounds the encoded size of an element, in place of the bound that follows
 // from its type. A transfer with a larger element fails.
 func MaxElementBytes(n int) ArrayOption { return func(o *arrayOptions) { o.element = n } }
 
-// MaxBytesPerRPC sets the number of bytes of elements in one RPC, from 1 to 65,472. An RPC
+// MaxBytesPerRPC sets how many bytes of elements go into one RPC, from 1 to 65,472. An RPC
 // carries as many whole elements as fit, but at least one. The default is 32 KiB less headers,
 // or 28 KiB with [Slices]. The article computes this value in its loop.
 //
-// Small RPCs let play in between them and suit a small reliable buffer. Large ones cost less
-// CPU. An RPC must fit into the part of the reliable buffer that the Window's Share leaves
-// free, which is half by default. A transfer whose RPCs might not fit fails before it sends
-// any.
+// Small RPCs let the game's own traffic in between them and suit a small reliable buffer. Large
+// ones cost less CPU. An RPC must fit into the part of the reliable buffer that the Window's
+// Share leaves free, which is half by default. If the RPCs of a transfer might not fit, the
+// transfer fails before it sends any.
 func MaxBytesPerRPC(n int) ArrayOption { return func(o *arrayOptions) { o.part = n } }
 
 // NewArray declares an array. The name has 1 to 64 bytes.
 //
 // T may be any type that an argument of package rpc may have: NewArray[Item], but not
-// NewArray[*Item]. The maximum encoded size of an element follows from its type, in which
-// strings, slices and maps need a bound. NewArray panics if one of them has none, or if an
-// element may not fit into the largest bunch.
+// NewArray[*Item]. Strings, slices and maps in it need a bound, from which the maximum size of
+// an encoded element follows. NewArray panics if one of them has none, or if an element might
+// not fit into the largest bunch.
 //
 // An element is encoded like an argument of package rpc. An integer takes 1 byte up to 127, 2
 // up to 255, 3 up to 65,535, 5 up to 32 bits and 9 beyond that. A float takes 5 or 9 bytes. A
-// struct of up to 15 fields takes 1 byte more than its fields. A value above 255 in a []uint16
-// therefore takes 3 bytes, and packet headers add 8 %.
+// struct of up to 15 fields takes 1 byte more than its fields. This means that in a []uint16, a
+// value above 255 takes 3 bytes, and packet headers add 8 %.
 //
 // Many numbers take fewer bytes in an element that encodes itself. A type page [256]uint16
 // with AppendBinary and UnmarshalBinary takes 514 bytes, or 2.01 a value. Such an element is
-// bounded by its MaxEncodedSize, which does not include its length of 1 to 4 bytes, or by
+// bounded by its MaxEncodedSize, which doesn't include its length of 1 to 4 bytes, or by
 // [MaxElementBytes], which does.
 //
 // If T has a method Validate() error, a goroutine of the transfer calls it before an element
-// is sent and after it was received. If Validate returns an error, the transfer ends with
+// is sent, and again when it has been received. If it returns an error, the transfer ends with
 // ErrCanceled at both ends.
 //
-// Unlike classes, topics are not compared when two ends connect. If the elements have
-// different fields at the receiver, or if the receiver has no handler for the topic, the
-// transfer fails with ErrRejected. The sender's error says why.
+// Unlike classes, topics are not compared when two ends connect. If the receiver has no handler
+// for the topic, or its elements have different fields, the transfer fails with ErrRejected and
+// the sender's error says why.
 func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	mustTopic(name)
 	var o arrayOptions
@@ -86,25 +85,25 @@ func NewArray[T any](name string, opts ...ArrayOption) *Array[T] {
 	case t.Size() == 0:
 		panic(fmt.Sprintf("stream: array %q of %v: use a blob", name, t))
 	}
-	a := &Array[T]{name: name, part: o.part}
+	a := &Array[T]{name: name, maxPart: o.part}
 	if err := a.declare(t, o.element); err != nil {
 		panic(fmt.Sprintf("stream: array %q: %v", name, err))
 	}
 	return a
 }
 
-// declare sets the fields that follow from t and from given, the argument of MaxElementBytes.
+// declare sets the fields that follow from t. given is what MaxElementBytes was given, or 0.
 func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 	if a.codec, err = codec.Of(t); err != nil {
 		return err
 	}
 	bound, err := boundOf(a.codec, given)
 	if err == nil {
-		_, err = elementsPerRPC(a.part, bound.bytes)
+		_, err = elementsPerRPC(a.maxPart, bound.bytes)
 	}
 	shape := a.codec.Shape()
 	a.shape = binary.BigEndian.Uint64(shape[:])
-	a.element = bound.bytes
+	a.elementBytes = bound.bytes
 	return err
 }
 
@@ -112,7 +111,7 @@ func (a *Array[T]) declare(t reflect.Type, given int) (err error) {
 // [Transfer.Done] is closed. Any number of transfers may share them.
 func (a *Array[T]) Start(peer *Peer, items []T, opts ...Option) (*Transfer, error) {
 	h := header{kind: kindArray, topic: a.name, size: -1, count: int64(len(items)), shape: a.shape}
-	setPart := func(o *options) { o.part = a.part }
+	setPart := func(o *options) { o.part = a.maxPart }
 	return peer.start(h, &arraySource[T]{array: a, items: items}, append(slices.Clip(opts), setPart))
 }
 
@@ -122,11 +121,11 @@ func (a *Array[T]) Send(ctx context.Context, peer *Peer, items []T, opts ...Opti
 	return send(ctx, peer, "Array.Send", func() (*Transfer, error) { return a.Start(peer, items, opts...) })
 }
 
-// An arraySource is the source of an array's transfer. It encodes items as blocks ask for
-// them.
+// An arraySource is the source of an array's transfer. It encodes the items just before they
+// are sent.
 type arraySource[T any] struct {
 	array *Array[T]
-	items []T // the caller's, which it must not change until the transfer is done
+	items []T // the caller's, who must not change them until the transfer is done
 	next  int // index of the next item to encode
 }
 
@@ -138,7 +137,9 @@ func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	if stopAt >= 0 {
 		until = min(until, int(stopAt))
 	}
-	for s.next < until && (b.count == 0 || len(b.room()) >= s.array.element) {
+	// We can't know how large an item is before it's encoded, so stop when the largest one might
+	// not fit. An empty block takes one in any case.
+	for s.next < until && (b.count == 0 || len(b.room()) >= s.array.elementBytes) {
 		if err := s.encode(b); err != nil {
 			return err
 		}
@@ -149,8 +150,8 @@ func (s *arraySource[T]) fill(b *block, stopAt int64) error {
 	return nil
 }
 
-// encode appends the next item to b. If the item is larger than an empty block, the block
-// grows and holds only that item.
+// encode appends the next item to b. If b is empty and the item doesn't fit, b grows to hold
+// just that item.
 func (s *arraySource[T]) encode(b *block) error {
 	grown, err := s.array.append(b.buf, &s.items[s.next])
 	if err != nil {
@@ -162,7 +163,7 @@ func (s *arraySource[T]) encode(b *block) error {
 	return nil
 }
 
-// append appends the encoding of item to b. It returns an error if item is invalid or too
+// append appends the encoding of item to b. It returns an error if the item is invalid or too
 // large.
 func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
 	if err := a.validate(item); err != nil {
@@ -175,7 +176,7 @@ func (a *Array[T]) append(b []byte, item *T) ([]byte, error) {
 	return grown, tooLong(err)
 }
 
-// validate calls the element's Validate, as rpc does for an argument.
+// validate calls the element's Validate, if it has one, as rpc does for an argument.
 func (a *Array[T]) validate(item *T) error {
 	if err := a.codec.Validate(item); err != nil {
 		return fmt.Errorf("refused: %w", err)
@@ -183,18 +184,18 @@ func (a *Array[T]) validate(item *T) error {
 	return nil
 }
 
-// check returns an error if size bytes exceed the array's bound on an element. This happens
-// only with MaxElementBytes. Any other bound is the sum of the bounds of the element's fields,
-// and the codec has checked those.
+// check returns an error if size bytes are more than an element may take. That can only happen
+// with MaxElementBytes, since any other bound is the sum of what the fields may take, and the
+// codec has checked those.
 func (a *Array[T]) check(size int) error {
-	if size <= a.element {
+	if size <= a.elementBytes {
 		return nil
 	}
-	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.element)
+	return fmt.Errorf("%w: it takes %d bytes, the bound is %d (MaxElementBytes)", ErrTooLarge, size, a.elementBytes)
 }
 
-// tooLong wraps the codec's ErrTooLong in ErrTooLarge. It means that a field exceeds its
-// bound.
+// tooLong wraps the codec's ErrTooLong, which means that a field exceeds its bound, in
+// ErrTooLarge.
 func tooLong(err error) error {
 	if errors.Is(err, codec.ErrTooLong) {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
@@ -211,14 +212,13 @@ func (a *Array[T]) Handle(s *Streams, fn func(*IncomingArray[T])) {
 	}}, fn == nil)
 }
 
-// fields describes the fields of an element, for the error of a sender whose elements have
-// other fields.
+// fields describes the fields of an element, to tell a sender whose elements have others.
 func (a *Array[T]) fields() string {
 	return strings.Join(a.codec.AppendOutline([]string{a.codec.Name()}, ""), ", ")
 }
 
-// decode is the decodeFunc of the array. It decodes at most count elements of b, or any number
-// if count is negative. It stops once the batch takes batchBytes of memory.
+// decode is the decodeFunc of the array. It decodes count elements from b, or as many as there
+// are if count is negative, but stops early once the batch takes batchBytes of memory.
 func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	batch := make([]T, 0, batchCap[T](len(b), count))
 	rest := b
@@ -229,6 +229,7 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 		var memory int
 		rest, memory, err = a.next(rest, &batch[len(batch)-1])
 		if err != nil {
+			// The elements before it are fine. Return them along with the error.
 			batch = batch[:len(batch)-1]
 			break
 		}
@@ -244,8 +245,8 @@ func (a *Array[T]) decode(b []byte, count int) (p piece, err error) {
 	return p, err
 }
 
-// next decodes and validates one element. It returns the memory that the element takes in
-// addition to item itself. After an error, rest is b.
+// next decodes an element into item and validates it. memory is what it takes on top of item
+// itself, such as the content of its slices. After an error, rest is b.
 func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) {
 	rest, memory, err = a.codec.Next(b, item)
 	if err == nil {
@@ -260,9 +261,11 @@ func (a *Array[T]) next(b []byte, item *T) (rest []byte, memory int, err error) 
 	return rest, memory, nil
 }
 
-// batchCap returns the capacity for a batch of count elements, or of an unknown number if
-// count is negative. The sender chooses count, so batchCap limits the memory to four times the
-// bytes received, and to batchBytes.
+// batchCap returns the capacity to allocate for a batch of count elements, or of an unknown
+// number if count is negative.
+//
+// We can't trust count, which the sender chose. The batch may therefore take at most four times
+// as much memory as the bytes received, and batchBytes.
 func batchCap[T any](bytes, count int) int {
 	size := int(reflect.TypeFor[T]().Size())
 	maxCap := min(1+4*bytes/size, 1+batchBytes/size)
@@ -272,8 +275,9 @@ func batchCap[T any](bytes, count int) int {
 	return min(count, maxCap)
 }
 
-// An IncomingArray is an array at its receiver. Its elements are either pushed, by OnBatch, or
-// pulled, by Batches or Collect. The sender has to wait while elements are not consumed.
+// An IncomingArray is an array at its receiver. Its elements are either pushed to the
+// application, by OnBatch, or pulled by it, with Batches or Collect. Until they are consumed,
+// the sender has to wait.
 type IncomingArray[T any] struct {
 	Incoming
 	claimed bool // set by OnBatch, Batches or Collect
@@ -291,7 +295,7 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 		panic(fmt.Sprintf("stream: OnBatch of %v: no function", &a.in.header))
 	}
 	a.claim("OnBatch")
-	a.in.delivery.push = func(batch any) { fn(batch.([]T)) }
+	a.in.delivery.onBatch = func(batch any) { fn(batch.([]T)) }
 	a.in.mu.Lock()
 	defer a.in.mu.Unlock()
 	a.in.delivery.onTick = true
@@ -300,13 +304,13 @@ func (a *IncomingArray[T]) OnBatch(fn func(batch []T)) {
 var errLoopLeft = errors.New("the loop over Batches was left")
 
 // Batches yields the elements, batch by batch and in order. If the transfer fails, the last
-// pair holds the error. Leaving the loop early cancels the transfer. Only one goroutine may
-// use Batches, and not the world's, because it blocks.
+// pair holds the error. Leaving the loop early cancels the transfer. Batches blocks, so it must
+// not be used on the world's goroutine, and only one goroutine may use it.
 func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 	a.claim("Batches")
 	return func(yield func([]T, error) bool) {
 		// If the loop is left early, perhaps by a panic, this cancels the transfer. Otherwise
-		// the transfer has already ended.
+		// the transfer has ended already, and Cancel is a no-op.
 		defer func() { a.Cancel(errLoopLeft) }()
 		for {
 			p, err := a.in.delivery.pull(ctx)
@@ -329,9 +333,9 @@ func (a *IncomingArray[T]) Batches(ctx context.Context) iter.Seq2[[]T, error] {
 // Collect returns all elements. If ctx ends before the transfer is complete, Collect cancels
 // the transfer.
 //
-// Config.MaxBytes bounds only the encoded size. In memory, structs of zeros take about twenty
-// times as much, and maps up to a hundred times. For a peer that is not trusted, use Batches
-// and count.
+// Config.MaxBytes only bounds the encoded size. In memory, structs of zeros take about twenty
+// times as much, and maps up to a hundred times. If the peer isn't trusted, use Batches and
+// count.
 func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	var all []T
 	for batch, err := range a.Batches(ctx) {
@@ -343,7 +347,8 @@ func (a *IncomingArray[T]) Collect(ctx context.Context) ([]T, error) {
 	return all, nil
 }
 
-// claim marks the elements as consumed by a method. It panics if they already are.
+// claim panics if OnBatch, Batches or Collect has been called before. by is the one that is
+// being called now.
 func (a *IncomingArray[T]) claim(by string) {
 	if a.claimed {
 		panic(fmt.Sprintf("stream: %s of %v: its elements are taken already", by, &a.in.header))

@@ -150,7 +150,7 @@ func itemCodec(t reflect.Type) (*codec.Codec, error) {
 	return nil, err
 }
 
-// rpcBytes returns the size of an RPC that carries that many bytes of items.
+// rpcBytes returns the size of an RPC that carries the given number of bytes of items.
 func rpcBytes(call any, items int) (int, error) {
 	bytes := items + rpcOverhead
 	if w, ok := call.(interface{ overhead() (int, error) }); ok {
@@ -391,11 +391,11 @@ func (c *Calling) onOrphaned() {
 // where the first one went.
 func (c *Calling) checkUsable() error {
 	c.mu.Lock()
-	canceled := c.canceled
+	err := c.canceled
 	c.mu.Unlock()
 	switch {
-	case canceled != nil:
-		return canceled
+	case err != nil:
+		return err
 	case !c.actor.Alive():
 		return fmt.Errorf("%w: the actor was destroyed or closed", ErrClosed)
 	case c.actor.Conn() != c.conn:

@@ -21,16 +21,18 @@ const (
 	// BLAKE3 is two to ten times as fast as SHA256 on amd64 with AVX2, and slow elsewhere.
 	BLAKE3
 
-	// NoDigest turns verification off for a transfer whose application verifies the content
-	// itself. It is chosen with [Hash], and neither end hashes the content.
+	// NoDigest turns verification off, for an application that verifies the content itself. It
+	// is chosen with [Hash]. Neither end hashes the content then.
 	//
-	// The content still arrives complete and in order, because each packet is authenticated.
-	// Damage by a disk or a source is not noticed. Such content has no Key, so it cannot be
-	// resumed. The code is the highest, so that new algorithms can follow BLAKE3.
+	// The content still arrives complete and in order, since each packet is authenticated, but
+	// damage by a disk or a source goes unnoticed. Such content has no Key, so it cannot be
+	// resumed.
+	//
+	// Its code is the highest, to leave room for new algorithms after BLAKE3.
 	NoDigest Algorithm = 255
 )
 
-// digestBytes is the size of a digest by any known algorithm.
+// digestBytes is the size of a digest, which is the same for all known algorithms.
 const digestBytes = 32
 
 // algorithms holds the known algorithms and NoDigest.
@@ -44,22 +46,22 @@ var algorithms = map[Algorithm]struct {
 	NoDigest: {"NoDigest", 0, func() hashState { return unhashed{} }},
 }
 
-// A hashState computes a digest.
+// A hashState is what we need of a hash.Hash.
 type hashState interface {
 	io.Writer
 	Sum(b []byte) []byte
 }
 
-// known reports whether a computes digests.
-func (a Algorithm) known() bool { return a.size() > 0 }
+// computesDigests reports whether a is a known algorithm other than NoDigest.
+func (a Algorithm) computesDigests() bool { return a.size() > 0 }
 
-// ofTransfers reports whether a may be the algorithm of a transfer. NoDigest may be.
+// ofTransfers reports whether a transfer may use a, which includes NoDigest.
 func (a Algorithm) ofTransfers() bool { return algorithms[a].begin != nil }
 
-// size returns the digest size in bytes, or 0 if a computes no digest.
+// size returns the size of a digest in bytes, or 0 if a computes none.
 func (a Algorithm) size() int { return algorithms[a].size }
 
-// unhashed is the hashState of NoDigest.
+// unhashed is the hashState of NoDigest, which doesn't look at what is written to it.
 type unhashed struct{}
 
 func (unhashed) Write(p []byte) (int, error) { return len(p), nil }
@@ -73,7 +75,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// New returns an empty Hasher. That of NoDigest returns the zero Digest. New panics if a is
+// New returns an empty Hasher. A Hasher of NoDigest returns the zero Digest. New panics if a is
 // not one of the constants.
 func (a Algorithm) New() *Hasher {
 	if !a.ofTransfers() {
@@ -89,17 +91,17 @@ func (a Algorithm) Of(data []byte) Digest {
 	return h.Digest()
 }
 
-// fastest returns the algorithms that compute digests. The first is the fastest on this
-// machine.
-func fastest() []Algorithm {
+// fastestFirst returns the algorithms that compute digests, beginning with the one that is
+// fastest on this machine.
+func fastestFirst() []Algorithm {
 	if runtime.GOARCH == "amd64" && cpu.X86.HasAVX2 {
 		return []Algorithm{BLAKE3, SHA256}
 	}
 	return []Algorithm{SHA256, BLAKE3}
 }
 
-// A Hasher computes the digest of the bytes written to it. [Algorithm.New] returns one, for
-// example BLAKE3.New(). The zero Hasher cannot be used.
+// A Hasher computes the digest of the bytes written to it. [Algorithm.New] returns one, as in
+// BLAKE3.New(). The zero Hasher cannot be used.
 type Hasher struct {
 	algorithm Algorithm
 	state     hashState
@@ -113,7 +115,7 @@ func (h *Hasher) Digest() Digest {
 	return h.algorithm.digest(h.state.Sum(nil))
 }
 
-// digest returns the digest with the given sum, or zero for NoDigest.
+// digest returns the digest with the given sum, or the zero Digest if a is NoDigest.
 func (a Algorithm) digest(sum []byte) (d Digest) {
 	if a != NoDigest {
 		d.algorithm = a
@@ -123,8 +125,8 @@ func (a Algorithm) digest(sum []byte) (d Digest) {
 }
 
 // A Digest names content by its hash. [Algorithm.Of] returns the digest of a byte slice, and
-// [Hasher.Digest] that of the bytes written to a Hasher. Digests that are equal by == name the
-// same content. The zero Digest names none.
+// [Hasher.Digest] that of the bytes written to a Hasher. Two digests that are equal by == name
+// the same content. The zero Digest names none.
 type Digest struct {
 	algorithm Algorithm
 	sum       [digestBytes]byte
@@ -136,8 +138,8 @@ func (d Digest) Algorithm() Algorithm { return d.algorithm }
 // IsZero reports whether d is the zero Digest.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// String returns the algorithm's name, a colon and hex digits: "blake3:af1349b9…". This text
-// can be a [Key]. For the zero Digest, String returns "".
+// String returns the algorithm's name, a colon and hex digits, as in "blake3:af1349b9…". This
+// text can be a [Key]. For the zero Digest, String returns "".
 func (d Digest) String() string {
 	if d.IsZero() {
 		return ""
@@ -145,18 +147,19 @@ func (d Digest) String() string {
 	return d.algorithm.String() + ":" + hex.EncodeToString(d.sum[:])
 }
 
-// ParseDigest parses the text that String returns. It accepts no other form, so a digest has
-// only one text. It returns an error for the text of the zero Digest.
+// ParseDigest parses the text that String returns. It accepts no other form, so that a digest
+// has only one text. The text of the zero Digest is an error.
 func ParseDigest(text string) (Digest, error) {
 	name, digits, _ := strings.Cut(text, ":")
-	for a := SHA256; a.known(); a++ {
+	for a := SHA256; a.computesDigests(); a++ {
 		if a.String() != name {
 			continue
 		}
 		d := Digest{algorithm: a}
 		if len(digits) == hex.EncodedLen(digestBytes) {
-			_, _ = hex.Decode(d.sum[:], []byte(digits)) // after an invalid digit, the text of d differs
+			_, _ = hex.Decode(d.sum[:], []byte(digits))
 		}
+		// This catches invalid digits, and those in upper case, along with anything else.
 		if d.String() == text {
 			return d, nil
 		}
@@ -164,9 +167,11 @@ func ParseDigest(text string) (Digest, error) {
 	return Digest{}, fmt.Errorf("stream: %q is no digest that is known here", clip(text, 80))
 }
 
-// checkKey returns an error for a key that begins like the text of a digest but is not one
-// that is known here. Such a key is in upper case, cut short, or of another algorithm. As a
-// plain name it would not be verified, although the caller believes that it is.
+// checkKey returns an error for a key that looks like the text of a digest but isn't one that we
+// know. It may be in upper case, cut short, or of another algorithm.
+//
+// Any other text would simply be a name. But whoever gives us such a key believes that we verify
+// the content against it, and we wouldn't.
 func checkKey(key string) error {
 	name, _, colon := strings.Cut(key, ":")
 	if _, err := ParseDigest(key); !colon || err == nil || !namesAlgorithm(name) {
@@ -177,8 +182,8 @@ func checkKey(key string) error {
 		clip(key, maxKeyBytes), SHA256, BLAKE3, hex.EncodedLen(digestBytes))
 }
 
-// namesAlgorithm reports whether name is that of a hash function, known here or not: SHA-256,
-// md5, blake2b.
+// namesAlgorithm reports whether name is that of a hash function, whether or not we know it:
+// SHA-256, md5, blake2b.
 func namesAlgorithm(name string) bool {
 	name = strings.ToLower(strings.TrimSpace(name))
 	for _, family := range []string{"md", "sha", "blake"} {

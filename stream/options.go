@@ -11,19 +11,19 @@ import (
 // An Option adjusts one transfer when it is started.
 type Option func(*options)
 
-// options holds the arguments of a transfer's options. Each field is that of the option with
+// options holds what the options of a transfer were given. Each field belongs to the Option of
 // its name.
 type options struct {
 	weight int
 	key    string
 	name   string
 	via    Backend
-	lanes  int       // 0 means the number that via sets
-	hash   Algorithm // 0 means that sender.hash chooses it
+	lanes  int       // 0 for as many as via allows
+	hash   Algorithm // 0 if sender.hash is to choose it
 	rate   int
-	part   int // of an array: maximum bytes of elements in one RPC; 0 = the backend's part size
 
-	window *Window // the result of via and lanes, set by resolve; nil if parts are sent as slices
+	part   int     // of an array: its MaxBytesPerRPC, or 0 for the backend's part size
+	window *Window // set by resolve from via and lanes; nil if parts are sent as slices
 }
 
 // MaxWeight is the maximum weight of a transfer.
@@ -32,10 +32,10 @@ const MaxWeight = 1000
 // Weight sets the transfer's share of the connection relative to the connection's other
 // transfers. It is from 1, the default, to MaxWeight.
 //
-// If the peer accepts no more transfers at once (its [Config].MaxTransfers), further ones
-// wait. The heaviest begins first, and the oldest among equals. No transfer waits forever:
-// once seven heavier ones have begun before the one that has waited longest, that one is next.
-// [Transfer.SetWeight] changes the weight, even of a waiting transfer.
+// If the peer accepts no more transfers at once (its [Config].MaxTransfers), further ones wait.
+// The heaviest begins first, and the oldest among equals. But none waits forever: once seven
+// heavier ones have overtaken the one that has waited longest, that one is next.
+// [Transfer.SetWeight] changes the weight, even of a transfer that waits.
 func Weight(n int) Option { return func(o *options) { o.weight = n } }
 
 // Key names the content, in at most 128 bytes. The content must never change under its key.
@@ -45,47 +45,45 @@ func Weight(n int) Option { return func(o *options) { o.weight = n } }
 // same key resumes where it stopped. Content that is already stored is not sent again.
 //
 // If the key of a blob is the text of a digest, as [Digest.String] returns it, the receiver
-// gets content with that digest or an error. Other content that arrives fails with ErrDigest.
-// Other content in the store fails with ErrDigest too, or is fetched again. The content is
-// hashed twice if [Hash] is another algorithm.
+// gets content with that digest or an error. If other content arrives, the transfer fails with
+// ErrDigest. If other content is in the store, it fails as well, or the content is fetched
+// again. The content is hashed twice if [Hash] is another algorithm.
 //
-// What the receiver has stored under a key is taken for the sender's content and not compared
-// with it. A sender that gives its content the key of other content is therefore told that
-// everything has arrived. With keys that are not digests, this holds for blobs and arrays
-// alike.
+// With any other key, and with all arrays, the receiver takes what it has stored for the
+// sender's content without comparing the two. A sender that gives its content the key of other
+// content is therefore told that everything has arrived.
 //
-// A key that is nearly the text of a digest is refused at both ends. It may be in upper case,
-// of another length, or by an unknown algorithm such as md5. Hex digits without the name of an
-// algorithm before them are a plain name.
+// Both ends refuse a key that is nearly the text of a digest: in upper case, of another length,
+// or by an unknown algorithm such as md5. Hex digits without the name of an algorithm before
+// them are a plain name.
 func Key(key string) Option { return func(o *options) { o.key = key } }
 
-// Name sets a text of at most 255 bytes that the receiving application gets with the transfer,
-// such as the name of a file. The receiver must not trust it.
+// Name sets a text of at most 255 bytes that the receiving application gets along with the
+// transfer, such as the name of a file. The receiver must not trust it.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // Via chooses the backend for this transfer.
 func Via(b Backend) Option { return func(o *options) { o.via = b } }
 
-// Lanes sets the maximum number of lanes that the transfer may use, from 1 to 32. It takes
-// precedence over Window.Lanes, unless it is 0, the default. Slices use no lanes.
+// Lanes sets the maximum number of lanes that the transfer may use, from 1 to 32. Unless it is
+// 0, the default, it takes precedence over Window.Lanes. Slices use no lanes.
 func Lanes(n int) Option { return func(o *options) { o.lanes = n } }
 
 // Hash chooses the algorithm of the transfer's digest, in place of Config.Hash. If the game
-// already knows a digest of the content, choose that digest's algorithm: the receiver's
-// [Content] then has the same digest. With [NoDigest] the content is not hashed.
+// already knows a digest of the content, choose that digest's algorithm. The receiver's
+// [Content] then has the same digest. With [NoDigest], the content is not hashed.
 func Hash(a Algorithm) Option { return func(o *options) { o.hash = a } }
 
-// Rate limits the rate at which a blob's source is read, in bytes per second. 0, the default,
-// means no limit. Rate limits one transfer, whereas rpc.Config.Rate limits all that a
-// connection sends. Arrays don't support Rate: their Send returns an error.
+// Rate limits how fast a blob's source is read, in bytes per second. 0, the default, means no
+// limit. Rate is for one transfer, whereas rpc.Config.Rate limits all that a connection sends.
+// Arrays don't support it: their Send returns an error.
 //
-// The bytes of a twentieth of a second are read at once. After a slow source or a busy
-// machine, up to a quarter of a second is made up for. Content of a resumed transfer that the
-// receiver already has does not count.
+// The bytes of a twentieth of a second are read at once. After a slow source or a busy machine,
+// the transfer may catch up on a quarter of a second at most. If a transfer is resumed, content
+// that the receiver already has does not count.
 func Rate(bytes int) Option { return func(o *options) { o.rate = bytes } }
 
-// resolve returns the options of a transfer. Those that opts does not set have the values of
-// config.
+// resolve returns the options of a transfer, with config's values for what opts leaves out.
 func resolve(config *Config, opts []Option) (options, error) {
 	o := options{weight: 1, via: config.backend(), hash: config.Hash}
 	for i, opt := range opts {
@@ -138,10 +136,9 @@ func (o *options) partSize() int {
 	return partBytes
 }
 
-// checkEntries returns an error if a transfer with these options could not use lanes whose
-// reliable buffers have slots entries. That is so if RPCs of an array's own MaxBytesPerRPC
-// could overflow the buffer. It is also so if the share of a buffer is less than one entry,
-// because no part could ever be sent.
+// checkEntries returns an error if the transfer could not use lanes whose reliable buffers have
+// slots entries: because an array's RPCs could overflow the buffer, or because its share of the
+// buffer is less than one entry, so that not a single part could be sent.
 func (o *options) checkEntries(slots int) error {
 	if o.window == nil {
 		return nil

@@ -24,15 +24,15 @@ func TestMaxBytesPerRPC(t *testing.T) {
 	items := testItems(5000)
 	for _, a := range []*Array[item]{tiny, tight, loose, larger} {
 		for _, via := range []Backend{Window{}, Slices{}} {
-			o := options{window: via.window(), part: a.part}
-			require.Equal(t, a.part, o.partSize())
+			o := options{window: via.window(), part: a.maxPart}
+			require.Equal(t, a.maxPart, o.partSize())
 			source, count := &arraySource[item]{array: a, items: items}, 0
 			for err := error(nil); err == nil; {
 				b := newPageBlock(o.partSize())
 				err = source.fill(b, -1)
-				require.LessOrEqual(t, b.size(), a.part)
+				require.LessOrEqual(t, b.size(), a.maxPart)
 				if err == nil {
-					require.Greater(t, b.size(), a.part-a.element)
+					require.Greater(t, b.size(), a.maxPart-a.elementBytes)
 				} else {
 					require.ErrorIs(t, err, io.EOF)
 				}
@@ -58,7 +58,7 @@ func TestMaxBytesPerRPCArrives(t *testing.T) {
 					sent := testItems(2000)
 					require.NoError(n, a.Send(n.ctx, n.server.peer, sent))
 					require.Equal(n, sent, got)
-					require.LessOrEqual(n, n.server.peer.Stats().PeakOut, 256/2-1+bunch.Entries(a.part+rpcOverhead))
+					require.LessOrEqual(n, n.server.peer.Stats().PeakOut, 256/2-1+bunch.Entries(a.maxPart+rpcOverhead))
 				})
 			})
 		}
@@ -82,7 +82,7 @@ func TestMaxBytesPerRPCFitsTheBuffer(t *testing.T) {
 		require.LessOrEqual(n, n.server.peer.Stats().PeakOut, 31)
 
 		err := loose.Send(n.ctx, n.server.peer, sent[:1])
-		require.ErrorContains(n, err, fmt.Sprintf("RPCs of %d entries each behind a gate at 16 of 32", bunch.Entries(loose.part+rpcOverhead)))
+		require.ErrorContains(n, err, fmt.Sprintf("RPCs of %d entries each behind a gate at 16 of 32", bunch.Entries(loose.maxPart+rpcOverhead)))
 		require.ErrorContains(n, err, "lower MaxBytesPerRPC or Share, or raise ReliableBuffer")
 		require.NoError(n, loose.Send(n.ctx, n.server.peer, sent[:1], Via(Slices{})), "slices fill no reliable buffer")
 		require.NoError(n, tight.Send(n.ctx, n.server.peer, sent[:1]), "the connection goes on")

@@ -3,48 +3,48 @@ package stream
 import "time"
 
 const (
-	// speedTime is the time over which a speed is measured. It is long enough to include
-	// several reports of the receiver. It is short enough that the remaining time which a game
-	// derives from the speed is soon right after a change.
+	// speedTime is how long a period the speed is measured over. It is long enough to include
+	// several of the receiver's reports, but short enough that a game which estimates the
+	// remaining time from it is soon right again after a change.
 	speedTime = 5 * time.Second
-	// speedStep is the minimum time between a mark and the second mark before it.
+	// speedStep is the least time between a mark and the second one before it.
 	speedStep = time.Second
-	// minSpeedTime is the minimum time that a transfer must last before it has a speed.
-	// Content that arrives in the first moment would give a huge speed.
+	// minSpeedTime is how long a transfer must have lasted before it has a speed. What arrives in
+	// the first moment would make for a huge one.
 	minSpeedTime = time.Second / 2
 )
 
-// speed measures how fast the Acked of one transfer grows. The zero speed is not started, and
-// has a speed of 0. The lock of the transfer guards it.
+// A speed measures how fast a transfer is going, which is how fast its Acked grows. The zero
+// speed has not been started, and is 0. Guarded by the lock of the transfer.
 type speed struct {
 	begin  time.Time // set by start
 	resume int64     // Acked at begin
 
-	// marks is a ring, and count is the number of marks ever made. A note overwrites the
-	// newest mark, unless speedStep has passed since the second newest. In that case it adds a
-	// mark. Two marks in a row therefore cover speedStep or more, and the ring reaches back at
-	// least speedTime.
+	// marks is a ring of the newest marks. Until speedStep has passed since the second newest,
+	// note overwrites the newest one instead of adding another. This way the ring reaches back
+	// at least speedTime, however often Acked changes.
 	marks [2*int(speedTime/speedStep) + 2]speedMark
-	count int
+	count int // how many marks have ever been made
 
-	ended bool    // the transfer is complete; set by end
-	mean  float64 // bytes or elements per second from start to end; set by end
+	// Set by end.
+	ended bool    // the transfer is complete
+	mean  float64 // bytes or elements per second from start to end
 }
 
-// speedMark is the value of Acked at one time.
+// A speedMark is the value of Acked at some time.
 type speedMark struct {
 	after time.Duration // since begin
 	acked int64
 }
 
-// start begins the measurement. acked is the value of Acked at now, which is more than 0 if
+// start begins the measurement. acked is the value of Acked at this time. It's more than 0 if
 // the transfer is resumed.
 func (s *speed) start(now time.Time, acked int64) {
 	*s = speed{begin: now, resume: acked, count: 1}
 	s.marks[0].acked = acked
 }
 
-// mark returns the last-th newest mark. mark(1) is the newest.
+// mark returns the last-th newest mark, where 1 is the newest.
 func (s *speed) mark(last int) *speedMark { return &s.marks[(s.count-last)%len(s.marks)] }
 
 // note records the value of Acked at now, if it has changed.
@@ -54,13 +54,13 @@ func (s *speed) note(now time.Time, acked int64) {
 	case s.count == 0 || acked == s.mark(1).acked:
 		return
 	case s.count == 1 || after-s.mark(2).after >= speedStep:
-		s.count++
+		s.count++ // keep the newest mark, and make another one
 	}
 	*s.mark(1) = speedMark{after, acked}
 }
 
-// end is called when the transfer is complete. From then on, the speed is the mean over the
-// whole transfer.
+// end is called when the transfer is complete. From then on, its speed is the mean over all of
+// it.
 func (s *speed) end(now time.Time, acked int64) {
 	took := now.Sub(s.begin).Seconds()
 	if s.count > 0 && took > 0 {
@@ -69,21 +69,21 @@ func (s *speed) end(now time.Time, acked int64) {
 	s.ended = true
 }
 
-// at returns the speed at now, which is the growth of Acked per second.
+// at returns the speed at the given time, in bytes or elements per second.
 func (s *speed) at(now time.Time) float64 {
 	if s.ended || s.count == 0 {
 		return s.mean
 	}
 
-	// Measure from the newest mark that is at least speedTime old, or else from the first. No
-	// mark is made while nothing arrives, so the mark found may be much older. Count what was
-	// acked since then as if it had taken at most 6 s. Otherwise, a transfer that continues
-	// after a pause would look slow.
+	// Measure from the newest mark that is at least speedTime old. If there is none, take the
+	// first one.
 	after := now.Sub(s.begin)
 	from := s.mark(1)
 	for last := 2; last <= min(s.count, len(s.marks)) && after-from.after < speedTime; last++ {
 		from = s.mark(last)
 	}
+	// The mark may be much older than that, because none is made while nothing arrives. Count at
+	// most 6 s, or a transfer that goes on after a pause would look slow.
 	took := min(after-from.after, speedTime+speedStep)
 	if took < minSpeedTime {
 		return 0
