@@ -1,6 +1,6 @@
 // Package stream sends large arrays and files in pieces over the connections of package rpc.
-// The game's own traffic is sent first, and transfers never fill more than half of a reliable
-// buffer.
+// Transfers stay out of the way of the game: its own traffic goes first, and they never fill
+// more than half of a reliable buffer.
 //
 //	var SaveGame = stream.NewBlob("savegame") // in a package that both ends share; NewArray[Item] for a []Item
 //
@@ -16,19 +16,19 @@
 //
 //	err = SaveGame.Send(ctx, streams.Peer(conn), file, size) // the end that sends, on any goroutine but the world's
 //
-// Like a class, a topic is declared once: [NewArray] declares one for a []T, and [NewBlob] one
-// for bytes. [Install] adds streams to a world, and [Streams.Peer] names the receiver.
+// Like a class, a topic is declared once, with [NewArray] for a []T or [NewBlob] for bytes.
+// [Install] adds streams to a world, and [Streams.Peer] names the receiver.
 //
-// Send waits until the receiving application has consumed all of the content and its digest is
-// verified. Start returns at once with a [Transfer], through which the sender can watch, wait
-// for, weigh and cancel the transfer. The receiver's handler gets an [IncomingArray] or
-// [IncomingBlob] to consume, reject or cancel.
+// Send waits until the receiving application has consumed all of the content and its digest has
+// been verified. Start doesn't wait. It returns a [Transfer], with which the sender can follow
+// the transfer, wait for it, change its weight and cancel it. The receiver's handler gets an
+// [IncomingArray] or [IncomingBlob] to consume, reject or cancel.
 //
-// The same code works in both directions between server and client. Only the sender starts a
-// transfer. A client that wants a download asks for it with one of the game's RPCs, or the
+// The same code works in both directions between server and client, but only the sender starts
+// a transfer. A client that wants a download asks for it with one of the game's RPCs, or the
 // server starts it in its OnConnect. A peer's [Inbox] keeps such a transfer for the code that
-// asked for it. [Blob.Create] is for content that the program writes itself, rather than
-// content that the transfer reads from a source.
+// asked for it. If the program writes the content itself, instead of having the transfer read
+// it from a source, it uses [Blob.Create].
 //
 // Comments in this package call all traffic other than transfers "play". "The article" is the
 // one on streaming large data over Unreal's reliable RPCs, whose algorithm lanes use.
@@ -36,8 +36,8 @@
 // # Progress
 //
 // [Transfer.Progress] and [Incoming.Progress] return how much the receiving application has
-// consumed, and how fast. [Progress.Left] estimates the time that the rest takes. All of them
-// may be called at any time and on any goroutine, so both ends can show the same progress bar:
+// consumed, and how fast. [Progress.Left] estimates how long the rest will take. All of them may
+// be called at any time and on any goroutine, so that both ends can show the same progress bar:
 //
 //	for bar := time.Tick(time.Second / 4); ; {
 //		select {
@@ -50,120 +50,121 @@
 //
 // # Lanes
 //
-// Each transfer has a goroutine that reads, encodes and hashes the content. It stays at most
-// 512 KiB ahead of what was sent. A world driven by Tick therefore sends at most 512 KiB of a
-// transfer in a tick, 31 MB/s at 60 Hz. Under Run, content that is ready wakes the world.
+// Each transfer has a goroutine that reads, encodes and hashes the content, up to 512 KiB ahead
+// of what has been sent. A world driven by Tick therefore sends at most 512 KiB of a transfer in
+// a tick, or 31 MB/s at 60 Hz. Under Run, content that is ready wakes the world.
 //
-// Each tick sends the content that is ready as reliable RPCs. An RPC has at most 32 KiB, or
-// [MaxBytesPerRPC] for an array. A gate limits them: fewer than half of the R entries of the
-// reliable buffer may be outstanding, and the send queue must be short. The gate is tested
-// before each RPC of N entries, so at most R/2-1+N entries are ever outstanding. The buffer is
-// refilled once a tick and, under Run, when acks free entries.
+// Each tick sends the content that is ready, as reliable RPCs of at most 32 KiB, or
+// [MaxBytesPerRPC] for an array. A gate decides how many: fewer than half of the R entries of
+// the reliable buffer may be outstanding, and the send queue must be short. It is tested before
+// each RPC, so if an RPC takes N entries, at most R/2-1+N of them are ever outstanding. The
+// buffer is refilled once a tick and, under Run, when acks free entries.
 //
-// The pieces of a transfer, its parts, are sent on lanes: channels that are sent after all
-// others. If the path holds more than half a buffer, the connection opens more lanes, up to 32
-// or the number that [Lanes] sets. It opens fewer if the game's actors don't leave it enough
-// channels.
+// A piece of a transfer is called a part. Parts are sent on lanes, which are channels with a
+// lower priority than all others. If the path holds more than half a buffer, the connection
+// opens more lanes, up to 32 or the number that [Lanes] sets, unless the game's actors don't
+// leave it enough channels.
 //
 // The transfers of a connection share it according to their [Weight], which also decides which
 // of them begins first. [Calls] and [Pump] apply the same algorithm to the game's own RPCs and
 // channels.
 //
-// The receiver's credit is the second limit. 1 MiB may be sent with the header. After that,
-// the sender may be 4 to 16 MiB ahead of the application, depending on how much memory is
-// free. An application that does not read delays its own sender and no other.
+// The receiver limits the sender as well, by granting credit. 1 MiB may be sent with the header.
+// After that, the sender may be 4 to 16 MiB ahead of the application, depending on how much
+// memory is free. An application that doesn't read holds up its own sender, but no other.
 //
-// A transfer whose source or reader stalls in the middle continues until somebody cancels it:
-// [Config].ReadTime ends only a transfer that nobody begins to read. Progress.Rate is 0 if
-// nothing has moved for 5 seconds.
+// A transfer whose source or reader stalls in the middle goes on until somebody cancels it,
+// since [Config].ReadTime only ends a transfer that nobody begins to read. Progress.Rate is 0
+// if nothing has moved for 5 seconds.
 //
 // # Slices
 //
-// [Slices] is the other backend. It is chosen for one transfer with [Via], or for all with
-// [Config]. A part is then a chunk of package chunk and is cut into slices. Each slice is a
-// packet of its own, which is sent again until it is acked.
+// [Slices] is the other backend. Choose it for one transfer with [Via], or for all with
+// [Config]. A part then becomes a chunk of package chunk, which is cut into slices. Each slice
+// is a packet of its own and is sent again until it is acked.
 //
-// Slices use no reliable buffer. Few of them wait to be sent, so a transfer stops soon after
+// Slices use no reliable buffer. Since few of them wait to be sent, a transfer stops soon after
 // it is canceled. Headers, answers, credit, digests and resuming work as they do with lanes,
-// and transfers of both backends run side by side.
+// and transfers of both backends can run side by side.
 //
 // Over QUIC, slices are sent after all play and within the congestion window, which they share
 // with lanes. At most two ticks' worth of slices, or 5 ms' worth if that is more, wait to be
-// sent. A slice is sent again in three cases:
+// sent. A slice is retransmitted when:
 //
-//   - Three later slices of its chunk have arrived.
-//   - One later slice has arrived, and 9/8 of the round trip have passed since the slice was
-//     sent (RFC 9002, section 6.1).
-//   - A probe timeout has expired.
+//   - three later slices of its chunk have arrived,
+//   - one later slice has arrived, and 9/8 of the round trip have passed since the slice was
+//     sent (RFC 9002, section 6.1), or
+//   - a probe timeout has expired.
 //
 // After two timeouts in a row, only probes are sent.
 //
-// If rpc.Config.Sealed is set at both ends, both backends use sealed packets. These are paced
-// by a controller that does not take random loss for congestion. If sealed packets don't get
-// through, QUIC is used instead, and nothing that was acked is sent again. [Transfer.Sealed]
-// reports which of the two is in use.
+// If rpc.Config.Sealed is set at both ends, both backends use sealed packets, which are paced by
+// a controller that doesn't mistake random loss for congestion. If they don't get through, QUIC
+// takes over, and nothing that was acked is sent again. [Transfer.Sealed] reports which of the
+// two is in use.
 //
-// With sealed packets, the last parts are followed by repair slices, or by repair bunches on
-// lanes. Their number is in proportion to the loss, so that the last losses cost no round
-// trip. They are not sent between the bursts of a transfer that has a Rate or whose source
-// pauses.
+// With sealed packets, the last parts are followed by repair slices, or on lanes by repair
+// bunches, in proportion to the loss. The last losses then cost no round trip. No repairs are
+// sent between the bursts of a transfer that has a Rate or whose source pauses.
 //
 // WIRE.md specifies the bytes of both backends.
 //
 // # Completion and resuming
 //
-// A transfer is complete, for both ends, when the receiving application has consumed all of
-// the content and the content's [Digest] is the sender's. The last piece is held back until
-// the digest is verified.
+// At both ends, a transfer is complete when the receiving application has consumed all of the
+// content and its [Digest] is the one that the sender computed. The last piece is held back
+// until the digest has been verified.
 //
-// The digest algorithm is BLAKE3 if that is the fastest at both ends, and SHA-256 otherwise.
-// [Hash] sets another one. [NoDigest] is for an application that verifies the pieces as they
-// arrive. A receiver that wants to leave once it has the content should close its connection
-// in [Incoming.OnEnd]; before that, the sender has not been told of the end.
+// The digest is by BLAKE3 if that is the fastest algorithm at both ends, and otherwise by
+// SHA-256, unless [Hash] sets another one. [NoDigest] is for an application that verifies the
+// pieces itself as they arrive.
 //
-// A transfer with a [Key] can be resumed if the receiver has a [Store], such as that of
-// package disk. After an interruption it continues where it stopped, even in a new connection,
-// and content that is already stored is not sent again. Neither application sees a difference.
+// A receiver that wants to leave once it has the content should close its connection in
+// [Incoming.OnEnd]. Before that, the sender hasn't been told of the end.
+//
+// A transfer with a [Key] can be resumed if the receiver has a [Store], such as that of package
+// disk. After an interruption it continues where it stopped, even in a new connection, and
+// content that is already stored is not sent again. Neither application notices.
 //
 // The sender still reads and hashes its source from the beginning, because the digest covers
-// all of it. Only if the receiver has all of the content does the sender stop. The receiver
-// first gives its application what is stored. A transfer with a key sends at most 4 KiB before
-// its header is answered. An array resumes only if its elements always encode to the same
-// bytes, which maps do not.
+// all of it, unless the receiver turns out to have all of the content. The receiver's
+// application gets what is stored first. A transfer with a key sends at most 4 KiB before its
+// header is answered. An array resumes only if its elements always encode to the same bytes,
+// which maps do not.
 //
-// When a connection ends, its transfers fail with ErrClosed. If the world is no longer driven,
-// they do so within a second. If a function of the game panics and rpc.Config.OnPanic handles
-// the panic, the function's transfer fails with ErrPanicked at both ends. The connection
-// continues.
+// When a connection ends, its transfers fail with ErrClosed, within a second even if the world
+// is no longer driven. If a function of the game panics and rpc.Config.OnPanic handles the
+// panic, the transfer that called it fails with ErrPanicked at both ends, and the connection
+// goes on.
 //
 // # Snapshots and edits
 //
-// A world that is sent as a snapshot is kept up to date by calls. Transfers are not ordered
-// with calls, nor with one another. An edit may therefore arrive before the snapshot that
-// already contains it, or after a newer snapshot. A transfer that the sender has canceled in
+// A game may send its world as a snapshot and then keep it up to date by calls. But transfers
+// are not ordered with calls, nor with one another, so an edit may arrive before the snapshot
+// that already contains it, or after a newer one. And a transfer that the sender cancels in
 // favor of a newer one may already be complete at the receiver.
 //
 // To handle this, number the versions. The snapshot's [Name] says what it is a snapshot of and
 // at which version, and each edit carries the version that it produces. The receiver keeps
-// edits until [Incoming.OnEnd]. It then applies those above the snapshot's version and drops
+// edits until [Incoming.OnEnd]. Then it applies those above the snapshot's version and drops
 // the others. It also drops a snapshot that is older than what it has.
 //
 // The items of an array must not change until its transfer has ended. If they keep changing,
 // give Start a copy. The example SnapshotsAndEdits, in stream/snapshot_test.go, does all this.
 //
-// Versions belong to one connection. When it ends, the receiver must forget them but may keep
-// the content. It misses the edits that are made while it is away. A server that was restarted
-// from an older save continues with that save's versions, so its snapshots and edits would
-// look old. A receiver that returns can ask, by the content's digest, which parts are still
-// current. The answer gives their versions.
+// Versions belong to one connection. When it ends, the receiver must forget them, although it
+// may keep the content. It misses the edits that are made while it's away. And if the server
+// is restarted from an older save, it goes on with that save's versions, and its snapshots and
+// edits would look old. A receiver that returns can ask, by the content's digest, which parts
+// are still current. The answer gives their versions.
 //
 // # Limits
 //
-// Everything that a peer can make this end hold is limited by [Config] or by a constant: 4
-// transfers at once of 64 MiB each, 16 MiB of each unread, 256 MiB for the world; topics of 64
-// bytes, names of 255, keys of 128; 32 lanes.
+// Whatever a peer can make this end hold is limited, by [Config] or by a constant: 4 transfers
+// at once of 64 MiB each, 16 MiB of each unread, 256 MiB for the world; topics of 64 bytes,
+// names of 255, keys of 128; 32 lanes.
 //
-// Only Send, Wait, Read, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block. On
-// the world's goroutine they return ErrBlocking instead. The exception is an Inbox that
-// belongs to no peer, which cannot know on which goroutine it is called.
+// Only Send, Wait, Read, Batches, Collect, Inbox.Take and an OutgoingBlob's Write block. On the
+// world's goroutine they return ErrBlocking instead, except that an Inbox which belongs to no
+// peer can't know on which goroutine it is called.
 package stream

@@ -11,9 +11,9 @@ import (
 // A Channel is a reliable channel as a pump sees it. An rpc.Channel is one, and a program may
 // implement its own.
 //
-// A Channel may have two more methods. QueueTime() time.Duration returns the time that its
-// queued bytes take to send. Watch(out int, queued time.Duration) asks for another tick when
-// fewer than out entries are outstanding and QueueTime is at most queued.
+// A Channel may have two more methods. QueueTime() time.Duration returns how long its queued
+// bytes take to send. Watch(out int, queued time.Duration) asks for another tick when fewer
+// than out entries are outstanding and QueueTime is at most queued.
 type Channel interface {
 	// Reliable returns the number of entries of the reliable buffer that are in use, and the
 	// number of all entries. UE: NumOutRec, RELIABLE_BUFFER.
@@ -27,20 +27,21 @@ const (
 )
 
 // A Gate decides whether a channel may take one more RPC of bulk. The zero Gate allows the
-// article's half of the reliable buffer, and at most 20 ms of queue. A limit on entries alone
-// is not enough. On a slow path, half a buffer is seconds of queue, and everything that shares
-// the path waits for it.
+// article's half of the reliable buffer, and at most 20 ms of queue.
+//
+// A limit on entries alone is not enough. On a slow path, half a buffer is seconds of queue, and
+// everything that shares the path has to wait for it.
 type Gate struct {
 	// Share is the part of the reliable buffer that may be in use, above 0 and below 1. The
 	// default is 1/2.
 	Share float64
-	// QueueTime is the maximum time that the queued bytes may take to send. The default is
-	// 20 ms. A negative value means no limit.
+	// QueueTime is how long the queued bytes may take to send. The default is 20 ms. If it is
+	// negative, there is no limit.
 	QueueTime time.Duration
 }
 
-// Open reports whether one more RPC may be sent now. If nothing is outstanding, the queue is
-// ignored, so that one RPC may always be sent.
+// Open reports whether one more RPC may be sent now. If nothing is outstanding, the queue
+// doesn't matter, so that one RPC can always be sent.
 func (g Gate) Open(ch Channel) bool {
 	out, slots := ch.Reliable()
 	if out >= g.limit(slots) {
@@ -50,8 +51,9 @@ func (g Gate) Open(ch Channel) bool {
 }
 
 // Check returns an error unless RPCs of the given number of entries are safe with this gate.
-// The gate is tested before an RPC, so at most limit-1+entries are ever outstanding. At most
-// slots-1 may be, because the last slot is for a close.
+//
+// The gate is tested before an RPC, so the most that can ever be outstanding is limit-1+entries.
+// That must be slots-1 at most, because the last slot is reserved for a close.
 func (g Gate) Check(slots, entries int) error {
 	limit := g.limit(slots)
 	switch {
@@ -63,7 +65,7 @@ func (g Gate) Check(slots, entries int) error {
 	case entries < 1:
 		return fmt.Errorf("stream: an RPC of %d entries of the reliable buffer: it takes one at least, "+
 			"as bunch.Entries says", entries)
-	case entries > slots-limit: // not limit-1+entries > slots-1, which may overflow
+	case entries > slots-limit: // rather than limit-1+entries > slots-1, where the sum may overflow
 		return fmt.Errorf("stream: RPCs of %d entries each behind a gate at %d of %d could reach %d outstanding, "+
 			"but %d are usable; at most %d entries an RPC are safe: lower MaxBytesPerRPC or Share, or raise ReliableBuffer",
 			entries, limit, slots, uint(limit-1+entries), slots-1, slots-limit) // as an int the sum may overflow
@@ -71,7 +73,8 @@ func (g Gate) Check(slots, entries int) error {
 	return nil
 }
 
-// watch asks for a tick when the gate opens again, if the channel has Watch.
+// watch asks for a tick when the gate opens again, if the channel can do that. If it can't, the
+// pump just waits for its next Tick.
 func (g Gate) watch(ch Channel) {
 	watcher, ok := ch.(interface {
 		Watch(out int, queued time.Duration)
@@ -91,6 +94,7 @@ func (g Gate) share() float64 {
 	return cmp.Or(g.Share, defaultShare)
 }
 
+// limit returns how many entries may be outstanding before the gate closes.
 func (g Gate) limit(slots int) int { return int(float64(slots) * g.share()) }
 
 func (g Gate) queueTime() time.Duration {
@@ -104,11 +108,11 @@ func queueTime(ch Channel) time.Duration {
 	return 0
 }
 
-// A Pump runs the article's algorithm over any reliable channel. Each tick sends the next RPCs
-// while the gate is open. After the last one, a closing RPC says that everything was sent. It
-// waits for the same gate.
+// A Pump runs the article's algorithm over any reliable channel: in each tick, it sends RPCs for
+// as long as the gate is open. After the last one, a closing RPC, which waits for the same gate,
+// says that everything was sent.
 //
-// A Pump must not be used concurrently. Call it on the goroutine that makes the channel's
+// A Pump is not safe for concurrent use. Call it on the goroutine that makes the channel's
 // RPCs.
 type Pump struct {
 	gate Gate
@@ -116,15 +120,15 @@ type Pump struct {
 	emit func(rpc int) error // sends an RPC
 	end  func() error        // sends the closing RPC; nil if there is none
 
-	rpcs  int   // number of RPCs without the closing one
-	steps int   // number of RPCs with the closing one
-	next  int   // index of the next RPC
-	err   error // error of emit or end, which ended the pump
+	rpcs  int   // how many RPCs there are without the closing one
+	steps int   // how many there are with it
+	next  int   // index of the next one
+	err   error // sticky error of emit or end
 }
 
-// NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit. After those it sends the
-// closing one with end, unless end is nil. entries is the number of entries of the reliable
-// buffer that the largest of these RPCs takes: see [Gate.Check].
+// NewPump returns a pump that sends RPCs 0 to rpcs-1 with emit, and then the closing one with
+// end, unless end is nil. entries is how many entries of the reliable buffer the largest of
+// these RPCs takes (see [Gate.Check]).
 func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error, end func() error) (*Pump, error) {
 	switch {
 	case rpcs < 0:
@@ -146,8 +150,8 @@ func NewPump(ch Channel, gate Gate, rpcs, entries int, emit func(rpc int) error,
 	return p, nil
 }
 
-// Tick sends what the gate allows now. done is true once the last RPC was sent. An error of
-// emit or end ends the pump, and every later Tick returns that error.
+// Tick sends what the gate allows now. done is true once the last RPC has been sent. An error of
+// emit or end ends the pump, and every later Tick returns it again.
 func (p *Pump) Tick() (done bool, err error) {
 	for p.err == nil && p.next < p.steps {
 		if !p.gate.Open(p.ch) {
@@ -159,10 +163,10 @@ func (p *Pump) Tick() (done bool, err error) {
 	return p.err == nil, p.err
 }
 
-// Sent returns the number of RPCs sent, not counting the closing one.
+// Sent returns how many RPCs have been sent, not counting the closing one.
 func (p *Pump) Sent() int { return min(p.next, p.rpcs) }
 
-// step sends one RPC.
+// step sends the next RPC, which may be the closing one.
 func (p *Pump) step() error {
 	if p.next == p.rpcs {
 		p.next++
@@ -178,7 +182,7 @@ func (p *Pump) step() error {
 	return nil
 }
 
-// errStuck ends a pump whose channel reports no entry after an RPC. With such a channel, the
-// gate would never close, and everything would be sent at once.
+// errStuck ends a pump whose channel has no entry outstanding right after an RPC. The gate of
+// such a channel never closes, so the pump would send everything at once.
 var errStuck = errors.New("stream: the channel counts no entry after a reliable RPC; " +
 	"is it the channel that the RPCs use, and is it open?")

@@ -11,45 +11,45 @@ import (
 
 // Chunk sizes, in bytes.
 //
-// A change costs all chunks that it touches, so smaller chunks make a better delta. Each
-// chunk takes 35 bytes of manifest, so larger chunks make a shorter manifest. 1 GiB has
-// about 6,700 chunks, and a manifest of a quarter of a megabyte.
+// A change costs all chunks that it touches, which speaks for small chunks. But each of them
+// takes 35 bytes in the manifest, which speaks for large ones. As it is, 1 GiB has about 6,700
+// chunks and a manifest of a quarter of a megabyte.
 const (
 	MinChunk     = 32 << 10 // except for the last chunk of a file
 	AverageChunk = 128 << 10
 	MaxChunk     = 512 << 10
 )
 
-// The cuts are those of JC, which package jc calls jc-v1.0.0. It is a FastCDC that skips
-// half of an average chunk when a weaker mask matches.
+// Chunks are cut by JC, a variant of FastCDC that skips half of an average chunk whenever a
+// weaker mask matches. To be exact, it's what package jc calls jc-v1.0.0.
 //
-// After an insertion, JC finds its old cuts again within 0.2 MiB, or 1.1 MiB at worst among
-// 1,200 insertions; fastcdc-v1.0.0 needs 1.4 MiB. JC examines two fifths of the bytes.
+// JC only looks at two fifths of the bytes. After an insertion, it finds its old cuts again
+// within 0.2 MiB, or 1.1 MiB in the worst of 1,200 insertions. The fastcdc-v1.0.0 of the same
+// library needs 1.4 MiB. Don't take jc-v1.1.0 for a newer version: it uses the masks of 8 KiB
+// chunks for every size, skips nearly all of larger chunks and hardly ever finds its old cuts.
 //
-// jc-v1.1.0 is not a later version of it. It uses the masks of 8 KiB chunks for every size,
-// skips nearly all of larger chunks and hardly ever finds its old cuts.
-//
-// Different cuts would not be an error. They would only cost one full transfer of everything.
+// A different algorithm would still be correct. It would just mean that everything has to be
+// transferred in full once.
 const (
-	strongMask = 0x8888888888888888 // a chunk ends where the sum of the preceding bytes has none of these bits
-	weakMask   = strongMask - 8     // jump bytes are skipped where the sum has none of these bits
-	jump       = AverageChunk / 2
+	strongMask = 0x8888888888888888 // a chunk ends where the hash has none of these bits
+	weakMask   = strongMask - 8     // we skip skipBytes where the hash has none of these bits
+	skipBytes  = AverageChunk / 2
 )
 
-// readStep is the number of bytes read at once beyond an average chunk. Bytes after the end
-// of a chunk are copied into the buffer of the next one.
+// readStep is how much we read at once, beyond an average chunk. It shouldn't be much, since
+// bytes after the end of a chunk have to be copied into the buffer of the next one.
 const readStep = 64 << 10
 
-// cutAhead is the maximum number of chunks waiting to be hashed. It is small because
-// cutting and hashing take about the same time.
+// cutAhead is how many chunks may wait to be hashed. A few are enough, because cutting and
+// hashing take about the same time.
 const cutAhead = 4
 
-// Cut cuts the content of r, up to io.EOF, into chunks. It calls each for every chunk, in
-// order and on the caller's goroutine. The chunk's bytes are valid only during that call.
-// If r is empty, there are no chunks.
+// Cut cuts the content of r, up to io.EOF, into chunks. It calls each for every chunk, in order
+// and on the caller's goroutine. The chunk's bytes are only valid during that call. If r is
+// empty, there are no chunks.
 //
-// Cut stops at the first error of each or of r, and returns it. Another goroutine reads r
-// meanwhile; it has ended when Cut returns. Cut is safe for concurrent use.
+// Cut stops at the first error of each or of r, and returns it. Meanwhile another goroutine
+// reads r, but it has ended by the time Cut returns. Cut is safe for concurrent use.
 func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	cut := make(chan *[]byte, cutAhead)
 	read := make(chan error, 1)
@@ -70,11 +70,11 @@ func Cut(r io.Reader, each func(chunk Chunk, data []byte) error) error {
 	return <-read
 }
 
-// send cuts r and sends the bytes of each chunk, in a buffer that the receiver
-// returns to buffers.
+// send cuts r and sends the bytes of each chunk to cut, in a buffer that the receiver must give
+// back to buffers.
 func send(ctx context.Context, r io.Reader, cut chan<- *[]byte) error {
 	data := chunkBuffer(nil)
-	defer func() { buffers.Put(data) }() // the buffer after the last chunk
+	defer func() { buffers.Put(data) }() // the one that is left over in the end
 	for {
 		end, err := fill(r, data)
 		if err != nil || end == 0 {
@@ -91,23 +91,23 @@ func send(ctx context.Context, r io.Reader, cut chan<- *[]byte) error {
 	}
 }
 
-// chunkBuffer returns a buffer that contains begin and has room for the largest chunk.
+// chunkBuffer returns a buffer that begins with begin and has room for the largest chunk.
 func chunkBuffer(begin []byte) *[]byte {
 	b := buffers.Get().(*[]byte)
 	*b = append(slices.Grow((*b)[:0], MaxChunk), begin...)
 	return b
 }
 
-// fill reads from r into data until it knows where the first chunk in data ends. end is 0
-// if nothing is left.
+// fill reads from r into data until it knows where the first chunk in data ends. It returns 0
+// if there is nothing left.
 func fill(r io.Reader, data *[]byte) (end int, err error) {
-	s := seeker{at: MinChunk}
+	finder := cutFinder{at: MinChunk}
 	for {
 		b := *data
-		// At most an average chunk at the end of r is one chunk, so look for a cut
-		// only if there is more.
-		if len(b) > AverageChunk && s.seek(b) {
-			return s.at, nil
+		// If less than an average chunk is left at the end of r, it becomes one chunk whatever is
+		// in it. So don't look for a cut until there is more.
+		if len(b) > AverageChunk && finder.find(b) {
+			return finder.at, nil
 		}
 		if len(b) == MaxChunk {
 			return MaxChunk, nil
@@ -124,53 +124,58 @@ func fill(r io.Reader, data *[]byte) (end int, err error) {
 	}
 }
 
-// A seeker looks for the end of a chunk.
-type seeker struct {
-	at  int    // index of the next byte to examine
-	sum uint64 // sum of the bytes before at, since the beginning or the last jump; only the last 64 matter
+// A cutFinder looks for the end of a chunk while the chunk is still being read.
+type cutFinder struct {
+	at   int    // index of the next byte to look at
+	hash uint64 // of the bytes before at, since the beginning or the last skip
 }
 
-// seek examines the bytes of chunk that were not examined yet. It reports whether the chunk
-// ends before index at.
-func (s *seeker) seek(chunk []byte) (ends bool) {
-	for s.at < len(chunk) {
-		sum, n := roll(s.sum, chunk[s.at:])
-		s.sum = sum
-		s.at += n
+// find looks at the bytes of chunk that it hasn't looked at yet. It reports whether the chunk
+// ends, which is then before index at.
+func (f *cutFinder) find(chunk []byte) (ends bool) {
+	for f.at < len(chunk) {
+		hash, n := rollHash(f.hash, chunk[f.at:])
+		f.hash = hash
+		f.at += n
 		switch {
-		case s.at == len(chunk):
-		case sum&strongMask == 0:
+		case f.at == len(chunk):
+			// Neither mask has matched so far. Go on when more has been read.
+		case hash&strongMask == 0:
 			return true
 		default:
-			s.sum = 0
-			s.at += jump
+			// Only the weak mask has matched.
+			f.hash = 0
+			f.at += skipBytes
 		}
 	}
 	return false
 }
 
-// roll adds bytes of data to sum until the sum matches weakMask. It returns the sum and the
-// number of bytes before the one that made it match, or len(data) if none did.
-func roll(sum uint64, data []byte) (uint64, int) {
+// rollHash adds bytes of data to a gear hash until it matches weakMask. It returns the hash and
+// how many bytes come before the one that made it match, or len(data) if none did.
+//
+// For each byte the hash is shifted by one bit, so it only depends on the last 64 bytes.
+func rollHash(hash uint64, data []byte) (uint64, int) {
 	gear, n := &jc.G, 0
 	for ; len(data) >= n+4; n += 4 {
-		// a, b and c are sums of up to three bytes without sum. With them, the four sums of
-		// an iteration depend only on the sum before it, and not on each other.
+		// Four bytes at a time: a, b and c are hashes of up to three of them, starting from 0. With
+		// their help, each of the four hashes depends on the one before this iteration, instead of
+		// on each other, and the processor can compute them at the same time.
 		d := data[n : n+4 : n+4]
 		a := gear[d[0]]
 		b := a<<1 + gear[d[1]]
 		c := b<<1 + gear[d[2]]
-		e := sum<<4 + c<<1 + gear[d[3]]
-		if (sum<<1+a)&weakMask == 0 || (sum<<2+b)&weakMask == 0 || (sum<<3+c)&weakMask == 0 || e&weakMask == 0 {
-			break
+		e := hash<<4 + c<<1 + gear[d[3]]
+		if (hash<<1+a)&weakMask == 0 || (hash<<2+b)&weakMask == 0 || (hash<<3+c)&weakMask == 0 || e&weakMask == 0 {
+			break // the loop below finds out which
 		}
-		sum = e
+		hash = e
 	}
 	for ; n < len(data); n++ {
-		sum = sum<<1 + gear[data[n]]
-		if sum&weakMask == 0 {
+		hash = hash<<1 + gear[data[n]]
+		if hash&weakMask == 0 {
 			break
 		}
 	}
-	return sum, n
+	return hash, n
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// MaxPacked is the maximum size of a packed chunk in bytes, for pieces.Talk.MaxPiece.
+// MaxPacked is the maximum size of a packed chunk in bytes. Use it for pieces.Talk.MaxPiece.
 const MaxPacked = 1 + MaxChunk
 
 // The first byte of a packed chunk says how the others are encoded.
@@ -18,13 +18,12 @@ const (
 	packedZstd  = 1
 )
 
-// minSaving is the fraction of a chunk, 1/16, that compressing must save. A smaller saving
-// is not worth the unpacking.
+// minSaving is how much of a chunk compressing must save, as 1/minSaving of its size. Less isn't
+// worth the unpacking.
 const minSaving = 16
 
-// For a large chunk, Pack first compresses a sample: sampleBytes at samplePlaces places. If
-// the sample does not shrink, the chunk is not compressed. This costs a twentieth of
-// compressing the whole chunk.
+// Pack first compresses a sample of a large chunk, taken from several places, and only goes on
+// if that shrinks. The sample costs a twentieth of compressing the whole chunk.
 const (
 	samplePlaces = 4
 	sampleBytes  = 2 << 10 // bytes at each place
@@ -34,8 +33,8 @@ const (
 // they cannot be unpacked.
 var ErrChunk = errors.New("damaged chunk")
 
-// encoder and decoder are safe for concurrent use. They work for as many goroutines at once
-// as there are cores. Their options are valid, so there is no error.
+// encoder and decoder are safe for concurrent use, by as many goroutines at once as there are
+// cores. Since their options are valid, creating them can't fail.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(MaxChunk),
 		zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
@@ -57,20 +56,20 @@ func Pack(b, chunk []byte) []byte {
 			return append(append(b, packedZstd), *buffer...)
 		}
 	}
+	// Look if the caller has already put chunk where it belongs.
 	if at := len(b) + 1; at+len(chunk) <= cap(b) && len(chunk) > 0 && &chunk[0] == &b[:at+1][at] {
 		return append(b, packedPlain)[:at+len(chunk)]
 	}
 	return append(append(b, packedPlain), chunk...)
 }
 
-// savesEnough reports whether compressing size bytes saved enough.
+// savesEnough reports whether it was worthwhile to compress size bytes.
 func savesEnough(compressed, size int) bool { return compressed <= size-size/minSaving }
 
-// worthTrying reports whether compressing a chunk is worth trying. It uses buffer
-// as scratch memory.
+// worthTrying reports whether the chunk is likely to shrink. It uses buffer as scratch space.
 func worthTrying(buffer *[]byte, chunk []byte) bool {
 	if len(chunk) < 2*samplePlaces*sampleBytes {
-		return true
+		return true // the sample would be more than half of it
 	}
 	sample := (*buffer)[:0]
 	for i := range samplePlaces {
@@ -83,10 +82,9 @@ func worthTrying(buffer *[]byte, chunk []byte) bool {
 // Unpack returns the bytes of chunk c from their packed form. It returns an error that wraps
 // [ErrChunk] if the bytes do not have c's size and digest. It never unpacks more than c's size.
 //
-// If the packed form is not compressed, the result is a part of packed. Otherwise it is in
-// the memory of buffer, or in new memory if buffer is too small. The caller must not change
-// packed or buffer while it uses the result. Unpack is safe for concurrent use with
-// different buffers.
+// If the packed form is not compressed, the result is a part of packed. Otherwise it is in the
+// memory of buffer, or in new memory if buffer is too small. The caller must not change packed
+// or buffer while it uses the result. Unpack is safe for concurrent use with different buffers.
 func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	if c.Size > MaxChunk || len(packed) == 0 || len(packed) > MaxPacked {
 		return nil, fmt.Errorf("%w %v: %d bytes packed, for %d", ErrChunk, c.Digest, len(packed), c.Size)
@@ -102,22 +100,22 @@ func Unpack(buffer, packed []byte, c Chunk) ([]byte, error) {
 	return data, nil
 }
 
-// buffers holds buffers for the bytes of chunks.
+// buffers holds buffers for the bytes of chunks, so that they can be reused.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Verify returns the error that [Unpack] would return. It is for stores that
-// keep chunks packed.
+// Verify returns the error that [Unpack] would return. It's for stores that keep chunks packed.
 func Verify(packed []byte, c Chunk) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	data, err := Unpack(*buffer, packed, c)
-	if err == nil && packed[0] == packedZstd { // otherwise data is a part of packed
-		*buffer = data
+	if err == nil && packed[0] == packedZstd {
+		*buffer = data // it may have grown; if the chunk isn't compressed, data is part of packed
 	}
 	return err
 }
 
-// unpack unpacks packed. It returns an error if there are more than size bytes.
+// unpack is Unpack without checking what it has unpacked, except that more than size bytes are
+// an error.
 func unpack(buffer, packed []byte, size int) ([]byte, error) {
 	body := packed[1:]
 	switch packed[0] {

@@ -7,44 +7,47 @@ import (
 )
 
 const (
-	// listAfter is the time for which a list of all folders stays valid, except for
-	// folders that this process changes. Without it, opening a part would look at the
-	// folder of every identity.
-	listAfter = time.Second
-	// measureAfter is the time for which the size of a folder stays valid. It ends early if
-	// this process changes the folder, or if a list shows that another process added or
-	// removed a name. Without it, each list would look at every file of every identity.
-	measureAfter = 10 * time.Second
+	// listValid is how long we trust a list of all folders, except for the folders that we
+	// change ourselves. Otherwise we'd have to look at every identity's folder whenever a part
+	// is opened.
+	listValid = time.Second
+	// measureValid is how long we trust the size of a folder, unless we change the folder
+	// ourselves, or a list shows that another process has added or removed a name. Otherwise
+	// we'd have to look at every file of every identity for each list.
+	measureValid = 10 * time.Second
 )
 
-// folderSizes is a cache of the number of bytes in each folder of a store. It is guarded by
-// Store.mu, so no part can be opened while a folder is measured for another.
+// A folderSizes caches how many bytes there are in each folder of a store.
+//
+// It is guarded by Store.mu, so while a folder is being measured for one part, no other part can
+// be opened.
 type folderSizes struct {
-	path string // the store's folder
-	walk func(folder string) ([]storedFile, error)
+	path string                                    // the store's folder
+	walk func(folder string) ([]storedFile, error) // Store.walkFolder
 
 	known  map[string]folderSize // by folder
-	stale  map[string]bool       // folders changed by this process since they were measured
+	stale  map[string]bool       // folders that this process has changed since they were measured
 	listed time.Time             // when the folders were last listed
 }
 
-// A folderSize is a measured folder size.
+// A folderSize is the size of a folder when it was measured.
 type folderSize struct {
 	bytes    int64
-	modified time.Time // the folder's modification time, which changes when a name is added or removed
-	at       time.Time // when the folder was measured
+	modified time.Time // the folder's own time, which changes when a name is added or removed
+	measured time.Time
 }
 
-// changed records that this process changes the content of a folder. bytesExcept then
-// measures the folder again.
-func (s *folderSizes) changed(folder string) {
+// invalidate is called when this process changes what is in a folder. The folder is measured
+// again when its size is next needed.
+func (s *folderSizes) invalidate(folder string) {
 	delete(s.known, folder)
 	s.stale[folder] = true
 }
 
-// bytesExcept returns the number of bytes stored in all folders except own.
+// bytesExcept returns how many bytes are stored in all folders except own.
 func (s *folderSizes) bytesExcept(own string) (bytes int64, err error) {
-	if time.Since(s.listed) < listAfter {
+	// Own is never measured here, since the caller looks at each of its files anyway.
+	if time.Since(s.listed) < listValid {
 		err = s.refreshStale(own)
 	} else {
 		err = s.refreshAll(own)
@@ -60,7 +63,7 @@ func (s *folderSizes) bytesExcept(own string) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// refreshStale measures the folders that this process changed, except own.
+// refreshStale measures the folders that this process has changed, except own.
 func (s *folderSizes) refreshStale(own string) error {
 	for folder := range s.stale {
 		if folder == own {
@@ -78,8 +81,8 @@ func (s *folderSizes) refreshStale(own string) error {
 	return nil
 }
 
-// refreshAll lists the store's folders and measures them all. It leaves own stale, and
-// skips folders that do not belong to the store, such as lost+found.
+// refreshAll lists the store's folders and measures all of them except own, which it leaves
+// stale.
 func (s *folderSizes) refreshAll(own string) error {
 	folders, err := os.ReadDir(s.path)
 	if err != nil {
@@ -88,7 +91,8 @@ func (s *folderSizes) refreshAll(own string) error {
 	known := make(map[string]folderSize, len(folders))
 	for _, e := range folders {
 		folder := filepath.Join(s.path, e.Name())
-		if folder == own || !e.IsDir() || !isHashName(e.Name()) {
+		isOurs := e.IsDir() && isHashName(e.Name()) // unlike lost+found
+		if folder == own || !isOurs {
 			continue
 		}
 		size, ok, err := s.measure(folder)
@@ -105,10 +109,7 @@ func (s *folderSizes) refreshAll(own string) error {
 	return nil
 }
 
-// measure returns the size of a folder. ok is false if there is no such folder.
-//
-// If no valid size is known, measure walks the folder. The walk removes expired parts, and
-// the folder itself if it is empty (Store.walkFolder).
+// measure returns the size of a folder. ok is false if the folder doesn't exist.
 func (s *folderSizes) measure(folder string) (size folderSize, ok bool, err error) {
 	info, err := os.Lstat(folder)
 	if err != nil || !info.IsDir() {
@@ -116,10 +117,11 @@ func (s *folderSizes) measure(folder string) (size folderSize, ok bool, err erro
 	}
 	now := time.Now()
 	size, ok = s.known[folder]
-	if ok && size.modified.Equal(info.ModTime()) && now.Sub(size.at) < measureAfter {
+	if ok && size.modified.Equal(info.ModTime()) && now.Sub(size.measured) < measureValid {
 		return size, true, nil
 	}
-	size = folderSize{modified: info.ModTime(), at: now}
+	size = folderSize{modified: info.ModTime(), measured: now}
+	// While it's at it, the walk removes expired parts, and the folder itself if it's empty.
 	files, err := s.walk(folder)
 	for _, f := range files {
 		size.bytes += f.size

@@ -17,7 +17,8 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// Suffixes of the files in a Store. A blob is created only by renaming a part.
+// Suffixes of the files in a Store. A part holds content that is still arriving, and a blob
+// complete content. The only way to create a blob is to rename a part.
 const (
 	partSuffix = ".part"
 	blobSuffix = ".blob"
@@ -25,42 +26,43 @@ const (
 
 // A Store is a stream.Store in a folder of its own.
 //
-// Each identity has a folder in it, and each content a file in that folder. Both are named
-// by hashes, so no identity and no key can reach outside.
+// In it, each identity has a folder with a file for each content. Both are named by hashes, so
+// that no identity and no key can reach outside the Store.
 //
-// Parts are written under names of their own. A complete content appears by rename,
-// after it was flushed to the disk. Written bytes survive if the process is killed. If
-// the disk loses some in a power failure, the digest is wrong at the end of the
-// transfer, and the part is deleted.
+// A content that is still arriving is written under another name, and only renamed when it is
+// complete and has been flushed to the disk. If the process is killed, what it has written
+// stays. If a power failure makes the disk lose some of it, the digest turns out wrong at the
+// end of the transfer, and the part is deleted.
 //
 // Links, pipes and devices that somebody puts into the folder are neither followed nor opened.
 //
-// Set the limits before the first use. A Store is safe for concurrent use, and several
-// processes may share a folder: a part is locked while it is open.
+// Set the limits before the first use. A Store is safe for concurrent use. Several processes
+// may share a folder, since a part is locked while it is open.
 type Store struct {
-	// MaxBytes limits the bytes of all identities together; default 4 GiB. MaxIdentityBytes
-	// limits the bytes of one identity; default 1 GiB. Negative = no limit.
+	// MaxBytes limits the bytes of all identities together; the default is 4 GiB.
+	// MaxIdentityBytes limits the bytes of one identity; the default is 1 GiB. If negative,
+	// there is no limit.
 	//
-	// To make room for a new part, the Store removes contents of the same identity, and parts
-	// of it that are not being written, the least recently used first. It removes nothing of
-	// other identities. A part of known size counts with its full size from the start.
+	// A part of known size counts with its full size from the start. To make room for a new
+	// part, the Store removes contents of the same identity, the least recently used first, and
+	// parts that nobody is writing. It removes nothing of other identities.
 	//
-	// If another process shares the folder, its stored content is counted a second late.
-	// Its open parts are counted by the bytes written, at most ten seconds late.
+	// If another process shares the folder, what it stores is counted a second late. Its open
+	// parts are counted by the bytes written, at most ten seconds late.
 	MaxBytes, MaxIdentityBytes int64
-	// MaxIdentityFiles limits the number of parts and contents of one identity; default
-	// 1,024, negative = no limit.
+	// MaxIdentityFiles limits the number of parts and contents of one identity. The default is
+	// 1,024. If negative, there is no limit.
 	MaxIdentityFiles int
-	// PartExpiry is the time for which an unused part is kept for resuming; default 7 days,
-	// negative = forever.
+	// PartExpiry is how long an unused part is kept, so that its transfer can be resumed. The
+	// default is 7 days. If negative, parts are kept forever.
 	PartExpiry time.Duration
 
-	path string
+	path string // of the folder; set by New
 
 	// mu guards the fields below.
 	mu    sync.Mutex
-	open  map[string]*part // parts open or being opened, by path
-	sizes folderSizes      // sizes of the identities' folders
+	open  map[string]*part // parts that are open or being opened, by path
+	sizes folderSizes      // of the identities' folders
 }
 
 // New returns a Store in the folder dir. The folder is created when it is first needed.
@@ -79,35 +81,37 @@ func (s *Store) Open(identity, key string, size int64) (stream.Part, error) {
 	}
 	p, err := s.openPart(s.basePath(identity, key)+partSuffix, size)
 	if err != nil {
-		return nil, doing("opening a part", err)
+		return nil, wrapErr("opening a part", err)
 	}
 	return p, nil
 }
 
-// Lookup implements stream.Store. The content it returns also has the methods of an
-// [os.File]: c.(interface{ Name() string }).Name() is its path.
+// Lookup implements stream.Store. What it returns also has the methods of an [os.File]. For
+// example, c.(interface{ Name() string }).Name() is the path of the content.
 func (s *Store) Lookup(identity, key string) (stream.Content, error) {
 	c, err := s.lookup(s.basePath(identity, key))
 	if err != nil {
-		return nil, doing("looking up a content", err)
+		return nil, wrapErr("looking up a content", err)
 	}
 	return c, nil
 }
 
-// Publish moves a complete content out of the store, to path. The path must be on the same file
-// system. A file at path is replaced atomically, and the new file survives a power failure.
+// Publish moves a complete content out of the store, to path, which must be on the same file
+// system. If there is a file at path already, it is replaced atomically. The new file survives
+// a power failure.
 //
-// The sender must have used the text of the content's digest as its stream.Key. If the
-// content was stored with a digest other than its key, Publish removes it and returns an
-// error that wraps stream.ErrDigest. If there is no content, the error wraps fs.ErrNotExist.
+// The sender must have used the text of the content's digest as its stream.Key. If the content
+// turned out to have another digest, Publish removes it and returns an error that wraps
+// stream.ErrDigest. If there is no content, the error wraps fs.ErrNotExist.
 //
 // Publish may be called once Read of an incoming blob has returned io.EOF or WriteTo has
-// returned nil. The content is then in the store, unless the transfer continued without the
-// store (see stream.Config.Store) or the content was removed to make room.
+// returned nil. The content is in the store then, unless the transfer had to go on without the
+// store (see stream.Config.Store) or the content has been removed to make room.
 func (s *Store) Publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
-	return doing("publishing a content as "+path, s.publish(identity, digest, path, mode))
+	return wrapErr("publishing a content as "+path, s.publish(identity, digest, path, mode))
 }
 
+// publish is Publish, except that its errors don't say what it was doing.
 func (s *Store) publish(identity string, digest stream.Digest, path string, mode fs.FileMode) error {
 	c, err := s.lookup(s.basePath(identity, digest.String()))
 	if err != nil {
@@ -125,63 +129,64 @@ func (s *Store) publish(identity string, digest stream.Digest, path string, mode
 		return err
 	}
 	s.mu.Lock()
-	s.sizes.changed(filepath.Dir(c.Name()))
+	s.sizes.invalidate(filepath.Dir(c.Name()))
 	s.mu.Unlock()
 	return files.SyncFolder(filepath.Dir(path))
 }
 
-// syncFolders flushes the names in an identity's folder, in the store's folder, and in the
-// folder that contains the store. Flushing an unchanged folder costs nothing.
+// syncFolders makes the names of an identity's folder and of what is in it durable. We don't
+// know which of the folders above it are new, but flushing one that hasn't changed costs
+// nothing.
 func (s *Store) syncFolders(folder string) error {
 	return errors.Join(files.SyncFolder(folder), files.SyncFolder(s.path), files.SyncFolder(filepath.Dir(s.path)))
 }
 
-// Remove implements stream.Store. It deletes the part and the content of a key. If the part
-// is being written, the error wraps stream.ErrPartBusy.
+// Remove implements stream.Store. It deletes the part and the content of a key. If the part is
+// being written, the error wraps stream.ErrPartBusy.
 func (s *Store) Remove(identity, key string) error {
 	base := s.basePath(identity, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sizes.changed(filepath.Dir(base))
+	s.sizes.invalidate(filepath.Dir(base))
 	if s.open[base+partSuffix] != nil {
-		return doing("removing a part", stream.ErrPartBusy)
+		return wrapErr("removing a part", stream.ErrPartBusy)
 	}
 	err := ignoreMissing(removeUnlocked(base + partSuffix))
-	return doing("removing a content", errors.Join(err, removeBlobs(base, "")))
+	return wrapErr("removing a content", errors.Join(err, removeBlobs(base, "")))
 }
 
-// doing adds to err a description of the operation that failed. It returns nil if err is nil.
-func doing(what string, err error) error {
+// wrapErr adds to err what we were doing when it happened. It returns nil if err is nil.
+func wrapErr(what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("disk: %s: %w", what, err)
 }
 
-// basePath returns the path for an identity's key, without a suffix.
+// basePath returns the path for an identity's key, which lacks a suffix.
 func (s *Store) basePath(identity, key string) string {
 	return filepath.Join(s.path, hashName(identity), hashName(key))
 }
 
-// hashName returns a file name of 40 hex digits for any string.
+// hashName turns any string into a file name, of 40 hex digits.
 func hashName(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:20])
 }
 
-// isHashName reports whether name has the form of a name returned by hashName.
+// isHashName reports whether name could have come from hashName.
 func isHashName(name string) bool {
 	sum, err := hex.DecodeString(name)
 	return err == nil && len(sum) == 20
 }
 
-// blobName returns the path of a complete content. base is its path without a suffix. The
-// name has a dash in place of the digest's colon, which some systems do not allow in names.
+// blobName returns the path of a complete content. Its name has the digest, with a dash for the
+// colon that some systems don't allow in names.
 func blobName(base string, digest stream.Digest) string {
 	return base + "." + strings.Replace(digest.String(), ":", "-", 1) + blobSuffix
 }
 
-// blobDigest parses the digest in a blob's name.
+// blobDigest returns the digest in a blob's name. ok is false if path isn't that of a blob.
 func blobDigest(path string) (digest stream.Digest, ok bool) {
 	name, isBlob := strings.CutSuffix(filepath.Base(path), blobSuffix)
 	_, text, _ := strings.Cut(name, ".")
@@ -189,8 +194,8 @@ func blobDigest(path string) (digest stream.Digest, ok bool) {
 	return digest, isBlob && err == nil
 }
 
-// blobs returns the paths of the complete contents under base. There is none, one, or two
-// after a crash between a rename and the removal of the older content.
+// blobs returns the paths of the complete contents under base. Normally there is one at most.
+// There are two after a crash between a rename and the removal of the older content.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
 	entries, err := readFolder(filepath.Clean(dir))
@@ -218,13 +223,13 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-// lookupTries is the maximum number of attempts of lookup. A content may vanish after its
-// folder was listed, because it was replaced or was removed to make room.
-const lookupTries = 20
+// maxLookups limits how often lookup starts over because a content has vanished since its folder
+// was listed. That happens when it's replaced, or removed to make room.
+const maxLookups = 20
 
-// lookup opens the newest complete content under base.
+// lookup opens the newest complete content under base, and marks it as used.
 func (s *Store) lookup(base string) (*content, error) {
-	for range lookupTries {
+	for range maxLookups {
 		found, err := blobs(base)
 		if err != nil {
 			return nil, err
@@ -232,10 +237,11 @@ func (s *Store) lookup(base string) (*content, error) {
 		if len(found) == 0 {
 			break
 		}
-		newest := slices.MaxFunc(found, func(a, b string) int { return modified(a).Compare(modified(b)) })
+		newest := slices.MaxFunc(found, func(a, b string) int { return modTime(a).Compare(modTime(b)) })
 		c, err := openContent(newest)
 		if err == nil {
-			// Mark the content as used. An error affects only the order of eviction.
+			// The least recently used contents are removed first. If this fails, the worst that
+			// can happen is that they go in another order.
 			now := time.Now()
 			_ = os.Chtimes(c.Name(), now, now)
 		}
@@ -246,9 +252,8 @@ func (s *Store) lookup(base string) (*content, error) {
 	return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
 }
 
-// modified returns the time at which a content was stored or last used. It is zero if
-// the content is gone.
-func modified(path string) (at time.Time) {
+// modTime returns when a content was stored or last used, or the zero time if it's gone.
+func modTime(path string) (at time.Time) {
 	if info, err := os.Lstat(path); err == nil {
 		at = info.ModTime()
 	}
@@ -264,6 +269,9 @@ type content struct {
 
 var _ stream.Content = (*content)(nil)
 
+func (c *content) Size() int64           { return c.size }
+func (c *content) Digest() stream.Digest { return c.digest }
+
 // openContent opens a complete content.
 func openContent(path string) (*content, error) {
 	f, err := openStored(path)
@@ -272,7 +280,7 @@ func openContent(path string) (*content, error) {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = requireRegular(info, path)
+		err = checkRegular(info, path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -281,8 +289,8 @@ func openContent(path string) (*content, error) {
 	return &content{File: f, size: info.Size(), digest: digest}, nil
 }
 
-// readFolder lists a folder. A missing folder counts as empty. A link to a folder is an
-// error, because the store never creates one.
+// readFolder lists a folder. A folder that doesn't exist counts as empty. A link to a folder is
+// an error, because the store never creates one and somebody else must have.
 func readFolder(path string) ([]fs.DirEntry, error) {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {
@@ -295,7 +303,7 @@ func readFolder(path string) ([]fs.DirEntry, error) {
 	return entries, ignoreMissing(err)
 }
 
-// ignoreMissing returns err, or nil if it says that the file does not exist.
+// ignoreMissing returns nil if err says that a file doesn't exist, and otherwise err.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -308,14 +316,11 @@ var (
 	errNotRegular = errors.New("it is not a regular file")
 )
 
-// requireRegular returns an error for a link, pipe or device that somebody put in the place
-// of one of the store's files.
-func requireRegular(info fs.FileInfo, path string) error {
+// checkRegular returns an error if somebody has put a link, pipe or device where the store has
+// one of its files.
+func checkRegular(info fs.FileInfo, path string) error {
 	if !info.Mode().IsRegular() {
 		return &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
 	}
 	return nil
 }
-
-func (c *content) Size() int64           { return c.size }
-func (c *content) Digest() stream.Digest { return c.digest }

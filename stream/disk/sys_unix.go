@@ -12,10 +12,10 @@ import (
 	"github.com/quivernet/quiver/stream"
 )
 
-// renamesOpenFiles is true if this system can rename and remove a file while it is open.
+// renamesOpenFiles says whether this system can rename and remove a file that is open.
 const renamesOpenFiles = true
 
-// noFollow has the flags to open a file without following a link or waiting for the
+// noFollow are the flags with which opening a file neither follows a link nor waits for the
 // other end of a pipe.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
@@ -24,12 +24,12 @@ func openStored(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 }
 
-// openLocked opens the file at path and locks it for this process. It returns
-// stream.ErrPartBusy if another process has locked it. With os.O_CREATE it creates a
-// missing file. The lock ends when the file is closed or the process ends.
+// openLocked opens the file at path and locks it, until it's closed or the process ends. It
+// returns stream.ErrPartBusy if somebody else has it locked. create is os.O_CREATE, or 0 if the
+// file must exist.
 func openLocked(path string, create int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, requireRegular(info, path)
+		return nil, checkRegular(info, path)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow|create, 0o600)
 	if err != nil {
@@ -42,7 +42,7 @@ func openLocked(path string, create int) (*os.File, error) {
 	case err != nil:
 		err = &fs.PathError{Op: "lock", Path: path, Err: err}
 	default:
-		err = requireSame(f, path)
+		err = checkSame(f, path)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -51,9 +51,9 @@ func openLocked(path string, create int) (*os.File, error) {
 	return f, nil
 }
 
-// requireSame returns an error if another process renamed or removed the file before this
-// process locked it.
-func requireSame(f *os.File, path string) error {
+// checkSame returns an error if the file has lost its name, or is a link, pipe or device. Until
+// we had the lock, another process could still rename or remove it.
+func checkSame(f *os.File, path string) error {
 	locked, err := f.Stat()
 	if err != nil {
 		return err
@@ -62,5 +62,5 @@ func requireSame(f *os.File, path string) error {
 	if err != nil || !os.SameFile(locked, named) {
 		return stream.ErrPartBusy
 	}
-	return requireRegular(locked, path)
+	return checkRegular(locked, path)
 }

@@ -1,6 +1,6 @@
 // Package tree scans files on this machine into a [manifest.Manifest], and restores files from
-// one. A folder can then be sent or stored as only those of its chunks that the other end
-// doesn't have yet.
+// one. To send or store a folder, it then takes only the chunks that the other end doesn't have
+// yet.
 //
 //	source, err := tree.Scan(ctx, []string{"world"}, tree.ScanOptions{Exclude: []string{"*.tmp"}})
 //	defer source.Close()
