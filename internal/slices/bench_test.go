@@ -66,7 +66,7 @@ func BenchmarkScatteredAcks(b *testing.B) {
 	}
 	c.reached = flight
 	c.gate.Assume(time.Hour, 0)
-	o.chunks.Push(leastChunks)
+	o.chunks.Push(minChunks)
 	for b.Loop() {
 		c.detect(time.Second, &o, 0, flight)
 	}

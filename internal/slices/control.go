@@ -8,68 +8,71 @@ import (
 )
 
 const (
-	// probePackets is the number of slices that may be sent after a probe timeout regardless
-	// of the window (RFC 9002, section 6.2.4).
+	// probePackets is how many slices we may send after a probe timeout, whatever the window is
+	// (RFC 9002, section 6.2.4).
 	probePackets = 2
-	// outageTimeouts is the number of probe timeouts in a row that count as an outage. During
-	// an outage only probes are sent, because quic-go's window does not shrink on timeouts.
+
+	// outageTimeouts is how many probe timeouts in a row we take for an outage. Until it is over
+	// we send only probes, because quic-go's window doesn't shrink on timeouts.
 	outageTimeouts = 2
-	// mostHeld limits the round trip measured through an outage on a short path. Slices are
-	// sent again at each timeout, and only a slice sent once can show that the path has
-	// become longer.
-	mostHeld = time.Second
+
+	// maxHeldRTT limits the round trip that we measure across an outage on a short path. (Only a
+	// slice that was sent just once can show that the path has become longer, but during an
+	// outage they are all sent again.)
+	maxHeldRTT = time.Second
 )
 
-// control decides, on a path that does not report fates, when slices may be sent and which
-// are lost. Besides the path's window it has a gate, the loss thresholds of RFC 9002, section
-// 6.1, and probes. Its round trips include the delay of the peer's acks, at most ackDelay.
+// A control is the loss detector and congestion controller for a path that doesn't report fates. It
+// decides when slices may be sent and which of them are lost: it has a gate besides the path's own
+// window, the loss thresholds of RFC 9002, section 6.1, and a probe timer. Its round trips include
+// the delay of the peer's acks, which is at most ackDelay.
 type control struct {
 	gate   recovery.Gate
 	losses recovery.Losses
 
-	foreign  uint64        // lower-numbered sendings used another path and say nothing about this one
-	reached  uint64        // number of the newest sending that has arrived, plus one
-	lastSent time.Duration // when the last slice was sent; like all times here, on the outbox's clock
-	heard    time.Duration // when an ack last acknowledged something new
-	timeouts int           // probe timeouts in a row
-	// An ack arrived after a timeout, but it may be for an earlier sending. Nothing else has
-	// shown that the path works again.
-	answered bool
-	probes   int    // slices that may be sent as probes
-	lost     uint64 // slices declared lost by a threshold
+	firstNumber uint64        // of this path; older sendings took another one and say nothing about it
+	reached     uint64        // number of the newest sending that has arrived, plus one
+	lastSent    time.Duration // when a slice was last sent, on the outbox's clock like all times here
+	heard       time.Duration // when an ack last acknowledged something new
+
+	// Probing.
+	timeouts int  // probe timeouts in a row
+	answered bool // something was acked since a timeout, if perhaps sent earlier; no other sign of life
+	probes   int  // how many slices may be sent as probes
+
+	lost uint64 // how many slices a threshold has declared lost
 }
 
-// begin starts on another path. Sendings numbered below foreign used the old path.
-func (c *control) begin(foreign uint64) {
-	c.foreign = foreign
+// begin starts over on another path, whose sendings are numbered from firstNumber.
+func (c *control) begin(firstNumber uint64) {
+	c.firstNumber = firstNumber
 	c.timeouts = 0
 	c.answered = false
 	c.probes = 0
 	c.losses.Next = 0
 }
 
-// mayLeave reports whether one more slice may be sent. If none is in flight, one may always
-// be sent, because no probe timer runs then.
-func (c *control) mayLeave(f *flight) bool {
+// maySend reports whether we may send another slice. We always may if none is in flight, because
+// the probe timer doesn't run then and nothing else would get us going.
+func (c *control) maySend(f *flight) bool {
 	if c.probes > 0 || f.count == 0 {
 		return true
 	}
 	return c.timeouts < outageTimeouts && f.bytes+Datagram <= c.gate.Window(Datagram)
 }
 
-// limited is called when the path could take more than the machine sends. inFlight is the
-// number of bytes in flight.
+// limited is called when the path could take more than we send. inFlight is how many bytes are in
+// flight.
 func (c *control) limited(inFlight int) { c.gate.Limited(inFlight) }
 
-// spent is called when there is nothing more to send. inFlight is the number of bytes in
-// flight.
-func (c *control) spent(inFlight int) {
+// ranDry is called when there is nothing more to send, not even as a probe. inFlight is how many
+// bytes are in flight.
+func (c *control) ranDry(inFlight int) {
 	c.limited(inFlight)
 	c.probes = 0
 }
 
-// sent is called when a slice is sent. others is the number of bytes other slices have in
-// flight.
+// sent is called when a slice is sent. others is how many bytes other slices have in flight.
 func (c *control) sent(s *sending, others int) {
 	c.gate.Bulk(s.at)
 	s.mark = c.gate.Sent(s.at, others)
@@ -77,24 +80,20 @@ func (c *control) sent(s *sending, others int) {
 	c.probes = max(c.probes-1, 0)
 }
 
-// acked is what an ack shows: which of the undecided sendings arrived.
+// acked is what we learn from an ack about sendings whose fate we didn't know.
 type acked struct {
-	first bool // it acks a sending on this path for the first time
-	// Number, plus one, of the newest sending that certainly arrived; 0 if none did.
-	high uint64
-	// The same for slices that were sent only once, whose round trip is known; 0 if none.
-	timed uint64
-	// A lower bound of the round trip, from a slice that was sent twice. It holds whichever
-	// sending arrived; 0 = unknown.
-	least time.Duration
+	first bool          // it is the first ack for some sending on this path
+	high  uint64        // number of the newest sending that is sure to have arrived, plus one; 0 if none is
+	timed uint64        // the same among slices that were sent only once, whose round trip we know
+	least time.Duration // a round trip can't be shorter than this, as a slice sent twice shows; 0 = unknown
 }
 
-// hear handles an ack of the chunk of. fresh holds the slices acked for the first time. The
-// caller marks their sendings as arrived afterwards.
-func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a acked) {
+// examine works out what an ack of a chunk shows. fresh has the slices that are acked for the first
+// time. The caller marks their sendings as arrived afterwards.
+func (c *control) examine(t time.Duration, f *flight, of *sentChunk, fresh *chunk.Bits) (a acked) {
 	for i, newest := range of.newest {
 		number := newest - 1
-		if !fresh.Has(i) || number < c.foreign {
+		if !fresh.Has(i) || number < c.firstNumber {
 			continue
 		}
 		s := f.get(number)
@@ -102,19 +101,24 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 			continue
 		}
 		a.first = true
-		if s == nil { // declared lost, and no longer in the flight
+		if s == nil {
+			// We declared it lost so long ago that the flight has forgotten it.
 			continue
 		}
 		c.gate.Acked(t, &s.mark, int(s.size))
 		since := t - s.at
-		if s.fate == lost || s.again && since < c.gate.Min/2 && of.givenUp.Has(i) {
+		// The sending that we're looking at may be a resend that came too late for this ack.
+		tooSoon := since < c.gate.Min/2
+		if s.fate == lost || s.again && tooSoon && of.givenUp.Has(i) {
 			took := since
-			if s.again { // an earlier sending may have arrived, after an unknown time
+			if s.again {
+				// It may be an earlier sending that has arrived, after we don't know how long.
 				took = 0
 			}
 			c.losses.Spurious(t, took)
 		}
-		if s.again && since < c.gate.Min { // an earlier sending has arrived
+		if s.again && since < c.gate.Min {
+			// Too soon to be this sending, so an earlier one has arrived.
 			continue
 		}
 		a.high = max(a.high, newest)
@@ -127,11 +131,11 @@ func (c *control) hear(t time.Duration, f *flight, of *sentChunk, fresh *chunk.B
 	return a
 }
 
-// learn measures the path with the result of an ack for chunk id. It declares lost the slices
-// that the ack shows to be lost.
+// learn updates the path's measurements from an ack of chunk id, and declares lost whatever the ack
+// shows to be lost.
 func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 	if c.timeouts >= outageTimeouts || c.stopped(t) {
-		c.gate.Held(t, mostHeld)
+		c.gate.Held(t, maxHeldRTT)
 	}
 	c.heard = t
 	c.answered = a.high == 0 && (c.answered || c.timeouts > 0)
@@ -142,55 +146,57 @@ func (c *control) learn(t time.Duration, o *outbox, id uint16, a acked) {
 		c.gate.Update(t, t-s.at, 0)
 		c.gate.Measure(t, s.at, &s.mark)
 	case a.least > 0:
-		// Nothing else would measure a queue that has built up, because all slices in it are
-		// sent again before they are acked.
+		// If a queue has built up, all slices in it are sent again before they are acked, and
+		// there would be no other way to measure it.
 		c.gate.Update(t, a.least, 0)
 	}
 	c.reached = max(c.reached, a.high)
 	c.detect(t, o, id, a.high)
 }
 
-// detect declares lost the slices that are overdue or overtaken. high is for an ack of chunk
-// id: the number of the chunk's newest sending that arrived, plus one. It is 0 if there was
-// no ack.
+// detect declares slices lost that are overdue or have been overtaken. If it is called for an
+// ack of chunk id, high is the number of that chunk's newest sending that has arrived, plus one.
+// Otherwise high is 0.
 //
-// The packet threshold applies only within that chunk. An ack covers all slices of one chunk,
-// and the ack of another chunk may have been lost.
-//
-// If a sending is not lost by time, none sent after it is. So after the first such sending,
-// only sendings of chunk id are examined.
+// An ack covers all slices of its chunk, so a later sending of the same chunk shows that an earlier
+// one was overtaken, and the packet threshold applies. It doesn't apply to other chunks, because
+// their acks may have been lost.
 func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 	c.losses.Largest = high
 	c.losses.Begin(t, max(c.gate.Current(), c.gate.Latest)+ackDelay)
 	n, ok := o.flight.firstFlying()
+	// Go through the oldest sendings until we come to one that isn't late yet. No later one is.
 	for ; ok && n < c.reached; n++ {
-		place := high // no ack of the sending's chunk was received, so only time counts
+		place := high // if it's of another chunk, look only at the time
 		if o.flight.At(n).id == id {
 			place = n
 		}
-		if !c.settles(t, o, n, place) {
+		if !c.checkLost(t, o, n, place) {
 			break
 		}
 	}
 	if !ok || high == 0 {
 		return
 	}
+	// What remains are the sendings of the acked chunk that may have been overtaken.
 	of := o.chunk(uint64(id))
 	if of.block == nil || of.id != id {
-		return // the chunk is acked completely
+		// All of it is acked.
+		return
 	}
 	for _, newest := range of.newest {
 		if number := newest - 1; newest > n && number < c.reached {
-			c.settles(t, o, number, number)
+			c.checkLost(t, o, number, number)
 		}
 	}
 }
 
-// settles declares a sending lost if a threshold says so. It reports whether the sending is
-// no longer in flight. The packet threshold uses place instead of the sending's number.
-func (c *control) settles(t time.Duration, o *outbox, number, place uint64) bool {
+// checkLost declares a sending lost if it exceeds a threshold, and reports whether its fate is
+// known now. The packet threshold goes by place rather than by the sending's own number.
+func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) bool {
 	s := o.flight.At(number)
 	switch {
+	// We know its fate already.
 	case s.fate != flying:
 	case !c.losses.Lost(t, place, s.at):
 		return false
@@ -209,22 +215,20 @@ func (c *control) lose(o *outbox, number uint64) {
 	o.lose(number)
 }
 
-// timeoutAt returns the time at which the next probe is due.
+// timeoutAt returns when the next probe is due, unless nothing is in flight or probes are still
+// waiting to be sent.
 func (c *control) timeoutAt(f *flight) (at time.Duration, ok bool) {
 	return c.lastSent + c.gate.Backoff(c.timeouts, ackDelay), f.count > 0 && c.probes == 0
 }
 
-// stopped reports whether the process seems to have been stopped. If it had run, it would
-// have sent the probes of outageTimeouts timeouts by now.
+// stopped reports whether the process seems to have been stopped for a while. If it had been
+// running, it would have sent the probes of outageTimeouts timeouts by now.
 func (c *control) stopped(t time.Duration) bool {
 	return t-max(c.lastSent, c.heard) >= outageTimeouts*c.gate.PTO(ackDelay)
 }
 
-// advance runs the timers. It declares slices lost by the time threshold. After a probe
-// timeout, it declares the oldest slices lost, so they are sent again as probes.
-//
-// If the last probes were answered, it declares all slices lost, because earlier sendings
-// would have arrived with the probes.
+// advance runs the timers. Slices that are overdue are declared lost. At a probe timeout the oldest
+// ones are, so that they are sent again as probes.
 func (c *control) advance(t time.Duration, o *outbox) {
 	if c.losses.Next != 0 && t >= c.losses.Next {
 		c.detect(t, o, 0, 0)
@@ -233,6 +237,8 @@ func (c *control) advance(t time.Duration, o *outbox) {
 		return
 	}
 	lost := probePackets
+	// The last probes got through. Whatever was sent before them would have arrived as well,
+	// so all of it is lost.
 	if c.answered {
 		lost = o.flight.count
 	}

@@ -7,19 +7,19 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// An inbox assembles messages from slices and restores missing slices from repair slices.
+// An inbox reassembles messages from slices, and restores missing slices from repair slices.
 //
-// Everything it holds is charged to the connection's account: content, for which there is
-// credit, and what chunks take beyond their content. If a peer stays within its credit, a
-// chunk is refused only when the world's budget has no memory left. The awaited chunk is
-// never refused then.
+// The connection's account is charged for everything that is in it: for content, which the peer
+// has credit to send, and for what chunks take besides. If the peer stays within its credit, we
+// refuse a chunk only when the world's budget is exhausted, and even then never the chunk that
+// everything else is waiting for.
 type inbox struct {
 	memory   chunkMemory
 	acks     ackTimer
 	restorer restorer
-	read     uint16   // id of the next chunk to be delivered
-	open     int      // incomplete chunks of which slices have arrived
-	messages [][]byte // complete messages in order, not yet taken
+	read     uint16   // ID of the next chunk to be delivered
+	open     int      // how many chunks have begun to arrive and aren't delivered yet
+	messages [][]byte // complete messages that weren't taken yet, in order
 
 	refused, malformed uint64 // see Stats
 }
@@ -28,14 +28,15 @@ func newInbox(account Account, pace ackPace) inbox {
 	return inbox{memory: chunkMemory{account: account}, acks: ackTimer{pace: pace}}
 }
 
-// slice handles a slice and reports whether a message is now complete.
+// slice handles a slice, and reports whether a message is complete because of it.
 func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 	whole = in.add(now, s)
 	return in.restore(now, s.ChunkID) || whole
 }
 
-// repair handles a repair slice and reports whether it completed a message.
+// repair handles a repair slice, and reports whether a message is complete because of it.
 func (in *inbox) repair(now time.Time, r repair) (whole bool) {
+		// The chunk is complete, so there's nothing to repair.
 	if !in.misses(r.id) {
 		return false
 	}
@@ -50,11 +51,11 @@ func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	return false
 }
 
-// restore restores the missing slices of a chunk if enough slices and repair slices have
-// arrived.
+// restore restores the missing slices of a chunk, if enough slices and repair slices have
+// arrived. It reports whether that has completed a message.
 //
-// It also runs after each slice. That slice may be the last one needed, or it may complete
-// the chunk, whose repair slices are then dropped.
+// It is called after each slice as well as after each repair slice, since either may be the last
+// one that we need.
 func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	set := in.restorer.set(id)
 	if set == nil {
@@ -64,6 +65,7 @@ func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	got := have.Acked.Count()
 	switch {
 	case !in.misses(id), have.Count != 0 && have.Count != set.count, got == set.count:
+		// The repair slices are no longer of use, or don't belong to what has arrived.
 		in.restorer.drop(id, in.memory.account)
 		return false
 	case got+set.Have < set.count:
@@ -82,7 +84,7 @@ func (in *inbox) restore(now time.Time, id uint16) (whole bool) {
 	return whole
 }
 
-// add inserts a slice and reports whether a message is now complete.
+// add inserts a slice, and reports whether a message is complete because of it.
 func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	if !in.equip() {
 		in.refused++
@@ -92,6 +94,7 @@ func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	switch begins := have.Count == 0 && in.misses(s.ChunkID); {
 	case !begins:
 		in.memory.receiver.Insert(now, s)
+		// There's no room for another chunk.
 	case !in.begin(now, s):
 		in.refused++
 	}
@@ -102,7 +105,8 @@ func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	return whole
 }
 
-// equip creates the receiver at the first slice and reports whether there was room.
+// equip creates the receiver when the first slice arrives. It returns false if there's no room
+// for it.
 func (in *inbox) equip() bool {
 	if in.memory.equip() {
 		return true
@@ -111,9 +115,9 @@ func (in *inbox) equip() bool {
 	return in.memory.equip()
 }
 
-// begin inserts the first slice of a chunk and reports whether there was room for the chunk.
-// The account reserves room for the awaited chunk, because no later message can be delivered
-// without it.
+// begin inserts the first slice of a chunk, and reports whether there was room for the chunk. The
+// account keeps room in reserve for the chunk that we are waiting for, because no later message can
+// be delivered before it.
 func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
 	ahead := int(s.ChunkID - in.read)
 	awaited := s.ChunkID == in.read && len(in.messages) == 0
@@ -128,7 +132,8 @@ func (in *inbox) begin(now time.Time, s chunk.Slice) bool {
 	return begun
 }
 
-// collect appends the next complete messages in order and reports whether there was one.
+// collect moves complete messages to the end of messages, in order. It reports whether there
+// were any.
 func (in *inbox) collect() (whole bool) {
 	for {
 		_, data, ok := in.memory.receiver.Chunk()
@@ -142,11 +147,11 @@ func (in *inbox) collect() (whole bool) {
 	}
 }
 
-// makeRoom frees all repair slices to make room for an awaited chunk. The chunks that they
-// would restore come after it.
+// makeRoom frees all repair slices. They can wait, because the chunk that we need room for comes
+// before any that they might restore.
 func (in *inbox) makeRoom() { in.restorer.dropAll(in.memory.account) }
 
-// misses reports whether a chunk is not delivered yet.
+// misses reports whether a chunk is still to be delivered.
 func (in *inbox) misses(id uint16) bool { return id-in.read < Pipeline }
 
 // nextAck returns the next ack that is due.
@@ -154,7 +159,7 @@ func (in *inbox) nextAck(now time.Time) (chunk.Ack, bool) {
 	return in.acks.next(now, in.memory.receiver)
 }
 
-// ackAgain makes an ack due for a chunk whose last ack was lost or not sent.
+// ackAgain makes us ack a chunk again, because its latest ack was lost or not sent.
 func (in *inbox) ackAgain(id uint16) {
 	if r := in.memory.receiver; r != nil {
 		r.Repeat(id)
@@ -162,7 +167,7 @@ func (in *inbox) ackAgain(id uint16) {
 	}
 }
 
-// ackAllAgain makes acks due for all incomplete chunks and for the chunks delivered last.
+// ackAllAgain makes us ack all incomplete chunks again, and those that were delivered last.
 func (in *inbox) ackAllAgain() {
 	if r := in.memory.receiver; r != nil {
 		r.Restart()
@@ -170,15 +175,15 @@ func (in *inbox) ackAllAgain() {
 	}
 }
 
-// take returns the complete messages. The caller owns them until giveBack and must release
-// each message before calling it.
+// take returns the complete messages. They belong to the caller until giveBack, and have to be
+// released before that.
 func (in *inbox) take() [][]byte {
 	whole := in.messages
 	in.messages = nil
 	return whole
 }
 
-// giveBack takes back the memory of released messages.
+// giveBack takes back the memory of messages that were released.
 func (in *inbox) giveBack(whole [][]byte) {
 	for i, message := range whole {
 		if cap(message) == pages.Size {
@@ -191,7 +196,7 @@ func (in *inbox) giveBack(whole [][]byte) {
 	}
 }
 
-// discard drops everything without changing the account's charge.
+// discard drops everything. It leaves the account's charge as it is.
 func (in *inbox) discard() {
 	in.memory.receiver = nil
 	in.memory.places = 0 // the account stays, because Release may be reading it

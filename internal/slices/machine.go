@@ -8,71 +8,71 @@ import (
 )
 
 const (
-	// TrimAfter is how long a machine must neither send nor receive a slice before it frees
-	// its spare memory.
+	// TrimAfter is how long a machine keeps its spare memory after it has last sent or received a
+	// slice.
 	TrimAfter = 10 * time.Second
-	// firstUnsent is the number of bytes that may be queued while the path's rate is unknown.
-	// It exceeds QUIC's initial window (RFC 9002, section 7.2), so the queue does not run dry
-	// in the first round trip.
+
+	// firstUnsent is how many bytes may be queued while we don't know the path's rate. It's more
+	// than QUIC's initial window (RFC 9002, section 7.2), so that the queue doesn't run dry in the
+	// first round trip.
 	firstUnsent = 64 << 10
-	// leastUnsent is the number of bytes that may always be queued on a path that reports
-	// fates, however slow it is. They delay no play.
-	leastUnsent = 64 << 10
-	// mostAckBytes is the size of the largest datagram that holds an ack.
-	mostAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
+
+	// minUnsent is how many bytes may always be queued on a path that reports fates, however slow
+	// it is. They delay no play (the game's own traffic).
+	minUnsent = 64 << 10
+
+	// maxAckBytes is how large a datagram with an ack can be.
+	maxAckBytes = 1 + chunk.Overhead + chunk.MaxSlices/8
 )
 
-// AppendPacket gives each datagram a number, which Unsent and Fate use to refer to it. The
-// number of a slice is that of its sending (see flight). The number of an ack is ackNumber
-// plus its chunk ID. Every repair slice has otherNumber.
+// AppendPacket numbers each datagram, so that Unsent and Fate can say which one they mean. A slice
+// has the number of its sending (see flight). An ack has ackNumber plus the ID of its chunk. Repair
+// slices needn't be told apart, so they all have otherNumber.
 const (
 	ackNumber   = 1 << 63
 	otherNumber = 1 << 62
 )
 
-// A Machine is one end of a connection's slice protocol. Each of its datagrams holds one
-// packet of package chunk. A datagram that the machine cannot parse is counted and dropped,
-// and ends no transfer. Only Release may be called concurrently with other methods.
+// A Machine is one end of a connection's slice protocol. Each of its datagrams holds one packet of
+// package chunk, or a repair slice. It counts and drops those that it can't parse; they don't end
+// any transfer. It is not safe for concurrent use, except for Release.
 type Machine struct {
 	protocol byte // first byte of its datagrams
 	out      outbox
 	in       inbox
 
 	// The path.
-	path    recovery.Path // as of the last SetPath
-	control control       // used while the path does not report fates
-	repairs repairs       // used while it does report fates
-	fated   uint64        // slices sent while the path reports fates
-	// Set by Advance while the path reports fates. An ack is due, so NextTimeout need not
-	// return its time again.
-	ackDue bool
-	left   leftPath // the path before the last change
-	unkept unkept   // resends slices that arrived but that the peer never acked
+	path    recovery.Path // set by SetPath
+	control control       // used unless the path reports fates
+	repairs repairs       // used if the path reports fates
+	fated   uint64        // slices sent on paths that report fates
+	ackDue  bool          // Advance found an ack due, so NextTimeout needn't return its time again
+	left    leftPath      // the path before the last change
+	unkept  unkept        // resends slices that have arrived, but that the peer never acked
 
 	// For the link.
-	held          bool             // set by Hold: slices wait for the connection's rate or the carrier's pace
-	content       recovery.Content // describes the last datagram from AppendPacket
+	held          bool             // slices must wait for the connection's rate or the carrier's pacer; set by Hold
+	content       recovery.Content // what is in the newest datagram from AppendPacket
 	changed       bool             // returned and cleared by Changed
 	newestArrived time.Time        // returned by Arrived
 
-	active time.Time // when a slice was last sent or received; zero after trim has freed the spare memory
+	active time.Time // when a slice was last sent or received; zero once trim has freed the spare memory
 
 	// For the owner, a streamer.
-	ended    bool          // set by End: the owner has no more messages for now
-	watching bool          // set by Watch, cleared when Open(queue) is true
-	queue    time.Duration // argument of Watch
+	ended    bool          // the owner has no more messages for now; set by End
+	watching bool          // a Watch waits for Open(queue)
+	queue    time.Duration // set by Watch
 	wake     bool          // returned and cleared by Wake
 }
 
-// New returns a machine whose datagrams begin with the byte protocol. A machine numbers its
-// chunks from 0, so each end needs exactly one machine per protocol byte. Memory that the
-// peer makes the machine hold is charged to account.
+// New returns a machine whose datagrams begin with the byte protocol. Since a machine numbers its
+// chunks from 0, an end can have only one for each protocol byte. What the peer makes it hold is
+// charged to account.
 func New(protocol byte, account Account) *Machine {
 	return &Machine{protocol: protocol, in: newInbox(account, gatedAcks)}
 }
 
-// Receive handles a datagram from the peer. It does not retain datagram and always returns
-// nil.
+// Receive handles a datagram from the peer, which stays the caller's. It always returns nil.
 func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	m.changed = true
 	switch {
@@ -86,7 +86,7 @@ func (m *Machine) Receive(now time.Time, datagram []byte) error {
 	return nil
 }
 
-// receiveChunk handles a packet of package chunk: a slice or an ack.
+// receiveChunk handles a packet of package chunk, which is a slice or an ack.
 func (m *Machine) receiveChunk(now time.Time, packet []byte) {
 	p, err := config.Parse(packet)
 	switch {
@@ -110,18 +110,19 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 	m.wake = m.in.repair(now, r) || m.wake
 }
 
-// receiveAck handles an ack by freeing the acknowledged slices. On a path that does not
-// report fates, the ack also shows which slices are lost and measures the round trip.
+// receiveAck handles an ack. The slices that it acknowledges are freed. On a path that doesn't
+// report fates, it also shows which slices are lost, and how long the round trip is.
 func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
-	c, fresh := m.out.news(a)
+	c, fresh := m.out.newlyAcked(a)
+	// Nothing in flight is meant, so it's probably a late duplicate.
 	if c == nil {
 		return
 	}
 	t := m.out.since(now)
 	var news acked
 	if !m.path.Fates {
-		// acknowledge removes the sendings from the flight, so hear comes first.
-		news = m.control.hear(t, &m.out.flight, c, &fresh)
+		// This has to come first, because acknowledge removes the sendings from the flight.
+		news = m.control.examine(t, &m.out.flight, c, &fresh)
 	}
 	if fresh.Count() > 0 {
 		m.unkept.resends = 0
@@ -136,10 +137,10 @@ func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	m.checkWatch()
 }
 
-// AppendPacket appends the next datagram, of at most most bytes, to buf. Acks go first, then
-// slices, then repair slices. ok is false if there is nothing to send now.
-func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []byte, number uint64, ok bool) {
-	if most < mostAckBytes {
+// AppendPacket appends the next datagram to buf, of at most size bytes. Acks go first, then slices,
+// then repair slices. ok is false if there is nothing to send now.
+func (m *Machine) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
+	if size < maxAckBytes {
 		return buf, 0, false
 	}
 	m.content.Bulk = false
@@ -147,7 +148,7 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 		m.ackDue = false
 		return config.AppendAck(append(buf, m.protocol), a), ackNumber + uint64(a.ChunkID), true
 	}
-	if most < Datagram || !m.mayLeave() {
+	if size < Datagram || !m.maySend() {
 		return buf, 0, false
 	}
 	m.content.Bulk = true
@@ -160,27 +161,27 @@ func (m *Machine) AppendPacket(now time.Time, buf []byte, most int) (packet []by
 	case m.path.Fates:
 		return m.appendRepair(buf)
 	}
-	m.control.spent(before)
+	m.control.ranDry(before)
 	return buf, 0, false
 }
 
-// mayLeave reports whether a slice may be sent now. On a path that reports fates, the carrier
-// decides this through Hold.
-func (m *Machine) mayLeave() bool {
+// maySend reports whether a slice may be sent now. If the path reports fates, it's the carrier who
+// decides, through Hold.
+func (m *Machine) maySend() bool {
 	switch {
 	case m.path.Fates:
 		return !m.held
-	case !m.control.mayLeave(&m.out.flight):
+	case !m.control.maySend(&m.out.flight):
 		return false
 	case m.held && m.control.probes == 0:
+		// The path would take more. It's the connection's rate that won't let us.
 		m.control.limited(m.out.flight.bytes)
 		return false
 	}
 	return true
 }
 
-// sliceSent records that a slice is sent. others is the number of bytes other slices have in
-// flight.
+// sliceSent is called when a slice is sent. others is how many bytes other slices have in flight.
 func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.active = now
 	if m.path.Fates {
@@ -192,8 +193,8 @@ func (m *Machine) sliceSent(now time.Time, number uint64, others int) {
 	m.checkWatch()
 }
 
-// appendRepair appends a repair slice if the owner has no more messages. If the owner has
-// some, they are a better use of the path. It is called when no slice is left to send.
+// appendRepair appends a repair slice, when no other slice is left to send. It doesn't if the owner
+// has more messages, because those are a better use of the path.
 func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok bool) {
 	if !m.ended {
 		return buf, 0, false
@@ -205,8 +206,8 @@ func (m *Machine) appendRepair(buf []byte) (packet []byte, number uint64, ok boo
 	return r.append(buf), otherNumber, true
 }
 
-// Unsent is called when a datagram from AppendPacket was not sent after all. The machine will
-// send its content again.
+// Unsent is called when a datagram from AppendPacket wasn't sent after all. What it carried will be
+// sent again.
 func (m *Machine) Unsent(number uint64) {
 	switch {
 	case number >= ackNumber:
@@ -216,9 +217,9 @@ func (m *Machine) Unsent(number uint64) {
 	}
 }
 
-// Fate is called when the carrier reports that a datagram has arrived or was lost. A lost
-// slice is sent again. A slice that arrived is kept until an ack confirms it, because the
-// peer may have had no memory for it (see unkept).
+// Fate is called when the carrier reports whether a datagram arrived. We resend a slice that was
+// lost. We must also keep one that arrived until an ack confirms it, because the peer may have had
+// no memory for it (see unkept).
 func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	m.repairs.loss.Note()
 	switch {
@@ -230,11 +231,11 @@ func (m *Machine) Fate(now time.Time, number uint64, arrived bool) {
 	}
 }
 
-// SetPath gives the machine the current state of the path.
+// SetPath tells the machine what is known of the path.
 //
-// When Epoch or Fates changes, all chunks stay, with their acked slices. Slices in flight on
-// the old path may still be acked (see leftPath). If the old path reported fates, the carrier
-// still reports theirs.
+// When Epoch or Fates changes, all chunks stay as they are, and what was acked remains acked.
+// Slices in flight on the old path may still be acked as well (see leftPath). If the old path
+// reported fates, the carrier goes on to report theirs.
 func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	if p.Fates != m.path.Fates || p.Epoch != m.path.Epoch {
 		m.changePath(now, p)
@@ -242,15 +243,15 @@ func (m *Machine) SetPath(now time.Time, p recovery.Path) {
 	m.path = p
 }
 
-// changePath starts over on p, a different path.
+// changePath starts over on another path.
 func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	m.control.begin(m.out.flight.Next)
 	m.unkept = unkept{since: now}
 	m.ackDue = false
 	m.changed = true
-	// A path that reports fates leaves m.left alone: it may still wait for sendings on an
-	// earlier path that did not.
 	if !m.path.Fates {
+		// We can't do this if the old path reported fates, because m.left may still be waiting for
+		// sendings on an earlier path, which didn't.
 		m.left = leftPath{below: m.out.flight.Next, until: now.Add(recovery.Overdue(p.RTT, ackDelay))}
 	}
 	if p.Fates {
@@ -261,16 +262,16 @@ func (m *Machine) changePath(now time.Time, p recovery.Path) {
 	m.in.ackAllAgain()
 }
 
-// SetWindow limits the bytes of slices in flight while the path does not report fates.
+// SetWindow limits how many bytes of slices may be in flight, unless the path reports fates.
 func (m *Machine) SetWindow(bytes int) { m.control.gate.PathWindow = bytes }
 
-// Unmeasured reports whether the round trip is unknown: the path does not report fates and no
-// ack of a slice has measured the path yet.
+// Unmeasured reports whether we don't know the round trip, because the path doesn't report fates
+// and no ack of a slice has measured it yet.
 func (m *Machine) Unmeasured() bool { return !m.path.Fates && !m.control.gate.Known() }
 
-// Assume sets the round trip and its variance to those of the connection's other datagrams,
-// as long as the machine is [Machine.Unmeasured]. It does not set the minimum. The path may
-// have become longer since that minimum was measured, so only slices measure it.
+// Assume sets the round trip and its variance to what the connection's other datagrams have
+// measured, as long as the machine is [Machine.Unmeasured]. It doesn't touch the minimum, since
+// the path may have become longer after that was measured. Only slices measure the minimum.
 func (m *Machine) Assume(smoothed, variance time.Duration) {
 	if !m.Unmeasured() {
 		return
@@ -278,7 +279,7 @@ func (m *Machine) Assume(smoothed, variance time.Duration) {
 	m.control.gate.Assume(smoothed, variance)
 }
 
-// Advance runs the timers that are due at now. It always returns nil.
+// Advance runs the timers that are due. It always returns nil.
 func (m *Machine) Advance(now time.Time) error {
 	if at, ok := m.unkept.at(&m.out); ok && !now.Before(at) {
 		m.unkept.since = now
@@ -299,8 +300,7 @@ func (m *Machine) Advance(now time.Time) error {
 	return nil
 }
 
-// trimAt returns the time at which trim is due. ok is false while messages are unacknowledged
-// and after trim has run.
+// trimAt returns when to trim, unless some messages are unacknowledged or we have trimmed already.
 func (m *Machine) trimAt() (at time.Time, ok bool) {
 	if m.active.IsZero() || !m.out.idle() {
 		return at, false
@@ -308,7 +308,7 @@ func (m *Machine) trimAt() (at time.Time, ok bool) {
 	return m.active.Add(TrimAfter), true
 }
 
-// trim frees memory kept for reuse.
+// trim frees the memory that we only keep for reuse.
 func (m *Machine) trim() {
 	m.active = time.Time{}
 	m.out.trim()
@@ -316,8 +316,8 @@ func (m *Machine) trim() {
 	m.in.trim()
 }
 
-// NextTimeout returns the time at which Advance or AppendPacket must be called, unless
-// something happens first. ok is false if no timer is set.
+// NextTimeout returns when Advance or AppendPacket must next be called, if nothing happens before
+// then. ok is false if no timer is running.
 func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	var first recovery.Earliest
 	at, ok = m.in.acks.dueAt()
@@ -333,60 +333,59 @@ func (m *Machine) NextTimeout() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// Waiting reports what could be sent if Hold did not prevent it. The machine has no
-// unreliable messages, and all its slices are bulk.
+// Waiting reports what could be sent if it weren't for Hold. We have no unreliable messages, and
+// all of our slices are bulk.
 func (m *Machine) Waiting() (unreliable, bulk bool) {
-	return false, !m.out.idle() && (m.path.Fates || m.control.mayLeave(&m.out.flight))
+	return false, !m.out.idle() && (m.path.Fates || m.control.maySend(&m.out.flight))
 }
 
-// Hold stops slices, but not acks, until it is called with bulk = false.
+// Hold stops slices until it is called with bulk unset. It doesn't stop acks.
 func (m *Machine) Hold(_, bulk bool) { m.held = bulk }
 
-// InFlight returns the bytes of slices in flight.
+// InFlight returns how many bytes of slices are in flight.
 func (m *Machine) InFlight() int { return m.out.flight.bytes }
 
-// Arrived returns the time at which the newest slice known to have arrived was sent. It
-// covers only paths that do not report fates.
+// Arrived returns when the newest slice that is known to have arrived was sent. It doesn't count
+// what was sent on paths that report fates.
 func (m *Machine) Arrived() time.Time { return m.newestArrived }
 
-// Lost returns the number of slices the machine itself declared lost (RFC 9002, section 6.1).
-// Losses reported by a carrier are not included.
+// Lost returns how many slices the machine itself has declared lost (RFC 9002, section 6.1), not
+// counting losses reported by a carrier.
 func (m *Machine) Lost() uint64 { return m.control.lost }
 
-// Wake reports whether, since the last call, a message from the peer was completed or the
-// condition of Watch became true.
+// Wake reports whether a message from the peer is complete, or the owner's Watch is over, since
+// it was last called.
 func (m *Machine) Wake() bool {
 	wake := m.wake
 	m.wake = false
 	return wake
 }
 
-// Changed reports whether something happened since the last call after which AppendPacket may
-// have a datagram.
+// Changed reports whether there may be something for AppendPacket because of what has happened
+// since it was last called.
 func (m *Machine) Changed() bool {
 	changed := m.changed
 	m.changed = false
 	return changed
 }
 
-// Content describes the last datagram from AppendPacket: bulk, or only an ack.
+// Content says what is in the newest datagram from AppendPacket: bulk, or only an ack.
 func (m *Machine) Content() recovery.Content { return m.content }
 
 // FirstByte returns the first byte of datagrams with slices and acks.
 func (m *Machine) FirstByte() byte { return m.protocol }
 
-// SecondByte returns the other first byte that the machine uses, for datagrams with repair
-// slices.
+// SecondByte returns the first byte of datagrams with repair slices.
 func (m *Machine) SecondByte() byte { return repairByte }
 
-// Open reports whether the owner may send another message. It may if few bytes are queued or
-// if the path takes all of them within queue.
+// Open reports whether the owner may send another message. It may if only a few bytes are
+// queued, or if the path can take all of them within queue.
 func (m *Machine) Open(queue time.Duration) bool {
 	rate := m.control.gate.Estimate()
-	least := Size
+	always := Size
 	if m.path.Fates {
 		rate = m.path.Rate
-		least = leastUnsent
+		always = minUnsent
 	}
 	switch {
 	case m.out.full():
@@ -394,28 +393,28 @@ func (m *Machine) Open(queue time.Duration) bool {
 	case rate == 0:
 		return m.out.unsent < firstUnsent
 	}
-	return m.out.unsent < least || m.out.unsent <= recovery.Bytes(rate, queue)
+	return m.out.unsent < always || m.out.unsent <= recovery.Bytes(rate, queue)
 }
 
-// Send queues a message. The caller must not change the message until all its slices are
-// acked. The machine then frees the block.
+// Send queues a message. The caller must not change it until all of its slices have been acked, at
+// which point the machine frees the block.
 func (m *Machine) Send(message []byte, b Block) error {
 	m.changed = true
 	return m.out.send(message, b)
 }
 
-// Queued returns the number of message bytes not sent yet.
+// Queued returns how many bytes of messages have never been sent.
 func (m *Machine) Queued() int { return m.out.unsent }
 
-// Watch makes Wake return true once Open(queue) is true.
+// Watch makes Wake return true as soon as Open(queue) does.
 func (m *Machine) Watch(queue time.Duration) {
 	m.watching, m.queue = true, queue
 	m.checkWatch()
 	m.changed = m.changed || m.wake
 }
 
-// checkWatch ends a Watch whose condition is true. It is called whenever slices are sent or
-// acked and when timers run.
+// checkWatch ends a Watch if its condition holds. It is called whenever that may have changed: when
+// slices are sent or acked, and when timers run.
 func (m *Machine) checkWatch() {
 	if m.watching && m.Open(m.queue) {
 		m.watching = false
@@ -423,30 +422,30 @@ func (m *Machine) checkWatch() {
 	}
 }
 
-// End sets whether the owner has no more messages for now. The machine sends repair slices
-// only then.
+// End sets whether the owner has no more messages for now. We send repair slices only when it
+// hasn't.
 func (m *Machine) End(ended bool) {
 	m.ended = ended
 	m.changed = true
 }
 
-// Take returns the completed messages from the peer, in order. The caller passes each one to
-// Release, and then all of them to GiveBack.
+// Take returns the peer's completed messages, in order. When the caller is done with them, it
+// must pass each one to Release, and then all of them to GiveBack.
 func (m *Machine) Take() [][]byte { return m.in.take() }
 
-// Release takes a message off the account when the caller is done with it or has charged it
-// elsewhere. It touches only the account, so it may be called from any goroutine.
+// Release takes a message off the account, because the caller is done with it or has charged it
+// elsewhere. It touches nothing but the account, and may be called on any goroutine.
 func (m *Machine) Release(message []byte) { m.in.memory.release(message) }
 
 // GiveBack returns the memory of released messages to the machine for reuse.
 func (m *Machine) GiveBack(messages [][]byte) { m.in.giveBack(messages) }
 
-// Yield frees the repair slices that wait for others of their chunk. The peer resends the
-// slices that they would have restored.
+// Yield frees the repair slices that are waiting for others of their chunk. The peer will have to
+// resend the slices that they might have restored.
 func (m *Machine) Yield() { m.in.makeRoom() }
 
-// Discard frees everything the peer has sent when the connection ends. The account must be
-// closed by then, so that later slices are refused.
+// Discard frees everything that the peer has sent, when the connection ends. The account must have
+// been closed by then, so that slices which arrive later are refused.
 func (m *Machine) Discard() { m.in.discard() }
 
 // Stats returns a copy of the counters.

@@ -9,28 +9,35 @@ import (
 )
 
 const (
-	// Datagram is the size in bytes of the smallest datagram to which QUIC falls back. A
-	// slice is cut once and must fit every later path.
+	// Datagram is the size of the smallest datagrams that QUIC falls back to, in bytes. We cut
+	// slices only once, so they must fit any later path as well.
 	Datagram = 1163
-	// Size is the number of content bytes in a datagram. It is the same on all carriers,
-	// because chunks move between them.
+
+	// Size is how many bytes of content are in a datagram. It's the same on all carriers, because
+	// chunks move from one to another.
 	Size = Datagram - 1 - chunk.Overhead
-	// Pipeline is the maximum number of chunks in flight. A chunk is a part of about 32 KiB,
-	// so this is 32 MiB. Credit usually allows less.
+
+	// Pipeline is how many chunks may be in flight. With about 32 KiB in each that makes 32 MiB,
+	// although credit usually allows less.
 	//
-	// A chunk that has lost a slice stays in flight until that slice has arrived. At 100
-	// Mbit/s, 200 ms and 5 % loss, the chunks of three round trips stay in flight.
+	// We need that many because a chunk stays in flight until the last of its slices has arrived,
+	// including those that were lost and resent. At 100 Mbit/s, 200 ms and 5 % loss, that keeps
+	// the chunks of three round trips in flight.
 	Pipeline = 1024
-	// Places is the initial number of chunk records in a receiver. The receiver reserves
-	// memory for what this many chunks take beyond their content, but not for more.
+
+	// Places is how many chunk records a receiver begins with. It reserves memory for what that
+	// many chunks take besides their content, and no more.
 	Places = 256
-	// PartSlices is the number of slices of a full part of a transfer, including its header.
+
+	// PartSlices is how many slices a full part of a transfer has, including its header.
 	PartSlices = 28
 
-	// leastChunks is the initial number of chunk records in an outbox.
-	leastChunks = 16
+	// minChunks is how many chunk records an outbox begins with.
+	minChunks = 16
 
-	// ownResend is the resend delay of the chunk.Sender. It is long enough that control or
+	// ownResend is after how long the chunk.Sender would resend a slice by itself. It shouldn't
+	// have to, since control or the carrier notices losses long before that.
+	ownResend = 10 * time.Second
 	// the carrier detects losses first.
 	ownResend = 10 * time.Second
 )
@@ -41,34 +48,34 @@ var config = chunk.Config{
 	Rate: -1, ResendDelay: ownResend, AckDelay: -1,
 }
 
-// A Block is the memory of a message.
+// A Block is the memory that holds a message.
 type Block interface{ Free() }
 
-// An outbox cuts messages into slices and holds the state of each slice. The machine calls
-// next when the path can take a slice, lose when a slice is lost, and news and acknowledge
-// when an ack arrives.
+// An outbox is a send queue. It cuts messages into slices, and keeps track of each slice until
+// it has been acked. The machine calls next when the path can take a slice, lose when one was
+// lost, and newlyAcked and acknowledge when an ack arrives.
 type outbox struct {
 	sender *chunk.Sender            // nil before the first message
 	chunks recovery.Ring[sentChunk] // chunks with unacked slices, by number
-	held   int                      // message bytes in chunks
-	unsent int                      // message bytes in chunks that were never sent
-	resent uint64                   // slices sent again
+	held   int                      // bytes of messages in chunks
+	unsent int                      // those that were never sent
+	resent uint64                   // how many slices were sent again
 
-	epoch  time.Time // start of the flight's clock, set by the first call of since
+	epoch  time.Time // when the flight's clock began, with the first call to since
 	flight flight
 }
 
-// A sentChunk is a message and the state of its slices.
+// A sentChunk is a message whose slices aren't all acked yet.
 type sentChunk struct {
 	id      uint16
 	message []byte
 	block   Block
 	acked   chunk.Bits
-	givenUp chunk.Bits // slices that control ever declared lost; the peer may still have them
-	newest  []uint64   // number of each slice's newest sending, plus one; 0 = not sent
+	givenUp chunk.Bits // slices that control has ever declared lost, though the peer may have them
+	newest  []uint64   // number of the newest sending of each slice, plus one; 0 if never sent
 }
 
-// begin makes c the record of a message.
+// begin fills in the record of a message.
 func (c *sentChunk) begin(id uint16, message []byte, b Block) {
 	count := sliceCount(message)
 	*c = sentChunk{id: id, message: message, block: b, newest: slices.Grow(c.newest[:0], count)[:count]}
@@ -81,13 +88,13 @@ func (c *sentChunk) end() {
 	c.block, c.message = nil, nil
 }
 
-// sliceCount returns the number of slices of a message.
+// sliceCount returns how many slices a message takes.
 func sliceCount(message []byte) int { return (len(message) + Size - 1) / Size }
 
-// full reports whether another message must wait until chunks in flight are acked.
+// full reports whether another message has to wait until some chunks are acked.
 //
-// Beyond Places, the chunks in flight must average at least half a full part. The receiver
-// reserves no memory for what more small chunks would take beyond their content.
+// The receiver reserves no memory for what more than Places chunks take besides their content.
+// So we may have more than that only if they are large, at least half a full part on average.
 func (o *outbox) full() bool {
 	count := o.chunks.Len()
 	return count == Pipeline || count >= Places && o.held < count*PartSlices*Size/2
@@ -96,7 +103,7 @@ func (o *outbox) full() bool {
 // idle reports whether all slices are acked.
 func (o *outbox) idle() bool { return o.chunks.Len() == 0 }
 
-// since converts a time to the flight's clock.
+// since converts a time to the flight's clock, which begins with the first call.
 func (o *outbox) since(now time.Time) time.Duration {
 	if o.epoch.IsZero() {
 		o.epoch = now
@@ -104,15 +111,14 @@ func (o *outbox) since(now time.Time) time.Duration {
 	return now.Sub(o.epoch)
 }
 
-// time converts a time of the flight's clock to the caller's.
+// time converts a time on the flight's clock back.
 func (o *outbox) time(t time.Duration) time.Time { return o.epoch.Add(t) }
 
-// chunk returns the record of the chunk with the given number. An ID also works, because it
-// is the low bits of the number. If there is no such chunk, the record belongs to another
-// one.
+// chunk returns the record of a chunk. Its ID will do as well as its number, since an ID is the low
+// bits of a number. If there is no such chunk, the record is that of another one.
 func (o *outbox) chunk(number uint64) *sentChunk { return o.chunks.At(number) }
 
-// send queues a message. Its block is freed once the message is acked completely.
+// send queues a message. Its block is freed when all of it has been acked.
 func (o *outbox) send(message []byte, b Block) error {
 	if o.sender == nil {
 		sender, err := chunk.NewSender(config)
@@ -126,14 +132,13 @@ func (o *outbox) send(message []byte, b Block) error {
 	if err != nil {
 		return err
 	}
-	o.chunks.Push(leastChunks).begin(uint16(number), message, b)
+	o.chunks.Push(minChunks).begin(uint16(number), message, b)
 	o.held += len(message)
 	o.unsent += len(message)
 	return nil
 }
 
-// next returns the next slice to send and the number of its sending. Lost slices go first. An
-// earlier sending of the slice that is still in flight counts as lost.
+// next returns the next slice to send and a number for this sending. Lost slices go first.
 func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool) {
 	if o.idle() {
 		return chunk.Slice{}, 0, false
@@ -144,6 +149,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	}
 	newest := &o.chunk(uint64(slice.ChunkID)).newest[slice.Index]
 	again := *newest != 0
+		// If the earlier sending is still in flight, we no longer count on it.
 	if again {
 		o.resent++
 		o.settle(*newest-1, lost)
@@ -158,8 +164,8 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	return slice, number, true
 }
 
-// settle decides the fate of a sending in flight and returns the sending. It returns nil if
-// the sending is not in flight.
+// settle decides the fate of a sending, and returns the sending. It returns nil if that wasn't in
+// flight.
 func (o *outbox) settle(number uint64, f fate) *sending {
 	s := o.flight.get(number)
 	if s == nil || s.fate != flying {
@@ -169,27 +175,26 @@ func (o *outbox) settle(number uint64, f fate) *sending {
 	return s
 }
 
-// lose records that a sending did not arrive or was not sent. Its slice will be sent again.
+// lose is called when a sending was lost, or couldn't be sent. Its slice will be sent again.
 func (o *outbox) lose(number uint64) {
 	if s := o.settle(number, lost); s != nil {
 		o.sender.Lost(s.id, int(s.index), o.time(s.at))
 	}
 }
 
-// arrive records that a sending has arrived. Only an ack shows whether the peer kept its
-// slice.
+// arrive is called when a sending has arrived. Whether the peer could keep the slice is
+// something that only an ack can tell.
 func (o *outbox) arrive(number uint64) { o.settle(number, landed) }
 
-// resendAll queues all unacked slices again.
+// resendAll makes us send all unacked slices again.
 func (o *outbox) resendAll() {
 	o.sender.Restart()
 	o.sender.SetRTT(ownResend)
 }
 
-// news returns the chunk of an ack and the slices that the ack acknowledges for the first
-// time. It returns nil if there is no such chunk, and ignores acks of slices that were never
-// sent.
-func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
+// newlyAcked returns the chunk that an ack is for, and which of its slices are acked for the first
+// time. Those that we have never sent don't count. The chunk is nil if we have no such chunk.
+func (o *outbox) newlyAcked(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	if o.idle() {
 		return nil, fresh
 	}
@@ -205,7 +210,7 @@ func (o *outbox) news(a *chunk.Ack) (c *sentChunk, fresh chunk.Bits) {
 	return c, fresh
 }
 
-// acknowledge records that the slices in fresh are acked. It frees messages that are acked
+// acknowledge marks the slices in fresh as acked, and frees the messages that are acked
 // completely, in order.
 func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	for i, newest := range c.newest {
@@ -225,8 +230,8 @@ func (o *outbox) acknowledge(now time.Time, c *sentChunk, fresh *chunk.Bits) {
 	}
 }
 
-// underWay returns how many slices of a chunk are in flight.
-func (o *outbox) underWay(c *sentChunk) (n int) {
+// inFlight returns how many slices of a chunk are in flight.
+func (o *outbox) inFlight(c *sentChunk) (n int) {
 	for _, newest := range c.newest {
 		if s := o.flight.get(newest - 1); newest != 0 && s != nil && s.fate == flying {
 			n++
@@ -235,7 +240,7 @@ func (o *outbox) underWay(c *sentChunk) (n int) {
 	return n
 }
 
-// trim frees spare memory, if all slices are acked.
+// trim frees spare memory, unless some slices are still unacked.
 func (o *outbox) trim() {
 	if o.sender != nil && o.idle() {
 		o.sender.Trim()

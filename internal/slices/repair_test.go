@@ -130,7 +130,7 @@ func TestNoRepairsOfAckedChunks(t *testing.T) {
 	for i := range a.Count {
 		a.Acked.Set(i)
 	}
-	c, fresh := o.news(&a)
+	c, fresh := o.newlyAcked(&a)
 	o.acknowledge(netsim.Epoch, c, &fresh)
 	_, ok = r.take(&o, 0.3)
 	require.False(t, ok, "nothing of the second chunk has left")

@@ -45,7 +45,7 @@ func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	c := o.chunk(number)
 	message := c.message
 	count := len(c.newest)
-	extra := parity.Count(o.underWay(c), loss)
+	extra := parity.Count(o.inFlight(c), loss)
 	if extra == 0 || count > maxRepaired {
 		return
 	}
