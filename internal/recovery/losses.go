@@ -5,53 +5,51 @@ import "time"
 const (
 	packetThreshold = 3                // kPacketThreshold (RFC 9002, section 6.1.1)
 	granularity     = time.Millisecond // kGranularity (RFC 9002, section 6.1.2)
-	// Maximum number of spurious losses that widen the time threshold. Three make it twice
-	// the RTT.
-	maxWidened = 3
-	// maxLate is the largest time threshold, in round trips, that a late packet can cause.
-	// If every other packet is late by a round trip in either direction, its ack arrives
-	// after three.
+	maxWidened      = 3                // how many spurious losses widen the time threshold; three make it two RTTs
+
+	// maxLate is how many round trips late packets can widen the time threshold to. It has to be
+	// more than three: that's when an ack comes if every other packet is late by a round trip in
+	// either direction.
 	maxLate = 4
-	// lateLife is the minimum time for which a late packet counts.
+
+	// lateLife is for how long a late packet counts, at the least.
 	lateLife = 10 * time.Second
 )
 
-// Losses decides which packets are lost because later ones were acked (RFC 9002, section
-// 6.1).
+// Losses is a loss detector (RFC 9002, section 6.1). It declares packets lost because later ones
+// were acked: if one that was sent three or more packets later was acked, or if any later one
+// was, and it's been 9/8 of a round trip since the packet was sent.
 //
-// A packet is lost if the third packet after it or a later one was acked. It is also lost
-// if any later one was acked and 9/8 of the round trip have passed since it was sent.
-//
-// The first spurious loss disables the packet threshold. Each spurious loss doubles the
-// part of the time threshold beyond the round trip. If that is still too short, the
-// threshold is 9/8 of the longest time that a late packet took.
+// It adapts to paths that reorder packets. The first loss that turns out to be spurious turns
+// off the packet threshold. Each one also doubles what the time threshold exceeds the round trip
+// by. If that's still not enough, the threshold becomes 9/8 of the longest time that a late
+// packet took.
 type Losses struct {
-	Largest uint64        // one above the largest acked number
-	Next    time.Duration // when the next packet is lost by time; 0 = none is
+	Largest uint64        // one more than the largest acked number
+	Next    time.Duration // when the next packet will be overdue; 0 if none will
 
-	widened int           // number of spurious losses, at most maxWidened
-	late    longest       // times from sending to ack of spuriously lost packets
-	delay   time.Duration // the time threshold that Begin computed
+	widened int           // how many losses were spurious, up to maxWidened
+	late    longest       // how long the late packets took until they were acked
+	delay   time.Duration // the time threshold, as computed by Begin
 }
 
-// Spurious is called when a packet declared lost was acked after all. Packets may then be
-// later than the thresholds allow. took is the time from its sending to its ack; 0 means
-// unknown.
+// Spurious is called when a packet that was declared lost has been acked after all, so packets may
+// arrive later than we thought. took is how long after it was sent, or 0 if unknown.
 func (l *Losses) Spurious(now, took time.Duration) {
 	l.widened = min(l.widened+1, maxWidened)
 	l.late.add(now, took)
 }
 
-// Begin begins a check of the packets in flight that were sent before an acked packet. The
-// owner then calls Lost for each of them.
+// Begin begins to check the packets in flight that were sent before one that was acked. The
+// owner must then call Lost for each of them.
 func (l *Losses) Begin(now, rtt time.Duration) {
 	late := l.late.value(now)
 	l.Next = 0
 	l.delay = max(rtt+rtt<<l.widened/8, min(late+late/8, maxLate*rtt), granularity)
 }
 
-// Lost reports whether a packet in flight is lost at now. If not, it lowers Next to the
-// time when the packet will be lost.
+// Lost reports whether a packet in flight is lost by now. If it isn't, Next is no later than
+// when it will be.
 func (l *Losses) Lost(now time.Duration, number uint64, sent time.Duration) bool {
 	due := sent + l.delay
 	if due <= now || l.widened == 0 && number+packetThreshold < l.Largest {
@@ -63,11 +61,11 @@ func (l *Losses) Lost(now time.Duration, number uint64, sent time.Duration) bool
 	return false
 }
 
-// longest is the maximum of the durations added lately. Each counts for at least lateLife
-// and at most twice that.
+// A longest is the maximum of recent durations. Each counts for lateLife at the least, and for
+// twice as long at most.
 type longest struct {
-	since          time.Duration // beginning of the current period
-	recent, before time.Duration // maximum of the current period and of the previous one
+	since          time.Duration // when the current period began
+	recent, before time.Duration // maximum of the current period and of the one before it
 }
 
 func (l *longest) add(now, d time.Duration) {
@@ -80,7 +78,7 @@ func (l *longest) value(now time.Duration) time.Duration {
 	return max(l.recent, l.before)
 }
 
-// age begins a new period if the current one has lasted for lateLife.
+// age begins a new period when the current one has lasted for lateLife.
 func (l *longest) age(now time.Duration) {
 	passed := now - l.since
 	switch {

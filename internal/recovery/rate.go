@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// rateRounds is how many rounds a sample counts towards the maximum.
+// rateRounds is for how many rounds a sample counts.
 const rateRounds = 10
 
-// A Mark holds a packet's P.delivered, P.delivered_time, P.first_sent_time and
-// P.is_app_limited (draft-cheng-iccrg-delivery-rate-estimation). The owner keeps it with
-// the packet and passes it back when the packet is acked or lost.
+// A Mark is what must be remembered of a packet to measure the rate when it is acked:
+// P.delivered, P.delivered_time, P.first_sent_time and P.is_app_limited of
+// draft-cheng-iccrg-delivery-rate-estimation. The owner keeps it with the packet, and passes it
+// back when the packet is acked or lost.
 type Mark struct {
 	delivered   int64
 	deliveredAt time.Duration
@@ -20,22 +21,23 @@ type Mark struct {
 	drained     bool // sent during a drain, with no more in flight than the drain allows
 }
 
-// rate estimates the delivery rate of the path: the maximum rate that acks showed in the
-// last rounds.
+// A rate estimates the path's delivery rate, as the highest that acks have shown in the last
+// rounds.
 type rate struct {
 	delivered   int64         // bytes acked, or lost while no queue stood
 	deliveredAt time.Duration // when a packet was last acked
-	firstSent   time.Duration // when the packet of the last sample was sent
-	limitedTill int64         // packets sent before delivered reaches this are limited by the application
+	firstSent   time.Duration // when the packet of the latest sample was sent
+	limitedTill int64         // packets sent before delivered gets here are limited by the application
 
-	roundEnd int64 // the round ends when a packet sent at this value of delivered is acked
+	roundEnd int64 // a round ends when a packet sent at this value of delivered is acked
 	round    int
-	best     [rateRounds]float64 // the maximum of each of the last rounds, in bytes per second
-	value    float64             // the maximum of best; 0 = no rate was measured
+	best     [rateRounds]float64 // highest rate in each of the last rounds, in bytes per second
+	value    float64             // the highest in best; 0 if none was measured
 }
 
 // mark returns the mark of a packet that is being sent.
 func (r *rate) mark(now time.Duration, inFlight int) Mark {
+	// The path was idle, and the time before this doesn't count.
 	if inFlight == 0 {
 		r.firstSent = now
 		r.deliveredAt = now
@@ -48,7 +50,7 @@ func (r *rate) mark(now time.Duration, inFlight int) Mark {
 	}
 }
 
-// count adds a packet that the path has carried to delivered. It counts each packet once.
+// count adds a packet to delivered because the path has carried it, unless it was added before.
 func (r *rate) count(m *Mark, size int) {
 	if !m.counted {
 		m.counted = true
@@ -56,7 +58,8 @@ func (r *rate) count(m *Mark, size int) {
 	}
 }
 
-// roundOver reports whether the ack of the packet of m ends a round.
+// roundOver reports whether an ack of the packet with this mark ends a round. If so, the next
+// begins.
 func (r *rate) roundOver(m *Mark) bool {
 	if m.delivered < r.roundEnd {
 		return false
@@ -65,7 +68,7 @@ func (r *rate) roundOver(m *Mark) bool {
 	return true
 }
 
-// age begins a round and drops the oldest.
+// age begins a round, and drops the rates of the oldest.
 func (r *rate) age() {
 	r.round++
 	r.best[r.round%rateRounds] = 0
@@ -75,7 +78,7 @@ func (r *rate) age() {
 	}
 }
 
-// renew drops the rates of all rounds but the current one, if the current one has any.
+// renew drops the rates of all rounds but the current one, unless that has none yet.
 func (r *rate) renew() {
 	if v := r.best[r.round%rateRounds]; v > 0 {
 		r.best = [rateRounds]float64{}
@@ -84,9 +87,9 @@ func (r *rate) renew() {
 	}
 }
 
-// sample adds the rate at which bytes were delivered while the packet of m was in flight. A
-// sample over less than shortest does not count, because its acks arrived together. A
-// sample limited by the application can only raise the rate.
+// sample adds the rate at which bytes were delivered while the packet with this mark was in
+// flight. A sample that took less than shortest doesn't count, because its acks came all at
+// once. One that was limited by the application can only raise the rate.
 func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, limited bool) {
 	r.firstSent = max(r.firstSent, sent)
 	interval := max(sent-m.firstSent, now-m.deliveredAt)
@@ -101,8 +104,7 @@ func (r *rate) sample(now, sent time.Duration, m *Mark, shortest time.Duration, 
 	r.value = max(r.value, v)
 }
 
-// Bytes returns the number of bytes sent in d at a rate, but at most the maximum of a
-// 32-bit int.
+// Bytes returns how many bytes are sent at a rate within d, or the largest 32-bit int if it's more.
 func Bytes(rate float64, d time.Duration) int {
 	return int(min(rate*d.Seconds(), math.MaxInt32))
 }

@@ -3,73 +3,74 @@ package recovery
 import "time"
 
 const (
-	// Assumed before the first sample. It is typical of a game's path, unlike the 333 ms of
-	// RFC 9002, section 6.2.2.
-	initialRTT     = 100 * time.Millisecond
-	minRTTLifetime = 10 * time.Second     // pause between samples after which the next one replaces Min
-	minVariance    = 2 * time.Millisecond // lower bound of 4*Variance in a PTO; kGranularity, 1 ms, in RFC 9002
-	maxPTO         = time.Second          // longest PTO to which Backoff doubles on a short path
-	maxDoublings   = 16                   // maximum doublings in Backoff, so that it does not overflow
-	// evenProbes is the number of probes that are sent one PTO apart while no round trip is
-	// known. A Hello then arrives within rpc.Config.HelloTimeout even if several
-	// consecutive ones are lost. If the PTO doubled from the start, there would be time for
-	// three (rpctest.TestJoinsThroughBursts).
+	// initialRTT is what we assume before the first sample. It's typical of a game's path, whereas
+	// RFC 9002, section 6.2.2 has 333 ms.
+	initialRTT = 100 * time.Millisecond
+
+	minRTTLifetime = 10 * time.Second     // after a pause this long, the next sample replaces Min
+	minVariance    = 2 * time.Millisecond // least 4*Variance in a PTO; kGranularity, 1 ms, in RFC 9002
+	maxPTO         = time.Second          // what Backoff doubles a PTO to on a short path
+	maxDoublings   = 16                   // keeps Backoff from overflowing
+
+	// evenProbes is how many probes are sent one PTO apart as long as we know no round trip. With
+	// that many, a Hello arrives within rpc.Config.HelloTimeout even if several in a row are lost.
+	// If the PTO doubled right away, there would be time for only three
+	// (rpctest.TestJoinsThroughBursts).
 	evenProbes = 6
-	// heldTrips limits a sample that was delayed by an outage, as a multiple of the
-	// smoothed round trip.
+
+	// heldTrips is how many smoothed round trips a sample may count for if an outage has delayed
+	// it.
 	heldTrips = 4
 )
 
-// RTT measures round trips as in RFC 9002, section 5. Unlike in the RFC, the minimum expires
-// after a pause or a drain, so that we notice when the path gets longer. All fields are 0
-// before the first sample and before Assume. Times are on the owner's clock, since any
-// fixed instant.
+// RTT is a round-trip estimator as in RFC 9002, section 5, with one difference: the minimum
+// expires after a pause or a drain, so that we notice when the path gets longer. All fields are
+// 0 before the first sample or Assume. Times are on the owner's clock, counted from any fixed
+// instant.
 type RTT struct {
 	Latest             time.Duration
 	Adjusted           time.Duration // Latest without the peer's ack delay
 	Smoothed, Variance time.Duration
 
-	// The minimum of recent samples. It expires after 10 s without a sample, or when the
-	// owner drains (see Gate).
+	// The minimum of recent samples. It expires after 10 s without a sample, or when the owner
+	// drains (see Gate).
 	Min       time.Duration
 	minAt     time.Duration // when Min was measured
-	sampledAt time.Duration // when the last sample was added
+	sampledAt time.Duration // when the latest sample was added
 	MinEver   time.Duration // the minimum of all samples
 
-	held    time.Duration // packets sent before this time were delayed by an outage
-	maxHeld time.Duration // maximum that their samples count for; 0 = there was no outage
+	// Packets that were sent before an outage ended.
+	held    time.Duration // when it ended
+	maxHeld time.Duration // what a sample of theirs counts for at most; 0 if there was no outage
 
-	// Recent is the minimum Adjusted of the last full batch: of 8 samples, or of all
-	// samples in a round trip if there are more. It reveals a standing queue but filters
-	// out jitter.
-	// It is 0 before the first batch is full.
+	// Recent is the minimum of Adjusted in the latest full batch, which has 8 samples, or all of a
+	// round trip if there are more. This filters out jitter but not a standing queue. It is 0
+	// before the first batch is full.
 	Recent   time.Duration
-	Rounds   int           // number of full batches so far
+	Rounds   int           // how many batches were full so far
 	fresh    time.Duration // minimum Adjusted of the batch that began at freshAt
 	freshAt  time.Duration
-	freshFor int // number of samples in that batch
+	freshFor int // how many samples that batch has
 }
 
-// recentSamples is the number of samples that distinguish a queue from jitter. If delays
-// are spread evenly from 0 to a maximum, the minimum of 8 is on average a ninth of the
-// maximum.
+// recentSamples is how many samples it takes to tell a queue from jitter. If delays are spread
+// evenly from 0 to some maximum, the minimum of 8 is a ninth of the maximum on average.
 const recentSamples = 8
 
 // Known reports whether there is an estimate, measured or assumed.
 func (r *RTT) Known() bool { return r.Smoothed != 0 }
 
-// Assume drops all samples and begins with the round trips of other packets on the same
-// path.
+// Assume drops all samples, and begins with what other packets have measured on the same path.
 func (r *RTT) Assume(smoothed, variance time.Duration) {
 	*r = RTT{Latest: smoothed, Adjusted: smoothed, Smoothed: smoothed, Variance: variance}
 }
 
-// Held is called when an ack ends an outage. Packets sent before now may have waited
-// somewhere, and that time is not a round trip. After an interruption of 20 s, the probe
-// timeout would be as long.
+// Held is called when an ack ends an outage. Packets sent before now may have been waiting
+// somewhere, and we mustn't take that wait for a round trip: after an interruption of 20 s, the
+// probe timeout would be just as long.
 //
-// Their samples still count, because the path may have become longer, but for at most
-// heldTrips round trips, or least if that is longer.
+// We can't ignore their samples, since the path may really have become longer. But they count
+// for no more than heldTrips round trips, or for least if that's longer.
 func (r *RTT) Held(now, least time.Duration) {
 	if r.Known() {
 		r.held = now
@@ -77,12 +78,12 @@ func (r *RTT) Held(now, least time.Duration) {
 	}
 }
 
-// Update adds a sample. delay is the peer's ack delay, which the caller has bounded; 0
-// means unknown.
+// Update adds a sample. delay is the peer's ack delay, which the caller has bounded, or 0 if
+// unknown.
 //
-// Delays are rounded, so Adjusted could be a microsecond below Min. It is then set to Min.
-// RFC 9002, section 5.3, would ignore the delay instead, and the sample would look like a
-// queue.
+// Because delays are rounded, subtracting one may get us a microsecond below Min. In that case
+// we use Min. RFC 9002, section 5.3 would ignore the delay, but then the sample would look like
+// a queue.
 func (r *RTT) Update(now, sample, delay time.Duration) {
 	sample = max(sample, time.Microsecond)
 	r.Latest = sample
@@ -109,7 +110,7 @@ func (r *RTT) Update(now, sample, delay time.Duration) {
 	r.Smoothed += (r.Adjusted - r.Smoothed) / 8
 }
 
-// gather adds Adjusted to the batch and ends the batch if it is full.
+// gather adds Adjusted to the current batch, and ends the batch when it is full.
 func (r *RTT) gather(now time.Duration) {
 	if r.freshFor == 0 {
 		r.fresh = r.Adjusted
@@ -124,7 +125,7 @@ func (r *RTT) gather(now time.Duration) {
 	}
 }
 
-// Current returns the smoothed round trip, or initialRTT while none is known.
+// Current returns the smoothed round trip, or initialRTT if we know none.
 func (r *RTT) Current() time.Duration {
 	if !r.Known() {
 		return initialRTT
@@ -132,8 +133,8 @@ func (r *RTT) Current() time.Duration {
 	return r.Smoothed
 }
 
-// PTO returns the probe timeout (RFC 9002, section 6.2.1). delay is the peer's maximum ack
-// delay.
+// PTO returns the probe timeout (RFC 9002, section 6.2.1). delay is how long the peer may delay
+// an ack.
 func (r *RTT) PTO(delay time.Duration) time.Duration {
 	if !r.Known() {
 		return 2*initialRTT + delay
@@ -141,11 +142,11 @@ func (r *RTT) PTO(delay time.Duration) time.Duration {
 	return r.Smoothed + max(4*r.Variance, minVariance) + delay
 }
 
-// Backoff returns the PTO after a number of consecutive timeouts. delay is as for PTO.
+// Backoff returns the PTO after some timeouts in a row. delay is as for PTO.
 //
-// The PTO doubles with each timeout, up to a second or, on a long path, up to three round
-// trips. The end of an outage is therefore noticed soon. While no round trip is known, the
-// PTO doubles only after evenProbes timeouts.
+// The PTO doubles with each timeout, but only up to a second, or up to three round trips on a
+// long path, so that we soon notice when an outage is over. As long as we know no round trip, it
+// doesn't double before evenProbes timeouts.
 func (r *RTT) Backoff(timeouts int, delay time.Duration) time.Duration {
 	if !r.Known() {
 		timeouts = max(0, timeouts-evenProbes)

@@ -36,7 +36,7 @@ func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 
 // repair handles a repair slice, and reports whether a message is complete because of it.
 func (in *inbox) repair(now time.Time, r repair) (whole bool) {
-		// The chunk is complete, so there's nothing to repair.
+	// The chunk is complete, so there's nothing to repair.
 	if !in.misses(r.id) {
 		return false
 	}

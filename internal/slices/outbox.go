@@ -38,8 +38,6 @@ const (
 	// ownResend is after how long the chunk.Sender would resend a slice by itself. It shouldn't
 	// have to, since control or the carrier notices losses long before that.
 	ownResend = 10 * time.Second
-	// the carrier detects losses first.
-	ownResend = 10 * time.Second
 )
 
 // config is the configuration of chunk.Sender and chunk.Receiver.
@@ -149,7 +147,7 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	}
 	newest := &o.chunk(uint64(slice.ChunkID)).newest[slice.Index]
 	again := *newest != 0
-		// If the earlier sending is still in flight, we no longer count on it.
+	// If the earlier sending is still in flight, we no longer count on it.
 	if again {
 		o.resent++
 		o.settle(*newest-1, lost)
