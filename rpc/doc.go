@@ -195,9 +195,9 @@
 // the connection with [PayloadFail].
 //
 // What isn't checked is up to Validate. Floats other than map keys may be NaN or infinite.
-// Since comparisons with NaN are false, a condition must say what is allowed, as in !(x >= 0
-// && x <= 1). Strings may contain control characters. [Raw], []byte and types that encode
-// themselves may contain any bytes.
+// Since comparisons with NaN are false, a condition must say what is allowed, as in
+// !(x >= 0 && x <= 1). Strings may contain control characters. [Raw], []byte and types that
+// encode themselves may contain any bytes.
 //
 // When two ends connect, they compare their classes: names, directions, deliveries, and the
 // fields of every argument with their bounds. Ends that differ don't connect. If the server

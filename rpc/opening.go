@@ -313,7 +313,7 @@ func (a *Actor) open(c *Conn) error {
 	a.world.watch(a)
 	c.world.logs.Opened(c, a, channel)
 
-	// Lists don't fit into the open, so they follow in updates.
+	// Lists aren't part of the open. They follow in updates.
 	o.markLists(hadCopy)
 	o.mark(a.class.lists)
 	if a.dormancy.on {

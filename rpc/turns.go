@@ -46,7 +46,7 @@ const (
 	endedTime = time.Second
 )
 
-// A turns shares out the time of a Dispatch among the connections that have messages.
+// turns shares out the time of a Dispatch among the connections that have messages.
 //
 // Connections whose messages all ran in the last Dispatch are prompt, and the others are late.
 // The prompt ones have their turns first, round by round, and then the late ones. Among those,
@@ -82,7 +82,7 @@ type turn struct {
 
 	isLate     bool      // not all messages ran in the last Dispatch
 	lastNumber uint64    // of the Dispatch in which the connection last had a turn
-	ended      time.Time // when mayStillRun first saw that the connection has ended late; else zero
+	ended      time.Time // when mayStillRun first found messages late; zero until then
 
 	// In this Dispatch.
 	waiting int           // messages that may still run, including those in taken

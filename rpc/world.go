@@ -384,7 +384,7 @@ func (w *World) spawn(class *Class, to Owner, options []SpawnOption, set func(ob
 
 	// Open it for its owner or, if it's AlwaysRelevant, for everybody.
 	if err == nil && a.relevancy.always {
-		// Before we open it anywhere, make sure that its states fit.
+		// Before we open it for everybody, make sure that its states fit into an open.
 		_, err = a.openMessage(nil, w.config.Bunch.MaxBunch)
 	}
 	if err == nil && a.conn != nil && !a.conn.mayJoin() {

@@ -63,8 +63,8 @@ func (m *Method) add(second int64, stay uint64, load Load) {
 	m.recent.add(load)
 }
 
-// admits is called for a call that isn't exempt, and reports whether the Repeat of the peer's
-// state lets it run. If so, it counts the call.
+// admits is called for a call of a method that may be blocked, and reports whether the Repeat of
+// the peer's state lets it run. If so, it counts the call.
 func (p *Peer) admits(m *Method, bytes int) bool {
 	s := &p.detector.profile.States[p.state]
 	if s.Repeat == (Load{}) {

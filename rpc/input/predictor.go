@@ -45,8 +45,8 @@ type Predictor[I any] struct {
 	probedAt    time.Duration // last probe; initially so long ago that one is due
 	behindSince time.Duration // when answers began to show it over a second behind; 0 if it isn't
 
-	// The newest tick whose outcome is known here: from calls of Saw, or from answers if the game
-	// never makes any.
+	// The newest tick whose outcome is known here. Saw tells us, but if the game never calls it,
+	// we go by answers.
 	seen     uint64
 	callsSaw bool // the game has called Saw
 

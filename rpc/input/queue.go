@@ -13,7 +13,7 @@ type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
 	conn   *rpc.Conn // the owner's connection; inputs from another one reset the queue
-	slots  []slot[I] // by tick modulo len(slots); nil until a first input arrives
+	slots  []slot[I] // by tick modulo len(slots); nil until the owner's first message
 
 	// The simulation.
 	started bool   // a tick was taken
