@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// maxBatch is the maximum number of inputs in a message: those of a frame of half a
-	// second at 120 Hz. The tag of batch.Inputs repeats it.
+	// maxBatch is how many inputs a message may have. 64 is enough for a frame of half a
+	// second at 120 Hz. The tag of batch.Inputs repeats this number.
 	maxBatch = 64
 
-	// maxRate is the maximum number of ticks a second.
+	// maxRate is how many ticks there may be in a second.
 	maxRate = 240
 
-	// maxTickTime limits the number of ticks by the time that they take: 146 years. This is
-	// half of what a time.Duration can hold, so no sum of two times overflows.
+	// maxTickTime limits the number of ticks by how long they take: 146 years, or half of
+	// what a time.Duration can hold, so that the sum of two times doesn't overflow.
 	maxTickTime = 1 << 62
 )
 
-// A Handle is a declared kind of input of a class.
+// A Handle is a kind of input that a class has been declared to have.
 type Handle[I any] struct {
 	tick   time.Duration // length of a tick
 	rate   int           // ticks per second
@@ -29,19 +29,20 @@ type Handle[I any] struct {
 	answer *rpc.ClientRPC[answer]
 }
 
-// New declares the inputs that the owner of an actor makes for each tick.
-// Like a call that [rpc.Server] declares, they are declared once, for both
-// ends. A class may have several kinds of inputs.
+// New declares a kind of input, of which the owner of an actor makes one for each tick. Like
+// a call that is declared by [rpc.Server], it is declared once, for both ends. A class may
+// have several kinds.
 //
-// I is the input of one tick. It follows the rules of an RPC's argument. If it has a method
+// I is the type of the input. It follows the rules for an RPC's argument. If it has a method
 // Validate() error, that method is called for every input.
 //
-// ticks is the number of simulation ticks a second, 1 to 240. It does not depend on the rates of
-// worlds and frames, and both ends must use the same number. New panics if it is out of range.
+// ticks is how many ticks of the simulation there are in a second, from 1 to 240. It has
+// nothing to do with the rates of worlds and frames, but must be the same at both ends. New
+// panics if it is out of range.
 //
-// Each tick counts as a call for rpc.Config.DoS. dos.Default() allows 120 ticks a second. A
-// server with more must double Frame.Calls and Period.Calls of the profile's States.
-// Otherwise it kicks honest players.
+// Every tick counts as a call for rpc.Config.DoS. dos.Default() allows 120 ticks a second. A
+// server with more must double Frame.Calls and Period.Calls of the profile's States, or it
+// will kick honest players.
 func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	if ticks < 1 || ticks > maxRate {
 		panic(fmt.Sprintf("input: New(%q) with %d ticks a second: there are 1 to %d", name, ticks, maxRate))
@@ -49,8 +50,8 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	return &Handle[I]{
 		tick: time.Second / time.Duration(ticks),
 		rate: ticks,
-		// A client sends at most one message a tick. The limit is twice that, because a path
-		// may hold up the messages of a second.
+		// A client sends no more than one message per tick. We allow for twice as many,
+		// because a path may hold up a second's messages and deliver them together.
 		inputs: rpc.Server[batch[I]](class, name, rpc.Unreliable, rpc.RateLimit(float64(2*ticks+20))),
 		answer: rpc.Client[answer](class, fmt.Sprintf("%sTimeLeftOf%dHz", name, ticks), rpc.Unreliable),
 	}
@@ -59,22 +60,22 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 // String returns "Class.Name".
 func (h *Handle[I]) String() string { return h.inputs.String() }
 
-// half returns how many ticks on each side of the newest one have their inputs
-// stored. It is a second's, but at least 32.
+// half returns how many ticks before and after the newest one we keep the inputs of: those of
+// a second, but at least 32.
 func (h *Handle[I]) half() uint64 { return uint64(max(32, h.rate)) }
 
-// maxTick returns the highest tick. Neither end makes or accepts a higher one.
+// maxTick returns the highest tick. Neither end makes or accepts one beyond that.
 func (h *Handle[I]) maxTick() uint64 { return uint64(maxTickTime / h.tick) }
 
-// batch is a client's message. It has the inputs of consecutive ticks, most of which may have
-// arrived before. Without inputs it only requests an answer.
+// A batch is a client's message. It has the inputs of consecutive ticks, most of which may
+// have arrived before. If it has none, it just asks for an answer.
 type batch[I any] struct {
 	First  uint64 // tick of the first input
-	Seen   uint64 // the newest server tick whose outcome the client has seen
+	Seen   uint64 // newest server tick whose outcome the client has seen
 	Inputs []I    `quiver:"max=64"`
 }
 
-// Validate calls Validate of the inputs, if they have it.
+// Validate validates each of the inputs, if they have a Validate method.
 func (b *batch[I]) Validate() error {
 	for i := range b.Inputs {
 		input, ok := any(&b.Inputs[i]).(interface{ Validate() error })
@@ -88,23 +89,24 @@ func (b *batch[I]) Validate() error {
 	return nil
 }
 
-// answer is the server's message. The server sends at most one in each tick that it takes.
+// An answer is the server's message. There is at most one for each tick that the server
+// takes.
 type answer struct {
-	Taken uint64 // the newest tick that the server has taken
-	Have  uint64 // inputs up to this tick need not be sent again
+	Taken uint64 // newest tick that the server has taken
+	Have  uint64 // inputs up to this tick needn't be sent again
 
-	// Of the inputs whose time left became known since the last answer: the tick of the one
-	// with the least time left. 0 = none.
+	// Tick is 0 unless the server has learned since the last answer how much time some inputs
+	// had left. It is then the tick of the one that had the least.
 	Tick uint64
 
-	// Microseconds from the arrival of that input until its tick was
-	// taken. Negative if the input arrived later.
+	// Left is how many microseconds passed between the arrival of that input and its tick
+	// being taken. It is negative if the input came too late.
 	Left int32
 
-	Missed uint64 // number of ticks so far that were taken without their input
+	Missed uint64 // how many ticks were taken without their input, so far
 }
 
-// micros returns a time in microseconds, clamped to an int32.
+// micros returns d in microseconds, as far as an int32 can hold it.
 func micros(d time.Duration) int32 {
 	return int32(min(max(d/time.Microsecond, math.MinInt32), math.MaxInt32))
 }
@@ -112,7 +114,7 @@ func micros(d time.Duration) int32 {
 // Serve makes the server put inputs of h for an object of class T into the queue that where
 // returns. where is called for every message.
 //
-// In a client's world Serve has no effect, so both ends may share the line.
+// In a client's world Serve does nothing, so the line may be shared by both ends.
 func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queue[I]) {
 	rpc.On(b, h.inputs, func(object T, call *rpc.Call, message batch[I]) {
 		where(object).receive(h, call, message)
@@ -120,7 +122,7 @@ func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queu
 }
 
 // Predict makes a client pass the server's answers for an object to the predictor that where
-// returns. where may return nil if the object has none. On the server Predict has no effect.
+// returns. where may return nil if the object has none. On the server Predict does nothing.
 func Predict[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Predictor[I]) {
 	rpc.On(b, h.answer, func(object T, call *rpc.Call, message answer) {
 		if p := where(object); p != nil {

@@ -12,49 +12,51 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// settleTime is how long the hub waits for packets that are sent at the same instant. It then
-// sends them in the order of the clients, whichever goroutine was first.
+// settleTime is how long the hub waits for other packets that are sent at the same instant.
+// It then sends all of them in the order of the clients, no matter which goroutine was first.
 const settleTime = time.Nanosecond
 
-// A hub moves the packets of all paths. A single timer drives it, so the
-// order of all events follows from the seed.
+// A hub moves the packets of all paths. Since it is driven by a single timer, the seed
+// determines the order of all events.
 type hub struct {
 	mu    sync.Mutex // guards the fields below, and the links of all paths
-	paths []*path    // in the order of joining; ended ones are removed
-	joins int        // number of paths that were made
+	paths []*path    // in the order of joining, without those that have ended
+	joins int        // how many paths there have been
 	timer *time.Timer
 }
 
 func newHub() *hub {
 	h := &hub{}
-	h.timer = time.AfterFunc(time.Hour, h.carry)
+	h.timer = time.AfterFunc(time.Hour, h.movePackets)
 	h.timer.Stop()
 	return h
 }
 
-// A path connects a client and the server, with one link for each direction.
+// A path connects a client with the server by a link in each direction.
 type path struct {
 	hub       *hub
 	addr      net.Addr
-	near, far *end  // the client's end and the server's
-	up, down  *link // the link to the server and the link to the client
+	near, far *end  // the client's and the server's
+	up, down  *link // to the server and to the client
 }
 
-// A link is one direction of a path. The hub's lock guards it, except window.
+// A link is one direction of a path. It is guarded by the hub's lock, except for window.
 type link struct {
 	*netsim.Link
 	to      *end
-	waiting [][]byte      // packets that were sent at this instant
-	delay   time.Duration // maximum time that a packet takes without a queue
-	rate    int64         // bit/s; 0 = no bottleneck
-	window  atomic.Int64  // bytes that its end may have in flight; 0 = unknown
+	waiting [][]byte      // packets sent at this instant, until the hub moves them
+	delay   time.Duration // the most that a packet takes apart from queues
+	rate    int64         // bit/s; 0 for no bottleneck
+	window  atomic.Int64  // bytes that the sending end may have in flight; 0 if unknown
 
-	// Only for the direction to a client: the client's downlink, after the server's uplink.
-	last     *netsim.Link // the bottleneck of the downlink; nil = none yet
-	lastRate int64        // bit/s of last; 0 = no bottleneck
+	// Only for the direction to a client. The link itself ends with the server's uplink, from
+	// which packets go on to the client's own downlink.
+	downlink     *netsim.Link // its bottleneck; nil if it never had one
+	downlinkRate int64        // bit/s; 0 for no bottleneck
 }
 
-// join makes the path of one more client. All packets from the server share one bottleneck.
+// join makes a path for one more client. All packets from the server go through the same
+// bottleneck, the server's uplink.
 func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	profile.Seed = seed
 	out, in, err := badnet.Links(profile)
@@ -69,46 +71,47 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	p.near = newEnd(h)
 	p.far = newEnd(h)
 	p.far.addr = p.addr
-	p.up = &link{Link: netsim.NewLink(joined(out, in)), to: p.far}
+	p.up = &link{Link: netsim.NewLink(inSeries(out, in)), to: p.far}
+	// Lose other packets in this direction.
 	out.Seed++
-	p.down = &link{Link: netsim.NewLink(joined(out, in)), to: p.near}
+	p.down = &link{Link: netsim.NewLink(inSeries(out, in)), to: p.near}
 	for _, l := range []*link{p.up, p.down} {
-		l.delay = longest(out, in)
+		l.delay = maxDelay(out, in)
 		l.rate = out.Rate
 	}
-	p.down.narrow(downlink(in))
+	p.down.setDownlink(bottleneckOf(in))
 	p.near.out, p.near.peer = p.up, p.far
 	p.far.out, p.far.peer = p.down, p.near
 	if len(h.paths) > 0 {
 		p.down.ShareBottleneck(h.paths[0].down.Link)
 	}
 	h.paths = append(h.paths, p)
-	h.share()
+	h.setWindows()
 	return p, nil
 }
 
-// queueTime is the queueing delay that a congestion control that
-// knows the rate would allow at a bottleneck.
+// queueTime is the queueing delay that a congestion controller would tolerate at a bottleneck
+// if it knew the rate.
 const queueTime = 20 * time.Millisecond
 
-// share sets how many bytes each end may have in flight. This is the bandwidth-delay product
-// of the end's path. The bandwidth of a server's end is an equal share of the server's
-// uplink, or the client's own downlink if that is slower. The caller holds the lock.
-func (h *hub) share() {
+// setWindows sets how many bytes each end may have in flight, which is the bandwidth-delay
+// product of the end's path. The server's uplink is shared equally, but an end there gets no
+// more than its client's own downlink takes. The caller holds the lock.
+func (h *hub) setWindows() {
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
 		p.up.window.Store(int64(trip.Seconds() * float64(p.up.rate) / 8))
 		down := float64(p.down.rate) / float64(len(h.paths))
-		if own := float64(p.down.lastRate); own > 0 && (down == 0 || own < down) {
+		if own := float64(p.down.downlinkRate); own > 0 && (down == 0 || own < down) {
 			down = own
 		}
 		p.down.window.Store(int64(trip.Seconds() * down / 8))
 	}
 }
 
-// joined returns the Config of one link that has the effect of the
-// links out and in, one after the other.
-func joined(out, in netsim.Config) netsim.Config {
+// inSeries returns the Config of a single link that does what the links out and in do one
+// after the other.
+func inSeries(out, in netsim.Config) netsim.Config {
 	out.Loss = 1 - (1-out.Loss)*(1-in.Loss)
 	out.LossBeyond = in.Loss
 	out.Delay += in.Delay
@@ -116,47 +119,50 @@ func joined(out, in netsim.Config) netsim.Config {
 	return out
 }
 
-// downlink returns the Config of the bottleneck for incoming packets.
-// It does not have the other effects of in.
-func downlink(in netsim.Config) netsim.Config { return netsim.Config{Rate: in.Rate, Queue: in.Queue} }
+// bottleneckOf returns a Config with only the bottleneck for incoming packets, but none of
+// the other effects of in.
+func bottleneckOf(in netsim.Config) netsim.Config {
+	return netsim.Config{Rate: in.Rate, Queue: in.Queue}
+}
 
-// longest returns the maximum time that a packet is in flight if it waits in no queue.
-func longest(out, in netsim.Config) time.Duration {
+// maxDelay returns the longest time that a packet can be in flight, apart from the time that
+// it waits in queues.
+func maxDelay(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// set changes both directions. If one is true, it changes only this client's path. The server's
-// uplink, which all clients share, then stays as it is, and a Rate limits the downlink after it.
-func (p *path) set(profile emulation.Settings, one bool) error {
+// setProfile changes both directions. With onlyClient, it spares the server's uplink, since
+// all clients share it. A Rate then limits the downlink behind it instead.
+func (p *path) setProfile(profile emulation.Settings, onlyClient bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
 		return err
 	}
 	p.hub.mu.Lock()
 	defer p.hub.mu.Unlock()
-	p.up.SetConfig(joined(out, in))
+	p.up.SetConfig(inSeries(out, in))
 	p.up.rate = out.Rate
-	if one {
-		p.down.SetBehind(joined(out, in))
+	if onlyClient {
+		p.down.SetBehind(inSeries(out, in))
 		if out.Rate > 0 && (in.Rate == 0 || out.Rate < in.Rate) {
 			in.Rate = out.Rate
 			in.Queue = out.Queue
 		}
 	} else {
-		p.down.SetConfig(joined(out, in))
+		p.down.SetConfig(inSeries(out, in))
 		p.down.rate = out.Rate
 	}
-	p.down.narrow(downlink(in))
-	p.up.delay = longest(out, in)
-	p.down.delay = longest(out, in)
-	p.hub.share()
+	p.down.setDownlink(bottleneckOf(in))
+	p.up.delay = maxDelay(out, in)
+	p.down.delay = maxDelay(out, in)
+	p.hub.setWindows()
 	return nil
 }
 
 // isOver reports whether both ends have closed, so that no packet is in flight any more.
 func (p *path) isOver() bool { return p.near.hasEnded() && p.far.hasEnded() }
 
-// dark drops all packets of the path for d.
+// dark interrupts the path for d, so that all packets are lost.
 func (p *path) dark(d time.Duration) {
 	p.hub.mu.Lock()
 	defer p.hub.mu.Unlock()
@@ -165,7 +171,7 @@ func (p *path) dark(d time.Duration) {
 	p.down.Dark(now, now.Add(d))
 }
 
-// send puts a packet on a link. The hub moves the packet settleTime later.
+// send puts a packet on a link, and lets the hub move it settleTime later.
 func (h *hub) send(l *link, packet []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,16 +179,16 @@ func (h *hub) send(l *link, packet []byte) {
 	h.timer.Reset(settleTime)
 }
 
-// carry moves the packets of all links, and sets the timer for the next
-// packet. It also removes paths that have ended.
-func (h *hub) carry() {
+// movePackets is called by the timer. It moves the packets of all links, sets the timer for
+// the next packet that arrives, and removes paths that have ended.
+func (h *hub) movePackets() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	next := now.Add(time.Hour)
 	for _, p := range h.paths {
 		for _, l := range []*link{p.up, p.down} {
-			if at, ok := l.carry(now); ok && at.Before(next) {
+			if at, ok := l.deliverDue(now); ok && at.Before(next) {
 				next = at
 			}
 		}
@@ -190,42 +196,44 @@ func (h *hub) carry() {
 	h.timer.Reset(next.Sub(now))
 	before := len(h.paths)
 	h.paths = slices.DeleteFunc(h.paths, (*path).isOver)
+	// Those that are left have a larger share of the server's uplink.
 	if len(h.paths) < before {
-		h.share()
+		h.setWindows()
 	}
 }
 
-// narrow sets the bottleneck of the downlink. It removes the bottleneck if cfg has none.
-func (l *link) narrow(cfg netsim.Config) {
-	l.lastRate = cfg.Rate
+// setDownlink sets the bottleneck of the client's downlink, or removes it if cfg has none.
+func (l *link) setDownlink(cfg netsim.Config) {
+	l.downlinkRate = cfg.Rate
 	switch {
-	case l.last != nil:
-		l.last.SetConfig(cfg)
+	case l.downlink != nil:
+		l.downlink.SetConfig(cfg)
 	case cfg.Rate > 0:
-		l.last = netsim.NewLink(cfg)
+		l.downlink = netsim.NewLink(cfg)
 	}
 }
 
-// carry delivers the packets that have arrived, and returns the time at which the next one
-// arrives. ok is false if no packet is in flight.
-func (l *link) carry(now time.Time) (next time.Time, ok bool) {
+// deliverDue sends the waiting packets, delivers all that have arrived by now, and returns
+// when the next one will. ok is false if there are none in flight.
+func (l *link) deliverDue(now time.Time) (next time.Time, ok bool) {
 	for _, packet := range l.waiting {
 		l.Send(now, packet)
 	}
 	clear(l.waiting)
 	l.waiting = l.waiting[:0]
-	if l.last == nil {
+	if l.downlink == nil {
 		return drain(l.Link, now, l.to.deliver)
 	}
-	next, ok = drain(l.Link, now, func(packet []byte) { l.last.Send(now, packet) })
-	if at, more := drain(l.last, now, l.to.deliver); more && (!ok || at.Before(next)) {
+	// Packets leave the server's uplink only to enter the client's downlink.
+	next, ok = drain(l.Link, now, func(packet []byte) { l.downlink.Send(now, packet) })
+	if at, more := drain(l.downlink, now, l.to.deliver); more && (!ok || at.Before(next)) {
 		next, ok = at, true
 	}
 	return next, ok
 }
 
-// drain passes the packets that have arrived over a link to take, and
-// returns the time at which the next one arrives.
+// drain passes all packets that have arrived over a link to take, and returns when the next
+// one will arrive.
 func drain(l *netsim.Link, now time.Time, take func(packet []byte)) (next time.Time, ok bool) {
 	for {
 		packet, ok := l.Deliver(now)

@@ -29,14 +29,14 @@ func TestEmulateOneLeavesTheUplink(t *testing.T) {
 		}
 		return l.Backlog(now) > 0
 	}
-	require.NoError(t, bob.set(emulation.Settings{PktLag: 50 * time.Millisecond}, true))
+	require.NoError(t, bob.setProfile(emulation.Settings{PktLag: 50 * time.Millisecond}, true))
 	require.True(t, waits(alice.down))
 	require.True(t, waits(bob.down))
 	require.False(t, waits(bob.up), "his own has no rate any more")
 	require.Positive(t, bob.down.window.Load())
 
-	require.NoError(t, alice.set(emulation.Settings{}, false))
-	require.NoError(t, bob.set(emulation.Settings{}, false))
+	require.NoError(t, alice.setProfile(emulation.Settings{}, false))
+	require.NoError(t, bob.setProfile(emulation.Settings{}, false))
 	require.False(t, waits(alice.down), "all paths are changed")
 }
 
@@ -58,7 +58,7 @@ func TestIncomingLossHasNoSizes(t *testing.T) {
 		row.settings.Seed = seed
 		out, in, err := badnet.Links(row.settings)
 		require.NoError(t, err)
-		link, lost := netsim.NewLink(joined(out, in)), map[int]int{}
+		link, lost := netsim.NewLink(inSeries(out, in)), map[int]int{}
 		for range packets {
 			for _, size := range []int{100, 1200} {
 				if link.Send(netsim.Epoch, make([]byte, size)) != netsim.Carried {

@@ -414,10 +414,10 @@ func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
 	}
 }
 
-// emulate changes the emulation of a client's path. See path.set for one.
+// emulate changes the emulation of a client's path. See path.setProfile for one.
 func (n *Network) emulate(c *client, profile emulation.Settings, one bool) {
 	n.t.Helper()
-	if err := c.path.set(profile, one); err != nil {
+	if err := c.path.setProfile(profile, one); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -456,7 +456,7 @@ func (n *Network) close() {
 
 	// Don't let bad paths delay the end.
 	for _, c := range n.clients {
-		_ = c.path.set(emulation.Settings{}, false)
+		_ = c.path.setProfile(emulation.Settings{}, false)
 	}
 	ctx := context.Background()
 	for _, w := range n.worlds { // some are closed already
