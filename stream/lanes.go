@@ -167,7 +167,7 @@ func (l *lanes) open(now time.Time) error {
 	}
 	want := min(l.asked, before+maxOpenings-l.opened)
 	if len(window.parting) > 0 && want > before {
-		window.unackedParting() // removes lanes that are fully acknowledged
+		window.sweepParting() // removes lanes that are fully acknowledged
 		want = min(want, max(before, maxLanes-len(window.parting)))
 	}
 	err := window.grow(want)

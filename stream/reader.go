@@ -120,10 +120,10 @@ func (r *reader) run() {
 func (r *reader) exit() {
 	r.mu.Lock()
 	r.running = false
-	exited := r.onExit
+	onExit := r.onExit
 	r.mu.Unlock()
-	if exited != nil {
-		exited()
+	if onExit != nil {
+		onExit()
 	}
 }
 

@@ -182,8 +182,8 @@ func (r *receiver) open(in *incoming) {
 
 // openWaiting opens the transfers that wait for memory, in order, until memory runs out.
 //
-// It refuses a transfer that has waited for idleTime while no other transfer of the world that
-// waited could be opened either. Whatever holds the memory is then going to need it for long.
+// It refuses a transfer that has waited for idleTime, unless another waiting transfer of the
+// world could be opened in that time. If none could, whatever holds the memory needs it for long.
 func (r *receiver) openWaiting(now time.Time) {
 	s := r.peer.streams
 	for _, in := range r.receiving {
@@ -200,7 +200,7 @@ func (r *receiver) openWaiting(now time.Time) {
 		}
 		waited := min(now.Sub(in.headerTime), now.Sub(s.opened))
 		if waited < idleTime {
-			// The ones after it must wait too, or it might never get its turn.
+			// Headers are answered in order, so the transfers after it have to wait too.
 			r.memoryAlarm.set(r.peer, memoryPause)
 			return
 		}
@@ -229,7 +229,7 @@ func (r *receiver) refusal(in *incoming, t topic, handled bool) error {
 		return fmt.Errorf("%w: the parts of %v have digests of kind %d, which is unknown here", ErrRejected, h, h.parts)
 	case t.kind == kindArray && t.shape != h.shape:
 		return fmt.Errorf("%w: the elements of %v have other fields here: %s", ErrRejected, h, t.fields())
-	case r.countKnown() > config.maxTransfers():
+	case r.countKnown() > config.maxTransfers(): // this one included
 		return fmt.Errorf("%w: as many transfers are under way as stream.Config.MaxTransfers allows, %d",
 			ErrRejected, config.maxTransfers())
 	case r.writers() >= 2*config.maxTransfers():

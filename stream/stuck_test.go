@@ -108,7 +108,7 @@ func TestLanesHoldWhatIsOutstanding(t *testing.T) {
 		w, most := n.server.peer.window, 0
 		for !out.isFinished() {
 			outstanding := func() (bytes int) {
-				entries := w.unackedParting()
+				entries := w.sweepParting()
 				for _, lane := range w.lanes {
 					now, _ := lane.Channel(w.conn).Reliable()
 					entries += now

@@ -57,6 +57,9 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 	t := &Transfer{peer: p, header: h, opts: o, route: p.route(o.window), done: make(chan struct{})}
 	t.share.weight.Store(int32(o.weight))
 	t.progress.Total = h.total()
+
+	// If nothing may be sent before the answer, we needn't read before it either.
+	awaitsAnswer := h.early() == 0
 	t.reader = newReader(readerConfig{
 		source:      s,
 		hash:        h.hash,
@@ -66,7 +69,7 @@ func newTransfer(p *Peer, h header, o options, s source) *Transfer {
 		turns:       p.streams.turns,
 		wake:        p.wake,
 		guard:       t.guard,
-	}, h.early() == 0) // if nothing may be sent before the answer, don't read before it either
+	}, awaitsAnswer)
 	if blob, is := s.(*blobSource); is {
 		blob.throttle = throttle{rate: o.rate, skips: t.reader.receiverHas}
 	}

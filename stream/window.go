@@ -71,12 +71,12 @@ func (w *window) usable(settings *Window) []*rpc.Actor {
 // that, since the game's actors need them too. We then make do with the lanes that we have, and
 // it's only an error if there are none.
 func (w *window) grow(n int) error {
-	for before := len(w.lanes); before < min(n, maxLanes); before++ {
+	for count := len(w.lanes); count < min(n, maxLanes); count++ {
 		if _, err := w.conn.World().Spawn(laneClass, w.conn); err != nil {
 			// The lane's constructor ran before this, and has added the lane already.
-			clear(w.lanes[before:])
-			w.lanes = w.lanes[:before]
-			if before == 0 {
+			clear(w.lanes[count:])
+			w.lanes = w.lanes[:count]
+			if count == 0 {
 				return fmt.Errorf("stream: opening the first lane: %w", err)
 			}
 			return nil
@@ -113,7 +113,7 @@ func (w *window) update() {
 	if w.unackedBytes == 0 {
 		return
 	}
-	entries := w.unackedParting()
+	entries := w.sweepParting()
 	for _, lane := range w.lanes {
 		out, _ := lane.Channel(w.conn).Reliable()
 		entries += out
@@ -124,9 +124,9 @@ func (w *window) update() {
 	w.pathFull = w.unackedBytes > 0 && 2*extend.Stats(w.conn).Queued >= w.unackedBytes
 }
 
-// unackedParting returns how many entries are outstanding on lanes that the client has released,
-// and removes those lanes that have none.
-func (w *window) unackedParting() (entries int) {
+// sweepParting removes lanes that the client has released once nothing is outstanding on them. It
+// returns how many entries are outstanding on the rest.
+func (w *window) sweepParting() (entries int) {
 	w.parting = slices.DeleteFunc(w.parting, func(lane rpc.Channel) bool {
 		out, _ := lane.Reliable()
 		entries += out
