@@ -80,7 +80,7 @@ type failure struct {
 	what  string // the transfer, and how far it had come; set by ending
 	cause error  // nil if none was given
 
-	unanswered bool // the receiver refused the header, so what was sent before its answer was wasted
+	unanswered bool // the receiver refused the header; what was sent by then was wasted
 }
 
 // canceled returns the failure of a transfer that this end canceled because of cause.

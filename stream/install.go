@@ -296,16 +296,16 @@ func (s *Streams) wake() {
 }
 
 // handle registers t as the topic with the given name. It panics if that is a mistake: if the
-// name is empty or taken, if s is nil, or if none is set because the handler's function is
+// name is empty or taken, if s is nil, or if noFunc is set because the handler's function is
 // nil.
-func (s *Streams) handle(name string, t topic, none bool) {
+func (s *Streams) handle(name string, t topic, noFunc bool) {
 	of := header{kind: t.kind, topic: name}
 	switch {
 	case name == "":
 		panic("stream: Handle of a topic without a name; take what NewBlob or NewArray returned")
 	case s == nil:
 		panic(fmt.Sprintf("stream: Handle of %v: nil *Streams; give it what Install returned", &of))
-	case none:
+	case noFunc:
 		panic(fmt.Sprintf("stream: Handle of %v: no function", &of))
 	}
 	s.mu.Lock()

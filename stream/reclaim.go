@@ -64,9 +64,9 @@ func (r *reclaimer) makeRoom(now time.Time) {
 	}
 }
 
-// evictFor is called when there is no memory for a transfer of a peer's, received by to. It
-// evicts one stuck hoarder that belongs to the same party and holds content, the one stuck
-// longest first, and reports whether there was one.
+// evictFor is called when there is no memory for one of the transfers that to receives. Of the
+// stuck hoarders that belong to the same party and hold content, it evicts the one that has
+// been stuck longest. It reports whether there was one.
 //
 // makeRoom doesn't do this, because a party may reach its limit long before the world is
 // crowded.
@@ -78,7 +78,7 @@ func (r *reclaimer) evictFor(to *receiver, now time.Time) bool {
 	r.searchIfDue(now)
 	for i, candidate := range r.byParty[party] {
 		if candidate.hoarder == hoarder(to) {
-			continue // its eviction would close the connection that needs the memory
+			continue // evicting it would close the connection that needs the memory
 		}
 		if r.tryEvict(candidate.hoarder, now) {
 			r.byParty[party] = slices.Delete(r.byParty[party], i, i+1)

@@ -46,9 +46,9 @@ type (
 	// client sends it again to ask for lanes.
 	limits struct {
 		transfers int         // incoming transfers at once
-		lanes     int         // that a client wants, or that a server keeps open
+		lanes     int         // how many a client wants, or how many a server keeps open
 		early     int         // bytes of all transfers that may be sent before our answers
-		hashes    []Algorithm // that this end knows, the preferred one first
+		hashes    []Algorithm // known to this end, the preferred one first
 	}
 	// header opens a transfer. Ids begin at 1 and go up by one.
 	header struct {
@@ -63,14 +63,14 @@ type (
 		count int64  // elements of an array
 		shape uint64 // of the array's element type
 	}
-	// accept answers a header, with how much the receiver has stored. The sender continues
-	// there: at byte offset, where element index of an array begins.
+	// accept answers a header. It says how much of the content the receiver has stored, and the
+	// sender continues from there: at byte offset, where element index of an array begins.
 	accept struct {
 		id     uint64
 		offset int64
 		index  int64
 		limit  int64 // as in grant
-		hasAll bool  // the receiver has stored all content, so none need be sent
+		hasAll bool  // the receiver has stored all of it, so nothing need be sent
 	}
 	// grant is credit. The sender may send content below limit, which never goes down.
 	grant struct {

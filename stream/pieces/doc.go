@@ -20,7 +20,9 @@
 //		if err != nil {
 //			return err
 //		}
-//		return t.Send(ctx, lacks, func(b []byte, i int) ([]byte, error) { return append(b, assets[i]...), nil })
+//		return t.Send(ctx, lacks, func(b []byte, i int) ([]byte, error) {
+//			return append(b, assets[i]...), nil
+//		})
 //	})
 //
 // The example in stream/pieces/example_test.go shows the receiver as well.
