@@ -3,7 +3,7 @@ package stream
 import "io"
 
 // A Store keeps incoming content beyond the end of a connection: parts, which a later transfer
-// can resume, and complete contents, which needn't be sent again.
+// can resume, and complete content, which needn't be sent again.
 //
 // Content is stored under the identity of the peer that sends it and the key that the peer gave
 // it. No peer can see or change what is stored under another identity. Both are arbitrary
@@ -18,7 +18,7 @@ import "io"
 // content isn't found again. A game can then wrap a Store in one of its own, which passes
 // users.UserOf of the identity.
 //
-// The methods of a Store, its parts and its contents may wait for a disk, and are never called
+// The methods of a Store, a Part and a Content may wait for a disk, and are never called
 // on a world's goroutine. A Store must be safe for concurrent use. A Part or Content is used by
 // one goroutine at a time. If a transfer, connection or world ends during a call, the call goes
 // on and is followed by a Close. rpc.World.Close waits for neither.

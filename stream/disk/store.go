@@ -26,13 +26,13 @@ const (
 
 // A Store is a stream.Store in a folder of its own.
 //
-// In it, each identity has a folder with a file for each content. Both are named by hashes, so
-// that no identity and no key can reach outside the Store.
+// In it, each identity has a folder, with a file for what is stored under each key. Both are
+// named by hashes, so that no identity and no key can reach outside the Store.
 //
-// A content that is still arriving is written under another name, and only renamed when it is
-// complete and has been flushed to the disk. If the process is killed, what it has written
-// stays. If a power failure makes the disk lose some of it, the digest turns out wrong at the
-// end of the transfer, and the part is deleted.
+// Content that is still arriving is written under another name. The file is only renamed when
+// the content is complete and has been flushed to the disk. If the process is killed, what it
+// has written stays. If a power failure makes the disk lose some of it, the digest turns out
+// wrong at the end of the transfer, and the part is deleted.
 //
 // Links, pipes and devices that somebody puts into the folder are neither followed nor opened.
 //
@@ -44,14 +44,14 @@ type Store struct {
 	// there is no limit.
 	//
 	// A part of known size counts with its full size from the start. To make room for a new
-	// part, the Store removes contents of the same identity, the least recently used first, and
-	// parts that nobody is writing. It removes nothing of other identities.
+	// part, the Store removes what the same identity has stored, the least recently used first,
+	// but no part that is being written. It removes nothing of other identities.
 	//
 	// If another process shares the folder, what it stores is counted a second late. Its open
 	// parts are counted by the bytes written, at most ten seconds late.
 	MaxBytes, MaxIdentityBytes int64
-	// MaxIdentityFiles limits the number of parts and contents of one identity. The default is
-	// 1,024. If negative, there is no limit.
+	// MaxIdentityFiles limits the number of files of one identity, complete or not. The default
+	// is 1,024. If negative, there is no limit.
 	MaxIdentityFiles int
 	// PartExpiry is how long an unused part is kept, so that its transfer can be resumed. The
 	// default is 7 days. If negative, parts are kept forever.
@@ -194,8 +194,8 @@ func blobDigest(path string) (digest stream.Digest, ok bool) {
 	return digest, isBlob && err == nil
 }
 
-// blobs returns the paths of the complete contents under base. Normally there is one at most.
-// There are two after a crash between a rename and the removal of the older content.
+// blobs returns the paths of the blobs under base. Normally there is one at most.
+// There are two after a crash between a rename and the removal of the older blob.
 func blobs(base string) ([]string, error) {
 	dir, name := filepath.Split(base)
 	entries, err := readFolder(filepath.Clean(dir))
@@ -212,7 +212,7 @@ func blobs(base string) ([]string, error) {
 	return found, nil
 }
 
-// removeBlobs removes all complete contents under base except keep.
+// removeBlobs removes all blobs under base except keep.
 func removeBlobs(base, keep string) error {
 	found, err := blobs(base)
 	for _, path := range found {
@@ -223,7 +223,7 @@ func removeBlobs(base, keep string) error {
 	return err
 }
 
-// maxLookups limits how often lookup starts over because a content has vanished since its folder
+// maxLookups limits how often lookup starts over because a blob has vanished since its folder
 // was listed. That happens when it's replaced, or removed to make room.
 const maxLookups = 20
 
@@ -240,7 +240,7 @@ func (s *Store) lookup(base string) (*content, error) {
 		newest := slices.MaxFunc(found, func(a, b string) int { return modTime(a).Compare(modTime(b)) })
 		c, err := openContent(newest)
 		if err == nil {
-			// The least recently used contents are removed first. If this fails, the worst that
+			// The least recently used blobs are removed first. If this fails, the worst that
 			// can happen is that they go in another order.
 			now := time.Now()
 			_ = os.Chtimes(c.Name(), now, now)
@@ -252,7 +252,7 @@ func (s *Store) lookup(base string) (*content, error) {
 	return nil, &fs.PathError{Op: "open", Path: base, Err: fs.ErrNotExist}
 }
 
-// modTime returns when a content was stored or last used, or the zero time if it's gone.
+// modTime returns when a blob was stored or last used, or the zero time if it's gone.
 func modTime(path string) (at time.Time) {
 	if info, err := os.Lstat(path); err == nil {
 		at = info.ModTime()
@@ -260,7 +260,7 @@ func modTime(path string) (at time.Time) {
 	return at
 }
 
-// A content is a stream.Content in a Store.
+// A content is a blob that is open for reading, as a stream.Content.
 type content struct {
 	*os.File
 	size   int64
