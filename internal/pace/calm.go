@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// calmSamples is the minimum number of batches in a stretch for its maximum delay to show
-// the effect of jitter.
+// calmSamples is how many batches a stretch must have for its maximum delay to show the jitter.
 const calmSamples = 8
 
-// The bottom moves by 1/bottomFall of the distance to a lower stretch, and by
-// 1/bottomRise of the distance to a higher one. Strong jitter leaves few packets of a
-// round undelayed, and in some rounds none. So the bottom should be near the lowest of
-// about thirty stretches.
+// The bottom moves by 1/bottomFall of the way to a lower stretch, but only by 1/bottomRise of
+// the way to a higher one, so that it stays near the lowest of about thirty stretches. This is
+// because strong jitter leaves only a few packets of a round undelayed, and in some rounds none.
 const bottomFall, bottomRise = 4, 32
 
-// swingRounds is the number of consecutive rounds that must swing to show that jitter has
-// begun. One look makes a queue and empties it, but looks do not follow each other round
-// by round for three rounds.
+// swingRounds is how many rounds in a row must swing to show that jitter has begun. A look also
+// makes a queue and empties it again, but looks don't follow each other for three rounds.
 const swingRounds = 3
 
-// A calm measures how high delays rise without a queue. Its value is the minimum, over
-// the last 10 s, of the maximum delays in stretches of one or more rounds.
+// A calm is a detector of jitter. It measures how high delays rise without a queue, as the
+// minimum over the last 10 s of the maximum delays in stretches of one or more rounds.
 //
-// Jitter and aggregation raise the maximum delay of every stretch. A queue of our own
-// doesn't stand in all stretches. The queue of many controllers does, but it also raises
-// the minimum delay of a stretch, which jitter doesn't.
+// This works because jitter and aggregation raise the maximum delay of every stretch, while a
+// queue of our own isn't there in every stretch. The queue of many controllers may be, but
+// unlike jitter, that raises a stretch's minimum delay as well.
 type calm struct {
-	lowest, highest time.Duration // minimum and maximum delay of a batch in this stretch
-	samples         int           // batches in this stretch
-	fates           tally         // fates of the packets decided in this stretch
-	lowestPeak      minimum       // minimum of the stretches' maximum delays
-	lows            minimum       // minimum of the stretches' lowest delays
-	// Usual lowest delay of a stretch: near the minimum of the last stretches.
-	bottom time.Duration
+	// The current stretch.
+	lowest, highest time.Duration // minimum and maximum delay of its batches
+	samples         int           // how many batches it has
+	fates           tally         // of the packets that were decided in it
+
+	// All stretches.
+	lowestPeak minimum       // of their maximum delays
+	lows       minimum       // of their lowest delays
+	bottom     time.Duration // what the lowest delay usually is: near the minimum of the last stretches
 }
 
-// note adds the minimum delay of a batch.
+// note adds a batch's minimum delay.
 func (c *calm) note(d time.Duration) {
 	if c.samples == 0 {
 		c.lowest, c.highest = d, d
@@ -45,15 +44,12 @@ func (c *calm) note(d time.Duration) {
 	c.samples++
 }
 
-// roundOver ends the stretch if it has enough batches.
+// roundOver ends the stretch if it has enough batches. If there's a rival, somebody else fills the
+// queue, and a higher stretch says nothing about the bottom.
 //
-// The first stretch does not count if it lost more than random loss explains although the
-// train arrived evenly. Its delays are those of a full queue and not of jitter. When it
-// counted, eight controllers that began at once took the whole queue for jitter, and kept
-// the queue full.
-//
-// If rival is true, somebody else fills the queue, so a higher stretch shows nothing
-// about the bottom.
+// The first stretch doesn't count if more was lost than random loss explains although the train
+// arrived evenly, because its delays are those of a full queue then. When it did count, eight
+// controllers that began at once took the whole queue for jitter, and kept it full.
 func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 	c.fates.add(fates)
 	if c.samples < calmSamples {
@@ -69,7 +65,7 @@ func (c *calm) roundOver(t instant, fates tally, even, rival bool) {
 	c.fates = tally{}
 }
 
-// follow moves the bottom towards the lowest delay of this stretch.
+// follow moves the bottom towards this stretch's lowest delay.
 func (c *calm) follow(rival bool) {
 	switch {
 	case !c.lowestPeak.known:
@@ -81,10 +77,9 @@ func (c *calm) follow(rival bool) {
 	}
 }
 
-// standing returns the part of every stretch's delays that is a rival's standing queue,
-// which is not jitter. When it counted as jitter, the queue seemed to be gone after 10 s,
-// and the controller stopped competing with a New Reno that still filled a queue of four
-// products.
+// standing returns how much of every stretch's delay is a rival's standing queue and not jitter.
+// When we took it for jitter, the queue seemed to be gone after 10 s. We then stopped competing,
+// while a New Reno still filled a queue of four bandwidth-delay products.
 func (c *calm) standing(rival bool) time.Duration {
 	if !rival {
 		return 0
@@ -92,7 +87,7 @@ func (c *calm) standing(rival bool) time.Duration {
 	return max(c.lows.min-c.bottom, 0)
 }
 
-// above returns the excess of the calm delay over the minimum delay.
+// above returns by how much the calm delay exceeds a minimum delay.
 func (c *calm) above(floor time.Duration) time.Duration {
 	if !c.lowestPeak.known {
 		return 0
@@ -100,17 +95,16 @@ func (c *calm) above(floor time.Duration) time.Duration {
 	return max(c.lowestPeak.min-floor, 0)
 }
 
-// A swings detects jitter and aggregation that have just begun. A calm shows them up to
-// 10 s later, once it has forgotten the time before.
+// A swings is a detector of jitter and aggregation that have only just begun. A calm needs up to
+// 10 s to show them, because it first has to forget what was before.
 //
-// A swings keeps the maximum delays of the last rounds in which the queue ran empty. The
-// delays of a round are zero unless a packet waited longer than the target. A round with
-// delays that are not zero is said to swing. Its queue is not our own, because a paced
-// sender does not make and empty such a queue in a round trip. Rounds in which a queue
-// stands are ignored.
+// It remembers the maximum delays of the last rounds in which the queue ran empty, and ignores
+// those in which a queue stood. A round swings if some packet waited for longer than the target
+// nevertheless. That can't be because of a queue of our own, since a paced sender doesn't build
+// and empty such a queue within a round trip. A round that doesn't swing counts as 0.
 type swings struct {
-	trips [swingRounds]time.Duration // maximum round trips
-	waits [swingRounds]time.Duration // maximum waits beyond the minimum one-way delay
+	trips [swingRounds]time.Duration // longest round trips
+	waits [swingRounds]time.Duration // longest waits, beyond the minimum one-way delay
 }
 
 // roundOver adds a round, unless a queue stood in it.
@@ -127,9 +121,8 @@ func (s *swings) roundOver(r *round, d *delay) {
 	}
 }
 
-// trip returns the round trip that each of the last rounds reached; 0 = they do not
-// swing.
+// trip returns the round trip that each of the last rounds has reached, or 0 if they don't swing.
 func (s *swings) trip() time.Duration { return slices.Min(s.trips[:]) }
 
-// wait returns the wait that each of the last rounds reached; 0 = they do not swing.
+// wait returns the wait that each of the last rounds has reached, or 0 if they don't swing.
 func (s *swings) wait() time.Duration { return slices.Min(s.waits[:]) }

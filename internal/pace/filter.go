@@ -7,22 +7,23 @@ import (
 
 const (
 	minimumSlots = 4
-	// maximumSlots is the number of rounds over which the estimate is the maximum rate.
-	// One round with losses or too little data must not lower the estimate. But it must
-	// soon follow the corrections of cruising, and return the rate that a look took from
-	// others. BBR's 10 rounds would keep that rate until the next look.
+
+	// maximumSlots is how many rounds the estimate is a maximum of. It mustn't go down because of a
+	// single round with losses or too little data. But it has to follow soon when cruising
+	// corrects the rate, and give back what a look has taken from others. With BBR's 10 rounds we
+	// would keep that until the next look.
 	maximumSlots = 3
 )
 
-// A minimum is the windowed minimum of the durations added in the last 10 s.
+// A minimum is a windowed minimum, over the last 10 s.
 //
-// It keeps the minimum of each quarter of that time, so a duration is forgotten when it
-// is 7.5 to 10 s old. If no duration is added, the last ones stay.
+// It has a minimum for each quarter of that time, so a duration is forgotten when it is 7.5 to 10 s
+// old. If nothing is added any more, the latest ones stay.
 type minimum struct {
-	slots [minimumSlots]minDuration // minimum of each quarter
+	slots [minimumSlots]minDuration // one for each quarter
 	index int64                     // number of the newest slot, counted from the epoch
 	min   time.Duration             // minimum of all slots
-	known bool                      // a duration was added
+	known bool                      // something was added
 }
 
 func (m *minimum) add(now instant, d time.Duration) {
@@ -41,7 +42,7 @@ func (m *minimum) add(now instant, d time.Duration) {
 	}
 }
 
-// A maximum is the windowed maximum of the rates added in the last maximumSlots rounds.
+// A maximum is a windowed maximum of rates, over the last maximumSlots rounds.
 type maximum struct {
 	slots [maximumSlots]float64
 	round int64
@@ -56,7 +57,7 @@ func (m *maximum) add(round int64, rate float64) {
 	m.slots[at] = max(m.slots[at], rate)
 }
 
-// set forgets all rounds but the given one, which gets this rate.
+// set starts over with a single round, in which this was the rate.
 func (m *maximum) set(round int64, rate float64) {
 	*m = maximum{round: round}
 	m.slots[round%maximumSlots] = rate
@@ -64,7 +65,7 @@ func (m *maximum) set(round int64, rate float64) {
 
 func (m *maximum) value() float64 { return slices.Max(m.slots[:]) }
 
-// A minDuration is the minimum of some durations.
+// A minDuration is the minimum of the durations noted.
 type minDuration struct {
 	value time.Duration
 	known bool
@@ -77,18 +78,14 @@ func (l *minDuration) note(d time.Duration) {
 }
 
 const (
-	// ringSize is the maximum number of values in a ring: points of the curve, and
-	// neighbours of lost packets.
-	ringSize = 256
-	// minRingSize is the initial size of a ring.
-	minRingSize = 16
+	ringSize    = 256 // how many values a ring holds: points of the curve, or neighbours of lost packets
+	minRingSize = 16  // how many it has room for at first
 )
 
-// A ring keeps the last ringSize values of a sequence, numbered from 0. Its memory grows
-// with the number of values, because each connection has a controller, and most carry
-// little.
+// A ring keeps the last ringSize values of a sequence, numbered from 0. Since every connection
+// has a controller and most of them carry little, it takes memory only as it gets filled.
 type ring[T any] struct {
-	places []T // the length is a power of two, or 0
+	places []T // as many as a power of two, or none
 	next   int // number of the next value
 }
 
@@ -103,23 +100,22 @@ func (l *ring[T]) add(v T) {
 	l.next++
 }
 
-// at returns the value with number i, which must still be in the ring.
+// at returns the value with number i, which must not have been dropped yet.
 func (l *ring[T]) at(i int) *T { return &l.places[i&(len(l.places)-1)] }
 
-// secondsSlot is the duration of a slot of lastSeconds.
+// secondsSlot is how long each slot of a lastSeconds lasts.
 const secondsSlot = time.Second
 
-// lastSeconds holds the minimum and the maximum of the durations of the last one to two
-// seconds.
+// A lastSeconds has the minimum and the maximum of the durations in the last one or two seconds.
 type lastSeconds struct {
-	slot        int64 // number of the second covered by now
+	slot        int64 // number of the second that now covers
 	now, before struct {
 		min minDuration
 		max time.Duration
 	}
 }
 
-// note adds a duration, and reports whether it is less than all others.
+// note adds a duration, and reports whether it is less than all the others.
 func (l *lastSeconds) note(t instant, d time.Duration) (lowest bool) {
 	switch slot := int64(t / secondsSlot); slot {
 	case l.slot:

@@ -2,32 +2,34 @@ package pace
 
 import "time"
 
-// A round is a round trip. It ends when a packet that was sent after its beginning
-// arrives.
+// A round is a round trip, with what we see during it. It ends when a packet arrives that was sent
+// after it began.
 type round struct {
 	number int64
 	began  instant
-	// Value of delivery.total when the round began. The round ends when a packet arrives
-	// that was sent later.
-	end   int64
-	fates tally    // fates of the packets that were decided in this round
-	sent  [4]tally // fates by the round in which the packets were sent, at its number modulo 4
-	// Losses by the round in which the packets were declared lost, at its number modulo
-	// 4.
-	lost    [4]losses
-	minTrip minDuration   // minimum round trip of its batches
-	maxTrip time.Duration // maximum round trip of its batches
-	// Minimum wait on the way back: the excess of a round trip over the minimum one, less
-	// the wait on the way there.
+	end    int64 // delivery.total when it began; it ends with the first arrival sent after that
+
+	// Fates.
+	fates tally     // of the packets that were decided in this round
+	sent  [4]tally  // by the round in which the packets were sent, modulo 4
+	lost  [4]losses // by the round in which they were declared lost, modulo 4
+
+	// Round trips of its batches.
+	minTrip minDuration
+	maxTrip time.Duration
+
+	// Waits. On the way there that's by how much a one-way delay exceeds the minimum, jitter
+	// included. On the way back it's what remains of a round trip above the minimum.
 	minBack minDuration
-	// Minimum wait: the excess of a one-way delay over the minimum one, jitter included.
-	minWait      minDuration
-	maxWait      time.Duration // maximum wait
-	closed       bool          // the window held packets back
-	minQueue     time.Duration // minimum queue of its batches: the queue that stands
-	maxQueue     time.Duration // maximum queue of its batches
-	prevMinQueue time.Duration // minQueue of the previous round
-	prevMaxQueue time.Duration // maxQueue of the previous round
+	minWait minDuration
+	maxWait time.Duration
+	closed  bool // the window held packets back
+
+	// Queues that its batches met. The minimum is the queue that stands.
+	minQueue     time.Duration
+	maxQueue     time.Duration
+	prevMinQueue time.Duration // of the round before
+	prevMaxQueue time.Duration
 }
 
 // noteTrip adds the round trip of a batch.
@@ -48,7 +50,7 @@ func (r *round) note(queue time.Duration) {
 	r.maxQueue = max(r.maxQueue, queue)
 }
 
-// next begins the next round; total is delivery.total.
+// next begins the next round, where total is delivery.total.
 func (r *round) next(t instant, total int64, queue time.Duration) {
 	*r = round{
 		number:       r.number + 1,
@@ -65,19 +67,19 @@ func (r *round) next(t instant, total int64, queue time.Duration) {
 	r.lost[r.number%int64(len(r.lost))] = losses{}
 }
 
-// sentIn returns the fates of the packets that were sent in a round, which is one of the
-// last four.
+// sentIn returns the fates of the packets that were sent in a round, which must be one of the last
+// four.
 //
-// The packets decided in one round were not all sent in one. If packets arrive late, a
-// loss is found up to a round trip after the arrival of a packet that was sent at the
-// same time.
+// It isn't enough to look at what was decided in a round, since those packets may have been sent
+// in several. When packets arrive late, it takes up to a round trip longer to find out about a
+// loss than about an arrival.
 func (r *round) sentIn(number uint8) *tally { return &r.sent[number%uint8(len(r.sent))] }
 
-// losses returns the losses of this round.
+// losses returns what was lost in this round.
 func (r *round) losses() *losses { return &r.lost[r.number%int64(len(r.lost))] }
 
-// lostWithin returns the number of packets that were declared lost in the last rounds and
-// have not arrived since, and the number of the first of them.
+// lostWithin returns how many packets were declared lost in the last rounds, not counting those
+// that have arrived since. It also returns the number of the first one.
 func (r *round) lostWithin(rounds int64) (first uint16, count int) {
 	for n := max(r.number-rounds+1, 0); n <= r.number; n++ {
 		l := &r.lost[n%int64(len(r.lost))]
@@ -89,7 +91,7 @@ func (r *round) lostWithin(rounds int64) (first uint16, count int) {
 	return first, count
 }
 
-// spurious removes a loss of the last rounds, because the packet arrived.
+// spurious takes back a loss in the last rounds, because the packet has arrived.
 func (r *round) spurious(s Sample) {
 	for i := range r.lost {
 		if l := &r.lost[i]; l.has(s.number) {
@@ -104,44 +106,41 @@ func (r *round) spurious(s Sample) {
 	}
 }
 
-// arrived returns the number of bytes delivered since the round began, given the total
-// until now.
+// arrived returns how many bytes were delivered since the round began, given the total until now.
 func (r *round) arrived(total int64) int { return int(total - r.end) }
 
-// shrinks reports whether the queue shrinks while the controller drains. Then the queue
-// is our own.
+// shrinks reports whether the queue shrinks while we drain it. If so, it's ours.
 func (r *round) shrinks() bool { return r.minQueue < r.prevMinQueue*3/4 }
 
-// backIsLonger reports whether the way back has become longer as well, by half of the
-// increase on the way there.
+// backIsLonger reports whether the way back has become longer too, by at least half of what the way
+// there has.
 func (r *round) backIsLonger() bool { return r.minBack.value >= r.minQueue/2 }
 
-// drainsOurs reports whether the queue that a drain meets is our own, or that of many
-// controllers that drain it with us at less than half of the path's rate. Such a queue
-// shrinks, in the first rounds of the drain by at least an eighth, or drops more packets
-// than usual.
+// drainsOurs reports whether the queue that we are draining is our own. It may also be that of many
+// controllers, which drain it along with us but use less than half of the path's rate.
 //
-// In the first rounds its maximum must shrink like its minimum. Where packets only
-// jitter, one minimum of three is an eighth below the previous one.
+// Our own queue shrinks, or else it drops more packets than usual. In the first rounds of a
+// drain it is enough if it shrinks by an eighth, but then not only the minimum has to. Where
+// packets merely jitter, one minimum in three is an eighth below the one before.
 func (r *round) drainsOurs(first bool, usual float64) bool {
 	shrinksSlowly := r.minQueue < r.prevMinQueue*7/8 && r.maxQueue < r.prevMaxQueue*7/8
 	return r.shrinks() || first && shrinksSlowly || r.fates.above(usual)
 }
 
-// scatters reports whether the packets of this round and the last one met queues so
-// different that the cause may be jitter, which says nothing about the rate. A queue that
-// grows all the time does not scatter: its minimum is about the maximum of the previous
-// round.
+// scatters reports whether the packets of this round and the last met such different queues that
+// jitter may be the cause, in which case they say nothing about the rate. A queue that keeps
+// growing doesn't scatter, because its minimum is about the maximum of the round before.
 func (r *round) scatters() bool { return r.minQueue < min(r.maxQueue, r.prevMaxQueue)*2/3 }
 
-// ranEmpty reports whether some packet of the round met no longer queue than the one that
-// cruising steers for, jitter included.
+// ranEmpty reports whether some packet met no longer queue than the one that we steer for while
+// cruising, jitter included.
 func (r *round) ranEmpty(d *delay) bool { return r.minWait.known && r.minWait.value <= d.aim() }
 
-// swings reports whether the queue ran empty in the round although some packet waited
-// longer than in any queue of ours.
+// swings reports whether the queue ran empty although some packet waited for longer than in any
+// queue of ours.
 func (r *round) swings(d *delay) bool { return r.ranEmpty(d) && r.maxWait > d.target() }
 
-// showsPath reports whether the rates of the round may lower the estimate. If the window
-// held packets back although the queue ran empty, they are rates of the window.
+// showsPath reports whether the round's rates may lower our estimate. They may not if the window
+// held packets back although the queue ran empty, because then they are the window's rates and
+// not the path's.
 func (r *round) showsPath(d *delay) bool { return !r.closed || !r.swings(d) }

@@ -1,33 +1,35 @@
 package pace
 
-// A State is the state of a Controller. Start ends in Drain, Drain in Cruise, and from
-// Cruise the controller looks for more now and then (Up, then Drain). It competes while
-// others fill the queue. From any state, silence leads to Dark and then to Stopped.
+// A State is what a Controller is doing. Start leads to Drain, and Drain to Cruise, which the
+// controller leaves now and then to look for more rate (Up, then Drain again). It competes while
+// others fill the queue. When no acks arrive, any state leads to Dark, and eventually to
+// Stopped.
 type State uint8
 
 const (
-	Start   State = iota // searches for the rate of an unknown path
-	Drain                // empties the queue
-	Cruise               // paces at the estimate
-	Up                   // probes for more rate: a look
-	Dip                  // leaves the path half empty for a round trip, to measure the minimum delay
-	Compete              // shares a queue that others fill
-	Yield                // leaves part of the path to others, to see whether the losses stop
-	Dark                 // no ack arrives: sends one packet per PTO
-	Stopped              // no ack has arrived for 10 s: sends nothing
+	Start   State = iota // searching for the rate of an unknown path
+	Drain                // emptying the queue
+	Cruise               // pacing at the estimated rate
+	Up                   // probing for more, which is called a look
+	Dip                  // leaving the path half empty for a round trip, to measure the minimum delay
+	Compete              // sharing a queue that others fill
+	Yield                // leaving part of the path to others, to see if the losses stop
+	Dark                 // sending one packet per PTO, because no ack arrives
+	Stopped              // sending nothing, because no ack has arrived for 10 s
 )
 
 func (s State) String() string {
 	return [...]string{"start", "drain", "cruise", "up", "dip", "compete", "yield", "dark", "stopped"}[s]
 }
 
-// step advances the state machine after feedback. ended is true if that has ended a round.
+// step runs the state machine after feedback. ended is true if that has ended a round.
 func (c *Controller) step(t instant, b batch, ended bool) {
 	if ended {
 		c.rounds++
 		c.countRounds()
 	}
 	if c.judgeLook(t) {
+		// The look has found more rate, so go on.
 		c.goOn(t)
 		return
 	}
@@ -53,10 +55,11 @@ func (c *Controller) step(t instant, b batch, ended bool) {
 	}
 }
 
-// goOn continues to probe after a look has found more rate, or after a first flight that
-// was sent at only a part of the hint. It normally enters Start again. On a path with a
-// short queue, a start would lose a third of its packets, so goOn looks again at once
-// instead.
+// goOn goes on probing after a look that has found more rate, or after a first flight that used
+// only a part of the hint.
+//
+// This normally means another start. On a path with a short queue, that would lose a third of its
+// packets, so we take another look at once instead.
 func (c *Controller) goOn(t instant) {
 	if c.delay.short() {
 		c.enter(Cruise, t)
@@ -67,13 +70,11 @@ func (c *Controller) goOn(t instant) {
 	c.start.grew(c.Estimate())
 }
 
-// enter switches to a state and resets what belongs to a single visit to a state.
-//
-// In Dark, one packet is sent per PTO, whatever its size. The pacer charges for these
-// packets, so its next sending time may be seconds away. After Dark and Stopped that debt is
-// cancelled.
+// enter moves to another state, and resets whatever belongs to a single visit to a state.
 func (c *Controller) enter(s State, t instant) {
 	if c.state == Dark || c.state == Stopped {
+		// In the dark we sent one packet per PTO whatever its size, but the pacer charged us for
+		// them all the same, and its next time may be seconds away. Cancel that debt.
 		c.pacer.next = min(c.pacer.next, t)
 	}
 	if s == Cruise {
@@ -103,8 +104,8 @@ func (c *Controller) enter(s State, t instant) {
 	c.looks.payingBack = false
 }
 
-// countRounds updates, at the end of a round, the counts of consecutive rounds with a
-// standing queue, without a queue, and with a queue that no drain has moved.
+// countRounds is called at the end of a round. It counts the rounds in a row with a standing queue,
+// those without a queue, and those with a queue that no drain has moved.
 func (c *Controller) countRounds() {
 	part := c.Estimate() / max(c.fastest, 1)
 	c.queueing.roundOver(&c.round, &c.delay, c.Estimate(), c.congestion.random(), part)
@@ -114,10 +115,10 @@ func (c *Controller) countRounds() {
 	c.queueing.unmoved.roundOver(&c.round, c.delay.grain, c.queueing.randomBefore, counts)
 }
 
-// countEmptyRounds counts, while competing, the consecutive rounds in which no packet met
-// a queue that jitter does not explain. spread returns the lowest of the rounds' maximum
-// delays. Jitter explains up to one and a half times that, less the part that queues
-// already exclude.
+// countEmptyRounds counts the rounds in a row, while we compete, in which no packet met a queue
+// that can't be jitter. Up to one and a half times the spread may be jitter, since that is only
+// the lowest of the rounds' maximum delays. But the part that delay.jitter covers is no longer
+// in the queues.
 func (c *Controller) countEmptyRounds() {
 	jitter := c.delay.spread()*3/2 - c.delay.jitter()
 	if c.state != Compete || c.round.maxQueue > jitter+max(c.delay.depth/4, shallowDepth/2) {
