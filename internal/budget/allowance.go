@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// An Allowance limits what one connection sends over all its carriers. It implements
-// [link.Rate] and [sealed.Rate] and is safe for concurrent use.
+// An Allowance limits how fast one connection may send, counting all its carriers together. It
+// implements [link.Rate] and [sealed.Rate], and is safe for concurrent use.
 type Allowance struct {
 	own, world *Meter // nil if there is no limit
 
 	mu   sync.Mutex // guards the fields below
-	turn time.Time  // when bulk may be sent at the world's rate; zero if not booked
-	open bool       // the last Bulk allowed bulk, so the next Spend uses up the turn
-	held time.Time  // since when bulk is held back; zero if it is not
+	turn time.Time  // when the world's rate lets us send bulk; zero if we have no turn
+	open bool       // the last Bulk let us send, so the next Spend uses up the turn
+	held time.Time  // since when bulk has been held back; zero if it isn't
 }
 
-// NewAllowance returns the allowance of a connection with its own rate in bytes per second,
-// or 0 for no limit. world is the meter of the connection's world.
+// NewAllowance returns the allowance of a connection, whose own rate in bytes per second is 0 if
+// it has none. world is the meter of its world.
 func NewAllowance(rate int, world *Meter) *Allowance {
 	return &Allowance{own: NewMeter(rate), world: world}
 }
@@ -25,7 +25,8 @@ func NewAllowance(rate int, world *Meter) *Allowance {
 // Limited reports whether there is any limit.
 func (a *Allowance) Limited() bool { return a.own != nil || a.world != nil }
 
-// Most returns the lowest rate that limits the connection, in bytes per second. 0 = no limit.
+// Most returns the lower of the connection's and the world's rate, in bytes per second. It is 0
+// if there is no limit.
 func (a *Allowance) Most() (rate int) {
 	for _, m := range []*Meter{a.own, a.world} {
 		if m != nil && (rate == 0 || m.rate < rate) {
@@ -38,7 +39,7 @@ func (a *Allowance) Most() (rate int) {
 // Play implements link.Rate.
 func (a *Allowance) Play(now time.Time) time.Duration { return a.Behind(now, 0) }
 
-// Behind returns the time unreliable data must wait if queued bytes are sent before it.
+// Behind returns how long unreliable data must wait, given that queued bytes are sent first.
 func (a *Allowance) Behind(now time.Time, queued int) time.Duration {
 	return max(a.own.play(now, queued), a.world.play(now, queued))
 }
@@ -62,6 +63,7 @@ func (a *Allowance) Bulk(now time.Time) time.Duration {
 	case a.held.IsZero():
 		a.held = now
 	}
+	// Bulk needn't wait for longer than this, even if play has used up the rate.
 	wait = min(wait, max(0, a.held.Add(bulkPatience).Sub(now)))
 	a.open = wait == 0
 	return wait
@@ -74,11 +76,13 @@ func (a *Allowance) Spend(now time.Time, size int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.open {
+		// Bulk hasn't allowed this datagram, so it isn't the one that our turn is for.
 		return
 	}
 	a.turn = time.Time{}
 	a.open = false
 	if now.Sub(a.held) >= bulkPatience {
+		// Our patience has paid off. It has to run out again before the next such datagram.
 		a.held = time.Time{}
 	}
 }

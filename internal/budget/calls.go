@@ -9,7 +9,7 @@ import (
 // second's worth of tokens, but never less than one. The zero Bucket is full.
 type Bucket struct {
 	tokens float64
-	last   time.Time // when the last call arrived and tokens was updated; zero before the first call
+	last   time.Time // when the latest call arrived, which tokens is up to date with; zero if none has
 }
 
 // Allow takes a token for a call and reports whether one was available. It uses the
@@ -30,8 +30,7 @@ func (b *Bucket) Allow(rate float64, came, now time.Time) bool {
 	return true
 }
 
-// fill adds the tokens for the time from b.last to at and sets b.last to at. If at is earlier
-// than b.last, it adds none.
+// fill adds the tokens for the time since the latest call. It adds none if at is earlier than that.
 func (b *Bucket) fill(rate float64, at time.Time) {
 	size := max(1, rate)
 	if b.last.IsZero() {
@@ -43,23 +42,23 @@ func (b *Bucket) fill(rate float64, at time.Time) {
 	b.last = at
 }
 
-// Throttle counts calls by method between two updates of an actor. The zero Throttle has
-// counted no calls.
+// A Throttle counts calls by method between two updates of an actor. The zero Throttle has
+// counted none.
 type Throttle[M comparable] struct {
-	flush  uint64    // number of the Flush at which counting began
-	since  time.Time // time of that Flush
+	flush  uint64    // number of the Flush at which it began to count
+	since  time.Time // when that was
 	counts []methodCalls[M]
 }
 
-// methodCalls is the number of calls to one method.
+// methodCalls is how often one method was called.
 type methodCalls[M comparable] struct {
 	method M
 	calls  int
 }
 
-// Exceeds counts a call and reports whether more than most calls to m have been made since
-// the actor's last update. An update is the first Flush, recognized by its number, at least a
-// period after the previous update. UE: net.MaxRPCPerNetUpdate.
+// Exceeds counts a call, and reports whether there have been more than most calls to m since the
+// actor's last update. An update is the first Flush, as told by its number, that comes at least
+// a period after the one before. UE: net.MaxRPCPerNetUpdate.
 func (t *Throttle[M]) Exceeds(m M, most int, flush uint64, now time.Time, period time.Duration) bool {
 	past := now.Sub(t.since)
 	due := past < 0 || past >= period // past < 0: the game's clock was set back

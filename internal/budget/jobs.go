@@ -5,35 +5,35 @@ import (
 	"sync"
 )
 
-// Jobs counts work that a world does for its connections and that cannot be interrupted, such
-// as handlers that wait for a disk. This work may continue after its connection has ended. It
-// then counts for the connection's party, so a peer that reconnects gets no more done. The
-// zero Jobs counts no work. It is safe for concurrent use.
+// Jobs counts what a world is doing for its connections and can't interrupt, such as handlers
+// that wait for a disk. That may go on after the connection has ended, and then counts for the
+// connection's party, so a peer can't get more done by reconnecting. The zero Jobs has nothing
+// to do. It is safe for concurrent use.
 type Jobs struct {
 	mu   sync.Mutex
 	left map[Party]int // jobs of connections that have ended
 }
 
-// A Party identifies a peer across all its connections. It is the peer's identity, or the
-// address if the peer has no identity. Connections with neither are one party. At most one
-// field is set.
+// A Party identifies a peer across all its connections, by its identity, or by its address if it
+// has no identity. All connections with neither are the same party. At most one of the fields is
+// set.
 type Party struct {
 	Identity string
-	Address  netip.Prefix // in the form in which package door counts addresses
+	Address  netip.Prefix // as in package door
 }
 
-// ConnJobs holds the jobs of one connection. The zero ConnJobs has none. The lock of its
-// [Jobs] guards it.
+// ConnJobs are the jobs of one connection. The zero ConnJobs has none. It is guarded by the lock
+// of its [Jobs].
 type ConnJobs struct {
 	running int
 	ended   bool  // the connection has ended
-	party   Party // charged with the jobs once the connection has ended
+	party   Party // whom the jobs count for once the connection has ended
 }
 
-// Begin counts one more job for a connection.
+// Begin is called when a job begins.
 func (j *Jobs) Begin(c *ConnJobs) { j.add(c, 1) }
 
-// Return is called when a job is finished. Its connection may have ended before.
+// Return is called when a job is done, perhaps after the connection has ended.
 func (j *Jobs) Return(c *ConnJobs) { j.add(c, -1) }
 
 // add adds n to the jobs of a connection.
@@ -46,7 +46,7 @@ func (j *Jobs) add(c *ConnJobs, n int) {
 	}
 }
 
-// End is called when a connection has ended. Its jobs count for the party from now on.
+// End is called when a connection has ended. Its jobs count for the party from then on.
 func (j *Jobs) End(c *ConnJobs, party Party) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -71,8 +71,8 @@ func (j *Jobs) leave(party Party, n int) {
 	}
 }
 
-// Of returns the number of jobs that run for a connection and for ended connections of its
-// party.
+// Of returns how many jobs are running for a connection, including those of its party's ended
+// connections.
 func (j *Jobs) Of(c *ConnJobs, party Party) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

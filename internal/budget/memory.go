@@ -2,30 +2,28 @@ package budget
 
 import "sync"
 
-// Memory divides the memory for received reliable messages among the connections of a world.
-// Each connection reserves its whole limit, so the sum stays below total whatever the peers
-// send. Memory is safe for concurrent use.
+// Memory is a budget for received reliable messages, shared by a world's connections. Each
+// reserves as much as its limit allows it to hold, so the sum can't exceed the total, whatever
+// the peers send. It is safe for concurrent use.
 type Memory struct {
 	total  int // bytes
-	least  int // bytes that Enter reserves for each connection
-	forUse int // bytes that only Grow may use: half of total minus the least of all connections
+	least  int // what Enter reserves for each connection, in bytes
+	forUse int // what only Grow may use: half of total, not counting the least of all connections
 
 	mu       sync.Mutex // guards the fields below
 	reserved int        // bytes
-	// Connections that may still enter. Negative while connections that must make room for
-	// others have not left yet.
-	expected int
+	expected int        // how many more connections may enter; negative if some are yet to make room
 }
 
-// NewMemory returns a Memory of total bytes for at most conns connections, each of which
-// starts with least bytes.
+// NewMemory returns a Memory of total bytes for up to conns connections, each of which begins
+// with least bytes.
 func NewMemory(total, least, conns int) *Memory {
 	m := &Memory{total: total, least: least, expected: conns}
 	m.forUse = (total - m.kept()) / 2
 	return m
 }
 
-// Enter reserves least bytes for a new connection and reports whether they were free.
+// Enter reserves least bytes for a new connection, unless they aren't free.
 func (m *Memory) Enter() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,16 +35,16 @@ func (m *Memory) Enter() bool {
 	return true
 }
 
-// joinShare limits the part of the free bytes that Join may add to one reservation to 1/16.
-// With the default Config, the first connection gets its whole limit of 8 MiB. The 32nd gets
-// 1.3 MiB, and the 100th gets 14 KiB beyond the least.
+// joinShare limits what Join adds to 1/16 of the free bytes. With the default Config, the first
+// connection gets its whole limit of 8 MiB. The 32nd gets 1.3 MiB, and the 100th has only 14 KiB
+// more than the least.
 const joinShare = 16
 
-// Join increases the reservation of a connection that has joined and returns it. It adds at
-// most 1/joinShare of the free bytes, up to limit.
+// Join increases the reservation of a connection that has joined, up to limit, and returns what
+// it is now. It adds no more than 1/joinShare of the free bytes.
 //
-// So a first transfer can fill a long path at once; Grow would take two round trips for that.
-// Join does not use forUse, so idle connections cannot reserve everything.
+// This lets a first transfer fill a long path right away, which would take two round trips with
+// Grow. Join leaves forUse alone, so connections can't reserve everything just by being there.
 func (m *Memory) Join(limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,9 +57,10 @@ func (m *Memory) Join(limit int) int {
 	return m.least + more
 }
 
-// Grow multiplies a reservation of held bytes by four, up to limit, and returns it. If that
-// takes more than half of the free bytes that are not kept for other connections, it changes
-// nothing. The factor is large because each step costs a transfer a round trip.
+// Grow multiplies a reservation of held bytes by four, up to limit, and returns what it is now.
+// The factor is large because each step costs a transfer a round trip. If it would take more
+// than half of what is free and not kept for other connections, it leaves the reservation as it
+// is.
 func (m *Memory) Grow(held, limit int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,8 +72,7 @@ func (m *Memory) Grow(held, limit int) int {
 	return held + more
 }
 
-// Leave frees the held bytes that a connection reserved. It is called when the connection
-// ends.
+// Leave frees what a connection has reserved, when the connection ends.
 func (m *Memory) Leave(held int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,12 +80,12 @@ func (m *Memory) Leave(held int) {
 	m.expected++
 }
 
-// Reserved returns the number of bytes reserved by all connections.
+// Reserved returns how many bytes all connections have reserved.
 func (m *Memory) Reserved() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.reserved
 }
 
-// kept returns the number of bytes kept for connections that may still enter.
+// kept returns how many bytes are kept for connections that may yet enter.
 func (m *Memory) kept() int { return max(0, m.expected) * m.least }

@@ -9,21 +9,21 @@ import (
 	"github.com/quic-go/quic-go"
 )
 
-// attemptDelay is how long a dial waits for an address before it also tries the next one (RFC
-// 8305, section 5).
+// attemptDelay is how long a dial waits for one address before it tries the next as well (RFC 8305,
+// section 5).
 const attemptDelay = 250 * time.Millisecond
 
-// silenceTime is how much longer a dial waits for silent addresses after another address has
-// refused or has answered with a wrong certificate. It is long enough for a lost first
-// packet, which QUIC sends again after a second.
+// silenceTime is how much longer a dial waits for addresses that haven't answered, once another
+// one has refused or has answered with a wrong certificate. It's enough for a first packet that
+// gets lost, which QUIC sends again after a second.
 const silenceTime = 2 * time.Second
 
-// dialFirst dials the addresses in order. It dials the next one after attemptDelay, or at once
-// if one has failed. It returns the connection of the first address that answers and abandons
-// the others.
+// dialFirst dials the addresses in order, each of them attemptDelay after the one before, or as
+// soon as any has failed. It returns the connection of the first address that answers, and
+// abandons the others.
 //
-// If no address answers, or none within silenceTime after one has refused, dialFirst returns an
-// error. It is the first error that says more than that no server answered or that the caller
+// It fails if no address answers, or if none does within silenceTime after one has refused. The
+// error is the first that says anything more than that no server has answered or that the caller
 // canceled.
 func dialFirst(
 	ctx context.Context, addrs []net.Addr, dial func(context.Context, net.Addr) (*quic.Conn, error),
@@ -34,14 +34,15 @@ func dialFirst(
 		cancel()
 		r.giveUp()
 	}()
-	var enough <-chan time.Time // fires when silenceTime has passed
+	var enough <-chan time.Time // fires once silenceTime has passed
 	for len(r.addrs) > 0 || r.dialing > 0 {
-		var late <-chan time.Time // fires when the next address is due
+		var late <-chan time.Time // fires when it's time for the next address
 		if len(r.addrs) > 0 {
 			r.start(ctx)
 			late = time.After(attemptDelay)
 		}
 		if len(r.addrs) == 0 && enough == nil && r.refused {
+			// All the others may be silent forever.
 			enough = time.After(silenceTime)
 		}
 		select {
@@ -59,17 +60,17 @@ func dialFirst(
 	return nil, r.failed
 }
 
-// A race is a dial of several addresses, of which the first to answer wins.
+// A race is a dial to several addresses at once, which the first one to answer wins.
 type race struct {
 	dial    func(context.Context, net.Addr) (*quic.Conn, error)
 	addrs   []net.Addr // not dialed yet
-	dialing int        // number of running attempts
+	dialing int        // how many attempts are running
 	ended   chan attempt
-	failed  error // the error to return if no address answers
-	refused bool  // an address has refused; failed may still be another's error
+	failed  error // what to return if no address answers
+	refused bool  // an address has refused, although failed may be another one's error
 }
 
-// attempt is the result of dialing one address.
+// An attempt is the result of dialing one address.
 type attempt struct {
 	conn *quic.Conn
 	err  error
@@ -86,7 +87,7 @@ func (r *race) start(ctx context.Context) {
 	}()
 }
 
-// fail records the error of an attempt. If ctx is done, no more addresses are dialed.
+// fail takes the error of an attempt into account. No more addresses are dialed once ctx is done.
 func (r *race) fail(ctx context.Context, err error) {
 	r.refused = r.refused || isRefusal(err)
 	canceled := errors.Is(ctx.Err(), context.Canceled)
@@ -98,8 +99,8 @@ func (r *race) fail(ctx context.Context, err error) {
 	}
 }
 
-// giveUp waits for the attempts that are still running. If one of them succeeds, giveUp closes
-// its connection.
+// giveUp waits for the attempts that are still running, and closes their connections if they
+// succeed.
 func (r *race) giveUp() {
 	for range r.dialing {
 		if a := <-r.ended; a.err == nil {

@@ -15,57 +15,63 @@ import (
 )
 
 const (
-	// pathAge is how long Carrier.Path returns the same result.
+	// pathAge is for how long Carrier.Path returns the same result.
 	pathAge = time.Millisecond
-	// probeSize is larger than any path takes, so quic-go refuses the datagram and returns
+
+	// probeSize is larger than any path takes, so that quic-go refuses the datagram and tells us
 	// its limit.
 	probeSize = 1 << 16
-	// sendQueue is the number of datagrams that quic-go certainly queues before it blocks.
-	// Its maxDatagramSendQueueLen is 32, which a test checks. 24 leaves a margin.
+
+	// sendQueue is how many datagrams quic-go is sure to queue before it blocks. Its
+	// maxDatagramSendQueueLen is 32, as a test checks, and 24 leaves a margin.
 	sendQueue = 24
-	// minProbePause is the minimum pause between two probes of the limit on short paths. The
-	// pause doubles while the limit stays the same.
+
+	// minProbePause is how long we wait between two probes of the limit, unless the round trip is
+	// longer. The pause doubles while the limit stays the same, up to maxProbePause.
 	minProbePause = 10 * time.Millisecond
 	maxProbePause = time.Second
-	// provokePings is the number of pings sent before a close, within provokeTime. Of 100
-	// closes at 20 % loss, 4 do not reach the peer with three pings, and 14 without any.
+
+	// provokePings is how many pings we send before a close, and provokeTime how long we wait for
+	// them to leave. At 20 % loss, 14 closes of 100 don't reach the peer without any pings, and 4
+	// don't with three.
 	provokePings = 3
 	provokeTime  = 5 * time.Millisecond
-	// provokeAfter is the minimum age of a connection for that. The peer of a younger one is
-	// in its handshake and sends anyway. A listener that refuses a crowd closes one
-	// connection after another and must not wait for each.
+
+	// provokeAfter is how old a connection must be for that. The peer of a younger one is in its
+	// handshake and sends anyway. Besides, a listener that refuses a crowd closes one connection
+	// after another and mustn't wait for each.
 	provokeAfter = time.Second
 )
 
-// oversized is the datagram that probe passes to quic-go. It is never written and never sent.
+// oversized is what probe gives to quic-go. It is never written to, and never sent.
 var oversized [probeSize]byte
 
-// A Carrier makes a QUIC connection a carrier of package link. Its methods may be called
-// concurrently.
+// A Carrier makes a QUIC connection a carrier of package link. Its methods are safe for concurrent
+// use.
 type Carrier struct {
 	Conn   *quic.Conn
 	began  time.Time
-	socket *sealed.Socket // nil without Config.Sealed
+	socket *sealed.Socket // shared with sealed packets; nil without Config.Sealed
 
-	// The socket of the transport that Dial made for Conn, and a channel that is closed when that
-	// transport is closed. Both are nil on a server, whose connections share a transport.
+	// The socket of the transport that Dial has made for Conn, and a channel that is closed along
+	// with that transport. A server has neither, because its connections share a transport.
 	local net.PacketConn
 	free  chan struct{}
 
 	mu     sync.Mutex // guards the fields below
 	path   link.Path
-	asked  time.Time     // when path was read from quic-go
-	probed time.Time     // when path.MaxDatagram was probed
-	pause  time.Duration // before the next probe
+	asked  time.Time     // when we got path from quic-go
+	probed time.Time     // when we last got path.MaxDatagram
+	pause  time.Duration // how long to wait before the next probe
 }
 
-// NewCarrier returns the carrier of a connection. socket is the socket shared with sealed
-// packets, or nil if there are none.
+// NewCarrier returns the carrier of a connection. socket is what it shares with sealed packets,
+// or nil if there are none.
 func NewCarrier(conn *quic.Conn, socket *sealed.Socket) *Carrier {
 	return &Carrier{Conn: conn, began: time.Now(), socket: socket}
 }
 
-// SendDatagram implements link.Carrier. quic-go copies p.
+// SendDatagram implements link.Carrier. It doesn't retain p, because quic-go makes a copy.
 func (c *Carrier) SendDatagram(p []byte) error {
 	err := c.Conn.SendDatagram(p)
 	large, ok := errors.AsType[*quic.DatagramTooLargeError](err)
@@ -93,12 +99,12 @@ func (c *Carrier) CloseWithError(code uint64, reason string) error {
 	return c.Conn.CloseWithError(quic.ApplicationErrorCode(code), reason)
 }
 
-// provoke makes the peer acknowledge packets sent just before the close. quic-go repeats a
-// lost close only to a peer that sends. Otherwise, a peer that is idle or sends only sealed
-// packets would notice the end only by silence.
+// provoke makes the peer send something soon, by making it acknowledge packets that we send just
+// before a close. If the close gets lost, quic-go repeats it only when the peer sends. A peer
+// that is idle, or sends only sealed packets, would then notice nothing but silence.
 //
-// The pings are sent on a separate goroutine. If quic-go's queue is full, the close ends that
-// goroutine. So provoke takes no longer than provokeTime.
+// It takes no longer than provokeTime. If quic-go's queue is full, the goroutine that sends the
+// pings blocks until the close ends it.
 func (c *Carrier) provoke() {
 	enough := c.Conn.ConnectionStats().PacketsSent + provokePings
 	go func() {
@@ -120,10 +126,10 @@ func (c *Carrier) provoke() {
 	}
 }
 
-// SendQueue returns the number of datagrams quic-go queues before SendDatagram blocks.
+// SendQueue returns how many datagrams quic-go queues before SendDatagram blocks.
 func (c *Carrier) SendQueue() int { return sendQueue }
 
-// RemoteAddr returns the address of the peer.
+// RemoteAddr returns the peer's address.
 func (c *Carrier) RemoteAddr() net.Addr { return c.Conn.RemoteAddr() }
 
 // Path returns the connection's path. It asks quic-go at most once a millisecond.
@@ -144,9 +150,9 @@ func (c *Carrier) Path() link.Path {
 	return c.path
 }
 
-// probe finds the size limit of datagrams. Path MTU discovery raises the limit about every 5
-// round trips until it ends. The pause before the next probe doubles while the limit stays
-// the same. The caller holds mu.
+// probe finds out how large datagrams may be. The limit rises about every 5 round trips until
+// quic-go's path MTU discovery is done, so we probe less often while it stays the same. The
+// caller holds mu.
 func (c *Carrier) probe(now time.Time) {
 	c.probed = now
 	large, ok := errors.AsType[*quic.DatagramTooLargeError](c.Conn.SendDatagram(oversized[:]))
@@ -160,8 +166,8 @@ func (c *Carrier) probe(now time.Time) {
 	}
 }
 
-// peerClosed converts quic-go's error for a close by the peer to a *link.CloseError with the
-// peer's code and reason.
+// peerClosed replaces quic-go's error for a close by the peer with a *link.CloseError, which has
+// the peer's code and reason.
 func peerClosed(err error) error {
 	if app, ok := errors.AsType[*quic.ApplicationError](err); ok && app.Remote {
 		return &link.CloseError{
@@ -172,8 +178,8 @@ func peerClosed(err error) error {
 	return err
 }
 
-// Unsent returns the reason the system refused a client's latest packet, if it may accept the
-// next one. It returns nil if the packet was not refused, and always on a server.
+// Unsent returns why the system has refused a client's latest packet, if it may accept the next
+// one. It returns nil if the packet wasn't refused, and always on a server.
 func (c *Carrier) Unsent() error {
 	if err := unsent(c.local); udp.IsLoss(err) {
 		return err
@@ -181,8 +187,8 @@ func (c *Carrier) Unsent() error {
 	return nil
 }
 
-// Wait waits until the transport that [Dial] made for the carrier is closed. On a server,
-// whose carriers share a transport, it returns at once.
+// Wait waits until the transport that [Dial] has made for the carrier is closed. On a server, whose
+// carriers share a transport, it returns at once.
 func (c *Carrier) Wait() {
 	if c.free != nil {
 		<-c.free
@@ -191,8 +197,8 @@ func (c *Carrier) Wait() {
 
 // The methods below are for a sealed carrier beside this one.
 
-// Socket returns the socket that sealed packets share with the connection, or nil if there
-// are none.
+// Socket returns the socket that the connection shares with sealed packets, or nil if there are
+// none.
 func (c *Carrier) Socket() *sealed.Socket { return c.socket }
 
 // CipherSuite returns the cipher suite of the TLS connection.
@@ -204,17 +210,17 @@ func (c *Carrier) Export(label string, value []byte, length int) ([]byte, error)
 	return state.ExportKeyingMaterial(label, value, length)
 }
 
-// Addrs returns the addresses to which and from which the connection sends.
+// Addrs returns the addresses that the connection sends to and from.
 func (c *Carrier) Addrs() (remote, local net.Addr) {
 	return c.Conn.RemoteAddr(), c.Conn.LocalAddr()
 }
 
-// Received returns the number of packets received over QUIC.
+// Received returns how many packets have arrived over QUIC.
 func (c *Carrier) Received() uint64 { return c.Conn.ConnectionStats().PacketsReceived }
 
-// MaxPacket returns the largest UDP payload in bytes that the path is known to take. It is a
-// datagram frame and what quic-go adds to it: the packet's type, connection ID, at least one
-// byte of packet number, and tag.
+// MaxPacket returns the largest UDP payload that the path is known to take, in bytes. That's a
+// datagram frame with what quic-go adds to it: the first byte of the packet, a connection ID, at
+// least one byte of packet number, and a tag.
 func (c *Carrier) MaxPacket() int {
 	const short = 1 + ConnectionIDBytes + 1 + 16
 	if most := c.Path().MaxDatagram; most > 0 {

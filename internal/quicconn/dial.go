@@ -14,19 +14,19 @@ import (
 	"github.com/quivernet/quiver/internal/sealed"
 )
 
-// A RefusedError is returned by a dial if the server accepts no handshakes now, or none from
-// this address.
+// A RefusedError is returned by a dial if the server accepts no handshakes at the moment, or
+// none from this address.
 type RefusedError struct{ cause error }
 
 func (e *RefusedError) Error() string { return e.cause.Error() }
 
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// Dial connects to the address that answers first. It uses a new transport on socket. If
-// shared is not nil, sealed packets share the socket.
+// Dial connects to whichever address answers first, with a new transport on socket. If sealed
+// packets are to share the socket, shared is not nil.
 //
-// free is called when the socket is no longer used: before Dial returns an error, or after
-// the carrier has ended. [Carrier.Wait] waits for the latter.
+// free is called when the socket is no longer in use. That is before Dial returns, if there is
+// an error, and otherwise after the carrier has ended, which [Carrier.Wait] waits for.
 func Dial(
 	ctx context.Context, socket net.PacketConn, shared *sealed.Socket, addrs []net.Addr,
 	tlsConfig *tls.Config, config *quic.Config, free func(),
@@ -55,15 +55,16 @@ func Dial(
 	carrier.local = socket
 	carrier.free = make(chan struct{})
 	context.AfterFunc(conn.Context(), func() {
-		time.Sleep(LingerTime(conn)) // the transport outlives the connection, to repeat a lost close
+		// The transport outlives the connection, to repeat a close that gets lost.
+		time.Sleep(LingerTime(conn))
 		release()
 		close(carrier.free)
 	})
 	return carrier, nil
 }
 
-// unsent returns the reason the system refused QUIC's latest packet, if the socket is one of
-// package sealed. It returns nil if the packet was sent.
+// unsent returns why the system has refused QUIC's latest packet, as far as the socket knows. It
+// returns nil if the packet was sent, or if the socket isn't one of package sealed.
 func unsent(socket net.PacketConn) error {
 	if s, ok := socket.(interface{ Unsent() error }); ok {
 		return s.Unsent()
@@ -71,8 +72,8 @@ func unsent(socket net.PacketConn) error {
 	return nil
 }
 
-// dialError returns the reason a dial failed. It is err, or a cause that is easier to
-// understand if there is one.
+// dialError returns why a dial has failed, in words that are easier to understand than err's if
+// we have any.
 func dialError(ctx context.Context, err, unsent error) error {
 	silent := "no server has answered there"
 	if unsent != nil {

@@ -13,35 +13,34 @@ import (
 )
 
 const (
-	// lookTime is the minimum time between two calls of renew while packets are sent to
+	// lookTime is how long look waits before it calls renew again, while packets are being sent to
 	// unknown addresses.
 	lookTime = 10 * time.Millisecond
-	// fewPaths is the number of proven addresses that are kept in any case. If there are
-	// more, and more than twice the number at the last renew, renew is called again.
+
+	// fewPaths is how many proven addresses we keep in any case. If there are more, and more than
+	// twice as many as after the last renew, it's time for another.
 	fewPaths = 64
 )
 
-// Paths guards quic-go's socket on a server. It holds back packets to addresses that no
-// connection has proven, as [door.Paths] describes. It is a [sealed.Guard]. Its methods may
-// be called concurrently.
+// Paths guards a server's UDP socket, which quic-go sends through. It holds back packets to
+// addresses that no connection has proven, as [door.Paths] describes. It is a [sealed.Guard],
+// and its methods are safe for concurrent use.
 type Paths struct {
 	warn func(to net.Addr) // called for each packet that is held back
 
-	mu    sync.Mutex // locked before the listener's lock
-	limit *door.Paths
-	// The addresses of all connections by connection number. Nil until the listener listens.
-	remotes iter.Seq2[uint64, net.Addr]
-	looked  time.Time // when renew was last called by look
-	most    int       // number of proven addresses at which Prove calls renew
+	mu      sync.Mutex // taken before the listener's lock
+	limit   *door.Paths
+	remotes iter.Seq2[uint64, net.Addr] // addresses of all connections, by number; nil until we listen
+	looked  time.Time                   // when look last called renew
+	most    int                         // how many proven addresses make Prove call renew
 }
 
-// NewPaths returns Paths without connections. warn is called for each packet that is held
-// back. It must not block.
+// NewPaths returns Paths without connections. It calls warn for each packet that it holds back,
+// which must not block.
 func NewPaths(warn func(to net.Addr)) *Paths { return &Paths{warn: warn, limit: door.NewPaths()} }
 
 // shortHeader reports whether a packet belongs to a connection whose handshake is complete.
-// For other packets, quic-go itself limits what it sends to the address (RFC 9000, section
-// 8.1).
+// Until then quic-go itself limits what it sends to an address (RFC 9000, section 8.1).
 func shortHeader(packet []byte) bool { return packet[0]&0x80 == 0 }
 
 // Came implements sealed.Guard. It is called for each packet that QUIC receives.
@@ -52,13 +51,13 @@ func (p *Paths) Came(from netip.AddrPort, packet []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	id := door.ConnID(packet[1:])
-	if !p.limit.Stays(from, id) { // nearly all packets stay
+	if !p.limit.Stays(from, id) { // hardly ever
 		p.limit.Came(from, id, len(packet), time.Now())
 	}
 }
 
-// Route implements sealed.Guard. Only the first of the packets may have a long header. also
-// is another address to which to send them, or nil if there is none.
+// Route implements sealed.Guard. Of the packets, only the first may have a long header. also is
+// where else to send them, or nil.
 func (p *Paths) Route(to net.Addr, packets []byte) (also net.Addr, ok bool) {
 	if !shortHeader(packets) {
 		return nil, true
@@ -78,11 +77,12 @@ func (p *Paths) allows(to netip.AddrPort, size int) (also net.Addr, ok bool) {
 		return p.copies(to, size), true
 	}
 	now := time.Now()
-	p.look(now) // first, so that a connection that has proven the address has its allowance back
+	// Look first. If a connection has proven the address by now, it gets its allowance back.
+	p.look(now)
 	return nil, p.limit.MaySend(to, size, now)
 }
 
-// copies returns the address to which packets for a proven address must also be sent, or nil.
+// copies returns where else to send packets that are for a proven address, or nil.
 func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
 	if !p.limit.Moving() {
 		return nil
@@ -93,15 +93,15 @@ func (p *Paths) copies(to netip.AddrPort, size int) net.Addr {
 	return nil
 }
 
-// MustProve reports whether a client must prove its address by a Retry before its handshake.
+// MustProve reports whether a client must prove its address by a Retry before the handshake begins.
 func (p *Paths) MustProve(remote net.Addr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.limit.MustProve(udp.AddrPort(remote))
 }
 
-// Begin counts a handshake with an address until ctx is done. proven says whether the client
-// has shown a token.
+// Begin is called when a handshake begins. It counts for the client's address until ctx is done.
+// proven tells whether the client has shown a token.
 func (p *Paths) Begin(ctx context.Context, remote net.Addr, proven bool) {
 	from := udp.AddrPort(remote)
 	p.mu.Lock()
@@ -124,15 +124,15 @@ func (p *Paths) Prove(remote net.Addr) {
 	p.limit.Prove(udp.AddrPort(remote))
 }
 
-// Follow sets the function that yields the addresses of all connections by their unique
-// numbers.
+// Follow is called when the listener listens. remotes yields the addresses of all connections,
+// by their unique numbers.
 func (p *Paths) Follow(remotes iter.Seq2[uint64, net.Addr]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remotes = remotes
 }
 
-// look calls renew unless it did so within lookTime. The caller holds mu.
+// look calls renew, unless it has done so within the last lookTime. The caller holds mu.
 func (p *Paths) look(now time.Time) {
 	if now.Sub(p.looked) >= lookTime {
 		p.looked = now
@@ -140,8 +140,8 @@ func (p *Paths) look(now time.Time) {
 	}
 }
 
-// renew removes addresses that no longer belong to a connection and adds those to which
-// connections have moved. The caller holds mu.
+// renew brings the proven addresses up to date. It removes those without a connection, and adds
+// those that connections have moved to. The caller holds mu.
 func (p *Paths) renew() {
 	p.limit.Renew(func(yield func(uint64, netip.AddrPort) bool) {
 		if p.remotes == nil {

@@ -1,6 +1,6 @@
-// Package quicconn provides a QUIC connection as a carrier of package link. It holds the
-// settings of quic-go and TLS, dialing, and the key of stateless resets. The only other
-// package that imports quic-go is rpc, for its Listener and the errors of connections.
+// Package quicconn makes a QUIC connection a carrier of package link. Apart from that, it dials,
+// and it has our settings of quic-go and TLS and the key of stateless resets. Only rpc also
+// imports quic-go, for its Listener and the errors of connections.
 package quicconn
 
 import (
@@ -16,16 +16,17 @@ import (
 )
 
 const (
-	// ALPN is the protocol that both sides of the TLS handshake must offer.
+	// ALPN is the protocol that both ends must offer in the TLS handshake.
 	ALPN = "quiver/1"
-	// ConnectionIDBytes is the length of connection IDs. With 17, a datagram of the largest size
-	// fills its packet exactly. With any other length, quic-go does not batch sends. With 18 to
-	// 20, quic-go's own limit is also a few bytes too high.
+
+	// ConnectionIDBytes is how long connection IDs are. With 17 bytes, a datagram of the largest
+	// size exactly fills its packet. This matters because quic-go wouldn't batch sends otherwise,
+	// and with 18 to 20, its own limit is also a few bytes too high.
 	ConnectionIDBytes = 17
 )
 
-// TLS returns a copy of a user's config with Quiver's ALPN and TLS 1.3. The server must prove
-// the name host unless the config has a ServerName.
+// TLS returns a copy of a user's config with Quiver's ALPN and TLS 1.3. Unless the config has a
+// ServerName, the server must prove that its name is host.
 func TLS(config *tls.Config, host string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = []string{ALPN}
@@ -36,9 +37,9 @@ func TLS(config *tls.Config, host string) *tls.Config {
 	return config
 }
 
-// initialPacket is the size in bytes of the first packets, which every path must take (RFC
-// 9000, section 14). quic-go's default of 1,280 is too large for a path with IPv6's minimum
-// MTU: no handshake would complete there.
+// initialPacket is the size of the first packets in bytes, which every path must take (RFC 9000,
+// section 14). With quic-go's default of 1,280, no handshake would complete on a path with IPv6's
+// minimum MTU.
 const initialPacket = 1200
 
 // Config returns quic-go's config for connections with datagrams and without streams.
@@ -54,29 +55,30 @@ func Config(idle, keepAlive, handshake time.Duration) *quic.Config {
 	}
 }
 
-// ResetKey derives QUIC's stateless reset key (RFC 9000, section 10.3) from the private key
-// of a server's first certificate. It returns nil, which disables resets, if there is no
-// certificate or its key cannot be read.
+// ResetKey derives QUIC's stateless reset key (RFC 9000, section 10.3) from the private key of a
+// server's first certificate. With it, a server that restarts with the same certificate can tell
+// its predecessor's clients that their connections are gone, which they would otherwise notice
+// only after IdleTimeout. A packet that is no larger than a reset, such as an empty keep-alive,
+// doesn't get one.
 //
-// So a server that restarts with the same certificate can tell its predecessor's clients that
-// their connections are gone. Otherwise they notice only after IdleTimeout. Packets no larger
-// than a reset, such as QUIC's empty keep-alives, get no reset.
+// The key is nil, which disables resets, if there is no certificate or if its key can't be read.
 func ResetKey(config *tls.Config) *quic.StatelessResetKey {
 	return (*quic.StatelessResetKey)(lastingKey(config, "quiver stateless reset"))
 }
 
 // TokenKey derives the key of QUIC's address validation tokens (RFC 9000, section 8.1) in the
-// same way. It returns nil, for a key of this process, if ResetKey returns nil.
+// same way. If it is nil, the key is a random one of this process.
 //
-// A client that had to prove its address after a Retry may show its token to a server that
-// has meanwhile replaced the first one. With another key, the token would be invalid. The
-// client ignores a second Retry and takes an answer without one for an attack.
+// We need a lasting key because a client that proves its address after a Retry may show its
+// token to another server, one that has replaced the first in the meantime. With another key the
+// token would be invalid, and the client would be stuck: it ignores a second Retry, and takes an
+// answer without one for an attack.
 func TokenKey(config *tls.Config) *quic.TokenGeneratorKey {
 	return (*quic.TokenGeneratorKey)(lastingKey(config, "quiver address validation token"))
 }
 
-// lastingKey derives a key for one use from the private key of a server's first certificate.
-// It returns nil if there is no such key or it cannot be read.
+// lastingKey derives a key for one use from the private key of a server's first certificate. It
+// is nil if there is no such key, or if we can't read it.
 func lastingKey(config *tls.Config, use string) *[32]byte {
 	if len(config.Certificates) == 0 {
 		return nil
@@ -92,9 +94,9 @@ func lastingKey(config *tls.Config, use string) *[32]byte {
 	return (*[32]byte)(b)
 }
 
-// LingerTime returns how long a connection closed by this side should still answer packets,
-// so that the peer receives a lost close again. It is 3 PTO, but at most a second. It is 0 if
-// the connection ended for another reason.
+// LingerTime returns for how long a connection that we have closed should go on to answer
+// packets, so that a close which gets lost is sent again. It is 3 PTO, but at most a second, and
+// 0 if it wasn't we who closed the connection.
 func LingerTime(conn *quic.Conn) time.Duration {
 	if conn.Context().Err() != nil && !closedHere(conn) {
 		return 0
@@ -105,7 +107,7 @@ func LingerTime(conn *quic.Conn) time.Duration {
 	return min(3*pto, time.Second)
 }
 
-// closedHere reports whether this side closed a connection that has ended.
+// closedHere reports whether it was our end that closed a connection.
 func closedHere(conn *quic.Conn) bool {
 	app, ok := errors.AsType[*quic.ApplicationError](context.Cause(conn.Context()))
 	return ok && !app.Remote
