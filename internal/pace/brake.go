@@ -1,28 +1,29 @@
 package pace
 
 const (
-	// The brake acts if more than brakeShare of the packets was lost in brakeRounds,
-	// which is more than any random loss that the controller tolerates. It acts on
-	// excessive loss that lasts, not on one burst (RFC 8084, section 3).
+	// The brake acts when more than brakeShare of the packets of brakeRounds have been lost,
+	// which is more than any random loss that we tolerate. It's meant for excessive loss that
+	// lasts, and not for a single burst (RFC 8084, section 3).
 	brakeShare  = 0.15
 	brakeRounds = 3
-	// brakeExtends is the share above which the brake adds rounds until it can tell runs
-	// of losses from chance. A peer that acks one stretch of packets and nothing else
-	// makes one long run in every round. No bad network does that for long.
+
+	// brakeExtends is the share of loss at which the brake goes on counting if it can't tell
+	// runs of losses from chance. A peer that acks only one stretch of packets makes a single
+	// long run in every round, but no bad network does that for long.
 	brakeExtends = 0.4
 )
 
-// A brake is the circuit breaker of RFC 8084. While loss stays above a ceiling, the brake
-// halves the rate again and again, whatever the model says.
+// A brake is a circuit breaker (RFC 8084). As long as loss stays above a limit, it halves the
+// rate again and again, whatever the model says.
 type brake struct {
 	tally      tally
 	rounds     int
-	maxArrived int // maximum bytes that arrived in one of the rounds
+	maxArrived int // most bytes that have arrived in one of the rounds
 }
 
-// roundOver adds a round in which arrived bytes arrived. It reports whether to halve the
-// rate, and the maximum bytes that arrived in one of the rounds. In the other rounds the
-// path may have been dark, or the sender may have waited for a queue to drain.
+// roundOver adds a round in which so many bytes have arrived. It reports whether to halve the
+// rate, and how many bytes have arrived in the best of the rounds. In others the path may have
+// been dark, or we may have been waiting for a queue to drain.
 func (b *brake) roundOver(round tally, arrived int) (halve bool, maxArrived int) {
 	b.tally.add(round)
 	b.maxArrived = max(b.maxArrived, arrived)
@@ -38,7 +39,7 @@ func (b *brake) roundOver(round tally, arrived int) (halve bool, maxArrived int)
 	return halve, maxArrived
 }
 
-// doubts reports whether only the length of the loss runs keeps the brake from acting.
+// doubts reports whether it's only because losses come in long runs that the brake doesn't act.
 func (b *brake) doubts() bool {
 	each := tally{lost: b.tally.lost, acked: b.tally.acked}
 	return each.share() > brakeExtends && each.beyond(brakeShare)

@@ -3,16 +3,18 @@ package pace
 import "time"
 
 const (
-	// minWindow is the number of packets that may always be in flight. Their acks reveal
-	// losses.
+	// minWindow is how many packets may always be in flight. Their acks show us losses.
 	minWindow = 4
-	// maxRandomLoss is the maximum share of loss that may be random.
+
+	// maxRandomLoss is how large a share of loss we may consider to be random.
 	maxRandomLoss = 0.10
-	// minStanding is the minimum target of the queue. Smaller delays may be due to timers
-	// and interrupts.
+
+	// minStanding is the shortest target for the queue. Delays below that may come from timers and
+	// interrupts.
 	minStanding = 5 * time.Millisecond
-	// minimumLife is the lifetime of a measured minimum delay: long enough to see the
-	// path empty once, and short enough to learn a new route.
+
+	// minimumLife is for how long a measured minimum delay is valid. It must be long enough to
+	// see the path empty once, and short enough to notice a new route.
 	minimumLife = 10 * time.Second
 
 	defaultPacket   = 1500
@@ -20,16 +22,17 @@ const (
 	defaultRTT      = 100 * time.Millisecond // used until a round trip is known
 )
 
-// Config holds the parameters that a Controller cannot measure. A zero field takes its
-// default.
+// Config is what a Controller can't measure. Each field may be left zero.
 type Config struct {
-	// Packet is the size of a full packet on the wire in bytes, including IP and UDP. 0 = 1,500.
+	// Packet is how large a full packet is on the wire, in bytes with IP and UDP. 0 means 1,500.
 	Packet int
-	// AckDelay is the maximum time for which the receiver holds back an ack. 0 = 25 ms,
-	// QUIC's default (RFC 9000, section 18.2).
+
+	// AckDelay is how long the receiver may hold back an ack. 0 means 25 ms, QUIC's default (RFC
+	// 9000, section 18.2).
 	AckDelay time.Duration
-	// Epoch is the time from which the times of common Dips are counted; see dips. Zero =
-	// 1970, so all hosts whose clocks are right dip together.
+
+	// Epoch is what the times of common Dips are counted from; see dips. Zero means 1970, with
+	// which all hosts dip together whose clocks are right.
 	Epoch time.Time
 }
 
@@ -47,6 +50,5 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// shortestFlight returns the minimum number of bytes that a first flight needs to show a
-// rate.
+// shortestFlight returns how many bytes a first flight must have to show a rate.
 func (c Config) shortestFlight() float64 { return float64((trainPackets + 2) * c.Packet) }

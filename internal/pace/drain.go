@@ -1,26 +1,28 @@
 package pace
 
 const (
-	// emptyGain is the gain of a drain of a queue that no look made. At half the rate a
+	// emptyGain is the gain while we drain a queue that no look has made. At half the rate, a
 	// queue of 50 ms is gone in 100 ms.
 	emptyGain = 0.5
-	// drainRounds is the number of round trips of draining after which a remaining queue
-	// is somebody else's.
+
+	// drainRounds is for how many round trips we must drain until a queue that remains is somebody
+	// else's.
 	drainRounds = 3
 )
 
-// stepDrain waits until the queue is gone.
+// stepDrain waits for the queue to disappear.
 //
-// If packets sent before the drain arrive at less than half of the estimate, and the
-// queue continues to grow, the path has become slower. Then the rate is trimmed at once.
+// The path has become slower if packets sent before the drain arrive at less than half of the
+// estimate while the queue keeps growing. Then we trim the rate at once.
 //
-// A smaller difference may be due to others. So may that of packets sent in the drain at
-// half the rate. Then the rate is trimmed at the end of a round, if the queue shrinks or
-// drops packets: many controllers that began together fill it in spite of their drains.
+// If the difference is smaller, it may be due to others, and so may that of packets which we
+// sent at half the rate during the drain. In that case we trim the rate at the end of a round,
+// provided that the queue shrinks or drops packets, as it does when many controllers that began
+// together fill it in spite of their drains.
 //
-// Any other queue is not ours, and costs no rate. When it did, each drain halved the rate
-// when jitter began, and transfers took twice as long. Such a queue is somebody else's,
-// or, if the drain does not move it, the delay of a longer path.
+// No other queue is ours, and it shouldn't cost us any rate. When it did, each drain halved the
+// rate when jitter began, and transfers took twice as long. Such a queue is somebody else's, or
+// if it doesn't move when we drain, it's the delay of a longer path.
 func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	grows := c.queue > max(c.delay.target(), c.queueing.drained)
 	if b.acked > 0 && b.newest.sent <= c.since && grows && c.recent < c.Estimate()/2 {
@@ -48,9 +50,9 @@ func (c *Controller) stepDrain(t instant, b batch, ended bool) {
 	}
 }
 
-// trim lowers the estimate to the rate of the latest arrivals. While a queue stands, that
-// is the rate of the bottleneck, or our share of it. trim lowers the estimate by half at
-// most, because our own pauses may be among the arrivals.
+// trim lowers the estimate to the rate of the latest arrivals, which is the bottleneck's rate
+// while a queue stands, or our share of it. The estimate goes down by no more than half, because
+// the arrivals may include pauses of our own.
 func (c *Controller) trim() {
 	recent := c.recent
 	if s, ok := c.delivery.rate(c.delay.base() / 2); ok {
@@ -61,10 +63,9 @@ func (c *Controller) trim() {
 	}
 }
 
-// trimIfSteady is trim for the middle of a round. It does nothing if the path has just
-// stood still. Radio links and busy machines do so for tens of milliseconds, several
-// times a second. They are not slower for it, as the packets that they held up show
-// later.
+// trimIfSteady is trim for the middle of a round. It does nothing if the path has just stood
+// still, as radio links and busy machines do for tens of milliseconds, several times a second.
+// That doesn't make them slower, as we will see when the packets arrive that they have held up.
 func (c *Controller) trimIfSteady() {
 	if c.delivery.steady(c.delay.base()/2, c.delay.still()) {
 		c.trim()

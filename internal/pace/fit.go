@@ -1,43 +1,42 @@
 package pace
 
 const (
-	// fitPart is the part of a short queue that looks may fill once the queue has dropped
-	// packets of a look. Cruise steers for a third of the queue, so such a look loses
-	// nothing by itself.
+	// fitPart is what part of a short queue looks may fill, once the queue has dropped packets
+	// of one. Since we cruise at a third of the queue, such a look loses nothing by itself.
 	//
-	// A look of a quarter of the rate would be too much. The look of the controller with
-	// the largest share would make the queue drop everybody's packets, and this
-	// controller alone would not yield. With such looks, eight controllers that began
-	// together on 1 Gbit/s, over a queue of an eighth of the product, stayed unequal.
+	// To look with a quarter of the rate would be too much. With the largest share, such a look
+	// makes the queue drop everybody's packets, and everybody yields except for the one who
+	// looked. Eight controllers that began together on 1 Gbit/s, over a queue of an eighth of
+	// the bandwidth-delay product, never became equal that way.
 	fitPart = 0.5
-	// minFit is the minimum that a look adds all the same. A smaller rise cannot be told
-	// from noise.
+
+	// minFit is what a look adds in any case. We couldn't tell a smaller rise from noise.
 	minFit = 0.1
 )
 
-// A fitting limits looks after a short queue dropped packets of one.
+// A fitting limits looks on a path whose short queue has dropped packets of one.
 type fitting struct {
-	dropped instant // when a short queue last dropped them; 0 = never
-	times   float64 // multiple of fitPart that the next look may fill
+	dropped instant // when it last did that; 0 = never
+	times   float64 // how many times fitPart the next look may fill
 }
 
-// drop records that a short queue dropped packets of a look.
+// drop is called when a short queue has dropped packets of a look.
 func (f *fitting) drop(t instant) { *f = fitting{dropped: t, times: 1} }
 
-// found doubles the part that looks may fill, after a look that found more rate while
-// nobody else seems to use the path.
+// found is called after a look that has found more rate. If nobody else seems to use the path,
+// the next look may fill twice as much.
 func (f *fitting) found(others bool) {
 	if !others {
 		f.times *= 2
 	}
 }
 
-// maxExtra returns the maximum that a look may add, as a part of the rate, for a short
-// queue to hold it; 0 = no limit.
+// maxExtra returns how much a look may add so that a short queue holds it, as a part of the
+// rate. There is no limit if it's 0.
 //
-// The bytes of that queue follow from the fastest rate ever estimated for the path. So
-// all controllers add about the same number of bytes, which is a larger part of a small
-// share.
+// The queue's size in bytes follows from the highest rate that we have ever estimated for the
+// path. Because of that, all controllers add about the same number of bytes, which is a larger
+// part of a small share than of a large one.
 func (f *fitting) maxExtra(t instant, d *delay, fastest, rate float64) float64 {
 	if f.dropped == 0 || t-f.dropped > minimumLife || !d.short() {
 		return 0
@@ -46,6 +45,6 @@ func (f *fitting) maxExtra(t instant, d *delay, fastest, rate float64) float64 {
 	return max(bytes/(rate*d.reach().Seconds()), minFit)
 }
 
-// fits reports whether a look that adds no more than maxExtra loses nothing by itself. It
-// may lose packets if maxExtra is minFit, or if the look may fill more than fitPart.
+// fits reports whether a look that adds no more than maxExtra loses nothing by itself. It might,
+// if that is only minFit, or if the look may fill more than fitPart.
 func (f *fitting) fits(maxExtra float64) bool { return maxExtra > minFit && f.times <= 1 }

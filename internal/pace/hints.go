@@ -2,16 +2,16 @@ package pace
 
 import "time"
 
-// Train reports the result of a train.
+// Train reports the result of a train, which is a group of packets that were sent back to back.
 //
-// In Start the train's rate becomes the hint, unless more than an eighth of it was
-// measured already, because play alone shows less. If jitter spread the train, its rate
-// is a hint only if it exceeds the rate at which an unknown path begins. In jitter of
-// half a round trip, a start at a lower rate took minutes.
+// In Start, the train's rate becomes our hint, unless we have already measured more than an
+// eighth of it. (With play alone, we measure less than the path has.) If jitter spread the
+// train, its rate is a hint only if it exceeds the rate at which an unknown path begins. In
+// jitter of half a round trip, starts at a lower rate took minutes.
 //
-// Only the peer knows when a train arrived. If the peer closes a carrier that lost much,
-// and opens the next, the train of the next carrier gives no rate. Otherwise each carrier
-// would send a first flight, as large as the lie made it, over a path that may be slow.
+// Only the peer knows when a train has arrived. If it closes a carrier that lost much and opens
+// the next, we take no rate from the next one's train. Otherwise we would send a first flight
+// with each carrier, as large as the peer's lie has made it, over a path that may be slow.
 func (c *Controller) Train(t Train) {
 	c.burst.train(t)
 	if t.Bytes <= 0 || t.Span < minSpan || c.state != Start || c.pathSince > 0 && c.history.wasteful() {
@@ -35,10 +35,11 @@ func (c *Controller) Train(t Train) {
 	c.start.careful = true
 }
 
-// Blocked reports that the socket's buffer is full: there is a queue on this host.
+// Blocked is called when the socket's buffer is full, which means that there's a queue on this
+// host.
 func (c *Controller) Blocked(now time.Time) { c.yield(c.tick(now)) }
 
-// yield responds to a queue at once, without waiting for acks, as the state demands.
+// yield reacts to a queue at once instead of waiting for acks. What it does depends on the state.
 func (c *Controller) yield(t instant) {
 	switch c.state {
 	case Start:

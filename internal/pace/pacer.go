@@ -3,29 +3,29 @@ package pace
 import "time"
 
 const (
-	// burstTime is the time by which a sender may fall behind the rate and still catch
-	// up, if it had nothing to send or its window was closed. The bytes that the rate
-	// allows in this time are then sent at once.
+	// burstTime is how far a sender may fall behind the rate and still catch up, if it had
+	// nothing to send or if its window was closed. It then sends at once what the rate allows in
+	// this time.
 	burstTime = time.Millisecond
-	// lateTime is the same for a sender that only waited for the pacer, and whose timer
-	// fired late. Such a sender may catch up on more, but not on more than makes a queue
-	// that the controller ignores (minStanding).
+
+	// lateTime is the same for a sender that was only waiting for the pacer, and whose timer
+	// fired too late. It may catch up on more than the others, up to a queue so short that we
+	// ignore it (minStanding).
 	lateTime = minStanding
 )
 
-// A pacer spaces packets. After each packet the next one is due once the time has passed
-// that the packet's bytes take at the rate.
+// A pacer spaces packets out. The next one is due after as long as the bytes of the one before
+// take at the rate.
 //
-// It is a leaky bucket of burstTime, or of lateTime, stored as a time instead of a level.
+// It's a leaky bucket with a size of burstTime or lateTime, except that it remembers a time
+// instead of a level.
 type pacer struct {
-	next instant // when the next packet is due
-	// The pacer made the sender wait. Cleared by Next if the window is closed, and by
-	// Limited if there is nothing to send.
-	waited bool
+	next   instant // when the next packet is due
+	waited bool    // it made the sender wait; not if the window was closed (Next), or nothing to send (Limited)
 }
 
-// sent schedules the next packet after one of size bytes is sent at t. late reports
-// whether the timer fired so late that the sender cannot catch up.
+// sent schedules the next packet after one that is sent at t. late is true if the timer fired so
+// late that we can't catch up any more.
 func (p *pacer) sent(t instant, size int, rate float64) (late bool) {
 	burst := burstTime
 	if p.waited {
@@ -36,8 +36,8 @@ func (p *pacer) sent(t instant, size int, rate float64) (late bool) {
 	return late
 }
 
-// sendTime returns the time that bytes take at a rate in bytes per second, rounded up. If
-// the rate is 0 it returns defaultRTT.
+// sendTime returns how long bytes take at a rate in bytes per second, rounded up, or defaultRTT
+// if the rate is 0.
 func sendTime(bytes int, rate float64) time.Duration {
 	if rate <= 0 {
 		return defaultRTT

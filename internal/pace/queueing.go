@@ -2,22 +2,23 @@ package pace
 
 import "time"
 
-// A queueing counts the consecutive rounds in which a queue stood on the path, or in
-// which the path had next to no queue.
+// A queueing counts the rounds in a row in which a queue has stood on the path, and those in
+// which there was next to none.
 type queueing struct {
-	rounds       int           // consecutive rounds with a standing queue of more than half the target
-	rateBefore   float64       // estimate when these rounds began
-	randomBefore float64       // usual share of random loss at that time
-	quietRounds  int           // consecutive rounds with next to no queue
-	drained      time.Duration // maximum queue of the round in which the last drain began
-	unmoved      unmoved       // the queue, while draining and competing
-	stay         stay          // the queue of these rounds
-	both         bothWays      // the queue of these rounds, and the way back
+	rounds       int           // rounds in a row with a standing queue of more than half the target
+	rateBefore   float64       // the estimate when these rounds began
+	randomBefore float64       // the usual share of random loss at that time
+	quietRounds  int           // rounds in a row with next to no queue
+	drained      time.Duration // deepest queue of the round in which the last drain began
+
+	// Whether the queue is really a longer path.
+	unmoved unmoved  // in rounds of draining and competing
+	stay    stay     // in the rounds with a standing queue
+	both    bothWays // the same, with the way back
 }
 
-// roundOver is called at the end of each round. When a queue begins to stand, it saves
-// the estimate and the random loss from before. part is the estimate as a part of the
-// highest rate seen on the path.
+// roundOver is called at the end of each round. part is the estimate as a part of the highest
+// rate seen on the path.
 func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64) {
 	q.quietRounds++
 	if r.maxQueue > max(d.aim()/2, d.jitter()/4) {
@@ -30,6 +31,7 @@ func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64)
 		q.both = bothWays{}
 		return
 	case q.rounds == 0:
+		// A queue begins to stand. Remember how things were before.
 		q.rateBefore = estimate
 		q.randomBefore = random
 		q.stay = stay{}
@@ -40,12 +42,11 @@ func (q *queueing) roundOver(r *round, d *delay, estimate, random, part float64)
 	q.both.roundOver(r, d.base())
 }
 
-// mayBeLonger reports whether a queue that a drain did not remove may be the delay of a
-// path that has become longer. The next round will show. fastest is the highest rate seen
-// on the path.
+// mayBeLonger reports whether a queue that we couldn't drain may in fact be a longer path, as
+// the next round will show. fastest is the highest rate seen on the path.
 //
-// Without this check, transfers over a path with jitter and 0.5 % loss took that delay
-// for the queue of a competitor, and got a tenth of 50 Mbit/s for many seconds.
+// Before we checked this, transfers over a path with jitter and 0.5 % loss took its delay for a
+// competitor's queue, and got a tenth of 50 Mbit/s for many seconds.
 func (q *queueing) mayBeLonger(fastest float64) bool {
 	return q.stay.rounds > 0 && q.rateBefore >= knownPart*fastest
 }

@@ -3,37 +3,34 @@ package pace
 import "time"
 
 const (
-	// darkPTOs is the number of PTOs without an ack after which the path is dark.
+	// darkPTOs is after how many PTOs without an ack the path is dark.
 	darkPTOs = 3
-	// deadline is the time for which sending continues without an ack. After it the state
-	// is Stopped.
+
+	// deadline is for how long we go on sending without an ack, until we are Stopped.
 	deadline = 10 * time.Second
-	// heldTrips is the maximum, in round trips, that the round trip of a packet sent
-	// before the end of a silence counts for. Package recovery has the same limit.
+
+	// heldTrips is how many round trips a packet may count for if it was sent before a silence
+	// ended. It's the same in package recovery.
 	heldTrips = 4
 )
 
-// A silence holds the times by which the controller notices that acks no longer arrive,
-// and continues afterwards.
+// A silence detects that acks don't arrive any more, and remembers what we need to know when
+// they do again.
 type silence struct {
-	// Arrival of the last ack, or, if later, the time a packet was sent while none was in
-	// flight.
-	lastAck  instant
-	lastSent instant // send time of the last packet
-	// Send time of the packet that ended the last outage. Losses of packets sent before
-	// do not count.
-	lightSince instant
+	lastAck    instant // arrival of the last ack, or, if later, a packet's sending with none in flight
+	lastSent   instant // when the last packet was sent
+	lightSince instant // send time of the packet that ended the last outage; earlier losses don't count
 
-	ended instant // when an ack ended the last silence
-	// Maximum for round trips of packets sent before then; 0 = there was no silence.
-	maxHeld time.Duration
+	// Round trips of packets that were sent before a silence ended.
+	ended   instant       // when an ack ended the last one
+	maxHeld time.Duration // how long those may be; 0 if there was none
 }
 
-// trip limits the round trip that ends at t if it spans a silence.
+// trip limits a round trip that ends at t, if it spans a silence.
 //
-// During a silence packets or their acks waited somewhere, perhaps in the socket of this
-// process, which was stopped. That wait is no round trip: after a pause of 12 s the probe
-// timeout was 30 s.
+// The packet or its ack has been waiting somewhere, perhaps in the socket of this process while
+// that was stopped. Such a wait is no round trip: after a pause of 12 s the probe timeout was 30
+// s.
 func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	if s.maxHeld > 0 && t-rtt < s.ended {
 		return min(rtt, s.maxHeld)
@@ -41,7 +38,7 @@ func (s *silence) trip(t instant, rtt time.Duration) time.Duration {
 	return rtt
 }
 
-// noteSilence enters Dark or Stopped if no ack has arrived for long.
+// noteSilence enters Dark or Stopped if there hasn't been an ack for long.
 func (c *Controller) noteSilence(t instant, inFlight int) {
 	switch silence := t - c.silence.lastAck; {
 	case inFlight == 0 || c.state == Stopped:
@@ -52,11 +49,13 @@ func (c *Controller) noteSilence(t instant, inFlight int) {
 	}
 }
 
-// noteAck records an ack, and reports whether it ends an outage. If it does, the losses
-// of its batch do not count.
+// noteAck records an ack, and reports whether it ends an outage. If so, the losses in its batch
+// don't count.
 func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	since := t - c.silence.lastAck
-	if since > darkPTOs*c.PTO() { // not only in Dark: a process that was stopped did not call Next
+	if since > darkPTOs*c.PTO() {
+		// Don't ask if we are in Dark: if the process was stopped, it didn't call Next to get
+		// there.
 		c.silence.ended = t
 		c.silence.maxHeld = heldTrips * c.delay.smoothed
 	}
@@ -76,17 +75,17 @@ func (c *Controller) noteAck(t instant, newest Sample) (woke bool) {
 	return false
 }
 
-// wake continues after a silence.
+// wake goes on after a silence.
 //
-// If the first packet to arrive had been sent before the silence, the path only stood
-// still, and is the same as before. Otherwise it may be another path, and the controller
-// starts again at half of its old rate.
+// If the first packet to arrive was sent before the silence, the path has merely stood still,
+// and is the same as before. Otherwise it may be another path, and we start again at half of our
+// old rate.
 //
-// The losses before a silence do not count. A peer may exploit that by being silent on
-// purpose, so the rate is no more than the earlier arrivals support.
+// Losses from before the silence don't count. A peer could exploit that by falling silent on
+// purpose, so we make sure that the rate is no more than what arrived before supports.
 //
-// On a path that drops instead of queueing, the controller continues to share. If others
-// leave little of such a path, most silences are only a few packets that were all lost.
+// On a path that drops packets instead of queueing them we go on sharing, because there most
+// silences are nothing but a few packets that were all lost, if others leave us only a little.
 func (c *Controller) wake(t instant, newest Sample) {
 	rate := min(c.Estimate(), c.supportedRate())
 	switch {
@@ -102,8 +101,8 @@ func (c *Controller) wake(t instant, newest Sample) {
 	}
 }
 
-// resume is called when a packet is sent while none is in flight. If none was sent for
-// minimumLife, the controller starts again.
+// resume is called when a packet is sent while none is in flight. If it has been minimumLife
+// since the last, we start again.
 func (c *Controller) resume(t instant) {
 	c.silence.lastAck = t
 	if c.round.arrived(c.delivery.total) == 0 {

@@ -2,22 +2,21 @@ package pace
 
 import "time"
 
-// A stand detects stands: pauses in which the path delivers nothing.
+// A stand is a detector of stands, which are pauses in which the path delivers nothing.
 //
-// A radio that sleeps, scans or waits for the medium, or a host that takes a core away,
-// holds up all packets for tens of milliseconds, several times a second. Then it lets
-// them through at once. Their delay shows the length of the stand, and nothing about a
-// queue or the path's rate. A controller that took it for a queue used a tenth of a path
-// that stood still for half of the time.
+// A radio that sleeps, scans or waits for the medium does this, and so does a host that takes
+// away a core. They hold up all packets for tens of milliseconds, several times a second, and
+// then let them through all at once. The delay of those packets shows how long the stand was,
+// but says nothing about a queue or about the path's rate. A controller that took it for a queue
+// used a tenth of a path that stood still half of the time.
 type stand struct {
-	// Lateness beyond which an arrival ends a stand; 0 = no arrival does; set by learn.
-	threshold time.Duration
-	ended     instant // arrival that ended the latest stand, by peerClock; 0 = there was none
-	lates     int     // consecutive arrivals later than threshold
+	threshold time.Duration // how late an arrival must be to end a stand; 0 = none can; set by learn
+	ended     instant       // the arrival that ended the latest stand, by peerClock; 0 = there was none
+	lates     int           // how many arrivals in a row have been later than threshold
 }
 
-// note records an arrival and its lateness; see delivery.late. After slowGaps consecutive
-// late arrivals the path is slow, and there was no stand.
+// note adds an arrival and how late it is; see delivery.late. If slowGaps arrivals in a row are
+// late, the path is slow, and it wasn't a stand.
 func (s *stand) note(arrived instant, late time.Duration) {
 	if s.threshold == 0 || late <= s.threshold {
 		s.lates = 0
@@ -31,6 +30,5 @@ func (s *stand) note(arrived instant, late time.Duration) {
 	}
 }
 
-// heldUp reports whether the latest stand held up a packet that was due at the given
-// time.
+// heldUp reports whether the latest stand has held up a packet that was due at a certain time.
 func (s *stand) heldUp(due instant) bool { return due < s.ended }

@@ -1,23 +1,24 @@
 package recovery
 
-// holeLosses is the number of consecutive losses of large packets that show a black hole
-// (RFC 8899, section 5.1.2: MAX_PROBES). They are too many for chance, and few enough to be
-// lost within a probe timeout.
+// holeLosses is how many large packets in a row must be lost to show a black hole (RFC 8899,
+// section 5.1.2: MAX_PROBES). It takes too many to happen by chance, and few enough to be lost
+// within a probe timeout.
 const holeLosses = 3
 
-// A BlackHole detects that a path silently drops large packets while small ones arrive (RFC
-// 8899, section 4.3). Its owner decides which packets are large. The owner numbers packets
-// in the order in which they are sent.
+// A BlackHole detects that a path silently drops large packets while small ones get through (RFC
+// 8899, section 4.3). Its owner decides what is large, and numbers packets in the order in which
+// they are sent.
 //
-// Losses before a large packet that arrived do not count. A queue or chance caused them.
+// When a large packet arrives, losses before it don't count. Those were due to a queue, or to
+// chance.
 type BlackHole struct {
-	lostLarge  int    // large packets lost since the last large one that arrived
-	firstLost  uint64 // the first of the packets in lostLarge
-	smallAcked uint64 // one above the newest small packet that arrived
-	largeAcked uint64 // lost packets below this number do not count
+	lostLarge  int    // how many large packets were lost since one has arrived
+	firstLost  uint64 // the first of those
+	smallAcked uint64 // one more than the newest small packet that has arrived
+	largeAcked uint64 // losses of packets below this number don't count
 }
 
-// Acked records that packet n arrived.
+// Acked is called when packet n has arrived.
 func (b *BlackHole) Acked(n uint64, large bool) {
 	if !large {
 		b.smallAcked = max(b.smallAcked, n+1)
@@ -27,7 +28,7 @@ func (b *BlackHole) Acked(n uint64, large bool) {
 	b.lostLarge = 0
 }
 
-// Lost records that packet n was declared lost.
+// Lost is called when packet n was declared lost.
 func (b *BlackHole) Lost(n uint64, large bool) {
 	if !large || n < b.largeAcked {
 		return
@@ -38,12 +39,12 @@ func (b *BlackHole) Lost(n uint64, large bool) {
 	b.lostLarge++
 }
 
-// Found reports whether there is a black hole: holeLosses consecutive large packets were
-// lost, and a small one sent after the first of them arrived. It reports each black hole
-// once.
+// Found reports whether there is a black hole, and does so only once for each. There is one if
+// holeLosses large packets in a row were lost, while a small one has arrived that was sent after
+// the first of them.
 //
-// next is the number of the next packet. Losses of earlier packets say nothing about the
-// path when it is probed again.
+// next is the number of the next packet. Losses of earlier ones won't count when the path is
+// probed again.
 func (b *BlackHole) Found(next uint64) bool {
 	if b.lostLarge < holeLosses || b.smallAcked <= b.firstLost {
 		return false

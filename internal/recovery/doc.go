@@ -1,16 +1,18 @@
-// Package recovery tracks the state of the path for machines that send packets.
+// Package recovery has the pieces from which machines that send packets build loss recovery and
+// congestion control.
 //
-// For packets sent, [Ring] keeps records, [RTT] measures round trips, [Losses] decides
-// which packets are lost, and [BlackHole] detects that large ones do not arrive. [Gate]
-// limits the bulk in flight in QUIC's datagrams, so that play does not queue behind it.
-// Bulk is the traffic of transfers, which may wait. Play is the game's other traffic.
+// For packets that are sent, a [Ring] keeps the records, [RTT] measures round trips, [Losses]
+// decides which packets are lost, and [BlackHole] notices if large ones don't arrive. A [Gate]
+// limits how much bulk is in flight in QUIC's datagrams, so that play doesn't have to queue
+// behind it. (Bulk is the traffic of transfers, which may wait. Play is everything else that a
+// game sends.)
 //
-// For packets received, [Number] completes a number whose high bits are not sent, and
+// For packets that are received, [Number] completes numbers whose high bits weren't sent, and a
 // [Window] detects duplicates.
 //
-// [Path], [Room] and [Content] are passed between a carrier and its machines.
+// Carriers and their machines tell each other about the path with [Path], [Room] and [Content].
 //
-// All types are pure: the time is the argument now, which never decreases. If now is a
-// time.Duration, it is at least 0 and counts from an epoch that the owner chose. Zero
+// None of this has a clock. The time is an argument, now, which never decreases. If it's a
+// time.Duration, it counts from an epoch that the owner chooses, and is never negative. Zero
 // values are ready to use.
 package recovery

@@ -2,8 +2,8 @@ package recovery
 
 import "time"
 
-// Earliest finds the earliest of several times: the next timeout of a machine with several
-// timers.
+// An Earliest is the minimum of several times, such as the next timeout of a machine with
+// several timers.
 type Earliest struct {
 	at    time.Time
 	known bool // a time was added

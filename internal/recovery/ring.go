@@ -1,29 +1,28 @@
 package recovery
 
-// A Ring holds records with consecutive numbers, from Oldest to Next-1. Its owner removes
-// the oldest record by raising Oldest. Push grows the ring if it is full. It returns slots
-// as they were left, so the owner can reuse the memory that they point to. The zero value
-// is empty.
+// A Ring is a growing ring buffer of records with consecutive numbers, from Oldest to Next-1.
+// The owner removes the oldest record by raising Oldest. Records aren't cleared before they are
+// reused, so the owner can reuse the memory that they point to. The zero Ring is empty.
 type Ring[T any] struct {
 	Oldest, Next uint64
-	places       []T // the length is a power of two or 0
+	places       []T // as many as a power of two, or none
 }
 
-// Len returns the number of records.
+// Len returns how many records there are.
 func (r *Ring[T]) Len() int { return int(r.Next - r.Oldest) }
 
-// Cap returns the number of records that the ring can hold before Push grows it.
+// Cap returns how many records there's room for before Push has to grow the ring.
 func (r *Ring[T]) Cap() int { return len(r.places) }
 
 // Has reports whether the ring has a record with the number.
 func (r *Ring[T]) Has(number uint64) bool { return number >= r.Oldest && number < r.Next }
 
-// At returns the record with a number that the ring has. The pointer is valid until the
+// At returns the record with a number, which the ring must have. The pointer is valid until the
 // next Push.
 func (r *Ring[T]) At(number uint64) *T { return &r.places[number&uint64(len(r.places)-1)] }
 
-// Push adds the number Next and returns its record. If the ring is full, its capacity
-// doubles. The first capacity is initial, a power of two.
+// Push adds a record and returns it. If the ring is full, it doubles its capacity, which begins
+// with initial, a power of two.
 func (r *Ring[T]) Push(initial int) *T {
 	if r.Len() == len(r.places) {
 		r.grow(max(initial, 2*len(r.places)))
@@ -32,8 +31,8 @@ func (r *Ring[T]) Push(initial int) *T {
 	return r.At(r.Next - 1)
 }
 
-// Take removes and returns the oldest record of a ring that is not empty. It clears the
-// record's slot.
+// Take removes the oldest record and returns it. The ring must not be empty. Unlike raising
+// Oldest, this clears the record.
 func (r *Ring[T]) Take() (oldest T) {
 	var none T
 	place := r.At(r.Oldest)
@@ -52,15 +51,14 @@ func (r *Ring[T]) grow(size int) {
 	}
 }
 
-// Trim removes all records and frees their memory. Numbers continue.
+// Trim removes all records and frees their memory. The numbers go on from Next.
 func (r *Ring[T]) Trim() {
 	r.places = nil
 	r.Oldest = r.Next
 }
 
-// Shrink frees unused slots. If the ring is empty, it frees all of them. Otherwise it
-// halves the capacity while three quarters are unused and at least floor slots remain.
-// floor is a power of two.
+// Shrink frees what isn't needed. It halves the capacity as long as three quarters are unused,
+// but not below floor, a power of two. An empty ring frees everything.
 func (r *Ring[T]) Shrink(floor int) {
 	if r.Len() == 0 {
 		r.Trim()

@@ -2,18 +2,17 @@ package recovery
 
 import "math/bits"
 
-// WindowSize is the number of packet numbers that a [Window] remembers, counted back from
-// the largest.
+// WindowSize is how many packet numbers a [Window] remembers, counting back from the largest.
 const WindowSize = 1 << 13
 
-// A Window records which of the newest packet numbers were received. Owners use it to
-// refuse duplicates and replays and to build acks.
+// A Window is a sliding-window bitmap of the packet numbers that were received. Its owner uses
+// it to reject duplicates and replays, and to build acks.
 type Window struct {
-	Next  uint64 // one above the largest number received
+	Next  uint64 // one more than the largest number received
 	words [WindowSize / 64]uint64
 }
 
-// Below reports whether n is so old that it cannot be distinguished from a duplicate.
+// Below reports whether n is so old that we can't tell if it is a duplicate.
 func (w *Window) Below(n uint64) bool { return n+WindowSize < w.Next }
 
 // Has reports whether n, which must not be below the window, was received.
@@ -30,8 +29,8 @@ func (w *Window) Mark(n uint64) {
 	w.words[n/64%uint64(len(w.words))] |= 1 << (n % 64)
 }
 
-// clear clears the bits of the numbers from Next to n. It clears whole words at a time,
-// because a peer may leave out any number of packet numbers.
+// clear clears the bits of the numbers from Next to n, a word at a time, since a peer may skip
+// any number of packet numbers.
 func (w *Window) clear(n uint64) {
 	if n-w.Next >= WindowSize {
 		w.words = [WindowSize / 64]uint64{}
@@ -49,8 +48,8 @@ func (w *Window) clear(n uint64) {
 	}
 }
 
-// Run returns the length of the run of numbers that ends at n and begins at floor or later.
-// The numbers in it were all received if n was, and are all missing otherwise.
+// Run returns the length of the run of numbers that ends at n, not counting any below floor.
+// Either all of them were received or none was.
 func (w *Window) Run(n, floor uint64) uint64 {
 	received := w.Has(n)
 	length := uint64(0)
@@ -59,6 +58,7 @@ func (w *Window) Run(n, floor uint64) uint64 {
 		if !received {
 			word = ^word
 		}
+		// Count how many bits, from n's downwards, are the same as n's.
 		bit := n % 64
 		same := min(uint64(bits.LeadingZeros64(^(word << (63 - bit)))), bit+1)
 		length += same
@@ -72,5 +72,5 @@ func (w *Window) Run(n, floor uint64) uint64 {
 	}
 }
 
-// Floor returns the smallest number that is not below the window.
+// Floor returns the smallest number that the window still remembers.
 func (w *Window) Floor() uint64 { return w.Next - min(w.Next, WindowSize) }

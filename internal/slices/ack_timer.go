@@ -6,36 +6,38 @@ import (
 	"github.com/quivernet/quiver/chunk"
 )
 
-// An ackTimer decides when a receiver sends acks. The receiver may be nil before the first
-// ask, because no ack is due then.
+// An ackTimer decides when a receiver sends acks. There may be no receiver before the first ask,
+// because no ack is due by then.
 type ackTimer struct {
 	pace     ackPace
-	asking   int       // slices since the last ack
-	deadline time.Time // when the next ack is due, if asking > 0
-	draining bool      // acks are being sent, one for each chunk with newly arrived slices
+	asking   int       // how many slices have arrived since the last ack
+	deadline time.Time // when an ack is due, if asking > 0
+	draining bool      // acks are being sent, one for each chunk of which slices have arrived
 }
 
-// An ackPace says when to send an ack: at once after every slices, otherwise after delay.
+// An ackPace is how often to send an ack: after so many slices at once, and after a delay if
+// there are fewer.
 type ackPace struct {
 	every int
 	delay time.Duration
 }
 
 var (
-	// gatedAcks is the pace on a path that does not report whether packets arrive. Such acks
-	// cost little. They are small, and quic-go acks every second packet and sends both acks
-	// in one packet.
+	// gatedAcks is the pace on a path that doesn't report fates. Such acks cost little, because
+	// they are small, and because quic-go acks every second packet anyway and puts both acks
+	// into the same packet.
 	gatedAcks = ackPace{every: 8, delay: ackDelay}
-	// fatedAcks is the pace on a path that reports whether packets arrive. One ack covers a
-	// full part, because the carrier's feedback covers single packets.
+
+	// fatedAcks is the pace on a path that does report fates. Since the carrier's own feedback
+	// covers every packet, one ack is enough for a full part.
 	fatedAcks = ackPace{every: PartSlices, delay: 20 * time.Millisecond}
 )
 
-// ackDelay is the maximum delay of an ack on a path that does not report fates.
+// ackDelay is how long an ack may be delayed on a path that doesn't report fates.
 const ackDelay = 2 * time.Millisecond
 
-// ask counts a slice that has arrived. open is the number of incomplete chunks. If there are
-// none, an ack is due at once, because this end expects no more slices.
+// ask counts a slice that has arrived. open is how many chunks are incomplete. If none is, an
+// ack is due at once, since we don't expect any more slices.
 func (t *ackTimer) ask(now time.Time, open int) {
 	t.asking++
 	switch {
@@ -46,7 +48,7 @@ func (t *ackTimer) ask(now time.Time, open int) {
 	}
 }
 
-// dueAt returns the time at which an ack is due. ok is false if none is due.
+// dueAt returns when an ack is due, if one is.
 func (t *ackTimer) dueAt() (at time.Time, ok bool) { return t.deadline, t.asking > 0 }
 
 // next returns the next ack that is due.

@@ -7,25 +7,25 @@ import (
 	"github.com/quivernet/quiver/internal/pages"
 )
 
-// chunkMemory charges a receiver's records and chunks to the connection's account. A chunk
-// that does not fit is neither stored nor charged.
+// A chunkMemory charges a receiver's records and chunks to the connection's account. A chunk for
+// which there's no room is neither stored nor charged.
 type chunkMemory struct {
 	account  Account
 	receiver *chunk.Receiver // nil before the first slice
-	places   int             // number of chunks for which the receiver has records
+	places   int             // how many chunks the receiver has records for
 }
 
 const (
-	// ReceiverBytes is the memory of a chunk.Receiver besides its chunks: the records of
-	// Places chunks and of the 1,024 chunks delivered last.
+	// ReceiverBytes is how much memory a chunk.Receiver takes besides its chunks: for the
+	// records of Places chunks, and of the 1,024 that were delivered last.
 	ReceiverBytes = 52 << 10
-	// placeBytes is the memory of one more place in a receiver: a chunk's record and room in
-	// the list of memory for later chunks.
+
+	// placeBytes is how much each further place takes: a chunk's record, and room in the list of
+	// memory for later chunks.
 	placeBytes = 128
 )
 
-// equip creates the receiver if there is none. It reports whether there was room for its
-// records.
+// equip creates the receiver if there is none, and reports whether there was room for its records.
 func (c *chunkMemory) equip() bool {
 	if c.receiver != nil {
 		return true
@@ -41,12 +41,12 @@ func (c *chunkMemory) equip() bool {
 	return true
 }
 
-// begin inserts the first slice of a chunk and reports whether there was room for the chunk.
-// ahead is the chunk's distance from the next chunk to be delivered. awaited means that no
-// later message can be delivered before this chunk has arrived.
+// begin inserts the first slice of a chunk, and reports whether there was room for the chunk.
+// ahead is how many chunks must be delivered before it. awaited is set if no later message can
+// be delivered before this chunk has arrived.
 //
-// A chunk that takes exactly the memory of a page, such as a full part, is stored in one.
-// inbox.giveBack returns the page.
+// A chunk that takes just as much memory as a page, such as a full part, is stored in one, which
+// inbox.giveBack returns.
 func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited bool) bool {
 	if !c.hold(s.Count, ahead, awaited) {
 		return false
@@ -58,7 +58,7 @@ func (c *chunkMemory) begin(now time.Time, s chunk.Slice, ahead int, awaited boo
 	return true
 }
 
-// hold charges the content of a chunk and the records up to the chunk's own.
+// hold charges for a chunk's content, and for records up to its own.
 func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	if !c.account.Hold(ChunkBytes(slices), awaited) {
 		return false
@@ -70,7 +70,7 @@ func (c *chunkMemory) hold(slices, ahead int, awaited bool) bool {
 	return true
 }
 
-// widen adds records up to the chunk's own, if there is room for them.
+// widen adds records up to the chunk's own, if there's room for them.
 func (c *chunkMemory) widen(ahead int) bool {
 	if ahead < c.places || ahead >= Pipeline {
 		return true
@@ -87,7 +87,7 @@ func (c *chunkMemory) widen(ahead int) bool {
 	return true
 }
 
-// narrow frees the records beyond Places. There must be no incomplete chunk.
+// narrow frees the records beyond Places. No chunk may be incomplete.
 func (c *chunkMemory) narrow() {
 	if c.places > Places {
 		c.receiver.SetReceiveQueue(Places)
@@ -96,8 +96,8 @@ func (c *chunkMemory) narrow() {
 	}
 }
 
-// partial returns the memory of a chunk's slices and which of them have arrived. If no slice
-// has arrived, have.Count is 0.
+// partial returns the memory of a chunk's slices, and which of them have arrived. have.Count is
+// 0 if none has.
 func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	if c.receiver != nil {
 		data, have, _ = c.receiver.Partial(id)
@@ -105,6 +105,6 @@ func (c *chunkMemory) partial(id uint16) (data []byte, have chunk.Ack) {
 	return data, have
 }
 
-// release is called when the caller no longer uses a message or charges it elsewhere. It
-// touches only the account.
+// release is called when the caller is done with a message, or charges it elsewhere. It touches
+// nothing but the account.
 func (c *chunkMemory) release(message []byte) { c.account.Drop(ChunkBytes(sliceCount(message))) }

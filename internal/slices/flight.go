@@ -6,7 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A fate says whether a sending arrived or was lost, as far as this end knows.
+// A fate is what has become of a sending, as far as we know.
 type fate uint8
 
 const (
@@ -17,28 +17,29 @@ const (
 
 // A sending is one transmission of a slice.
 type sending struct {
-	at    time.Duration // time since the outbox's epoch
+	at    time.Duration // on the outbox's clock
 	mark  recovery.Mark // from the gate; empty on a path that reports fates
-	size  uint16        // datagram size in bytes
-	id    uint16        // the slice's chunk
-	index uint8         // the slice's index in its chunk
-	again bool          // the slice was sent before, so an ack does not show which sending arrived
+	size  uint16        // of the datagram, in bytes
+	id    uint16        // of the slice's chunk
+	index uint8         // of the slice in its chunk
+	again bool          // the slice was sent before, so an ack doesn't tell which sending has arrived
 	fate  fate
 }
 
-// firstSendings is the initial capacity of a flight.
+// firstSendings is how many sendings a flight has room for at first.
 const firstSendings = 64
 
-// A flight holds the oldest undecided sending and all sendings after it.
+// A flight is a log of sendings, beginning with the oldest whose fate is open.
 type flight struct {
 	recovery.Ring[sending]
-	bytes int // size of the datagrams in flight
-	count int // number of sendings in flight
+	bytes int // how many are in flight
+	count int // how many sendings are in flight
 }
 
 // launch adds a sending and returns its number.
 func (f *flight) launch(s sending) (number uint64) {
 	if f.Len() == f.Cap() {
+		// Drop what is decided, so the ring may not have to grow.
 		f.firstFlying()
 	}
 	newest := f.Push(firstSendings)
@@ -48,7 +49,7 @@ func (f *flight) launch(s sending) (number uint64) {
 	return f.Next - 1
 }
 
-// get returns a sending, or nil if the flight no longer holds it.
+// get returns a sending, or nil if it is so old that we don't have it any more.
 func (f *flight) get(number uint64) *sending {
 	if !f.Has(number) {
 		return nil
@@ -56,7 +57,7 @@ func (f *flight) get(number uint64) *sending {
 	return f.At(number)
 }
 
-// land sets the fate of a sending. A sending that was declared lost may still arrive.
+// land decides the fate of a sending. One that we have declared lost may still arrive.
 func (f *flight) land(s *sending, as fate) {
 	if s.fate == flying {
 		f.bytes -= int(s.size)
@@ -65,8 +66,7 @@ func (f *flight) land(s *sending, as fate) {
 	s.fate = as
 }
 
-// firstFlying returns the number of the oldest sending in flight and removes the sendings
-// before it.
+// firstFlying returns the oldest sending in flight, and drops all those before it.
 func (f *flight) firstFlying() (number uint64, ok bool) {
 	for ; f.Oldest < f.Next; f.Oldest++ {
 		if f.At(f.Oldest).fate == flying {

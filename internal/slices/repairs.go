@@ -6,24 +6,25 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// repairs makes repair slices for chunks in flight once all slices were sent and no more
-// messages follow. Without them, a loss at the end of a transfer would cost a round trip in
-// which nothing else is left to send.
+// repairs makes repair slices for the chunks in flight, once all slices have been sent and no
+// more messages follow. Without them, a loss at the end of a transfer would cost a round trip
+// during which there's nothing else to send.
 type repairs struct {
-	next uint64 // number of the next chunk to make repair slices for
+	next uint64 // the next chunk to make repair slices for
 	loss parity.Loss
-	sent uint64 // repair slices sent
+	sent uint64 // how many repair slices were sent
 
 	// The repair slices of the chunk before next.
-	current repair   // the next one to be sent
-	shards  [][]byte // the slices of that chunk, then its repair slices
-	memory  []byte   // for the repair slices
+	current repair   // the next one to send
+	shards  [][]byte // that chunk's slices, and then its repair slices
+	memory  []byte   // of the repair slices
 }
 
-// take returns the next repair slice for the chunks o has in flight. Its shard is valid until
+// take returns the next repair slice for a chunk that o has in flight. Its shard is valid until
 // the next call.
 func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
-	// Go on to the next chunk once the current one is acked or all its repair slices were sent.
+	// Go on to the next chunk when the current one has been acked, or has had all its repair
+	// slices.
 	for r.next <= o.chunks.Oldest || r.current.index >= r.current.total {
 		r.next = max(r.next, o.chunks.Oldest)
 		if r.next >= o.chunks.Next {
@@ -39,7 +40,7 @@ func (r *repairs) take(o *outbox, loss float64) (slice repair, ok bool) {
 	return slice, true
 }
 
-// prepare makes as many repair slices for a chunk as its slices in flight are likely to need.
+// prepare makes repair slices for a chunk, as many as its slices in flight are likely to need.
 func (r *repairs) prepare(o *outbox, number uint64, loss float64) {
 	r.current = repair{}
 	c := o.chunk(number)

@@ -9,42 +9,43 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// maxHeldRepairs is the maximum number of repair slices held. Any more are dropped, and the
-// peer sends lost slices again.
+// maxHeldRepairs is how many repair slices we hold. Any more are dropped; the peer resends
+// slices that are lost.
 const maxHeldRepairs = 1024
 
-// repairCost is the memory of a held repair slice: the size class of its shard and a
-// repairSet, which its first slice needs.
+// repairCost is how much memory we charge for a repair slice: the size class of its shard, and a
+// repairSet, since it may be the first slice in one.
 const repairCost = 1152 + 640
 
-// A page must have room for a chunk's missing slices and for the padded last slice.
+// A page must have room for a chunk's missing slices, and for a padded copy of the last one.
 const _ = uint(pages.Size - (parity.Most+1)*Size)
 
-// A restorer keeps repair slices until they can restore the missing slices of their chunk.
+// A restorer keeps repair slices until there are enough to restore the missing slices of their
+// chunk.
 type restorer struct {
-	held int                   // repair slices in all sets
-	sets map[uint16]*repairSet // by id of their chunk modulo Pipeline
+	held int                   // how many repair slices are in all sets
+	sets map[uint16]*repairSet // by chunk ID modulo Pipeline
 
-	restored uint64 // slices restored
+	restored uint64 // how many slices were restored
 }
 
-// A repairSet holds the repair slices received for one chunk.
+// A repairSet has the repair slices of one chunk.
 type repairSet struct {
 	repair // the first one received, without its shard
 	parity.Set
 }
 
-// An outcome says what keep did with a repair slice.
+// An outcome is what keep has done with a repair slice.
 type outcome uint8
 
 const (
-	kept        outcome = iota // it is kept, or already was
-	contradicts                // it contradicts earlier repair slices of its chunk
+	kept        outcome = iota // we have it, perhaps from before
+	contradicts                // it doesn't fit the earlier repair slices of its chunk
 	noRoom
 )
 
-// keep stores a repair slice of a chunk that is not delivered yet. If its place is taken by
-// the set of an earlier chunk, keep drops that set, because the earlier chunk was delivered.
+// keep stores a repair slice of a chunk that is still to be delivered. If it finds the set of an
+// earlier chunk in the same place, that chunk was delivered, and keep drops the set.
 func (r *restorer) keep(rep repair, account Account) outcome {
 	set := r.set(rep.id)
 	if set == nil {
