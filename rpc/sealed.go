@@ -116,12 +116,14 @@ type sealedCarrier struct {
 
 	carriers  carriers
 	instances control.Instances // which instances have begun and ended, as agreed with the peer
+
 	// Server only: the instance that the client wants to open, but which has to wait until
 	// the previous one has ended. 0 if none is waiting.
 	pending uint32
 	owesIDs bool // the client has already asked for spare ids of that instance
-	// State of the newest carrier when we last logged it.
-	state sealed.State
+
+	state sealed.State // of the newest carrier, as last logged
+
 	// What we know about the path passes from one instance to the next with the controller.
 	// While there is a carrier, it's guarded by the link's lock.
 	controller *pace.Controller
@@ -226,9 +228,8 @@ func (s *sealedCarrier) begin() {
 	s.instances.Begin(time.Now())
 	if !s.beginInstance(1) {
 		// We have no carrier, but pretend that instance 1 began and ended right away. The
-		// peer may well have begun its own, and would be closed for a message about an
-		// instance that we've never heard of. It also means that a client may open instance
-		// 2.
+		// peer may well have begun its own, and we mustn't close the connection for a message
+		// about it. Besides, a client may then open instance 2.
 		s.instances.Renew(1)
 		s.instances.End(time.Now())
 		return

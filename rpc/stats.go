@@ -289,21 +289,21 @@ func (c *Conn) addCounts(s *Stats, l *link.Stats) {
 
 // count fills in the counters of calls and messages that package rpc itself drops. The
 // machine and the link count the others.
-func (d *Drops) count(of *drops.Counters) {
-	d.NotOwner = of.Of(drops.NotOwner)
-	d.RateLimited = of.Of(drops.RateLimited)
-	d.Unbound = of.Of(drops.Unbound)
-	d.ActorClosed = of.Of(drops.Closed)
-	d.Invalid = of.Of(drops.Invalid)
-	d.Blocked = of.Of(drops.Blocked)
-	d.Ended = of.Of(drops.Ended)
-	d.Saturated = of.Of(drops.Saturated)
-	d.Throttled = of.Of(drops.Throttled)
-	d.Gone = of.Of(drops.Gone)
-	d.UnknownRefs = of.Of(drops.UnknownRef)
-	d.Requests = of.Of(drops.Requests)
-	d.Answers = of.Of(drops.Answer)
-	d.Messages = of.Of(drops.Message)
+func (d *Drops) count(c *drops.Counters) {
+	d.NotOwner = c.Of(drops.NotOwner)
+	d.RateLimited = c.Of(drops.RateLimited)
+	d.Unbound = c.Of(drops.Unbound)
+	d.ActorClosed = c.Of(drops.Closed)
+	d.Invalid = c.Of(drops.Invalid)
+	d.Blocked = c.Of(drops.Blocked)
+	d.Ended = c.Of(drops.Ended)
+	d.Saturated = c.Of(drops.Saturated)
+	d.Throttled = c.Of(drops.Throttled)
+	d.Gone = c.Of(drops.Gone)
+	d.UnknownRefs = c.Of(drops.UnknownRef)
+	d.Requests = c.Of(drops.Requests)
+	d.Answers = c.Of(drops.Answer)
+	d.Messages = c.Of(drops.Message)
 }
 
 // channelNames returns an entry for each open channel, sorted by number, with only the
