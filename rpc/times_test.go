@@ -221,11 +221,11 @@ func TestLyingServer(t *testing.T) {
 		questions := 0
 		n.server.OnTick(func(time.Time) {
 			s := n.conns[0]
-			if s.times.question.IsZero() {
+			if s.times.askedAt.IsZero() {
 				return
 			}
 			if questions++; questions%2 == 0 { // the others are answered
-				s.times.question = time.Time{}
+				s.times.askedAt = time.Time{}
 				s.sendControl(control.AppendTime(nil, lies[questions/2%len(lies)]))
 			}
 		})
