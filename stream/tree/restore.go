@@ -24,8 +24,8 @@ import (
 // everything and replaces whatever is at the target.
 type RestoreOptions struct {
 	// Local has chunks that we needn't fetch because they are already on this machine. It's
-	// usually a scan of the target. NewRestore copies what it needs and doesn't use Local
-	// after it returns. If Local is nil, every chunk is fetched.
+	// usually a scan of the target, and nil if there is nothing to copy from. NewRestore
+	// copies what it needs, and Local isn't used after that.
 	Local *Source
 
 	// MayReplace decides whether the target may be replaced. If it is nil, it always may.
