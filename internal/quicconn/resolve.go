@@ -8,11 +8,11 @@ import (
 	"slices"
 )
 
-// mostAddresses is the maximum number of a host's addresses that are dialed.
+// mostAddresses is how many of a host's addresses we dial.
 const mostAddresses = 6
 
-// Resolve looks up addr and returns the addresses to dial in order (see order). The error is
-// a timeout if another attempt may succeed.
+// Resolve looks up addr, and returns the addresses to dial in that order (see order). The error
+// is a timeout if it may be different next time.
 func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string, err error) {
 	host, service, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -38,8 +38,8 @@ func Resolve(ctx context.Context, addr string) (remotes []net.Addr, host string,
 	return remotes, host, nil
 }
 
-// unresolved turns a temporary failure of the resolver into a timeout, which the caller of
-// Dial checks for. A machine without a network has such failures.
+// unresolved turns a temporary failure of the resolver into a timeout, because that's what
+// Dial's caller checks for. A machine without a network has such failures.
 func unresolved(err error) error {
 	failed, ok := errors.AsType[*net.DNSError](err)
 	if !ok || !failed.IsTemporary {
@@ -50,9 +50,10 @@ func unresolved(err error) error {
 	return &passing
 }
 
-// order returns the addresses to which this machine has a route, or all of them if it has a
-// route to none. In an IPv6-only mobile network, for example, a server's IPv4 address cannot
-// be reached. The families alternate, IPv4 first as in package net (RFC 8305, section 4).
+// order returns the addresses in the order in which to dial them, except for those that we have
+// no route to, such as a server's IPv4 address in a mobile network that is IPv6 only. If we have
+// a route to none, it returns all of them. The families alternate, and IPv4 goes first as in
+// package net (RFC 8305, section 4).
 func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr) {
 	with := slices.DeleteFunc(slices.Clone(ips), func(ip net.IPAddr) bool { return !routed(ip) })
 	if len(with) > 0 {
@@ -76,7 +77,7 @@ func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr
 	return ordered[:min(len(ordered), mostAddresses)]
 }
 
-// routed reports whether this machine has a route to ip. It sends nothing.
+// routed reports whether this machine has a route to ip. No packet is sent to find out.
 func routed(ip net.IPAddr, port int) bool {
 	conn, err := net.DialUDP("udp", nil, &net.UDPAddr{IP: ip.IP, Port: port, Zone: ip.Zone})
 	if err == nil {

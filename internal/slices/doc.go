@@ -1,15 +1,15 @@
-// Package slices sends messages as chunks of slices. Each slice is its own datagram and is
-// sent again until it is acked. This is the protocol of package chunk over a connection's
-// datagrams. The package is a pure machine without a clock, goroutine or lock.
+// Package slices sends messages as chunks of slices. Each slice is a datagram of its own, and is
+// resent until it is acked. This is the protocol of package chunk, over the datagrams of a
+// connection.
 //
-// A [Machine] is one end, for both directions. Its owner passes messages to Send and gets the
-// peer's messages from Take. Its driver passes it the datagrams that arrive and asks it for
-// datagrams to send. The machine does not know which carrier sends them; it knows the path as
-// a recovery.Path.
+// A [Machine] is one end, for both directions. The owner gives it messages with Send and gets
+// the peer's with Take. The driver passes it the datagrams that arrive, and asks it for
+// datagrams to send. The machine has no clock, no goroutine and no lock. It doesn't know which
+// carrier it sends over, only what a recovery.Path says about the path.
 //
-// Some paths report the fate of each datagram: whether it arrived or was lost. On such a
-// path, the machine sends whenever it is asked and adds repair slices at the end. On any
-// other path it keeps a window, detects losses and probes by itself.
+// There are two kinds of paths. Some report the fate of each datagram, that is, whether it has
+// arrived or was lost. On those the machine sends whenever it is asked, and adds repair slices
+// at the end. On the others it has to detect losses itself, and has a window and a probe timer.
 //
-// Whatever a peer makes the machine hold is charged to an [Account].
+// An [Account] is charged for whatever a peer makes the machine hold.
 package slices

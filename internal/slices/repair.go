@@ -6,11 +6,11 @@ import (
 	"github.com/quivernet/quiver/internal/parity"
 )
 
-// A repair is a repair slice, one of the parity shards of a chunk. A chunk of count slices
-// can be restored from any count of its slices and repair slices.
+// A repair is a repair slice, which is one of the parity shards of a chunk. A chunk of count
+// slices can be restored from any count of its slices and repair slices.
 //
-// Repair slices are sent over the sealed carrier only. A peer that does not know them loses
-// nothing, because lost slices are sent again.
+// Only the sealed carrier sends them. A peer that doesn't know repair slices won't miss
+// anything, since lost slices are resent as well.
 //
 //	byte     repairByte
 //	uint16   id of the chunk, big endian
@@ -23,15 +23,15 @@ import (
 // The code is that of internal/parity. The last slice is padded with zeros.
 type repair struct {
 	id    uint16 // of the chunk
-	count int    // slices of the chunk
-	total int    // number of repair slices of the chunk
+	count int    // how many slices the chunk has
+	total int    // how many repair slices the chunk has
 	index int    // of this one, below total
-	last  int    // size of the chunk's last slice in bytes
+	last  int    // size of the chunk's last slice, in bytes
 	shard []byte
 }
 
-// maxRepaired is the maximum number of slices in a chunk that gets repair slices. The work of
-// restoring grows with that number times the number of lost slices.
+// maxRepaired is how many slices a chunk may have to get repair slices. The work to restore them
+// grows with that number times the number of lost slices.
 const maxRepaired = 64
 
 const (
@@ -40,7 +40,7 @@ const (
 	repairBytes  = repairHeader + Size
 )
 
-// append appends the repair slice to b.
+// append appends a repair slice to b.
 func (r repair) append(b []byte) []byte {
 	b = append(b, repairByte)
 	b = binary.BigEndian.AppendUint16(b, r.id)
@@ -49,7 +49,8 @@ func (r repair) append(b []byte) []byte {
 	return append(b, r.shard...)
 }
 
-// parseRepair parses a repair slice, whose shard aliases b. ok is false if b is not one.
+// parseRepair parses a repair slice. Its shard is a part of b. ok is false if b isn't a repair
+// slice.
 func parseRepair(b []byte) (r repair, ok bool) {
 	if len(b) != repairBytes || b[0] != repairByte {
 		return repair{}, false

@@ -2,15 +2,13 @@ package slices
 
 // Stats counts what a machine has done since it was created.
 type Stats struct {
-	Slices uint64 // slices sent, including resends and slices that [Machine.Unsent] took back
-	Resent uint64 // slices sent again, included in Slices
-	// Slices sent while the path reported the fate of each packet, as the sealed carrier does.
-	// Included in Slices.
-	Fated    uint64
+	Slices uint64 // slices sent, counting resends and those that [Machine.Unsent] took back
+	Resent uint64 // how many of them were sent again
+	Fated  uint64 // how many of them were sent on a path that reports fates, like the sealed carrier's
+
 	Repairs  uint64 // repair slices sent
-	Restored uint64 // slices rebuilt from repair slices
-	Refused  uint64 // received slices and repair slices dropped because there was no memory for them
-	// Received datagrams that could not be parsed, and repair slices that contradict others
-	// of their chunk.
-	Malformed uint64
+	Restored uint64 // slices restored from repair slices
+
+	Refused   uint64 // received slices and repair slices dropped for want of memory
+	Malformed uint64 // received datagrams that can't be parsed, and repair slices that contradict others
 }
