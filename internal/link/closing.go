@@ -46,8 +46,8 @@ func (e *CloseError) Unwrap() error { return e.Cause }
 // with err.
 func violation(err error) *CloseError {
 	var coded interface{ CloseCode() (uint64, string) }
-	// An error of our own, to which no code of the protocol applies.
 	if !errors.As(err, &coded) {
+		// The machine has no code for this, so close with 0.
 		return &CloseError{Reason: err.Error(), Cause: err}
 	}
 	code, reason := coded.CloseCode()

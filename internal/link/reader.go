@@ -61,8 +61,8 @@ func (l *Link) finishReceive(err error) (o outcome) {
 	if err != nil {
 		o.err = violation(err)
 	}
-	// Its next timeout may have changed.
 	if l.sealed.carrier != nil {
+		// Its next timeout may have changed.
 		l.sealed.carrier.Wake()
 	}
 	return o

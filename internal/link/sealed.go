@@ -112,8 +112,8 @@ const (
 // per second, and which share of the packets is lost, from 0 to 1.
 func (s Source) Tell(now time.Time, window int, rate, loss float64) {
 	p := &s.link.sealed.path
-	// QUIC has taken over again, so this isn't the path that the machines are using.
 	if !p.Fates {
+		// QUIC has taken over again, so this isn't the path that the machines are using.
 		return
 	}
 	p.Window, p.Rate, p.Loss = window, rate, loss

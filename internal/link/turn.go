@@ -49,8 +49,8 @@ func (l *Link) poll(path Path, buffer *[maxDatagram]byte) (t turn, err error) {
 	l.uncork()
 	l.holdBack(t.now, false)
 	held := l.pacer.wait()
-	// The sealed carrier sends in its own time.
 	if l.sealed.carrier != nil {
+		// The sealed carrier sends in its own time.
 		held = 0
 	} else if held == 0 {
 		l.build(&t, buffer)
@@ -164,8 +164,8 @@ func (l *Link) wakeIn(now time.Time, d time.Duration) {
 // when we wake.
 func sleepUntil(now, next time.Time) time.Duration {
 	d := next.Sub(now)
-	// The machine should have done this already. Don't spin.
 	if d <= 0 {
+		// The machine should have done this already. Don't spin.
 		return overdue
 	}
 	return (min(d, maxSleep) + grain - 1) / grain * grain

@@ -197,7 +197,7 @@ func (g *Gate) queueBegins() bool {
 // those meet the queue of the bulk that it receives.
 func (g *Gate) Measure(now, sent time.Duration, m *Mark) {
 	limited := m.limited && (g.trickles(m) || !g.queueStands())
-	if g.rate.roundOver(m) && !limited {
+	if g.rate.endRound(m) && !limited {
 		g.checkGrowth()
 		g.rate.age()
 	}

@@ -37,8 +37,8 @@ type rate struct {
 
 // mark returns the mark of a packet that is being sent.
 func (r *rate) mark(now time.Duration, inFlight int) Mark {
-	// The path was idle, and the time before this doesn't count.
 	if inFlight == 0 {
+		// The path was idle, and the time before this doesn't count.
 		r.firstSent = now
 		r.deliveredAt = now
 	}
@@ -58,9 +58,8 @@ func (r *rate) count(m *Mark, size int) {
 	}
 }
 
-// roundOver reports whether an ack of the packet with this mark ends a round. If so, the next
-// begins.
-func (r *rate) roundOver(m *Mark) bool {
+// endRound ends the round if an ack of the packet with this mark does, and reports whether it has.
+func (r *rate) endRound(m *Mark) bool {
 	if m.delivered < r.roundEnd {
 		return false
 	}

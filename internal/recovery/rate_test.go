@@ -54,12 +54,12 @@ func TestRoundEndsOnce(t *testing.T) {
 	var g Gate
 	first, second := g.Sent(0, 0), g.Sent(0, 1000)
 	g.Acked(100*ms, &first, 1000)
-	require.True(t, g.rate.roundOver(&first))
+	require.True(t, g.rate.endRound(&first))
 	third := g.Sent(100*ms, 1000)
 	g.Acked(100*ms, &second, 1000)
-	require.False(t, g.rate.roundOver(&second))
+	require.False(t, g.rate.endRound(&second))
 	g.Acked(200*ms, &third, 1000)
-	require.True(t, g.rate.roundOver(&third))
+	require.True(t, g.rate.endRound(&third))
 }
 
 // TestLimitedUntilItArrived: packets sent after everything has arrived that was

@@ -196,8 +196,8 @@ func (c *control) detect(t time.Duration, o *outbox, id uint16, high uint64) {
 func (c *control) checkLost(t time.Duration, o *outbox, number, place uint64) bool {
 	s := o.flight.At(number)
 	switch {
-	// We know its fate already.
 	case s.fate != flying:
+		// We know its fate already.
 	case !c.losses.Lost(t, place, s.at):
 		return false
 	default:
@@ -237,9 +237,9 @@ func (c *control) advance(t time.Duration, o *outbox) {
 		return
 	}
 	lost := probePackets
-	// The last probes got through. Whatever was sent before them would have arrived as well,
-	// so all of it is lost.
 	if c.answered {
+		// The last probes got through. Whatever was sent before them would have arrived as well,
+		// so all of it is lost.
 		lost = o.flight.count
 	}
 	c.timeouts++

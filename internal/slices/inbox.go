@@ -36,8 +36,8 @@ func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 
 // repair handles a repair slice, and reports whether a message is complete because of it.
 func (in *inbox) repair(now time.Time, r repair) (whole bool) {
-	// The chunk is complete, so there's nothing to repair.
 	if !in.misses(r.id) {
+		// The chunk is complete, so there's nothing to repair.
 		return false
 	}
 	switch in.restorer.keep(r, in.memory.account) {
@@ -94,8 +94,8 @@ func (in *inbox) add(now time.Time, s chunk.Slice) (whole bool) {
 	switch begins := have.Count == 0 && in.misses(s.ChunkID); {
 	case !begins:
 		in.memory.receiver.Insert(now, s)
-		// There's no room for another chunk.
 	case !in.begin(now, s):
+		// There's no room for another chunk.
 		in.refused++
 	}
 	whole = in.collect()

@@ -114,8 +114,8 @@ func (m *Machine) receiveRepair(now time.Time, datagram []byte) {
 // report fates, it also shows which slices are lost, and how long the round trip is.
 func (m *Machine) receiveAck(now time.Time, a *chunk.Ack) {
 	c, fresh := m.out.newlyAcked(a)
-	// Nothing in flight is meant, so it's probably a late duplicate.
 	if c == nil {
+		// It isn't for any chunk that we still have.
 		return
 	}
 	t := m.out.since(now)

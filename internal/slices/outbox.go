@@ -147,8 +147,8 @@ func (o *outbox) next(now time.Time) (slice chunk.Slice, number uint64, ok bool)
 	}
 	newest := &o.chunk(uint64(slice.ChunkID)).newest[slice.Index]
 	again := *newest != 0
-	// If the earlier sending is still in flight, we no longer count on it.
 	if again {
+		// If the earlier sending is still in flight, we no longer count on it.
 		o.resent++
 		o.settle(*newest-1, lost)
 	} else {
