@@ -226,13 +226,13 @@ func (s Source) Receive(now time.Time, datagram []byte) {
 	}
 }
 
-// mostExpected limits how much of what was announced counts for Waiting, so that the sum with what
+// maxExpected limits how much of what was announced counts for Waiting, so that the sum with what
 // the machines hold fits into an int of 32 bits.
-const mostExpected = 1 << 30
+const maxExpected = 1 << 30
 
 // Waiting returns how many bytes have yet to be sent, including those announced by Expect.
 func (s Source) Waiting() (bytes int) {
-	bytes = int(min(s.link.expected.Load(), mostExpected))
+	bytes = int(min(s.link.expected.Load(), maxExpected))
 	for i := range s.link.slots {
 		bytes += s.link.slots[i].Queued()
 	}

@@ -69,7 +69,7 @@ func TestNoAddressBehindTheEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		tried := 0
-		_, err := dialFirst(ctx, make([]net.Addr, mostAddresses), func(ctx context.Context, _ net.Addr) (*quic.Conn, error) {
+		_, err := dialFirst(ctx, make([]net.Addr, maxAddresses), func(ctx context.Context, _ net.Addr) (*quic.Conn, error) {
 			tried++
 			<-ctx.Done()
 			return nil, context.Cause(ctx)

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// mostAddresses is how many of a host's addresses we dial.
-const mostAddresses = 6
+// maxAddresses is how many of a host's addresses we dial.
+const maxAddresses = 6
 
 // Resolve looks up addr, and returns the addresses to dial in that order (see order). The error
 // is a timeout if it may be different next time.
@@ -74,7 +74,7 @@ func order(ips []net.IPAddr, routed func(net.IPAddr) bool) (ordered []net.IPAddr
 			}
 		}
 	}
-	return ordered[:min(len(ordered), mostAddresses)]
+	return ordered[:min(len(ordered), maxAddresses)]
 }
 
 // routed reports whether this machine has a route to ip. No packet is sent to find out.

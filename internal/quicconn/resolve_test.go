@@ -33,7 +33,7 @@ func TestOrderOfAddresses(t *testing.T) {
 		}
 		require.Equal(t, row.want, got, row.name)
 	}
-	require.Len(t, order(make([]net.IPAddr, 1000), func(net.IPAddr) bool { return true }), mostAddresses)
+	require.Len(t, order(make([]net.IPAddr, 1000), func(net.IPAddr) bool { return true }), maxAddresses)
 }
 
 // TestResolverOutOfReach: a client without a network, and so without a

@@ -6,9 +6,9 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// mostResends is how often unkept doubles its wait. In the end it waits for 16 s before it
+// maxResends is how often unkept doubles its wait. In the end it waits for 16 s before it
 // resends again everything that a peer without memory refuses, which is at most 8 MiB.
-const mostResends = 4
+const maxResends = 4
 
 // An unkept decides when to resend slices that have arrived as far as the path knows, but were
 // never acked. Only an ack shows that the peer has kept a slice. A peer that keeps none has no
@@ -24,7 +24,7 @@ func (u *unkept) at(o *outbox) (at time.Time, ok bool) {
 	if u.since.IsZero() || o.idle() || o.flight.count > 0 {
 		return at, false
 	}
-	return u.since.Add(recovery.KeepTime << min(u.resends, mostResends)), true
+	return u.since.Add(recovery.KeepTime << min(u.resends, maxResends)), true
 }
 
 // A leftPath is an earlier path that didn't report fates. What we sent on it may still be acked,
