@@ -56,7 +56,7 @@ type Door[C any] struct {
 	Claims   *Claims[C]
 	Counts   Counts
 
-	visits    []*Visit[C] // the places taken, beginning with whom we have waited for longest
+	visits    []*Visit[C] // the places taken; the one that we have been waiting for longest is first
 	addresses map[netip.Prefix]presence
 	conns     int
 }

@@ -37,7 +37,7 @@ func (in *inbox) slice(now time.Time, s chunk.Slice) (whole bool) {
 // repair handles a repair slice, and reports whether a message is complete because of it.
 func (in *inbox) repair(now time.Time, r repair) (whole bool) {
 	if !in.misses(r.id) {
-		// The chunk is complete, so there's nothing to repair.
+		// We have delivered this chunk already.
 		return false
 	}
 	switch in.restorer.keep(r, in.memory.account) {
