@@ -16,19 +16,20 @@ var ErrTooLong = errors.New("rpc: longer than its bound")
 // unbounded is the bound of a type or field without one.
 const unbounded = -1
 
-// bounds is a field's quiver tag. schemas.of uses it level by level as it descends into the
-// field's type.
+// bounds is a field's quiver tag. schemas.of uses up its levels one by one as it descends into
+// the field's type.
 //
 //	Name  string              `quiver:"max=32"`                // bytes
 //	Tags  []string            `quiver:"max=100,each=20"`       // elements, then bytes of each
 //	Index map[string][]string `quiver:"max=8,key=16,each=4,each=20"`
 //
-// "max" bounds the field, each "each" the next level inside it, and "key" the keys of the map
-// whose bound precedes it. Arrays and pointers are not levels. A nil *bounds has no levels.
+// "max" bounds the field itself, every "each" the next level inside it, and "key" the keys of the
+// map whose bound comes before it. Arrays and pointers don't count as levels. A nil *bounds has
+// no levels.
 type bounds struct {
 	levels []level
 	depth  int            // levels already used
-	over   []reflect.Type // arrays and pointers passed since the last level
+	passed []reflect.Type // arrays and pointers passed since the last level
 }
 
 // level is one level of a tag.
@@ -37,9 +38,9 @@ type level struct {
 	keys *bounds // bounds of a map's keys; nil if there are none
 }
 
-// ofStates holds the tag items that only states and lists support. Users who turn a quantised
-// state into an argument tend to leave them in.
-var ofStates = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
+// stateOnly holds the tag items that only states and lists support. They get an error of their
+// own, because users who turn a quantised state into an argument tend to leave them in.
+var stateOnly = []string{"quant", "range", "unit", "owner", "skipowner", "initial", "if"}
 
 // boundsOf parses a field's tag. It returns nil if there is none.
 func boundsOf(f reflect.StructField) (*bounds, error) {
@@ -50,7 +51,7 @@ func boundsOf(f reflect.StructField) (*bounds, error) {
 	b := &bounds{}
 	for _, item := range strings.Split(tag, ",") {
 		name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
-		if slices.Contains(ofStates, name) {
+		if slices.Contains(stateOnly, name) {
 			return nil, fmt.Errorf("%q is for replicated states and lists; "+
 				"an argument that quantises has AppendBinary and UnmarshalBinary", item)
 		}
@@ -94,22 +95,23 @@ func (b *bounds) next() int {
 		return unbounded
 	}
 	b.depth++
-	b.over = nil
+	b.passed = nil
 	return b.levels[b.depth-1].max
 }
 
-// circles reports whether t, an array or pointer, was already passed since the last level. If
-// so, t contains itself.
-func (b *bounds) circles(t reflect.Type) bool {
+// pass records that we descend through t, an array or a pointer. It returns false if t has been
+// passed before since the last level, which means that t contains itself.
+func (b *bounds) pass(t reflect.Type) bool {
 	if !b.left() {
-		return false
+		return true
 	}
-	b.over = append(b.over, t)
-	return slices.Contains(b.over[:len(b.over)-1], t)
+	before := b.passed
+	b.passed = append(b.passed, t)
+	return !slices.Contains(before, t)
 }
 
-// keys returns the bounds of a map's keys. It must be called before next is called for the
-// map.
+// keys returns the bounds of a map's keys. Call it before next, which moves on to the map's
+// elements.
 func (b *bounds) keys() *bounds {
 	if !b.left() {
 		return nil
@@ -130,7 +132,7 @@ func (b *bounds) used() bool {
 	return !b.left()
 }
 
-// within returns an error if n exceeds a bound. of names what n counts.
+// within returns an error if n exceeds bound. of says what n counts, such as "bytes".
 func within(n, bound int, of string) error {
 	if bound == unbounded || n <= bound {
 		return nil

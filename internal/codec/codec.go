@@ -19,9 +19,9 @@ type Raw []byte
 // None is a value without content; its encoding is empty.
 type None = struct{}
 
-// Never marks a struct that cannot be encoded. It is the type of a field _ whose tag
-// codec:"..." is the error text. It has an effect only if no other field of the struct can be
-// encoded.
+// Never marks a struct that cannot be encoded. Such a struct has a field _ of type Never, whose
+// tag codec:"..." gives the error text. The field has no effect if any other field of the struct
+// can be encoded.
 type Never struct{}
 
 // A Codec encodes and decodes the values of one type. Its methods take values by pointer and
@@ -32,8 +32,8 @@ type Codec struct {
 	schema    *schema // set for kindMsgpack only
 	name      string  // name in Shape
 	validates bool    // the type has a Validate method
-	picky     bool    // the peer would refuse some values of the type, so Encode checks each value
-	whole     int     // bound in bytes from MaxEncodedSize, for kindBinary
+	picky     bool    // the peer refuses some values of the type, so Encode must check each one
+	whole     int     // for kindBinary, the bound from MaxEncodedSize in bytes
 }
 
 // kind says how a Codec encodes its type.
@@ -56,12 +56,11 @@ var alone, inside sync.Map // reflect.Type → *Codec
 // that cannot be encoded.
 func Of(t reflect.Type) (*Codec, error) { return cached(&alone, t, describe) }
 
-// Inside returns the codec of t for values that are parts of other values. There t may be a
-// pointer. A value that encodes itself becomes a byte string of msgpack.
+// Inside returns the codec of t for values that are parts of other values. Unlike for Of, t may
+// be a pointer, and a value that encodes itself becomes a byte string of msgpack.
 func Inside(t reflect.Type) (*Codec, error) { return cached(&inside, t, describePart) }
 
-// cached returns the codec of t from cache. If there is none, it makes one with describe and
-// stores it.
+// cached returns the codec of t from cache, or has describe make one and stores it there.
 func cached(cache *sync.Map, t reflect.Type, describe func(reflect.Type) (*Codec, error)) (*Codec, error) {
 	if c, ok := cache.Load(t); ok {
 		return c.(*Codec), nil
@@ -123,7 +122,7 @@ func (c *Codec) msgpack() (err error) {
 	if err != nil {
 		return err
 	}
-	// Check this before picky, whose running time grows with the outline.
+	// This must come before picky, because picky takes longer the longer the outline is.
 	if len(outlineOf(c.schema, "")) > maxLines {
 		return fmt.Errorf("%v: it has more than %d fields, nested ones included", c.typ, maxLines)
 	}
@@ -166,21 +165,21 @@ func (c *Codec) Decode(payload []byte, p any) error {
 	return err
 }
 
-// Refuses reports whether Encode checks each value because the peer would refuse some values
-// of the type.
+// Refuses reports whether the peer would refuse some values of the type. If so, Encode checks
+// each value.
 func (c *Codec) Refuses() bool { return c.picky }
 
 // Name returns the name of the type in its Shape.
 func (c *Codec) Name() string { return c.name }
 
-// AppendOutline appends one line to lines for each part of the type, but none for the type
-// itself. path is the path of the type.
+// AppendOutline appends one line for each part of the type, though none for the type itself.
+// path is the path of the type, with which the path of each part begins.
 func (c *Codec) AppendOutline(lines []string, path string) []string {
 	return append(lines, outlineOf(c.schema, path)...)
 }
 
-// Shape returns a hash of the kinds, names and bounds of all parts of the type. Ends whose
-// types have the same shape can decode each other's values.
+// Shape returns a hash of the kinds, names and bounds of all parts of the type. Two ends can
+// decode each other's values if their types have the same shape.
 func (c *Codec) Shape() [32]byte {
 	lines := c.AppendOutline([]string{c.name}, "")
 	return sha256.Sum256([]byte(strings.Join(lines, "\n")))
@@ -204,12 +203,12 @@ func (c *Codec) least() int {
 	case kindMsgpack:
 		return int(min(least(c.schema), math.MaxInt32))
 	}
-	return 1 // the length 0 of a Raw or a kindBinary
+	return 1 // a Raw or a kindBinary without bytes still has its length
 }
 
-// Append appends the encoding of *p to b. A Raw or a value that encodes itself is preceded by
-// its length, so that Next can decode values one after another. On failure, Append returns b
-// unchanged.
+// Append appends the encoding of *p to b. A Raw or a value that encodes itself doesn't say where
+// it ends, so Append puts its length first, and Next can decode one value after another. On
+// failure, Append returns b unchanged.
 func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 	e := NewEncoder()
 	defer e.Release()
@@ -226,7 +225,8 @@ func (c *Codec) Append(b []byte, p any) ([]byte, error) {
 // returns the remaining bytes and the size of the memory that the value refers to. A Raw
 // aliases b.
 //
-// Next limits memory by the number of bytes in b, whatever lengths they claim.
+// How much memory Next allocates is limited by the number of bytes in b, whatever lengths they
+// claim.
 func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind != kindMsgpack {
 		return c.nextDelimited(b, p)
@@ -238,8 +238,8 @@ func (c *Codec) Next(b []byte, p any) (rest []byte, memory int, err error) {
 	return rest, memory, err
 }
 
-// nextDelimited is Next for a None and for values preceded by their length. The memory of a
-// value that decodes itself is unknown, so nextDelimited returns the encoded size instead.
+// nextDelimited is Next for a None and for values preceded by their length. We can't know how
+// much memory a value that decodes itself takes, so it returns the encoded size instead.
 func (c *Codec) nextDelimited(b []byte, p any) (rest []byte, memory int, err error) {
 	if c.kind == kindNone {
 		return b, 0, nil

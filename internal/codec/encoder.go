@@ -7,12 +7,14 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// maxPooledBytes is the capacity of the largest buffer returned to the pool with its encoder.
-// It keeps buffers of rare large messages out of the pool. It is twice the default maximum
-// message size (bunch.MaxBunchBytes), because append allocates more than a message needs.
+// maxPooledBytes is the capacity of the largest buffer that may return to the pool along with its
+// encoder, so that a rare large message doesn't leave its buffer there. It is twice the default
+// maximum message size (bunch.MaxBunchBytes), because append allocates more than a message
+// needs.
 const maxPooledBytes = 128 << 10
 
-// An Encoder encodes a message into a buffer that it reuses for later messages.
+// An Encoder encodes a message into a buffer. Encoders and their buffers are pooled, so that
+// encoding a message usually allocates nothing.
 type Encoder struct {
 	Buf     []byte
 	msgpack *msgpack.Encoder
@@ -30,7 +32,7 @@ var encoders = sync.Pool{New: func() any {
 // NewEncoder returns an encoder with an empty buffer. The caller must call Release.
 func NewEncoder() *Encoder { return encoders.Get().(*Encoder) }
 
-// Release ends the use of e and its buffer.
+// Release returns e and its buffer to the pool. The caller must not use either afterwards.
 func (e *Encoder) Release() {
 	if cap(e.Buf) > maxPooledBytes {
 		return
@@ -56,6 +58,7 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	start := len(e.Buf)
 	switch c.kind {
 	case kindNone:
+		// A None has no content.
 	case kindRaw:
 		e.Buf = append(e.Buf, *p.(*Raw)...)
 	case kindBinary:
@@ -69,14 +72,17 @@ func (e *Encoder) Encode(c *Codec, p any) (err error) {
 	if c.kind == kindBinary {
 		return within(len(e.Buf)-start, c.whole, "bytes")
 	}
+
+	// The peer is going to check the message like this, so let the sender find out first.
 	_, _, err = measure(c.schema, e.Buf[start:])
 	return err
 }
 
-// appendBinary passes the value only the free part of the buffer, so that a mistake in
-// AppendBinary cannot change the content. It then appends the result, which usually is in
-// that free part already. It never adopts the returned slice, because that may be the value's
-// own memory.
+// appendBinary appends a value by its own AppendBinary.
+//
+// The value gets to see only the free part of the buffer, so that a mistake in its method can't
+// change what the buffer already holds. We append whatever slice it returns, which is usually in
+// that free part anyway, but never adopt it, because it may be the value's own memory.
 func (e *Encoder) appendBinary(p encoding.BinaryAppender) error {
 	b, err := p.AppendBinary(e.Buf[len(e.Buf):])
 	if err == nil {

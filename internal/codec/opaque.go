@@ -6,9 +6,11 @@ import (
 	"slices"
 )
 
-// opaqueOf returns how t encodes itself: "binary", "text", or "" if msgpack encodes it.
+// opaqueOf returns how t encodes itself: "binary" or "text", or "" if it leaves that to msgpack.
+// The error says why t can't be used although it has some of the methods.
 func opaqueOf(t reflect.Type) (string, error) {
-	p := reflect.PointerTo(t) // a pointer to a pointer has no methods, so its element decides
+	// If t is itself a pointer, p has no methods, and we'll decide when we come to its element.
+	p := reflect.PointerTo(t)
 	for _, hook := range msgpackHooks {
 		if p.Implements(hook) {
 			return "", fmt.Errorf("%v is a msgpack.%s, whose input cannot be bounded; "+
@@ -30,7 +32,8 @@ func opaqueOf(t reflect.Type) (string, error) {
 	return [...]string{"binary", "text"}[write], selfReading(t)
 }
 
-// selfReading returns an error if t decodes itself in a way that loses values.
+// selfReading returns an error if t decodes itself in a way that would lose the value: into a
+// copy of the receiver, or into an embedded struct alone.
 func selfReading(t reflect.Type) error {
 	if t.Implements(binaryUnmarshaler) || t.Implements(textUnmarshaler) {
 		return fmt.Errorf("%v must unmarshal itself with a pointer receiver", t)
@@ -38,9 +41,9 @@ func selfReading(t reflect.Type) error {
 	return promoted(t)
 }
 
-// promoted returns an error for a struct that embeds a type which encodes itself. The
-// embedded type's methods would be promoted, so they would encode the embedded value alone
-// and lose the other fields.
+// promoted returns an error for a struct that embeds a type which decodes itself. Go promotes the
+// embedded type's methods, which know nothing of the struct's other fields and would lose them. A
+// struct with a single field has nothing to lose.
 func promoted(t reflect.Type) error {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -59,7 +62,7 @@ func promoted(t reflect.Type) error {
 	return nil
 }
 
-// nilable reports whether msgpack checks values of kind k for nil before it calls their
+// nilable reports whether msgpack writes nil for a nil value of kind k rather than calling its
 // methods.
 func nilable(k reflect.Kind) bool {
 	return k == reflect.Slice || k == reflect.Map || k == reflect.Func || k == reflect.Chan

@@ -2,15 +2,15 @@ package codec
 
 import "slices"
 
-// picky reports whether Encode must check each value of s because the peer would refuse some
-// of them. The peer refuses values that exceed a bound, strings that are not UTF-8, keys that
-// are NaN, and values that are nested too deeply or take far more memory than encoded bytes.
+// picky reports whether the peer would refuse some values of s, so that Encode must check each
+// one. It refuses a value that exceeds a bound, a string that isn't UTF-8, a key that is NaN, and
+// whatever is nested too deeply or takes far more memory than it has encoded bytes.
 func picky(s *schema) bool {
 	return pickyWithin(s, map[*schema]bool{}, false) || excess(s) > memoryFree
 }
 
-// pickyWithin reports whether s or a part of it is picky, apart from memory. open holds the
-// schemas that contain s, to detect recursion. key is true if s is part of a map's key.
+// pickyWithin is picky except for memory. open holds the schemas that enclose s, to detect
+// recursion, and key says that s is part of a map's key.
 func pickyWithin(s *schema, open map[*schema]bool, key bool) bool {
 	switch {
 	case s == nil:
@@ -48,9 +48,9 @@ func least(s *schema) int64 {
 	return 1
 }
 
-// excess returns the number of bytes by which the memory of a value of s may exceed
-// memoryRatio times its encoded size. walk refuses a value whose excess is above memoryFree.
-// For most types, excess is negative. s must not contain itself.
+// excess returns by how many bytes the memory of a value of s may exceed memoryRatio times its
+// encoded size, which is a negative number for most types. A walk refuses a value whose excess is
+// above memoryFree. s must not contain itself.
 func excess(s *schema) int64 {
 	switch s.form {
 	case formArray:
@@ -65,7 +65,7 @@ func excess(s *schema) int64 {
 		return max(-memoryRatio, int64(s.elem.size)+excess(s.elem))
 	case formSlice:
 		if int64(s.elem.size)+excess(s.elem) > 0 {
-			return endless // each element adds to the excess, and s does not bound their number
+			return endless // each element adds to the excess, and there may be any number of them
 		}
 		return -memoryRatio
 	case formMap:

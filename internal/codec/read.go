@@ -11,13 +11,13 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// The functions in this file decode a payload that measure has just checked against the same
-// schema, so they do not check it again. They replace the msgpack library's decoder, which
-// allocates room for any length that a payload claims, and garbage for each struct.
+// The functions in this file don't check the payload, because measure has just checked it against
+// the same schema. We don't use the msgpack library's decoder, since that allocates room for any
+// length that a payload claims, and makes garbage for each struct.
 
-// read decodes a value of s from the start of b into v and returns the remaining bytes. v
-// must be addressable and zero. read fails only if a type's UnmarshalBinary or UnmarshalText
-// fails or a map has the same key twice.
+// read decodes a value of s from the start of b into v, which must be addressable and zero, and
+// returns the remaining bytes. It fails only if a type's own UnmarshalBinary or UnmarshalText
+// does, or if a map has the same key twice.
 func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	switch s.form {
 	case formBool:
@@ -51,14 +51,16 @@ func read(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	}
 	if b[0] == msgpcode.Nil {
 		if s.form == formOpaque && !s.nullable {
+			// The type has no nil, so the sender's value marshaled itself to no bytes.
 			return b[1:], readOpaque(s, nil, v)
 		}
-		return b[1:], nil
+		return b[1:], nil // v is zero already
 	}
 	return readPresent(s, b, v)
 }
 
-// readFixed reads a struct or an array. The number of its parts is in the schema.
+// readFixed reads a struct or an array. It skips the header, because the schema says how many
+// parts there are.
 func readFixed(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	_, b = readLength(b)
 	if s.form == formArray {
@@ -94,6 +96,8 @@ func readPresent(s *schema, b []byte, v reflect.Value) (rest []byte, err error) 
 	case formMap:
 		return readMap(s, b, v)
 	}
+
+	// What remains is a slice.
 	n, b := readLength(b)
 	v.Set(reflect.MakeSlice(v.Type(), n, n))
 	return readElements(s, b, v)
@@ -117,7 +121,8 @@ func readElements(s *schema, b []byte, v reflect.Value) (rest []byte, err error)
 	return b, nil
 }
 
-// readMap reads a map. A duplicate key is an error, which walk does not detect.
+// readMap reads a map. It is here that a duplicate key is found, because walk doesn't look for
+// one. All entries are read into the same key and elem, which SetMapIndex copies.
 func readMap(s *schema, b []byte, v reflect.Value) (rest []byte, err error) {
 	n, b := readLength(b)
 	t := v.Type()
@@ -194,8 +199,8 @@ func readBytes(b []byte) (p, rest []byte) {
 	return b[:n:n], b[n:]
 }
 
-// readTime reads a timestamp extension of 32, 64 or 96 bits. The time is local, as time.Unix
-// returns it. Only the zero time is in UTC, so that it equals time.Time{}.
+// readTime reads a timestamp extension of 32, 64 or 96 bits. The result is a local time, as
+// time.Unix returns it, except that a zero time is in UTC and therefore equals time.Time{}.
 func readTime(b []byte) (t time.Time, rest []byte) {
 	switch b[0] {
 	case msgpcode.FixExt4:

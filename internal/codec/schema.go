@@ -32,8 +32,8 @@ const (
 	formOpaque // bytes from the type's own MarshalBinary or MarshalText
 )
 
-// A schema describes how msgpack encodes a Go type. Both ends must have the same schema. A
-// payload is checked against it before it is decoded (see walk).
+// A schema describes how msgpack encodes a Go type. Both ends must derive the same one from
+// their types, since we check a payload against ours before decoding it (see walk).
 type schema struct {
 	form   form
 	typ    reflect.Type
@@ -42,26 +42,26 @@ type schema struct {
 	length int    // length of an array
 	size   int    // bytes in memory, not counting what the value points to
 
-	// The schemas this one consists of.
+	// Schemas of the type's parts.
 	key    *schema // of a map
 	elem   *schema // of a slice, array, map or pointer
 	fields []schemaField
 
 	// Set for formOpaque only.
-	text bool // the type marshals itself as text, not as binary
-	// A nil on the wire is a nil value. If not set, the type cannot be nil, and a nil on the
-	// wire is an encoding of no bytes.
+	text bool // the type marshals itself as text rather than as binary
+	// A nil on the wire stands for a nil value. If nullable is not set, the type has no nil,
+	// and a nil on the wire means that the type marshaled itself to no bytes at all.
 	nullable bool
 
 	addressed bool // msgpack can encode the type only through a pointer to it
 
-	// Bounds; unbounded if there is none.
+	// Bounds, or unbounded.
 	//
-	// max comes from the field's tag. It counts the bytes of a string, of bytes or of an opaque
-	// value, and the elements of a slice or map.
+	// max comes from the field's tag. It limits the bytes of a string, a byte slice or an opaque
+	// value, but the elements of a slice or map.
 	//
-	// whole comes from the type's MaxEncodedSize. It counts encoded bytes, without the header if
-	// the schema is counted.
+	// whole comes from the type's MaxEncodedSize. It limits the encoded bytes, not counting
+	// msgpack's header if the schema is counted.
 	max   int
 	whole int
 }
@@ -73,8 +73,8 @@ type schemaField struct {
 	schema *schema
 }
 
-// parts yields the schemas s consists of. suffix is what a part's path adds to that of s in
-// errors.
+// parts yields the schemas of the parts of s. An error names a part by the path of s followed
+// by suffix.
 func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	switch s.form {
 	case formPointer:
@@ -92,8 +92,8 @@ func (s *schema) parts(yield func(suffix string, part *schema) bool) {
 	}
 }
 
-// mayBeNil reports whether an encoded value of s may be nil. msgpack also writes nil for an
-// opaque value of no bytes.
+// mayBeNil reports whether an encoded value of s may be nil. That includes opaque values,
+// because msgpack writes nil if one marshals itself to no bytes.
 func (s *schema) mayBeNil() bool {
 	switch s.form {
 	case formBytes, formSlice, formMap, formPointer, formOpaque:
@@ -102,12 +102,13 @@ func (s *schema) mayBeNil() bool {
 	return false
 }
 
-// counted reports whether the bounds of s count bytes of content, without msgpack's header.
+// counted reports whether the bounds of s apply to its content alone, without the header that
+// msgpack puts before it.
 func (s *schema) counted() bool {
 	return s.form == formString || s.form == formBytes || s.form == formByteArray || s.form == formOpaque
 }
 
-// holds returns an error if n bytes exceed one of the two bounds of s.
+// holds returns an error if n bytes exceed either bound of s.
 func (s *schema) holds(n int) error {
 	if err := within(n, s.max, "bytes"); err != nil {
 		return err
@@ -115,10 +116,10 @@ func (s *schema) holds(n int) error {
 	return within(n, s.whole, "bytes")
 }
 
-// tightest returns the smaller of the two bounds.
+// tightest returns the smaller bound, or unbounded if there is none.
 func (s *schema) tightest() int {
 	if s.max == unbounded || s.whole == unbounded {
-		return max(s.max, s.whole)
+		return max(s.max, s.whole) // unbounded is less than any bound
 	}
 	return min(s.max, s.whole)
 }
@@ -134,8 +135,8 @@ var (
 	textMarshaler     = reflect.TypeFor[encoding.TextMarshaler]()
 	textUnmarshaler   = reflect.TypeFor[encoding.TextUnmarshaler]()
 
-	// Types with msgpackHooks are refused. A hook may read any part of the payload, so walk
-	// cannot check the payload first.
+	// We refuse types with msgpack's own hooks. A hook may read any part of the payload, so
+	// walk couldn't check beforehand what it's going to read.
 	msgpackHooks = []reflect.Type{
 		reflect.TypeFor[msgpack.CustomEncoder](), reflect.TypeFor[msgpack.CustomDecoder](),
 		reflect.TypeFor[msgpack.Marshaler](), reflect.TypeFor[msgpack.Unmarshaler](),
@@ -145,10 +146,11 @@ var (
 // bounded is a type that bounds its own encoded size in bytes.
 type bounded interface{ MaxEncodedSize() int }
 
-// schemas builds the schema of a type and all its parts.
+// schemas builds the schema of a type and of all its parts.
 //
-// It maps types to the schemas already built or being built, which is how a recursive type
-// finds itself. A schema with bounds from a tag belongs to one field and is not in the map.
+// It maps each type to its schema as soon as we begin to build that, which is how a recursive
+// type finds itself. A schema with bounds from a tag isn't in the map, because it belongs to one
+// field only.
 type schemas map[reflect.Type]*schema
 
 // schemaOf returns the schema of t. Its error names the part of t that cannot be encoded.
@@ -160,8 +162,8 @@ func schemaOf(t reflect.Type) (*schema, error) {
 	return s, copies{}.check(s, t.String(), false)
 }
 
-// of returns the schema of t. path is the place of t in the outermost type, for errors.
-// Bounds come from the unused levels of tag.
+// of returns the schema of t, which takes its bounds from the levels of tag that the enclosing
+// types have left. path says in errors where in the outermost type we found t.
 func (b schemas) of(t reflect.Type, path string, tag *bounds) (*schema, error) {
 	s, ok := b[t]
 	if ok && !tag.left() {
@@ -205,7 +207,7 @@ func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) e
 		s.max = tag.next()
 		s.nullable = nilable(t.Kind())
 		s.addressed = firstOf(t, binaryMarshaler, textMarshaler) < 0
-	case !s.scalar(t):
+	case !s.describeScalar(t):
 		return b.compose(s, t, path, tag)
 	case s.form == formString || s.form == formBytes:
 		s.max = tag.next()
@@ -215,8 +217,8 @@ func (b schemas) describe(s *schema, t reflect.Type, path string, tag *bounds) e
 	return nil
 }
 
-// wholeOf returns the MaxEncodedSize of t, or unbounded if t has no such method. A pointer
-// type has none; its element's method counts.
+// wholeOf returns the MaxEncodedSize of t, or unbounded if t has no such method. For a pointer
+// type it is always unbounded, because the method belongs to the element.
 func wholeOf(t reflect.Type) (int, error) {
 	if !reflect.PointerTo(t).Implements(boundedType) {
 		return unbounded, nil
@@ -228,8 +230,9 @@ func wholeOf(t reflect.Type) (int, error) {
 	return n, nil
 }
 
-// scalar reports whether t is a bool, a number, a string or bytes. If so, it fills in s.
-func (s *schema) scalar(t reflect.Type) bool {
+// describeScalar fills in s if t is a bool, a number, a string or bytes. Otherwise it returns
+// false, and compose has to describe t.
+func (s *schema) describeScalar(t reflect.Type) bool {
 	s.name = t.Kind().String()
 	switch t.Kind() {
 	case reflect.Bool:
@@ -258,9 +261,10 @@ func (s *schema) scalar(t reflect.Type) bool {
 
 // compose fills in s for a type t that consists of other types.
 func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (err error) {
-	passed := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
-	if passed && tag.circles(t) {
-		// A type like "type T [2]*T" would recurse forever. tagged reports the unused level.
+	takesNoLevel := t.Kind() == reflect.Array || t.Kind() == reflect.Pointer
+	if takesNoLevel && !tag.pass(t) {
+		// We'd recurse forever on a type like "type T [2]*T". Arrays and pointers take no
+		// level of the tag, so one is left over, and tagged refuses the field for it.
 		return nil
 	}
 	switch t.Kind() {
@@ -294,8 +298,8 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 		}
 	case reflect.Struct:
 		if tag.left() {
-			// A bound does not reach into a struct, and a recursive struct would never end.
-			// tagged reports the unused level.
+			// A bound does not reach into a struct, and with one left over we'd never come
+			// to the end of a recursive struct. tagged refuses the field for it.
 			return nil
 		}
 		s.form, s.name = formStruct, "struct"
@@ -308,9 +312,9 @@ func (b schemas) compose(s *schema, t reflect.Type, path string, tag *bounds) (e
 	return err
 }
 
-// fieldsOf appends the fields of t as msgpack sees them: the exported fields without the tag
-// "-". The fields of an embedded struct replace that struct. If t is embedded, outer is its
-// own index.
+// fieldsOf appends the fields of t as msgpack sees them: every exported field unless its tag is
+// "-", and the fields of an embedded struct in place of the struct. If t is itself embedded,
+// outer is the index at which it stands.
 func (b schemas) fieldsOf(
 	fields []schemaField, t reflect.Type, outer []int, path string,
 ) ([]schemaField, error) {
@@ -330,13 +334,13 @@ func (b schemas) fieldsOf(
 			fields = append(fields, schemaField{name: name, index: index, schema: sub})
 			continue
 		}
-		own := len(fields)
+		first := len(fields)
 		if fields, err = b.fieldsOf(fields, f.Type, index, path); err != nil {
 			return nil, err
 		}
-		for _, inner := range fields[own:] {
-			// msgpack would encode such an embedded struct as a field instead.
+		for _, inner := range fields[first:] {
 			if embedded[inner.name] {
+				// msgpack would not inline this struct but encode it as a field.
 				return nil, fmt.Errorf("%s.%s: its field %s has the name of a struct that is embedded before it",
 					path, f.Name, inner.name)
 			}
@@ -346,11 +350,11 @@ func (b schemas) fieldsOf(
 	if len(fields) == before && t.NumField() > 0 {
 		return nil, nothingOf(t, path)
 	}
-	return fields, twice(fields, path)
+	return fields, checkNames(fields, path)
 }
 
-// field returns the schema of a field whose msgpack tag has the given options. If inlined is
-// true, the fields of the field's struct replace it.
+// field returns the schema of a field whose msgpack tag has the given options. inlined says
+// that f is an embedded struct whose fields take its place.
 func (b schemas) field(f reflect.StructField, options, path string) (s *schema, inlined bool, err error) {
 	switch {
 	case strings.Contains(options, "intern"):
@@ -362,19 +366,19 @@ func (b schemas) field(f reflect.StructField, options, path string) (s *schema, 
 		return nil, false, err
 	}
 	embeds := f.Anonymous && !strings.Contains(options, "noinline")
-	structure := s.form == formStruct
-	inline := strings.Contains(options, "inline")
+	isStruct := s.form == formStruct
+	mustInline := strings.Contains(options, "inline") || !f.IsExported()
 	switch {
-	case embeds && (!structure && (inline || !f.IsExported()) || s.form == formPointer):
+	case embeds && (!isStruct && mustInline || s.form == formPointer):
 		return nil, false, fmt.Errorf("%s: embed an exported type or a struct, by value", path)
-	case !f.IsExported() && !(embeds && structure):
+	case !f.IsExported() && !(embeds && isStruct):
 		return nil, false, fmt.Errorf("%s: an embedded field that is not exported cannot be noinline", path)
 	}
-	return s, embeds && structure, nil
+	return s, embeds && isStruct, nil
 }
 
-// tagged returns the schema of a struct's field, with the bounds of its quiver tag. It fails
-// if the tag has more levels than the field's type.
+// tagged returns the schema of a struct's field, with the bounds from its quiver tag. It fails
+// if the tag has more levels than the field's type can use.
 func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	tag, err := boundsOf(f)
 	if err != nil {
@@ -387,8 +391,9 @@ func (b schemas) tagged(f reflect.StructField, path string) (*schema, error) {
 	return s, err
 }
 
-// nothingOf returns the error for a struct of which no field is encoded. Such a struct would
-// arrive as its zero value.
+// nothingOf returns the error for a struct whose fields are all left out of its encoding. It
+// could only arrive as its zero value, which is surely a mistake. A field of type Never brings
+// an error text of its own.
 func nothingOf(t reflect.Type, path string) error {
 	if never, ok := t.FieldByName("_"); ok && never.Type == neverType {
 		return fmt.Errorf("%s: %s", path, never.Tag.Get("codec"))
@@ -397,9 +402,9 @@ func nothingOf(t reflect.Type, path string) error {
 		"export one, let it write itself, or leave it out", path, t)
 }
 
-// twice returns an error if two fields have the same name. msgpack would then not encode the
-// fields that the schema lists.
-func twice(fields []schemaField, path string) error {
+// checkNames returns an error if two fields have the same name, because msgpack would then not
+// encode the fields that the schema lists.
+func checkNames(fields []schemaField, path string) error {
 	seen := map[string]bool{}
 	for _, f := range fields {
 		if seen[f.name] {
@@ -410,8 +415,8 @@ func twice(fields []schemaField, path string) error {
 	return nil
 }
 
-// plainKey reports whether t may be a map key. It must be comparable. No part of it may be a
-// pointer, an interface or a channel, whose identity is lost in encoding.
+// plainKey reports whether t may be a map key. Besides being comparable, it must not contain a
+// pointer, an interface or a channel, because those lose their identity in encoding.
 func plainKey(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Interface, reflect.Chan:

@@ -14,8 +14,8 @@ const (
 	// timeBinaryBytes is the size of a time.Time that is not inside another value: a length
 	// and the longest output of AppendBinary.
 	timeBinaryBytes = 1 + 16
-	// endless is where sums and products of sizes are cut off to prevent overflow. It is
-	// larger than any value.
+	// endless is larger than any value. Sums and products of sizes are cut off there, so that
+	// they can't overflow.
 	endless = int64(1) << 40
 )
 
@@ -26,16 +26,16 @@ type Size struct {
 	// Most is the maximum number of bytes that Append writes for a value. It is 0 if
 	// Unbounded is set.
 	Most int
-	// Unbounded is an error that names the first part of the type that needs a bound and has
-	// none. It is nil if there is no such part.
+	// Unbounded is nil unless some part of the type needs a bound and has none. The error
+	// names the first such part.
 	Unbounded error
 	// Fixed is true if no part of the type needs a bound.
 	Fixed bool
 }
 
-// A sizer adds up the worst-case size of a value.
+// A sizer adds up how large an encoded value can get.
 type sizer struct {
-	open   []*schema // the schemas that contain the value, to detect recursion
+	open   []*schema // the schemas that enclose the value, to detect recursion
 	varies bool      // some part needs a bound, whether or not it has one
 }
 
@@ -54,17 +54,19 @@ func (s *sizer) codec(c *Codec) (int64, error) {
 	return s.value(c.schema, name, bareTag)
 }
 
-// Parts of a tag, for errors that ask the user to add a bound.
+// What an error asks the user to add where a bound is missing.
 const (
 	bareTag = `quiver:"max=N"`
 	eachTag = `each=N to its quiver tag`
 	keyTag  = `key=N to its quiver tag`
 )
 
-// value returns the worst-case size of a value of v. The error uses path, the place of v in
-// the outermost type, and missing, the part of a tag that would bound v.
+// value returns the worst-case size of a value of v. If v has no bound, the error names path,
+// which is where we found v in the outermost type, and asks for missing, the tag that would
+// bound it.
 func (s *sizer) value(v *schema, path, missing string) (int64, error) {
 	if v.whole != unbounded && !v.counted() {
+		// MaxEncodedSize bounds all of the value's encoding, whatever its parts are.
 		s.varies = true
 		return int64(v.whole), nil
 	}
@@ -140,8 +142,8 @@ func (s *sizer) structure(v *schema, path string) (int64, error) {
 	return total, nil
 }
 
-// atMost returns header+bound. Without a bound, it returns an error that asks the user for
-// one.
+// atMost returns header+bound. If bound is unbounded, it returns an error that tells the user how
+// to add one.
 func atMost(header int64, bound int, path, missing string) (int64, error) {
 	if bound == unbounded {
 		return 0, fmt.Errorf("%s is unbounded; add %s, a MaxEncodedSize() int method to its type, or use MaxElementBytes",
@@ -161,10 +163,10 @@ func countHeader(n int) int64 {
 	return lengthHeader
 }
 
-// clamp cuts off n at endless.
+// clamp cuts off n at endless in either direction.
 func clamp(n int64) int64 { return max(-endless, min(n, endless)) }
 
-// times returns n*each, cut off at endless.
+// times returns n*each, cut off at endless in either direction.
 func times(n int, each int64) int64 {
 	switch {
 	case each == 0 || int64(n) <= endless/max(each, -each):

@@ -9,20 +9,20 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// Limits of one decoded value. A payload may claim any length, so it is checked against its
-// schema before memory is allocated for it. After the check, every element is known to be
-// there.
+// Limits of one decoded value.
+//
+// A payload may claim any length, so we check it against its schema before we allocate memory.
+// Once it has passed, we know that every element is really there.
 const (
 	// maxDepth is the deepest nesting of recursive types.
 	maxDepth = 64
-	// memoryFree and memoryRatio bound the memory of a value of n bytes to memoryFree +
-	// n*memoryRatio. Honest values need as much: a nil slice takes one byte on the wire and
-	// 24 in memory, and a map with one entry has room for eight.
+	// A value of n bytes may take up to memoryFree + n*memoryRatio bytes of memory. The ratio
+	// is large because honest values need it: a nil slice takes one byte on the wire but 24 in
+	// memory, and a map with one entry has room for eight.
 	memoryFree  = 64 << 10
 	memoryRatio = 64
-	// Go keeps the entries of a map in groups of eight slots. Larger maps have tables whose
-	// number of slots is a power of two, at most tableSlots. At most 7/8 of the slots are
-	// used.
+	// Go keeps a map's entries in groups of eight slots. A larger map consists of tables, each
+	// with a power of two of slots up to tableSlots, of which at most 7/8 are in use.
 	mapHeader, mapSlots, mapTable, tableSlots = 48, 8, 64, 1024
 )
 
@@ -34,17 +34,17 @@ var (
 	errMemory = fmt.Errorf("it would take over %d KiB and %d times its size in memory", memoryFree>>10, memoryRatio)
 )
 
-// walk checks one value at the start of a payload.
+// A walk checks one value at the start of a payload without decoding it.
 type walk struct {
-	b      []byte // bytes left
+	b      []byte // not checked yet
 	memory int    // bytes that decoding may still allocate
-	keys   int    // number of map keys that enclose the current value
-	sizing bool   // set by bounded for its call of value, which must not call bounded again
+	keys   int    // how many map keys we are inside of
+	sizing bool   // set by bounded, so that value doesn't call it a second time
 }
 
-// measure returns the encoded size of the value of s at the start of b and the size of the
-// memory it refers to. It checks that decoding is safe: every byte is there, every number
-// fits, and the memory is within its limit.
+// measure returns the encoded size of the value of s at the start of b, and how much memory it
+// will refer to. Unless it fails, the value is safe to decode: every byte is there, every number
+// fits, and the memory stays within its limit.
 func measure(s *schema, b []byte) (size, memory int, err error) {
 	most := memoryFree + memoryRatio*len(b)
 	w := walk{b: b, memory: most}
@@ -53,13 +53,14 @@ func measure(s *schema, b []byte) (size, memory int, err error) {
 	}
 	size = len(b) - len(w.b)
 	memory = most - w.memory
-	if memory > memoryFree+memoryRatio*size { // most includes the bytes after the value
+	if memory > memoryFree+memoryRatio*size {
+		// The walk was too generous, because b may go on after the value.
 		return 0, 0, errMemory
 	}
 	return size, memory, nil
 }
 
-// value checks a value of s and removes it from w.b.
+// value checks a value of s and advances w.b past it.
 func (w *walk) value(s *schema, depth int) error {
 	if depth > maxDepth {
 		return errDepth
@@ -92,7 +93,8 @@ func (w *walk) value(s *schema, depth int) error {
 	return w.composite(s, depth)
 }
 
-// bounded checks a value whose type has a MaxEncodedSize.
+// bounded checks a value whose type has a MaxEncodedSize. For a counted schema, the check of
+// its content has already applied the bound.
 func (w *walk) bounded(s *schema, depth int) error {
 	before := len(w.b)
 	w.sizing = true
@@ -102,7 +104,9 @@ func (w *walk) bounded(s *schema, depth int) error {
 	return within(before-len(w.b), s.whole, "bytes encoded")
 }
 
-// composite checks a value that consists of other values.
+// composite checks a value that consists of other values. Pointers, slices and maps count
+// towards the memory limit. The parts of an array or a struct don't, since they take up space
+// in the value that contains them.
 func (w *walk) composite(s *schema, depth int) error {
 	switch s.form {
 	case formPointer:
@@ -120,6 +124,8 @@ func (w *walk) composite(s *schema, depth int) error {
 		}
 		return w.repeat(s.elem, s.length, depth)
 	}
+
+	// What remains is a struct, which msgpack encodes as an array of its fields.
 	if err := w.arrayLen(len(s.fields)); err != nil {
 		return err
 	}
@@ -190,15 +196,17 @@ func (w *walk) boolean() error {
 	return nil
 }
 
-// number checks an integer of any width. Its value must fit s.
+// number checks an integer. It may be encoded in any width, but its value must fit s.
 func (w *walk) number(s *schema) error {
 	c := w.b[0]
 	size := 1
 	switch {
 	case msgpcode.IsFixedNum(c):
+		// A small number is part of its code.
 	case c < msgpcode.Uint8 || c > msgpcode.Int64:
 		return wrongCode(c, "an integer")
 	default:
+		// The codes of 1, 2, 4 and 8 bytes follow each other, first unsigned and then signed.
 		size += 1 << ((c - msgpcode.Uint8) % 4)
 	}
 	if len(w.b) < size {
@@ -209,7 +217,8 @@ func (w *walk) number(s *schema) error {
 	return fits(s, n, c == msgpcode.Uint64 && n < 0)
 }
 
-// float checks a float. A NaN key could be neither found in its map nor deleted.
+// float checks a float. In a map key we refuse NaN, since it could neither be looked up nor
+// deleted.
 func (w *walk) float(s *schema) error {
 	want := msgpcode.Float
 	if s.bits == 64 {
@@ -229,7 +238,7 @@ func (w *walk) float(s *schema) error {
 	return nil
 }
 
-// time checks a timestamp: the extension -1 of 4, 8 or 12 bytes.
+// time checks a timestamp, which msgpack encodes as extension -1 in 4, 8 or 12 bytes.
 func (w *walk) time() error {
 	const extension = 0xff // -1
 	head, size := 2, 0
@@ -253,7 +262,7 @@ func (w *walk) time() error {
 	return nil
 }
 
-// bytes checks a string or bytes.
+// bytes checks a string, a byte slice, a byte array or an opaque value.
 func (w *walk) bytes(s *schema, f *family) error {
 	n, err := w.length(f)
 	if err != nil {
@@ -281,12 +290,13 @@ func (w *walk) arrayLen(want int) error {
 	return err
 }
 
-// length reads a header. It refuses a length above the number of bytes left, because each
-// element takes at least one byte.
+// length reads the header of a string, an array or a map. Every element takes at least one
+// byte, so it refuses a length that exceeds the number of bytes left.
 func (w *walk) length(f *family) (n int, err error) {
 	size := 1
 	switch c := w.b[0]; {
 	case f.mask != 0 && c&f.mask == f.short:
+		// A short length is part of the code.
 	case c == f.code8 && c != 0:
 		size = 2
 	case c == f.code16:
@@ -300,13 +310,13 @@ func (w *walk) length(f *family) (n int, err error) {
 		return 0, errShort
 	}
 	n, w.b = readLength(w.b)
-	if uint(n) > uint(len(w.b)) { // an int of 32 bits may be negative
+	if uint(n) > uint(len(w.b)) { // unsigned, since n may be negative where an int has 32 bits
 		return 0, fmt.Errorf("it claims a length of %d with %d bytes left", uint(n), len(w.b))
 	}
 	return n, nil
 }
 
-// spendMap counts the memory of a map of n entries.
+// spendMap counts the memory that Go allocates for a map of n entries.
 func (w *walk) spendMap(n, slot int) error {
 	slots, header := mapSlots, mapHeader
 	if n > mapSlots {
@@ -319,8 +329,8 @@ func (w *walk) spendMap(n, slot int) error {
 	return w.spendEach(slots, slot)
 }
 
-// slotSize returns the memory of an entry of map s: key and element, laid out as in a struct,
-// and a control byte.
+// slotSize returns how much memory an entry of the map s takes: its key and element, laid out as
+// in a struct, and one control byte.
 func slotSize(s *schema) int {
 	key, elem := s.key.typ.Align(), s.elem.typ.Align()
 	size := roundUp(roundUp(s.key.size, elem)+s.elem.size, max(key, elem))
@@ -332,14 +342,14 @@ func roundUp(n, to int) int { return (n + to - 1) &^ (to - 1) }
 
 // spendEach counts the memory of n values of the given size.
 func (w *walk) spendEach(n, size int) error {
-	if size > 0 && n > w.memory/size {
+	if size > 0 && n > w.memory/size { // n*size might overflow
 		return errMemory
 	}
 	return w.spend(n * size)
 }
 
-// spend counts memory that decoding will allocate. It returns errMemory if the limit is
-// exceeded.
+// spend counts n bytes that decoding will allocate. It returns errMemory if that would exceed
+// the limit.
 func (w *walk) spend(n int) error {
 	if n > w.memory {
 		return errMemory

@@ -1,10 +1,10 @@
 // Package keyed replicates a list of keys and values from a server to its clients. It uses no
 // clock, goroutine or lock.
 //
-// The server gives each item a number that is never used again. Its [Source] says which items
-// have changed. For each client, a [Lacking] holds the numbers of the items that the client
-// may not have in their newest version. A client's [Copy] reads the updates, some of which
-// may be lost or arrive late.
+// The server gives each item a number, which it never uses again. Its [Source] says which items
+// have changed and encodes them. For each client, a [Lacking] keeps track of the items whose
+// newest version the client may not have. At the client, a [Copy] reads the updates, although
+// some of them are lost and others arrive late.
 package keyed
 
 import (
@@ -18,35 +18,42 @@ import (
 )
 
 const (
-	// MaxItems is the maximum number of items in a list. UE: net.MaxRepArraySize.
+	// MaxItems limits the items in a list. UE: net.MaxRepArraySize.
 	MaxItems = 2048
-	// MaxEver is the maximum number of items in the lifetime of a list, because their numbers
-	// must stay below censusBit. It allows a thousand items a second for 24 days.
+	// MaxEver limits the items in the lifetime of a list, because their numbers must stay below
+	// censusBit. It is enough for a thousand new items a second for 24 days.
 	MaxEver = censusBit - 1
 )
 
-// A List maps keys K to values V. Its methods record which items change, so that no long list
-// must be compared in each tick. The zero List is empty. A List must not be used
-// concurrently.
+// A List maps keys to values. It remembers which items the game has changed, because comparing a
+// long list with its former content would take too long to do in each tick.
+//
+// The zero List is empty. A List is not safe for concurrent use.
 type List[K comparable, V any] struct {
-	byKey   map[K]*item[K, V]
-	items   []*item[K, V] // in number order
-	last    uint32        // number of the newest item
-	changed []uint32      // on a server: items set or removed since the last TakeChanged, by number
-	watched bool          // on a server: some client has the list, so touch appends to changed
-	written bool          // on a client: the game has changed items since Copy last counted its references
+	byKey map[K]*item[K, V]
+	items []*item[K, V] // in number order
+	last  uint32        // number of the newest item
+
+	// On a server.
+	changed []uint32 // numbers of items set or removed since the last TakeChanged
+	watched bool     // some client has the list, so changes must be recorded; set by Watch
+
+	// On a client.
+	written bool // the game has changed the list since Copy last counted its references
 }
 
-// item is one item of a list.
+// An item is a key with its value, and what we know about it.
 type item[K comparable, V any] struct {
 	number uint32
-	dirty  bool // its number is in changed
 	pair   pair[K, V]
-	// Used by a server.
-	shadow  state.Shadow // the item's last encoding
-	encoded bool         // the item was encoded at least once
+	dirty  bool // its number is in List.changed
 
-	packet uint64 // on a client: number of the packet that brought the item; 0 if the client's game set it
+	// On a server.
+	shadow  state.Shadow // the item's last encoding
+	encoded bool         // the item has been encoded at least once
+
+	// On a client.
+	packet uint64 // number of the packet that brought the item; 0 if the game itself set it
 }
 
 // pair is the part of an item that is sent.
@@ -73,8 +80,8 @@ func Compile[K comparable, V any](reference reflect.Type) (*state.Plan, error) {
 	return plan, nil
 }
 
-// bare returns an error if t, the type of a key or value, needs a bound. Only the tag of a
-// struct field can give it one.
+// bare returns an error if t, the type of a key or value, needs a bound. There is no tag to give
+// it one, unless it becomes the field of a struct.
 func bare(role string, t reflect.Type) error {
 	inner := t
 	for inner.Kind() == reflect.Array {
@@ -115,8 +122,8 @@ func (l *List[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// All yields the items in the order in which their keys were first set. The list may change
-// during the loop. Items added during the loop are not yielded.
+// All yields the items in the order in which their keys were first set. The loop may change the
+// list, but items that it adds are not yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, item := range slices.Clone(l.items) {
@@ -176,8 +183,8 @@ func (l *List[K, V]) remove(i *item[K, V]) {
 	}
 }
 
-// renumber gives a client's own item another number, because the server has given its number
-// to another item.
+// renumber gives an item that a client has set itself a new number, because the server has given
+// the old one to another item.
 func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.remove(i)
 	l.last++
@@ -185,8 +192,8 @@ func (l *List[K, V]) renumber(i *item[K, V]) {
 	l.add(i)
 }
 
-// place returns the index of the item with the given number, or the index at which to insert
-// it.
+// place returns the index of the item with the given number. If there is none, it returns false
+// and the index at which to insert one.
 func (l *List[K, V]) place(number uint32) (int, bool) {
 	return slices.BinarySearchFunc(l.items, number, func(i *item[K, V], n uint32) int {
 		return cmp.Compare(i.number, n)
@@ -201,7 +208,7 @@ func (l *List[K, V]) find(number uint32) *item[K, V] {
 	return nil
 }
 
-// touch records that an item was set or removed if some client has the list.
+// touch records that an item was set or removed, unless no client has the list.
 func (l *List[K, V]) touch(i *item[K, V]) {
 	if l.watched && !i.dirty {
 		i.dirty = true

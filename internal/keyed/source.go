@@ -10,20 +10,22 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// An update of a list consists, after its mask, of items up to the end of the message. Each
-// item is a varint: twice its number, plus one if the item is gone. If it is not gone, its
-// key and value follow.
+// An update of a list consists, after its mask, of items up to the end of the message. Each begins
+// with a varint, which is twice the item's number, plus one if the item is gone. Otherwise the
+// item's key and value follow.
 //
-// A varint 0 begins a census instead. It has a first and a last number and the count of items
-// with numbers in that range. For each of them follows the distance to the one before. All
-// other items in the range are gone. A server sends a census if a client could not keep
-// updates that it had acknowledged, because they may have held removals.
+// A varint of 0 begins a census instead: the first and the last number of a range, and how many
+// items have numbers in that range. For each of these follows how far its number is above that of
+// the one before it, or above the first. Any other item in the range is gone. A server sends a
+// census if a client couldn't keep updates that it had acknowledged, because they may have
+// contained removals.
 
-// A Source encodes a server's list for its clients. It is not safe for concurrent use.
+// A Source encodes a server's list for its clients. It encodes an item once after each change,
+// however many clients there are. It is not safe for concurrent use.
 type Source[K comparable, V any] struct {
 	list    *List[K, V]
 	plan    *state.Plan
-	scratch []uint32
+	scratch []uint32 // reused by TakeChanged
 }
 
 // NewSource returns the Source of a list. plan describes the items.
@@ -31,8 +33,7 @@ func NewSource[K comparable, V any](list *List[K, V], plan *state.Plan) Source[K
 	return Source[K, V]{list: list, plan: plan}
 }
 
-// Watch sets whether any client has the list. Changes are recorded only while some client has
-// it.
+// Watch says whether any client has the list. We don't record changes while nobody has it.
 func (s *Source[K, V]) Watch(on bool) {
 	s.list.watched = on
 	if !on {
@@ -46,15 +47,15 @@ func (s *Source[K, V]) Watch(on bool) {
 // Changed reports whether items were set or removed since the last TakeChanged.
 func (s *Source[K, V]) Changed() bool { return len(s.list.changed) > 0 }
 
-// TakeChanged encodes the items that were set since the last call. It returns the numbers of
-// removed items and of items whose encoding has changed. The slice is valid until the next
-// call. The error names items that cannot be encoded; clients keep their last value.
+// TakeChanged encodes the items that were set since the last call. It returns the numbers of those
+// whose encoding has changed and of those that were removed, in a slice that is valid until the
+// next call. The error names items that cannot be encoded, whose last value clients keep.
 func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	numbers = s.scratch[:0]
 	for _, number := range s.list.changed {
 		item := s.list.find(number)
 		if item == nil {
-			numbers = append(numbers, number)
+			numbers = append(numbers, number) // removed
 			continue
 		}
 		item.dirty = false
@@ -69,7 +70,7 @@ func (s *Source[K, V]) TakeChanged() (numbers []uint32, err error) {
 	return numbers, err
 }
 
-// encodeItem encodes an item and reports whether its encoding has changed.
+// encodeItem encodes an item into its shadow. changed says whether that made a difference.
 func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	mask, err := item.shadow.Update(s.plan, reflect.ValueOf(&item.pair).Elem())
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *Source[K, V]) encodeItem(item *item[K, V]) (changed bool, err error) {
 	return changed, nil
 }
 
-// EncodeAll encodes all items. The owner calls it when a client gets the list, because
-// TakeChanged misses items that were set while no client had it.
+// EncodeAll encodes all items. The owner calls it when a client gets the list, because TakeChanged
+// doesn't know about items that were set while no client had it.
 func (s *Source[K, V]) EncodeAll() (err error) {
 	for _, item := range s.list.items {
 		_, failed := s.encodeItem(item)

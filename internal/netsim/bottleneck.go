@@ -5,9 +5,13 @@ import (
 	"time"
 )
 
-// bottleneck sends one packet after another and queues a limited number of bytes. No packet
-// overtakes another, so it computes a packet's departure when the packet is offered. mu also
-// covers links that share the bottleneck.
+// A bottleneck sends packets one after another at a limited rate, and queues a limited number of
+// bytes in front of it.
+//
+// It holds no packets. Since none overtakes another, it can compute when a packet will leave as
+// soon as the packet is offered, and needs to know only when the last one leaves.
+//
+// Its methods may be called concurrently, because several links may share a bottleneck.
 type bottleneck struct {
 	mu     sync.Mutex
 	rates  timeline[int64] // bit/s; 0 = infinite
@@ -16,8 +20,8 @@ type bottleneck struct {
 	pie    *pie            // nil if not used
 	police *bucket         // nil if not used
 
-	busy time.Time // when the last packet leaves
-	rest uint64    // fraction of a nanosecond by which busy was rounded down, in 1/rate ns
+	busy time.Time // until when we're busy, which is when the last packet leaves
+	rest uint64    // by how much busy was rounded down to a nanosecond, in 1/rate ns
 }
 
 func newBottleneck(c Config) *bottleneck {
@@ -26,8 +30,8 @@ func newBottleneck(c Config) *bottleneck {
 	return b
 }
 
-// reset sets the rate, the queue with its management and the policer from c, for packets
-// offered from now on.
+// reset sets the rate, the queue, its management and the policer from c, for packets offered from
+// now on. Packets in the queue leave as planned.
 func (b *bottleneck) reset(c Config) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,16 +51,16 @@ func (b *bottleneck) reset(c Config) {
 	}
 }
 
-// setRate sets the rate to rate bit/s from the time at on. Packets offered before the call
-// leave as planned.
+// setRate sets the rate to rate bit/s, starting at time at. Packets offered before the call leave
+// as planned.
 func (b *bottleneck) setRate(at time.Time, rate int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rates.set(at, rate)
 }
 
-// offer queues a packet and returns the time at which its last bit leaves. ok is false if the
-// policer, the queue, CoDel or PIE drops the packet.
+// offer queues a packet and returns when its last bit leaves. ok is false if the packet is
+// dropped, by the policer, by CoDel or PIE, or because the queue is full.
 func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,8 +69,10 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 		return time.Time{}, false
 	}
 	if rate == 0 {
-		return now, true
+		return now, true // there is no bottleneck
 	}
+
+	// The packet begins to leave when the last one has left.
 	start, rest := b.busy, b.rest
 	idle := !start.After(now)
 	if idle {
@@ -86,10 +92,10 @@ func (b *bottleneck) offer(now time.Time, bytes int) (depart time.Time, ok bool)
 	return depart, true
 }
 
-// leave returns the time at which the last of bytes bytes leaves if the first leaves at
-// start. rest is described at bottleneck.rest.
+// leave returns when a packet of the given size has left that begins to leave at start. rest and
+// newRest are what rounding has cut off from start and depart, as in bottleneck.rest.
 func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time.Time, newRest uint64) {
-	n := uint64(bytes)*8*uint64(time.Second) + rest
+	n := uint64(bytes)*8*uint64(time.Second) + rest // in units of which rate leave per nanosecond
 	for i, r := range b.rates {
 		rate := uint64(r.value)
 		depart = start.Add(time.Duration(n / rate))
@@ -104,10 +110,10 @@ func (b *bottleneck) leave(start time.Time, rest uint64, bytes int) (depart time
 	return depart, 0
 }
 
-// blur bounds the rounding error of sums of floating-point numbers, in bytes.
+// blur is more than the rounding error of a sum that carries returns, in bytes.
 const blur = 1e-6
 
-// carries returns the number of bytes that leave between two times.
+// carries returns how many bytes can leave between two times, whatever the rate is in between.
 func (b *bottleneck) carries(from, until time.Time) float64 {
 	bits := 0.0
 	for i, r := range b.rates {

@@ -6,26 +6,30 @@ import (
 )
 
 const (
-	// codelTarget is the standing queue CoDel allows (RFC 8289, section 4.3).
+	// codelTarget is how long a standing queue CoDel tolerates (RFC 8289, section 4.3).
 	codelTarget = 5 * time.Millisecond
-	// codelInterval is how long a queue must stand before CoDel drops packets
+	// codelInterval is how long the queue must be above the target before CoDel drops packets
 	// (RFC 8289, section 4.3).
 	codelInterval = 100 * time.Millisecond
 )
 
-// codel is the control law of RFC 8289, section 5. The bottleneck asks it about each packet
-// in order, with the time at which the packet would begin to leave. In a first-in, first-out
-// queue, that time is known when the packet arrives.
+// codel is the CoDel queue management of RFC 8289 (section 5). It drops packets, more and more of
+// them, for as long as there is a standing queue.
+//
+// CoDel decides about a packet when the packet leaves the queue. The bottleneck knows that time as
+// soon as a packet arrives, because its queue is first-in, first-out, so it asks about each
+// packet on arrival, in order.
 type codel struct {
-	above    time.Time // when the queue will have been above the target for an interval; zero if it is below
+	above time.Time // when the queue will have been above the target for an interval; zero if below
+
 	dropping bool
-	next     time.Time // when the next packet is dropped
-	count    int       // drops since the last begin
+	next     time.Time // when to drop the next packet, or would have been if not dropping
+	count    int       // drops since the last begin, including those that begin carried over
 	before   int       // count at the last begin
 }
 
-// drops reports whether to drop the packet that would begin to leave at now after waiting for
-// waited. empty says whether no other packet is queued.
+// drops decides whether to drop the packet that would begin to leave at now, after a time of
+// waited in the queue. empty says that no other packet is queued.
 func (c *codel) drops(now time.Time, waited time.Duration, empty bool) bool {
 	stands := c.stands(now, waited, empty)
 	switch {
@@ -55,7 +59,8 @@ func (c *codel) stands(now time.Time, waited time.Duration, empty bool) bool {
 	return !now.Before(c.above)
 }
 
-// begin starts to drop packets. If it dropped some recently, it continues at about that rate.
+// begin starts to drop packets. If we dropped some recently, it continues at about the rate that
+// the last time had led to.
 func (c *codel) begin(now time.Time) {
 	recent := now.Sub(c.next) < 16*codelInterval
 	delta := c.count - c.before
@@ -68,8 +73,8 @@ func (c *codel) begin(now time.Time) {
 	c.before = c.count
 }
 
-// spacing returns the time to the next drop. It shrinks with the square root of the
-// number of drops, so that TCP's throughput falls linearly (RFC 8289, section 3.3).
+// spacing returns how long it is to the next drop. It shrinks with the square root of the number
+// of drops, which makes TCP's throughput fall linearly (RFC 8289, section 3.3).
 func (c *codel) spacing() time.Duration {
 	return time.Duration(float64(codelInterval) / math.Sqrt(float64(c.count)))
 }

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// defaultQueue is the minimum default size of a bottleneck's queue in bytes.
+	// defaultQueue is the smallest queue in bytes that a bottleneck gets by default.
 	defaultQueue = 64 << 10
-	// defaultReorderDelay is the minimum default delay of a reordered packet.
+	// defaultReorderDelay is the shortest delay that a reordered packet gets by default.
 	defaultReorderDelay = time.Millisecond
 	// UDPOverhead is the number of bytes IPv4 and UDP add to a datagram.
 	UDPOverhead = 20 + 8
@@ -21,9 +21,9 @@ const (
 // Config describes one direction of a path. The zero value is a perfect path: no delay, no
 // loss, no limits.
 type Config struct {
-	// Delay is the one-way propagation time. Jitter is the maximum time added to it, drawn
-	// evenly for each packet. Packets never overtake each other because of jitter (see
-	// Reorder).
+	// Delay is the one-way propagation time, to which each packet adds a random time of up to
+	// Jitter, evenly distributed. Jitter alone never makes packets overtake each other (for
+	// that, see Reorder).
 	Delay, Jitter time.Duration
 	// Clump makes packets arrive only at multiples of Clump, as from a MAC layer that
 	// batches. 0 = off.
@@ -33,66 +33,69 @@ type Config struct {
 	// losses in a row.
 	Loss  float64
 	Burst Burst
-	// Loss and Burst apply to packets from LossMin to LossMax bytes; 0 = no bound. LossBeyond
-	// is the probability that a packet of any other size is lost.
+	// Loss and Burst apply only to packets from LossMin to LossMax bytes; 0 = no bound. A
+	// packet of any other size is lost with probability LossBeyond.
 	LossMin, LossMax int
 	LossBeyond       float64
-	// Lose, if not nil, is called for each packet that reaches the lossy part. n is the index
-	// of the packet among those passed to the link. If Lose returns true, the packet is lost.
+	// Lose, if not nil, is called for packets that reach the lossy part and decides which of
+	// them are lost on top. n is the index of the packet among all those passed to the link.
 	Lose func(n uint64, packet []byte) bool
 
 	// Rate is the bottleneck's rate in bit/s; 0 = no bottleneck.
 	Rate int64
-	// Queue is the maximum number of bytes in the bottleneck's queue. It includes overhead
-	// and the unsent rest of the packet being sent. A packet that does not fit is dropped,
-	// but an empty queue accepts any packet.
+	// Queue is the maximum number of bytes in the bottleneck's queue, including overhead and
+	// whatever is still unsent of the packet being sent. A packet that does not fit is dropped,
+	// unless the queue is empty, which accepts any packet.
 	//
 	// 0 = max(Rate * 2 * Delay, 64 KiB), which is one bandwidth-delay product if both
 	// directions have the same Delay.
 	Queue int
-	// CoDel and PIE drop packets before the queue is full. CoDel drops while a queue stands (RFC
-	// 8289). PIE drops the share that keeps the queue at 15 ms (RFC 8033), as cable modems do.
+	// CoDel and PIE drop packets before the queue is full. CoDel does so while there is a
+	// standing queue (RFC 8289). PIE drops the share of packets that keeps the queue at 15 ms
+	// (RFC 8033), as cable modems do.
 	CoDel, PIE bool
-	// Police is the rate in bit/s of a token bucket before the bottleneck. The bucket holds
-	// Bucket bytes. Packets that exceed it are dropped at once. 0 = none.
+	// Police is the rate in bit/s of a token bucket before the bottleneck, which holds Bucket
+	// bytes. Packets that exceed it are dropped at once rather than queued. 0 = none.
 	Police int64
 	Bucket int
-	// Overhead is added to the size of each packet in the bottleneck and in
-	// Stats.CarriedBytes. 0 = 28 bytes of IPv4 and UDP; negative = none.
+	// Overhead is how many bytes each packet counts in addition to its own, in the bottleneck
+	// and in Stats.CarriedBytes. 0 = 28 bytes of IPv4 and UDP; negative = none.
 	Overhead int
 
 	// Duplicate is the probability that a packet arrives twice.
 	Duplicate float64
-	// Reorder is the probability that a packet is delayed by ReorderDelay, so that later
-	// packets overtake it. ReorderDelay 0 = max(Delay/4, 1 ms).
+	// Reorder is the probability that a packet is delayed by ReorderDelay and overtaken by later
+	// ones. ReorderDelay 0 = max(Delay/4, 1 ms).
 	Reorder      float64
 	ReorderDelay time.Duration
-	// Alternate delays every other packet, so that packets overtake each other.
+	// Alternate is a delay added to every other packet, so that packets overtake each other.
 	Alternate time.Duration
 
-	// MTU is the size in bytes, without overhead, of the largest packet the path carries.
-	// Larger packets are dropped silently, as by a black hole. 0 = no limit.
+	// MTU is the size in bytes of the largest packet that the path carries, without overhead.
+	// Anything larger disappears silently, as in a black hole. 0 = no limit.
 	MTU int
 
 	// Seed decides every random draw.
 	Seed uint64
 }
 
-// Burst is the Gilbert-Elliott model. The path is good or bad, and each packet that reaches
-// the lossy part may change its state. The mean loss is Loss*Enter/(Enter+Leave). A run of
-// bad packets has a mean length of 1/Leave packets. Enter 0 = off.
+// Burst is the Gilbert-Elliott model of a path that loses packets in bursts. The path is either
+// good or bad, and each packet that reaches the lossy part may change its state.
+//
+// The mean loss is Loss*Enter/(Enter+Leave), and a run of bad packets has a mean length of 1/Leave
+// packets. Enter 0 = off.
 type Burst struct {
-	Enter float64 // probability that a packet turns a good path bad and is itself the first of the burst
+	Enter float64 // probability that a packet turns a good path bad, and so begins a burst
 	Leave float64 // probability that a packet turns a bad path good
 	Loss  float64 // probability that a packet is lost while the path is bad; 0 = 1
-	// Idle makes a bad path good again if no packet has reached the lossy part for this long.
-	// A radio's fade likewise ends even if nothing is sent. 0 = never: a run of 20 packets
-	// then loses ten seconds of occasional retries.
+	// Idle is how long a bad path takes to become good again by itself if no packet reaches the
+	// lossy part, as a radio's fade ends even if nothing is sent. 0 = never, so that a burst of
+	// 20 packets can swallow ten seconds of occasional retries.
 	Idle time.Duration
 }
 
-// Bursts returns the model that loses the given share of all packets in runs with the given
-// mean length.
+// Bursts returns the model that loses the given share of all packets, in bursts of the given mean
+// length.
 func Bursts(loss, length float64) Burst {
 	leave := 1 / length
 	return Burst{Enter: leave * loss / (1 - loss), Leave: leave, Loss: 1}

@@ -11,12 +11,15 @@ import (
 	"time"
 )
 
-// An Emulated is a kernel socket combined with two links in real time. Packets that are
-// written pass one link, and packets that are read pass the other. All methods may be called
-// concurrently.
+// An Emulated is a kernel socket behind an emulated path. Packets that are written pass through
+// one link before the socket sends them, and packets that the socket receives pass through
+// another before they can be read.
+//
+// It works in real time. All methods may be called concurrently.
 type Emulated struct {
 	net.PacketConn
 
+	// Writing.
 	out struct {
 		sync.Mutex
 		link   *Link
@@ -24,27 +27,28 @@ type Emulated struct {
 		closed bool
 	}
 
-	reading sync.Mutex // held by the goroutine in ReadFrom; guards buffer
-	buffer  []byte
+	// Reading.
+	reading sync.Mutex // held throughout ReadFrom, so that one goroutine reads at a time
+	buffer  []byte     // guarded by reading
 	in      struct {
 		sync.Mutex
 		link     *Link
-		deadline time.Time // set by the caller; zero if there is none
+		deadline time.Time // set by SetReadDeadline; zero if there is none
 	}
 }
 
-// Emulate puts two links in front of a socket, which belongs to the Emulated from then on. It
-// panics if a Config is not valid.
+// Emulate puts two links in front of a socket. The socket belongs to the Emulated from then on.
+// Emulate panics if a Config is not valid.
 func Emulate(socket net.PacketConn, out, in Config) *Emulated {
 	e := &Emulated{PacketConn: socket, buffer: make([]byte, maxDatagram)}
 	e.out.link = newLink(out, 1)
 	e.in.link = newLink(in, 2)
 	e.out.timer = time.AfterFunc(time.Hour, e.flush)
-	e.out.timer.Stop()
+	e.out.timer.Stop() // until flush finds a packet to wait for
 	return e
 }
 
-// Set changes both links for later packets. It panics if a Config is not valid.
+// Set changes both links for packets from now on. It panics if a Config is not valid.
 func (e *Emulated) Set(out, in Config) {
 	e.out.Lock()
 	e.out.link.SetConfig(out)
@@ -54,8 +58,8 @@ func (e *Emulated) Set(out, in Config) {
 	e.in.Unlock()
 }
 
-// WriteTo puts a copy of p into the link. If the socket later fails to send it, the packet is
-// lost.
+// WriteTo puts a copy of p into the link. If the socket fails to send it later on, the packet is
+// lost without an error.
 func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	to, err := copyAddr(addr)
 	if err != nil {
@@ -67,7 +71,7 @@ func (e *Emulated) WriteTo(p []byte, addr net.Addr) (int, error) {
 	if !e.send(slices.Clone(p), to) {
 		return 0, net.ErrClosed
 	}
-	e.flush()
+	e.flush() // sets the timer, or sends the packet right away if the link has no delay
 	return len(p), nil
 }
 
@@ -81,7 +85,7 @@ func (e *Emulated) send(packet []byte, to *net.UDPAddr) (open bool) {
 	return !e.out.closed
 }
 
-// flush sends the packets that have passed the link and sets the timer for the next one.
+// flush sends the packets that have passed the link, and sets the timer for the next one.
 func (e *Emulated) flush() {
 	e.out.Lock()
 	defer e.out.Unlock()
@@ -99,6 +103,9 @@ func (e *Emulated) flush() {
 }
 
 // ReadFrom waits for the next packet that has passed the link.
+//
+// Meanwhile it reads from the socket into the link, with a read deadline at which it wakes up for
+// the packet that leaves the link next.
 func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 	e.reading.Lock()
 	defer e.reading.Unlock()
@@ -112,12 +119,14 @@ func (e *Emulated) ReadFrom(p []byte) (n int, from net.Addr, err error) {
 			e.arrive(n, from)
 		case !errors.Is(err, os.ErrDeadlineExceeded) || e.expired():
 			return 0, nil, err
+		default:
+			// The deadline was ours, so a packet should have passed the link.
 		}
 	}
 }
 
-// arrived copies the next packet that has passed the link to p. If there is none, it returns
-// a nil address and sets the socket's deadline for the next one.
+// arrived copies to p the next packet that has passed the link. If there is none yet, it returns
+// a nil address, after it has set the socket's deadline so that we wake up for the next one.
 func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	e.in.Lock()
 	defer e.in.Unlock()
@@ -128,8 +137,8 @@ func (e *Emulated) arrived(p []byte) (n int, from net.Addr) {
 	return 0, nil
 }
 
-// setWake sets the socket's read deadline to the caller's deadline or to the time at which
-// the next packet has passed the link, whichever is earlier. The caller holds the lock of in.
+// setWake sets the socket's read deadline to the caller's own deadline, or to when the next packet
+// will have passed the link if that is earlier. The caller holds the lock of in.
 func (e *Emulated) setWake() error {
 	wake := e.in.deadline
 	if at, ok := e.in.link.NextTimeout(); ok && (wake.IsZero() || at.Before(wake)) {
@@ -179,8 +188,9 @@ func (e *Emulated) Close() error {
 	return e.PacketConn.Close()
 }
 
-// Conn returns the Emulated, with the methods for socket options if the socket has them.
-// quic-go calls the methods it finds and cannot handle an error from SyscallConn.
+// Conn returns the Emulated as a net.PacketConn, which has methods for socket options only if the
+// socket has them. quic-go calls whatever methods it finds, and can't handle an error from
+// SyscallConn.
 func (e *Emulated) Conn() net.PacketConn {
 	if options, ok := e.PacketConn.(kernelSocket); ok {
 		return emulatedKernel{e, options}
@@ -201,7 +211,7 @@ type kernelSocket interface {
 	syscall.Conn
 }
 
-// copyAddr returns a copy of an address that the link can retain.
+// copyAddr returns a copy of an address, which the link may retain.
 func copyAddr(addr net.Addr) (*net.UDPAddr, error) {
 	at, err := netip.ParseAddrPort(addr.String())
 	return net.UDPAddrFromAddrPort(at), err

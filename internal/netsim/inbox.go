@@ -9,15 +9,15 @@ import (
 const (
 	// firstWaiting is the initial capacity of an inbox, in packets.
 	firstWaiting = 8
-	// bufferSize is large enough for any packet quic-go builds. Buffers for larger packets
-	// are not reused.
+	// bufferSize is large enough for any packet that quic-go builds. A larger packet gets a
+	// buffer of its own.
 	bufferSize = 2048
-	// maxFree is the maximum number of buffers an inbox keeps for reuse.
+	// maxFree limits how many buffers an inbox keeps for reuse.
 	maxFree = 512
 )
 
-// inbox holds packets that have arrived at a socket but have not been read. The socket's mu
-// guards it.
+// An inbox is the read buffer of a socket. It holds packets that have arrived but have not been
+// read yet. The socket's mu guards it.
 type inbox struct {
 	packets recovery.Ring[datagram]
 	bytes   int      // total size of packets
@@ -31,8 +31,8 @@ type datagram struct {
 	from *net.UDPAddr
 }
 
-// put adds a packet and takes ownership of d.data. If the packet does not fit, put recycles
-// its buffer and returns false.
+// put adds a packet and takes ownership of d.data. It returns false if the packet doesn't fit and
+// is dropped.
 func (i *inbox) put(d datagram) bool {
 	if i.bytes+len(d.data) > i.limit {
 		i.recycle(d.data)
@@ -44,7 +44,7 @@ func (i *inbox) put(d datagram) bool {
 	return true
 }
 
-// take removes the oldest packet. The caller must pass its data to recycle.
+// take removes the oldest packet. The caller must pass its data to recycle afterwards.
 func (i *inbox) take() (d datagram, ok bool) {
 	if i.packets.Len() == 0 {
 		return datagram{}, false
@@ -61,7 +61,8 @@ func (i *inbox) clear() {
 	i.free = nil
 }
 
-// buffer returns a buffer of size bytes. The caller must pass it to recycle.
+// buffer returns a buffer of size bytes, which goes back to recycle when its packet has been read
+// or dropped.
 func (i *inbox) buffer(size int) []byte {
 	if size > bufferSize {
 		return make([]byte, size)
@@ -74,7 +75,7 @@ func (i *inbox) buffer(size int) []byte {
 	return make([]byte, size, bufferSize)
 }
 
-// recycle keeps a buffer for reuse.
+// recycle keeps a buffer for reuse, unless it is too small or there are enough.
 func (i *inbox) recycle(b []byte) {
 	if cap(b) >= bufferSize && len(i.free) < maxFree {
 		i.free = append(i.free, b)

@@ -9,14 +9,17 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// maxInFlight is the maximum number of bytes in flight in a link. It keeps a sender over a
-// path without a bottleneck from using up all memory. Packets that exceed it are dropped as
-// LostQueue. 256 MiB is 2 s at 1 Gbit/s.
+// maxInFlight limits the bytes in flight in a link, so that a sender can't use up all memory on a
+// path without a bottleneck. It drops packets beyond the limit as LostQueue. 256 MiB is 2 s at
+// 1 Gbit/s.
 const maxInFlight = 256 << 20
 
-// A Link is one direction of a path: a pure value without clock or goroutine. It is not safe
-// for concurrent use. Times may come from any clock. A time before the latest one seen counts
-// as the latest.
+// A Link is one direction of an emulated path. It decides a packet's fate and its time of arrival
+// as soon as the packet is sent, and holds the packet until then.
+//
+// A Link is a pure value without clock or goroutine. It takes the time from its caller, who may
+// use any clock; a time earlier than the latest one counts as the latest. It is not safe for
+// concurrent use.
 type Link struct {
 	cfg        Config
 	dice       dice
@@ -24,27 +27,27 @@ type Link struct {
 	now        time.Time
 	count      uint64 // packets passed to Send
 
-	// In flight.
+	// Packets in flight.
 	held     arrivals  // packets delayed by Reorder or Alternate
 	prompt   arrivals  // all other packets
-	inFlight int       // bytes
-	newest   time.Time // latest arrival of the packets that were not delayed
+	inFlight int       // bytes of both
+	newest   time.Time // latest arrival of a packet that is neither held nor a copy
 
-	// Changes over time.
-	dark []span        // interruptions
+	// What changes over time.
+	dark []span        // interruptions, set by Dark
 	mtu  timeline[int] // in bytes; 0 = no limit
 
 	stats Stats
 }
 
-// span is the time from from to until, without until itself.
+// A span is a half-open interval of time, without until itself.
 type span struct{ from, until time.Time }
 
 // NewLink returns a link. It panics if the Config is not valid.
 func NewLink(cfg Config) *Link { return newLink(cfg, 0) }
 
-// newLink returns a link. Links with the same Config and seed but different streams have
-// different fates.
+// newLink returns a link that draws from the given stream of random numbers. Links of equal
+// Configs lose different packets if their streams differ.
 func newLink(cfg Config, stream uint64) *Link {
 	cfg.mustValidate()
 	return &Link{
@@ -59,12 +62,15 @@ func newLink(cfg Config, stream uint64) *Link {
 // Deliver returns them. Otherwise they still belong to the caller.
 func (l *Link) Send(now time.Time, packet []byte) Fate { return l.send(now, packet, nil) }
 
-// send is Send for a packet with an address, its source or destination. deliver returns the
-// address with the packet.
+// send is Send for a packet with an address, either its source or its destination, which deliver
+// returns along with the packet.
 func (l *Link) send(now time.Time, packet []byte, addr *net.UDPAddr) Fate {
 	l.tick(now)
 	l.stats.Packets++
 	l.stats.Bytes += uint64(len(packet))
+
+	// Roll for every packet, even one that the bottleneck will drop. A packet's luck then
+	// depends only on the seed and its number.
 	r := l.dice.roll()
 	depart, fate := l.enter(packet)
 	if fate == Carried {
@@ -93,8 +99,8 @@ func (l *Link) deliver(now time.Time) (packet []byte, addr *net.UDPAddr, ok bool
 		return nil, nil, false
 	}
 	from := &l.prompt
-	// Of two packets that arrive at the same time, the held one was sent first.
 	if held, ok := l.held.next(); ok && held.Equal(at) {
+		// If packets of both kinds arrive now, the held one was sent first.
 		from = &l.held
 	}
 	a := from.Take()
@@ -119,11 +125,11 @@ func (l *Link) Dark(from, until time.Time) {
 	l.dark = append(l.dark, span{from, until})
 }
 
-// SetMTU sets the path's MTU for packets sent at the time at or later. 0 = no limit.
+// SetMTU sets the path's MTU for packets sent at time at or later. 0 = no limit.
 func (l *Link) SetMTU(at time.Time, mtu int) { l.mtu.set(at, mtu) }
 
-// SetRate sets the bottleneck's rate in bit/s from the time at on. The link must have a
-// Config.Rate. Packets sent before the call leave as planned.
+// SetRate sets the bottleneck's rate to rate bit/s, starting at time at. Packets sent before the
+// call still leave as planned. SetRate panics if the link has no Config.Rate.
 func (l *Link) SetRate(at time.Time, rate int64) {
 	if l.cfg.Rate == 0 || rate <= 0 || rate > maxRate {
 		panic(fmt.Sprintf("netsim: SetRate to %d bit/s on a link of %d", rate, l.cfg.Rate))
@@ -143,12 +149,14 @@ func (l *Link) SetConfig(cfg Config) {
 func (l *Link) SetBehind(cfg Config) {
 	cfg.mustValidate()
 	l.cfg = cfg
-	l.dice.bad = l.dice.bad && cfg.Burst.Enter > 0 // without bursts, nothing would end the current one
 	l.mtu = always(cfg.MTU)
+	if cfg.Burst.Enter == 0 {
+		l.dice.bad = false // otherwise nothing would end the current burst
+	}
 }
 
-// ShareBottleneck makes the link use with's bottleneck. Neither link must have carried a
-// packet.
+// ShareBottleneck makes the link use the bottleneck of with. It must be called before either link
+// has carried a packet.
 func (l *Link) ShareBottleneck(with *Link) { l.bottleneck = with.bottleneck }
 
 // MTU returns the current MTU in bytes. 0 = no limit.
@@ -170,8 +178,8 @@ func (l *Link) tick(now time.Time) {
 	}
 }
 
-// enter passes a packet through the MTU and the bottleneck. depart is the time at which it
-// leaves the bottleneck.
+// enter sends a packet into the path's first part, which is the MTU and the bottleneck. depart is
+// when the packet leaves the bottleneck.
 func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 	if mtu := l.mtu.now(l.now); mtu > 0 && len(packet) > mtu {
 		return time.Time{}, LostMTU
@@ -189,8 +197,9 @@ func (l *Link) enter(packet []byte) (depart time.Time, f Fate) {
 	return depart, Carried
 }
 
-// survive passes a packet through the lossy part, which is after the bottleneck.
+// survive sends a packet through the lossy part, which comes after the bottleneck.
 func (l *Link) survive(depart time.Time, packet []byte, r roll) Fate {
+	// Ask even if the packet can't be lost in a burst, because it may begin or end one.
 	burst := l.dice.inBurst(l.cfg.Burst, r, depart)
 	losable := l.cfg.losable(len(packet))
 	switch {
@@ -209,7 +218,7 @@ func (l *Link) isDark(t time.Time) bool {
 	return slices.ContainsFunc(l.dark, func(s span) bool { return !t.Before(s.from) && t.Before(s.until) })
 }
 
-// fly puts a packet in flight, and also its copy if it is duplicated.
+// fly puts a packet in flight, and a copy of it as well if it is to be duplicated.
 func (l *Link) fly(depart time.Time, packet []byte, addr *net.UDPAddr, r roll) {
 	at := l.clumped(l.inOrder(depart.Add(l.cfg.Delay + r.jitterOf(0, l.cfg.Jitter))))
 	if held := l.heldBack(r); held > 0 {
@@ -239,7 +248,8 @@ func (l *Link) heldBack(r roll) (held time.Duration) {
 	return held
 }
 
-// inOrder returns at, or a later time if jitter would otherwise reorder packets.
+// inOrder returns when a packet arrives that would arrive at time at by itself. Jitter must not
+// reorder packets, so that is no earlier than the newest packet.
 func (l *Link) inOrder(at time.Time) time.Time {
 	if at.Before(l.newest) {
 		return l.newest
@@ -247,7 +257,7 @@ func (l *Link) inOrder(at time.Time) time.Time {
 	return at
 }
 
-// clumped returns the next multiple of Config.Clump, at which the packet arrives.
+// clumped rounds a time of arrival up to the next multiple of Config.Clump.
 func (l *Link) clumped(at time.Time) time.Time {
 	if l.cfg.Clump == 0 {
 		return at

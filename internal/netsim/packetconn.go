@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// readBuffer is the default size of a PacketConn's read buffer in bytes. SetReadBuffer
+	// readBuffer is the size of a PacketConn's read buffer in bytes, unless SetReadBuffer
 	// changes it.
 	readBuffer = 1 << 20
 	// maxDatagram is the largest payload of a UDP datagram over IPv4, whose 16-bit length
@@ -24,13 +24,15 @@ const (
 
 var errBuffers = errors.New("netsim: no raw connection before SetReadBuffer and SetWriteBuffer")
 
-// A PacketConn is an emulated UDP socket. It owns no goroutine and no file descriptor.
-// Packets stay in the links that lead to the socket until a reader, woken by a timer,
-// collects those that have arrived. All methods may be called concurrently.
+// A PacketConn is an emulated UDP socket.
 //
-// A PacketConn works in real time. If it was made inside a testing/synctest bubble, it works
-// in the fake time of that bubble: it takes the time only from package time, and its readers
-// block only on channels and timers.
+// It needs neither a goroutine nor a file descriptor, because packets simply stay in the links
+// that lead to the socket. A reader sleeps until the next one is due to arrive and then collects
+// it.
+//
+// A PacketConn works in real time, unless it was made inside a testing/synctest bubble: then it
+// works in the bubble's fake time, since it takes the time only from package time and its readers
+// block only on channels and timers. All methods may be called concurrently.
 type PacketConn struct {
 	addr   *net.UDPAddr
 	done   chan struct{}
@@ -39,7 +41,7 @@ type PacketConn struct {
 	routes sync.RWMutex
 	paths  map[netip.AddrPort]*Path // paths from this socket, by destination; guarded by routes
 
-	// Reading. mu guards the fields up to readDeadline, and the links of the paths in in.
+	// Reading. mu guards these fields and the links of the paths in in.
 	mu           sync.Mutex
 	in           []*Path // paths to this socket
 	inbox        inbox
@@ -48,12 +50,11 @@ type PacketConn struct {
 
 	writeDeadline atomic.Pointer[time.Time] // nil if there is none
 
-	// sized records that SetReadBuffer (0) and SetWriteBuffer (1) were called, for SyscallConn.
-	sized [2]atomic.Bool
+	// What SyscallConn waits for.
+	readSized, writeSized atomic.Bool // set by SetReadBuffer and SetWriteBuffer
 }
 
-// hosts counts the sockets made in this process. NewPacketConn derives each socket's address
-// from it.
+// hosts counts the sockets made in this process, so that each gets an address of its own.
 var hosts atomic.Uint32
 
 // NewPacketConn returns a socket with its own address in 10.0.0.0/8. It has no paths until
@@ -102,8 +103,8 @@ func (c *PacketConn) readable(now time.Time) error {
 	return nil
 }
 
-// collect moves the packets that have arrived by now into the inbox. It returns the arrival
-// time of the next packet, or the zero time if none is in flight. The caller holds mu.
+// collect moves the packets that have arrived by now into the inbox. It returns when the next one
+// will arrive, or the zero time if none is in flight. The caller holds mu.
 func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	var first recovery.Earliest
 	for _, path := range c.in {
@@ -114,9 +115,9 @@ func (c *PacketConn) collect(now time.Time) (next time.Time) {
 	return next
 }
 
-// wait releases mu and blocks until a packet may be ready. That is at next, at the read
-// deadline, when the socket is closed, or when another goroutine calls sleepers.wakeOne. The
-// caller holds mu, and holds it again afterwards.
+// wait blocks until it's worth looking for a packet again: at time next, at the read deadline,
+// when the socket is closed, or when another goroutine calls sleepers.wakeOne. The caller holds
+// mu, which wait releases in the meantime.
 func (c *PacketConn) wait(now, next time.Time) {
 	if !c.readDeadline.IsZero() && (next.IsZero() || c.readDeadline.Before(next)) {
 		next = c.readDeadline
@@ -136,8 +137,8 @@ func (c *PacketConn) wait(now, next time.Time) {
 // WriteTo sends a copy of p to a PacketConn that Connect or Pipe joined to this one. It never
 // blocks.
 //
-// As with UDP, it returns no error for a packet that is dropped or whose address is unknown.
-// The counters of Path.Stats show the packets dropped on a path.
+// As with UDP, a packet that is dropped or whose address is unknown is no error. Path.Stats counts
+// the packets dropped on a path.
 func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	if c.closed.Load() {
 		return 0, c.fail("write", net.ErrClosed)
@@ -154,8 +155,8 @@ func (c *PacketConn) WriteTo(p []byte, addr net.Addr) (n int, err error) {
 	return len(p), nil
 }
 
-// NeverBlocks marks the socket as one whose WriteTo may be called while a lock is held. It
-// does nothing.
+// NeverBlocks does nothing. Its presence tells callers that they may hold a lock while they call
+// WriteTo.
 func (c *PacketConn) NeverBlocks() {}
 
 // LocalAddr returns the socket's address, a *net.UDPAddr.
@@ -199,42 +200,42 @@ func (c *PacketConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// SetReadBuffer limits the bytes of packets that have arrived and wait for a read. A packet
-// that does not fit is dropped and counted in Stats.Overrun.
+// SetReadBuffer limits how many bytes of arrived packets may wait for a read. A packet that does
+// not fit is dropped and counted in Stats.Overrun.
 func (c *PacketConn) SetReadBuffer(bytes int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.inbox.limit = bytes
-	c.sized[0].Store(true)
+	c.readSized.Store(true)
 	return nil
 }
 
 // SetWriteBuffer has no effect, because a write goes straight into the link.
 func (c *PacketConn) SetWriteBuffer(int) error {
-	c.sized[1].Store(true)
+	c.writeSized.Store(true)
 	return nil
 }
 
-// SyscallConn returns a raw connection whose Control succeeds without calling its function.
-// quic-go then believes that it has set "don't fragment", so it discovers the path MTU.
+// SyscallConn returns a raw connection whose Control succeeds without calling its function. That
+// makes quic-go believe it has set "don't fragment", and so it discovers the path MTU.
 //
-// Until SetReadBuffer and SetWriteBuffer have been called, SyscallConn returns an error.
-// Otherwise quic-go would read the buffer sizes from the kernel.
+// SyscallConn returns an error until SetReadBuffer and SetWriteBuffer have been called, because
+// quic-go would otherwise ask the kernel for the sizes of the buffers.
 func (c *PacketConn) SyscallConn() (syscall.RawConn, error) {
-	if !c.sized[0].Load() || !c.sized[1].Load() {
+	if !c.readSized.Load() || !c.writeSized.Load() {
 		return nil, errBuffers
 	}
 	return noSocket{}, nil
 }
 
-// noSocket is a syscall.RawConn without a descriptor.
+// noSocket is the raw connection of a socket that has no file descriptor.
 type noSocket struct{}
 
 func (noSocket) Control(func(fd uintptr)) error    { return nil }
 func (noSocket) Read(func(fd uintptr) bool) error  { return errors.ErrUnsupported }
 func (noSocket) Write(func(fd uintptr) bool) error { return errors.ErrUnsupported }
 
-// fail returns err as package net would.
+// fail wraps err in a net.OpError, as package net would.
 func (c *PacketConn) fail(op string, err error) error {
 	return &net.OpError{Op: op, Net: "udp", Source: c.addr, Err: err}
 }

@@ -8,24 +8,24 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Limits of a Pair. They make its runs end whatever the machines do.
+// Limits of a Pair, so that its runs end whatever the machines do.
 const (
 	maxPacketsAtOnce = 1 << 18 // packets sent by one side at one time: 256 MiB
 	maxRounds        = 1 << 16 // rounds of packets back and forth at one time, over links without delay
 	maxStaleRounds   = 4       // rounds without a packet while a timeout is not in the future
-	maxIdleSteps     = 1 << 16 // clock steps in a row without a packet or a tick
+	maxIdleSteps     = 1 << 16 // clock steps in a row without a packet or a call of OnTick
 	maxSteps         = 1 << 26 // clock steps in one run
 )
 
-// Epoch is the time at which a Pair starts unless its config sets Start. It is also for
-// machines that need a time when they are made.
+// Epoch is when a Pair starts unless its config sets Start. Machines that need a time before the
+// Pair exists may use it too.
 var Epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
-	// ErrLimit is returned when the virtual time of a run is used up.
+	// ErrLimit is returned when a run has used up its virtual time.
 	ErrLimit = errors.New("netsim: time limit reached")
-	// ErrIdle is returned if nothing is in flight and no machine has a timeout, but the run's
-	// condition is not true.
+	// ErrIdle is returned if nothing can happen any more, with nothing in flight and no machine
+	// waiting for a timeout, although the run's condition is still false.
 	ErrIdle = errors.New("netsim: nothing left to happen")
 	// ErrSpin is returned if a machine keeps the driver busy without progress.
 	ErrSpin = errors.New("netsim: machine spins")
@@ -33,16 +33,16 @@ var (
 
 // PairConfig describes the path between two machines and what a test observes.
 type PairConfig struct {
-	// The two directions may have equal configs. Their fates differ even with the same seed.
+	// Both directions may have the same Config, including its seed. They lose different packets
+	// all the same.
 	AtoB, BtoA Config
 	Start      time.Time // zero = Epoch
 
 	Max    int // Side.Max of both sides
 	Window int // if positive, passed once to SetWindow(bytes int) of machines that have it
 
-	// OnStep, if not nil, is called at each time at which something happened. By then the
-	// machines have received what arrived and have run their timers, but have not yet built
-	// packets.
+	// OnStep, if not nil, is called whenever something happens: after both machines have
+	// received their packets and run their timers, but before they build new ones.
 	OnStep func(now time.Time)
 	// OnTick, if not nil, is called every Tick, after OnStep.
 	Tick   time.Duration
@@ -52,8 +52,10 @@ type PairConfig struct {
 	OnPacket func(from *Side, packet []byte, fate Fate)
 }
 
-// A Pair drives two machines over two links in virtual time. Every run ends, at the latest by
-// its time limit or with ErrSpin.
+// A Pair drives two machines over two links in virtual time: it jumps from one event to the next
+// without waiting. Every run ends, if not by its condition or its time limit, then with ErrSpin.
+//
+// A Pair is not safe for concurrent use.
 type Pair struct {
 	A, B *Side
 
@@ -61,9 +63,9 @@ type Pair struct {
 	now  time.Time
 	tick time.Time // next call of OnTick; zero = never
 
-	// For detecting machines that spin.
-	idle  int // steps since the last packet or tick
-	stale int // rounds at this time without a packet in which a timeout was in the past
+	// To detect a machine that spins.
+	idle  int // steps since the last packet or call of OnTick
+	stale int // rounds at this time in which no packet moved although a timeout was due
 }
 
 // NewPair returns a Pair. It panics if a link's Config is not valid.
@@ -91,7 +93,7 @@ func NewPair(a, b Machine, cfg PairConfig) *Pair {
 // Now returns the virtual time.
 func (p *Pair) Now() time.Time { return p.now }
 
-// Dark interrupts both directions from now on for d.
+// Dark interrupts both directions for d, starting now.
 func (p *Pair) Dark(d time.Duration) {
 	p.A.Link.Dark(p.now, p.now.Add(d))
 	p.B.Link.Dark(p.now, p.now.Add(d))
@@ -103,9 +105,9 @@ func (p *Pair) SetMTU(bytes int) {
 	p.B.Link.SetMTU(p.now, bytes)
 }
 
-// Step does everything that happens now and advances the clock to the next event. If there is
-// none, more is false and the clock stays unchanged. The error is a machine's (see Side.Err)
-// or ErrSpin.
+// Step does everything that happens now and then advances the clock to the next event. If there
+// is none, more is false and the clock stays where it is. The error comes from a machine (see
+// Side.Err) or is ErrSpin.
 func (p *Pair) Step() (more bool, err error) {
 	if err := p.settle(); err != nil {
 		return false, err
@@ -117,9 +119,9 @@ func (p *Pair) Step() (more bool, err error) {
 	return ok, err
 }
 
-// Run steps until done returns true after a step, for at most limit of virtual time.
-// Otherwise it returns ErrLimit, ErrIdle or the error of Step, with the packet counts of both
-// sides.
+// Run steps until done returns true, which it checks after each step, but for no longer than
+// limit of virtual time. If that doesn't happen, it returns ErrLimit, ErrIdle or the error of
+// Step, together with the packet counts of both sides.
 func (p *Pair) Run(limit time.Duration, done func() bool) error {
 	return p.run(p.now.Add(limit), done)
 }
@@ -135,8 +137,8 @@ func (p *Pair) RunFor(d time.Duration) error {
 	return err
 }
 
-// RunUntilIdle steps until nothing is in flight and no machine has a timeout, for at most
-// limit of virtual time. A Pair with OnTick is never idle.
+// RunUntilIdle steps until nothing is in flight and no machine waits for a timeout, but for no
+// longer than limit of virtual time. A Pair with OnTick is never idle.
 func (p *Pair) RunUntilIdle(limit time.Duration) error {
 	err := p.Run(limit, func() bool { return false })
 	if errors.Is(err, ErrIdle) {
@@ -175,7 +177,8 @@ func (p *Pair) explain(err error) error {
 		err, p.now.Format(time.StampNano), p.A.Sent, p.A.Received, p.B.Sent, p.B.Received)
 }
 
-// settle repeats rounds until nothing more happens at this time.
+// settle repeats rounds until nothing more happens at this time. One round may not be enough,
+// because a packet over a link without delay arrives at once.
 func (p *Pair) settle() error {
 	p.stale = 0
 	for range maxRounds {
@@ -187,14 +190,15 @@ func (p *Pair) settle() error {
 			p.idle = 0
 			p.stale = 0
 		}
-		if again, err := p.again(); !again || err != nil {
+		if more, err := p.moreNow(); !more || err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: both sides exchanged packets without delay for %d rounds", ErrSpin, maxRounds)
 }
 
-// round runs both machines and the test's functions once.
+// round lets both machines receive, run their timers and send, in this order, and calls the
+// test's functions in between. moved says whether any packet was received or sent.
 func (p *Pair) round() (moved bool, err error) {
 	for _, s := range []struct{ to, from *Side }{{p.A, p.B}, {p.B, p.A}} {
 		got, err := s.to.receive(p.now, s.from)
@@ -229,9 +233,10 @@ func (p *Pair) callHooks() {
 	}
 }
 
-// again reports whether something else happens at this time. It returns an error if a timeout
-// stays in the past.
-func (p *Pair) again() (bool, error) {
+// moreNow decides whether this time needs another round, because a packet has arrived or a
+// timeout is due. It returns an error if a machine's timeout is still due after several rounds in
+// which no packet moved.
+func (p *Pair) moreNow() (bool, error) {
 	for _, s := range []*Side{p.A, p.B} {
 		if at, ok := s.Link.NextTimeout(); ok && !at.After(p.now) {
 			return true, nil
@@ -263,7 +268,7 @@ func (p *Pair) next() (at time.Time, ok bool) {
 	return first.Time()
 }
 
-// moveTo sets the clock and counts the steps without a packet.
+// moveTo sets the clock. It returns an error after too many steps in which nothing happened.
 func (p *Pair) moveTo(t time.Time) error {
 	p.now = t
 	p.idle++

@@ -13,16 +13,16 @@ type Path struct {
 	overrun  uint64 // guarded by to.mu
 }
 
-// Pipe returns two sockets joined by two links. The Configs may be equal: the fates of the
-// two directions differ even with the same seed. Pipe panics if a Config is not valid.
+// Pipe returns two sockets joined by two links. Both may have the same Config, including its
+// seed, and will lose different packets all the same. Pipe panics if a Config is not valid.
 func Pipe(aToB, bToA Config) (a, b *PacketConn) {
 	a, b = NewPacketConn(), NewPacketConn()
 	Connect(a, b, aToB, bToA)
 	return a, b
 }
 
-// Connect joins two sockets. A socket may be joined to many others, each over separate links.
-// Connect panics if a Config is not valid or if the two sockets are already joined.
+// Connect joins two sockets. A socket may be joined to any number of others, each over links of
+// its own. Connect panics if a Config is not valid or if the two sockets are already joined.
 func Connect(a, b *PacketConn, aToB, bToA Config) {
 	join(a, b, newLink(aToB, 1))
 	join(b, a, newLink(bToA, 2))
@@ -42,8 +42,8 @@ func join(from, to *PacketConn, link *Link) {
 	to.in = append(to.in, p)
 }
 
-// Share makes the others share the bottleneck of first. It must be called before any of them
-// carries a packet.
+// Share makes all others use the bottleneck of first, as flows that meet at one router do. It must
+// be called before any of the paths has carried a packet.
 func Share(first *Path, others ...*Path) {
 	for _, p := range others {
 		p.to.mu.Lock()
@@ -52,7 +52,8 @@ func Share(first *Path, others ...*Path) {
 	}
 }
 
-// Dark interrupts the path: packets that leave the bottleneck within d from now are lost.
+// Dark interrupts the path for d, starting now: packets that leave the bottleneck in that time
+// are lost.
 func (p *Path) Dark(d time.Duration) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -83,8 +84,7 @@ func (p *Path) Stats() Stats {
 	return s
 }
 
-// send puts a copy of a packet into the link. If no reader waits, it also collects the
-// packets that have arrived. So a link that nobody reads does not grow.
+// send puts a copy of a packet into the link.
 func (p *Path) send(packet []byte) {
 	p.to.mu.Lock()
 	defer p.to.mu.Unlock()
@@ -96,13 +96,18 @@ func (p *Path) send(packet []byte) {
 	}
 	sleepers := &p.to.sleepers
 	if sleepers.count == 0 {
+		// Nobody is waiting for packets. Collect what has arrived, or the link would grow until
+		// someone reads from the socket.
 		p.arrive(now)
-	} else if at, ok := p.link.NextTimeout(); ok && (sleepers.armed.IsZero() || at.Before(sleepers.armed)) {
-		sleepers.arm(now, at)
+		return
+	}
+	if at, ok := p.link.NextTimeout(); ok && (sleepers.armed.IsZero() || at.Before(sleepers.armed)) {
+		sleepers.arm(now, at) // wake a reader earlier than it had expected
 	}
 }
 
-// arrive moves packets that have arrived by now into the receiver's inbox. The caller holds to.mu.
+// arrive moves packets that have arrived by now into the receiver's inbox, and counts those for
+// which that has no room. The caller holds to.mu.
 func (p *Path) arrive(now time.Time) {
 	for {
 		packet, ok := p.link.Deliver(now)

@@ -8,26 +8,29 @@ import (
 const (
 	pieTarget = 15 * time.Millisecond // queueing time at which PIE aims (RFC 8033, section 5.1)
 	pieUpdate = 15 * time.Millisecond // time between two updates (RFC 8033, section 5.1)
-	// pieBurst is the time for which a new queue is tolerated without drops.
+	// pieBurst is for how long we tolerate a new queue before we drop any packets.
 	pieBurst = 150 * time.Millisecond
 	pieAlpha = 0.125 // gain for each second of queue beyond the target
 	pieBeta  = 1.25  // gain for each second by which the queue has grown
-	// pieIdle is the time without a packet after which the state is reset.
+	// pieIdle is how long it takes without a packet until we start over.
 	pieIdle = time.Minute
-	// pieFew is a queue in bytes, two packets, at or below which nothing is dropped.
+	// pieFew is the length in bytes of a queue that is too short to drop packets: two packets.
 	pieFew = 3000
-	// pieStream is the seed's stream from which PIE draws. dice draw from other streams.
+	// pieStream is the stream of random numbers from which we draw. It is none of those from
+	// which dice draw, since we'd get the very numbers that decide other packets' fates.
 	pieStream = 8033
 )
 
-// pie is the control law of RFC 8033, section 4. It drops the share of packets that keeps the
-// queue at the target. The bottleneck asks it about each packet in order.
+// pie is the PIE queue management of RFC 8033. It drops packets at random, and adapts their share
+// so that queueing takes about as long as the target (section 4).
+//
+// The bottleneck asks it about each packet in order.
 type pie struct {
 	rng     *rand.Rand
 	next    time.Time     // when the next update is due
 	queue   time.Duration // queueing time at the last update
 	share   float64       // share of packets to drop
-	burst   time.Duration // rest of pieBurst
+	burst   time.Duration // what is left of pieBurst
 	accrued float64       // sum of share over the packets since the last drop
 }
 
@@ -35,18 +38,24 @@ func newPIE(seed uint64) *pie {
 	return &pie{rng: rand.New(rand.NewPCG(seed, pieStream)), burst: pieBurst}
 }
 
-// drops reports whether to drop a packet offered at now. waiting is the number of queued
-// bytes, the last of which leaves at busy.
+// drops decides whether to drop a packet offered at now. waiting is the number of queued bytes,
+// the last of which leaves at busy.
 func (p *pie) drops(now, busy time.Time, waiting float64) bool {
 	if now.Sub(p.next) > pieIdle {
 		*p = pie{rng: p.rng, next: now, burst: pieBurst}
 	}
+	// Catch up with the updates that were due since the last packet. No packet has joined the
+	// queue in the meantime, so we know how long it was then.
 	for ; !p.next.After(now); p.next = p.next.Add(pieUpdate) {
 		p.update(max(busy.Sub(p.next), 0))
 	}
-	if p.burst > 0 || p.queue < pieTarget/2 && p.share < 0.2 || waiting <= pieFew {
+	isShort := p.queue < pieTarget/2 && p.share < 0.2 || waiting <= pieFew
+	if p.burst > 0 || isShort {
 		return false
 	}
+
+	// Spread the drops out: none until the shares add up to 0.85, and certainly one once they
+	// add up to 8.5. We draw only in between.
 	p.accrued += p.share
 	if p.accrued < 0.85 || p.accrued < 8.5 && p.rng.Float64() >= p.share {
 		return false
@@ -55,7 +64,7 @@ func (p *pie) drops(now, busy time.Time, waiting float64) bool {
 	return true
 }
 
-// update adapts the share to the queueing time and to its growth.
+// update adapts the share to how long queueing takes and how much longer than at the last update.
 func (p *pie) update(queue time.Duration) {
 	change := p.scaled(pieAlpha*(queue-pieTarget).Seconds() + pieBeta*(queue-p.queue).Seconds())
 	if queue > 250*time.Millisecond {
@@ -67,12 +76,12 @@ func (p *pie) update(queue time.Duration) {
 	}
 	p.burst = max(p.burst-pieUpdate, 0)
 	if p.share == 0 && queue < pieTarget/2 && p.queue < pieTarget/2 {
-		p.burst = pieBurst
+		p.burst = pieBurst // the path is uncongested, so the next queue counts as new
 	}
 	p.queue = queue
 }
 
-// scaled limits a change of the share. The smaller the share, the smaller the steps.
+// scaled scales a change of the share down: the smaller the share, the smaller its steps.
 func (p *pie) scaled(change float64) float64 {
 	if p.share >= 0.1 {
 		return min(change, 0.02)

@@ -10,19 +10,20 @@ import (
 )
 
 const (
-	// maxSessions is the maximum number of clients of a Relay. Packets from any more are
-	// dropped.
+	// maxSessions limits the clients of a Relay. It drops packets from any further ones.
 	maxSessions = 64
-	// socketBuffer is the size in bytes requested for the kernel buffers of each socket of a
-	// Relay. It keeps the sockets from losing packets that the links carry.
+	// socketBuffer is how many bytes of kernel buffer a Relay requests for each of its sockets,
+	// so that the sockets don't lose packets that the links carry.
 	socketBuffer = 4 << 20
-	// maxReadErrors is the number of reads in a row that may fail before a Relay stops
-	// reading a socket. Reads fail, for instance, while the target does not listen yet.
+	// maxReadErrors is how many reads in a row may fail before a Relay stops reading a socket.
+	// It isn't one, because reads fail while, for instance, the target doesn't listen yet.
 	maxReadErrors = 1000
 )
 
-// A Relay carries UDP datagrams between clients and one target over emulated links. It works
-// in real time and over real sockets. Each client has its own links and fates.
+// A Relay carries UDP datagrams between clients and one target over emulated links. Each client
+// has a pair of links to itself, whose losses don't depend on those of other clients.
+//
+// A Relay works in real time and with real sockets. All methods may be called concurrently.
 type Relay struct {
 	up, down Config
 	target   *net.UDPAddr
@@ -35,7 +36,8 @@ type Relay struct {
 	sessions map[netip.AddrPort]*session
 }
 
-// session is one client of a Relay: client - listener - near = far - upstream - target.
+// A session is one client's way through a Relay: client - listener - near = far - upstream -
+// target, where the emulated links are those between near and far.
 type session struct {
 	near, far *PacketConn
 	upstream  *net.UDPConn
@@ -81,11 +83,11 @@ func (r *Relay) Stats() (up, down Stats) {
 	return up, down
 }
 
-// Refused returns the number of packets dropped because they came from clients beyond the
-// limit.
+// Refused returns how many packets were dropped because their clients have no session. That is
+// usually because there are too many clients.
 func (r *Relay) Refused() uint64 { return r.refused.Load() }
 
-// Close ends the Relay. It returns after the Relay's goroutines have ended.
+// Close ends the Relay, and returns once its goroutines have ended.
 func (r *Relay) Close() error {
 	err := r.listener.Close()
 	r.mu.Lock()
@@ -100,8 +102,8 @@ func (r *Relay) Close() error {
 	return err
 }
 
-// enlarge requests larger socket buffers. If the kernel grants less, packets may be lost in
-// bursts.
+// enlarge asks for larger socket buffers. It ignores errors, because with smaller ones the Relay
+// still works, although it may lose packets in bursts.
 func enlarge(c *net.UDPConn) {
 	_ = c.SetReadBuffer(socketBuffer)
 	_ = c.SetWriteBuffer(socketBuffer)
@@ -109,16 +111,17 @@ func enlarge(c *net.UDPConn) {
 
 // accept puts a client's packet into the client's link.
 func (r *Relay) accept(packet []byte, from net.Addr) {
-	if s := r.session(from.(*net.UDPAddr).AddrPort()); s != nil {
+	if s := r.sessionOf(from.(*net.UDPAddr).AddrPort()); s != nil {
 		_, _ = s.near.WriteTo(packet, s.far.addr)
 	} else {
 		r.refused.Add(1)
 	}
 }
 
-// session returns the client's session and makes it if there is none. It returns nil if there
-// are too many sessions or the Relay is closed.
-func (r *Relay) session(client netip.AddrPort) *session {
+// sessionOf returns the client's session, which it starts if there is none yet. It returns nil if
+// it can't, because there are too many sessions, the Relay is closed or the kernel gives us no
+// socket.
+func (r *Relay) sessionOf(client netip.AddrPort) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.sessions[client]; s != nil || r.closed || len(r.sessions) >= maxSessions {
@@ -130,6 +133,7 @@ func (r *Relay) session(client netip.AddrPort) *session {
 	}
 	enlarge(upstream)
 	s := &session{near: NewPacketConn(), far: NewPacketConn(), upstream: upstream}
+	// The first client's links use streams 1 and 2, the next one's 3 and 4, and so on.
 	stream := 2 * uint64(len(r.sessions))
 	join(s.near, s.far, newLink(r.up, stream+1))
 	join(s.far, s.near, newLink(r.down, stream+2))
@@ -144,8 +148,8 @@ func (r *Relay) session(client netip.AddrPort) *session {
 	return s
 }
 
-// pump passes every packet from a socket to a function until the socket is closed or
-// maxReadErrors reads in a row have failed.
+// pump passes every packet that arrives at a socket to a function. It returns when the socket is
+// closed, or when maxReadErrors reads in a row have failed.
 func pump(socket net.PacketConn, to func(packet []byte, from net.Addr)) {
 	buf := make([]byte, maxDatagram)
 	for failed := 0; failed < maxReadErrors; {

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// DefaultMax is the size in bytes of the largest datagram that quic-go sends before it has
-// discovered a larger path MTU. It is the limit for a side's machine if the side's link has
-// no MTU.
+// DefaultMax is how large a datagram a side's machine may build if the side's link has no MTU. It
+// is the size in bytes of the largest datagram that quic-go sends before it has discovered a
+// larger path MTU.
 const DefaultMax = 1243
 
-// A Machine is one end of a connection, without a clock. Its owner calls Receive, then
-// Advance, then AppendPacket until that returns no packet. It does so again at NextTimeout.
+// A Machine is one end of a connection. It has no clock and does nothing by itself: its owner
+// calls Receive, then Advance, then AppendPacket until there is no packet left to send, and starts
+// over at NextTimeout.
 type Machine interface {
 	// Receive handles the datagram and takes ownership of it. An error ends the machine.
 	Receive(now time.Time, datagram []byte) error
 	// AppendPacket appends a packet of at most size bytes to buf.
 	AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool)
-	// Advance runs the timers that are due. An error ends the machine. After Advance, either
-	// NextTimeout returns a time after now or a packet can be built.
+	// Advance runs the timers that are due. Afterwards, either NextTimeout returns a time after
+	// now or there is a packet to build. An error ends the machine.
 	Advance(now time.Time) error
-	// NextTimeout returns the time of the next call. ok is false if no timer runs.
+	// NextTimeout returns when Advance must be called next. ok is false if no timer runs.
 	NextTimeout() (at time.Time, ok bool)
 }
 
@@ -33,18 +34,18 @@ type Side struct {
 	Machine Machine
 	Link    *Link // to the other side
 
-	// Max is the size in bytes of the largest datagram the machine may build. 0 = the link's
-	// current MTU, or DefaultMax if it has none. A fixed Max above the MTU makes a black
-	// hole.
+	// Max is the size in bytes of the largest datagram that the machine may build. 0 = the
+	// link's current MTU, or DefaultMax if the link has none. A Max above the MTU makes the
+	// path a black hole for the largest packets.
 	Max int
 
-	// Err is the error that Receive or Advance returned. After it, the machine is not called
-	// and packets to it are lost.
+	// Err is the error that ended the machine, from Receive or Advance. The machine is not
+	// called again, and packets to it are lost.
 	Err error
 
-	Sent, Received uint64 // packets the machine has built and received
+	Sent, Received uint64 // packets that the machine has built and received
 
-	spare []byte // buffer for the next packet
+	spare []byte // an unused buffer for the next packet
 }
 
 // max returns the size in bytes of the largest datagram that AppendPacket may build.
@@ -58,8 +59,8 @@ func (s *Side) max(now time.Time) int {
 	return DefaultMax
 }
 
-// receive passes the packets that have arrived over the other side's link to the machine. It
-// reports whether there were any.
+// receive passes the packets that have arrived over the other side's link to the machine. moved
+// says whether there were any.
 func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 	for {
 		packet, ok := from.Link.Deliver(now)
@@ -68,7 +69,7 @@ func (s *Side) receive(now time.Time, from *Side) (moved bool, err error) {
 		}
 		moved = true
 		if s.Err != nil {
-			continue
+			continue // nobody is there to receive it
 		}
 		s.Received++
 		if err := s.Machine.Receive(now, packet); err != nil {
@@ -88,14 +89,14 @@ func (s *Side) advance(now time.Time) error {
 	return nil
 }
 
-// fail records the error of a call.
+// fail ends the machine, because the given call has returned err.
 func (s *Side) fail(call string, err error) error {
 	s.Err = err
 	return fmt.Errorf("netsim: side %s: %s: %w", s.Name, call, err)
 }
 
-// send moves packets from the machine to the link until the machine has no more. tap is
-// OnPacket.
+// send moves packets from the machine to the link until the machine has no more. tap, which may be
+// nil, is called for each.
 func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, err error) {
 	if s.Err != nil {
 		return false, nil
@@ -106,7 +107,7 @@ func (s *Side) send(now time.Time, tap func(*Side, []byte, Fate)) (moved bool, e
 		packet, _, ok := s.Machine.AppendPacket(now, buf, limit)
 		switch {
 		case !ok:
-			s.spare = buf
+			s.spare = buf // unlike the buffers of packets, it doesn't belong to the link
 			return moved, nil
 		case len(packet) > limit:
 			return moved, fmt.Errorf("netsim: side %s built a packet of %d bytes, its limit was %d",
@@ -135,7 +136,7 @@ func (s *Side) buffer(size int) []byte {
 	return buf
 }
 
-// timeout returns the time at which the machine must be called again.
+// timeout returns when the machine must be called again, if ever.
 func (s *Side) timeout() (at time.Time, ok bool) {
 	if s.Err != nil {
 		return time.Time{}, false
