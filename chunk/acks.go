@@ -19,24 +19,24 @@ func (r *Receiver) NextAck(now time.Time) (Ack, bool) {
 	if r.urgent == 0 && r.clock.now < r.ackAt {
 		return Ack{}, false
 	}
-	r.ackAt = never
+	r.ackAt = never // unless dueAck finds an ack that is due later
 	a, ok := r.dueAck()
 	if !ok {
 		return Ack{}, false
 	}
-	// More acks may be due, so the next call looks again.
-	r.ackAt = r.clock.now
+	r.ackAt = r.clock.now // more may be due, so look again on the next call
 	r.lastAck = r.clock.now
 	r.stats.Acks++
 	return a, true
 }
 
-// dueAck returns the first ack that is due. If there is none, it sets ackAt to the time at
-// which the next one is due.
+// dueAck returns the first ack that is due, in the order of chunks that haven't been taken, and
+// then from the newest to the oldest chunk that has. If there is none, it sets ackAt to when the
+// next one is due.
 func (r *Receiver) dueAck() (Ack, bool) {
 	for n := r.dues.next(r.read, 0); n < maxPipeline; n = r.dues.next(r.read, n+1) {
 		id := r.read + uint16(n)
-		if a := r.slot(id); r.ack(&a.ackable) {
+		if a := r.slot(id); r.takeDue(&a.ackable) {
 			r.dues.clear(id)
 			return Ack{ChunkID: id, Count: int(a.count), Acked: a.received}, true
 		}
@@ -44,7 +44,7 @@ func (r *Receiver) dueAck() (Ack, bool) {
 	newest := r.read - 1 // the chunk taken last; older ones are further from ^newest
 	for n := r.pastDues.next(^newest, 0); n < maxPipeline; n = r.pastDues.next(^newest, n+1) {
 		id := newest - uint16(n)
-		if a := &r.taken[id%maxPipeline]; r.ack(a) {
+		if a := &r.taken[id%maxPipeline]; r.takeDue(a) {
 			r.pastDues.clear(^id)
 			return Ack{ChunkID: id, Count: int(a.count), Acked: firstBits(int(a.count))}, true
 		}
@@ -66,10 +66,10 @@ func (r *Receiver) NextTimeout() (at time.Time, ok bool) {
 
 // Restart makes acks due at once. Call it when packets change to another path.
 //
-// It repeats the acks of all chunks that have not been taken, and of as many of the chunks
-// taken last as the receive queue holds. Slices that arrived on the old path are kept. If
-// the sender has more chunks in flight and misses their acks, it resends their slices, and
-// the receiver acks those again.
+// It repeats the acks of all chunks that have not been taken, and of as many of the chunks taken
+// last as the receive queue holds. Slices that arrived on the old path are kept. If the sender has
+// more chunks in flight, whose acks it misses, it resends their slices, and the receiver then acks
+// those again.
 func (r *Receiver) Restart() {
 	for i := range uint16(len(r.slots)) {
 		r.Repeat(r.read + i)
@@ -77,8 +77,8 @@ func (r *Receiver) Restart() {
 	}
 }
 
-// Repeat makes the ack of one chunk due at once. A driver calls it when it knows
-// that the ack was lost.
+// Repeat makes the ack of one chunk due at once. A driver calls it when it knows that the ack was
+// lost.
 func (r *Receiver) Repeat(id uint16) {
 	if a := r.slot(id); a != nil {
 		r.request(id, &a.ackable, atOnce)
@@ -87,10 +87,8 @@ func (r *Receiver) Repeat(id uint16) {
 	}
 }
 
-// request makes the ack of a chunk due. If when is soon, the ack is due AckDelay after
-// the chunk's last one.
-//
-// It does nothing if a is unused, or if its ack is already due as early.
+// request makes the ack of a chunk due, either at once or, if when is soon, AckDelay after the
+// chunk's last ack. It does nothing if a is unused, or if its ack is due as early already.
 func (r *Receiver) request(id uint16, a *ackable, when due) {
 	if a.count == 0 || a.due >= when {
 		return
@@ -108,9 +106,9 @@ func (r *Receiver) request(id uint16, a *ackable, when due) {
 	}
 }
 
-// ack reports whether the ack of a chunk is due. If so, it records the ack as sent now. If
-// not, it lowers ackAt to the time at which the ack is due.
-func (r *Receiver) ack(a *ackable) bool {
+// takeDue returns true if the ack of a chunk is due, which then counts as sent. Otherwise it makes
+// sure that ackAt is no later than when the ack will be due.
+func (r *Receiver) takeDue(a *ackable) bool {
 	switch {
 	case a.due == atOnce:
 		r.urgent--

@@ -22,11 +22,11 @@ func (s *Sender) launch() {
 	}
 }
 
-// pick returns the slice to send now, or none. It prefers the oldest chunk with a
-// slice that is ready.
+// pick returns the slice to send now, or none. It comes from the oldest chunk that has a slice
+// ready.
 //
-// With many chunks in flight, nearly all of them only wait for acks. So pick examines all
-// chunks only if a slice was reported lost or may be due to be resent.
+// If there are many chunks in flight, nearly all of them only wait for acks. We therefore examine
+// them only if a slice was reported lost or may be due to be resent.
 func (s *Sender) pick() (number uint64, index int) {
 	mayResend := s.lostSlices > 0 || s.oldestSent <= s.clock.now-s.resend.delay()
 	if !mayResend {
@@ -41,7 +41,8 @@ func (s *Sender) pick() (number uint64, index int) {
 		}
 		oldestSent = min(oldestSent, f.oldestSent())
 		if i != none {
-			// The slice was never sent, so no later chunk has been started.
+			// The slice was never sent, so no later chunk has been started, and we've seen all
+			// slices that wait for an ack.
 			s.oldestSent = oldestSent
 			return n, i
 		}
@@ -60,8 +61,8 @@ func (s *Sender) pickUnsent() (number uint64, index int) {
 	return 0, none
 }
 
-// pickNext returns the slice that becomes due first, and the time. The caller must know
-// that no slice is ready now and that some chunk is unfinished.
+// pickNext returns the slice that becomes due first, and when. The caller must know that no slice
+// is ready now and that some chunk is unfinished.
 func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	due = never
 	for n := s.flights.Oldest; n < s.flights.Next; n++ {
@@ -72,8 +73,8 @@ func (s *Sender) pickNext() (number uint64, index int, due time.Duration) {
 	return number, int(s.flights.At(number).waiting.head), due
 }
 
-// holdUntil returns the time before which no slice may be sent. It is the end of the pause after
-// a burst or, while the path is silent, the time of the next probe.
+// holdUntil returns until when no slice may be sent: until the pause after a burst is over and, if
+// the path is silent, until the next probe is due.
 func (s *Sender) holdUntil() time.Duration {
 	if s.resend.silent(s.clock.now) {
 		return max(s.pause, s.resend.nextProbe())
@@ -81,8 +82,8 @@ func (s *Sender) holdUntil() time.Duration {
 	return s.pause
 }
 
-// inBurst reports whether the next slice of f costs no budget, because it continues
-// or begins a burst.
+// inBurst reports whether the next slice of f takes nothing out of the budget, because it begins a
+// burst or belongs to one.
 func (s *Sender) inBurst(f *flight) bool {
 	switch {
 	case !s.config.Burst || f != s.flights.At(s.flights.Oldest) || f.unsent() == none:
@@ -94,7 +95,7 @@ func (s *Sender) inBurst(f *flight) bool {
 	return idle && !f.begun && len(f.data) <= burstMax
 }
 
-// recordSent records that slice i of f is sent now.
+// recordSent records that slice i of f is sent now, for whatever reason.
 func (s *Sender) recordSent(f *flight, i int) {
 	size := f.size(i, s.config.SliceSize)
 	s.stats.Slices++
@@ -118,11 +119,11 @@ func (s *Sender) recordSent(f *flight, i int) {
 	}
 }
 
-// acknowledge marks the slices of set as acked in a chunk in flight. It reports whether any
-// of them was not acked before.
+// acknowledge marks the slices of set as acked in a chunk in flight. isNew says that one of them
+// wasn't before.
 func (s *Sender) acknowledge(number uint64, set Bits) (isNew bool) {
 	f := s.flights.At(number)
-	known := firstBits(f.count)
+	known := firstBits(f.count) // the ack may have bits for slices that don't exist
 	for i := range set {
 		set[i] &= known[i]
 	}
@@ -141,7 +142,8 @@ func (s *Sender) acknowledge(number uint64, set Bits) (isNew bool) {
 	return newly > 0
 }
 
-// finish removes finished chunks from the front of flights, and launches waiting ones.
+// finish removes finished chunks from the front of flights, and launches waiting ones in their
+// place. Finished chunks behind an unfinished one have to wait.
 func (s *Sender) finish() {
 	for s.flights.Len() > 0 && s.flights.At(s.flights.Oldest).left == 0 {
 		f := s.flights.At(s.flights.Oldest)

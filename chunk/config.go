@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxPipeline is the maximum number of chunks in flight. A receiver remembers as many
-	// finished chunks: 256 MiB of the largest chunks that the article allows.
+	// maxPipeline is the maximum number of chunks in flight, and how many finished chunks a
+	// receiver remembers: 256 MiB of the largest chunks that the article allows.
 	maxPipeline = 1024
 
 	maxRate  = 2_000_000_000    // bytes per second; fits an int on every platform
@@ -40,8 +40,8 @@ type Config struct {
 	// taken, complete or not. A receiver uses at most ReceiveQueue * MaxSlices * SliceSize
 	// bytes. 0 = Pipeline.
 	//
-	// The receiver ignores slices of further chunks, which the sender then resends. So
-	// ReceiveQueue should not be less than the sender's Pipeline.
+	// ReceiveQueue should not be less than the sender's Pipeline, because the receiver ignores
+	// slices of any further chunks, and the sender has to resend them.
 	ReceiveQueue int
 
 	// Rate is the maximum send rate in bytes per second. 0 = 125,000, the most aggressive
@@ -54,15 +54,14 @@ type Config struct {
 	// Burst sends the first chunk after an idle period at once, regardless of Rate, and
 	// then pauses for 100 ms. Chunks above 256 KiB never burst.
 	//
-	// It is for load screens only. The burst delays whatever else the path carries, by
-	// 0.4 s at 5 Mbit/s. The receiver's socket needs a buffer for the whole chunk (see
-	// Socket buffers in the package comment).
+	// It is for load screens only, because a burst delays whatever else the path carries, by
+	// 0.4 s at 5 Mbit/s. The receiver's socket needs a buffer for the whole chunk (see Socket
+	// buffers in the package comment).
 	Burst bool
 
-	// ResendDelay is the time that a slice waits for its ack while the RTT is
-	// unknown. 0 = 100 ms.
+	// ResendDelay is how long a slice waits for its ack while the RTT is unknown. 0 = 100 ms.
 	ResendDelay time.Duration
-	// AckDelay is the minimum time between two acks of an incomplete chunk. 0 = 10 ms,
+	// AckDelay is how far apart two acks of an incomplete chunk are at least. 0 = 10 ms,
 	// negative = no delay.
 	AckDelay time.Duration
 }

@@ -9,7 +9,7 @@ import (
 // none stands for no slice.
 const none = -1
 
-// A list is an ordered list of slices of one flight, linked through flight.slices. A slice
+// A list is a doubly linked list of slices of one flight, linked through flight.slices. A slice
 // is in at most one list.
 type list struct{ head, tail int16 }
 
@@ -20,7 +20,7 @@ type sentSlice struct {
 	order      uint64        // SenderStats.Slices when it was last sent
 	prev, next int16         // neighbors in its list
 	state      state
-	resent     bool // sent more than once; an ack does not tell which transmission arrived
+	resent     bool // sent more than once, so that an ack doesn't tell which one arrived
 }
 
 // A state is the state of a slice at its sender.
@@ -35,21 +35,22 @@ const (
 
 // A flight is a chunk in flight.
 //
-// The article walks a cursor around the slices and skips slices that are acked or were sent
-// too recently. The slices behind its cursor were sent in the cursor's order.
+// The article walks a cursor around the slices, and skips those that are acked or were sent too
+// recently. Behind the cursor, slices therefore stand in the order in which they were sent.
 //
-// A list in the order of sending replaces the walk. Slices that were never sent go first,
-// then the slice that was sent longest ago. This sends the same slices in the same order.
+// We keep them in a list in that order instead, and need no walk: first send the slices that were
+// never sent, then the one that was sent longest ago. That sends the same slices in the same
+// order.
 type flight struct {
 	data  []byte
-	count int
-	left  int // number of slices not acked
+	count int // number of slices
+	left  int // how many of them are not acked
 	acked Bits
 
-	begun      bool        // whether any slice was sent
+	begun      bool        // a slice was sent
 	unsentFrom int         // slices before this index are not unsent
-	lost       list        // slices in state lost, in the order of the calls of Lost
-	waiting    list        // slices in state waiting, in the order of sending
+	lost       list        // slices in state lost, in the order in which Lost reported them
+	waiting    list        // slices in state waiting, in the order in which they were sent
 	slices     []sentSlice // by index
 }
 
@@ -82,8 +83,8 @@ func (f *flight) unsent() int {
 	return f.unsentFrom
 }
 
-// ready returns the slice to send next, or none. Lost slices go first, then slices that
-// were never sent, then the slice that was sent longest ago, if it is due.
+// ready returns the slice to send next, or none. Lost slices go first, then those that were never
+// sent, and finally the one that was sent longest ago if it is due.
 func (f *flight) ready(r *resend, now time.Duration) int {
 	if f.lost.head != none {
 		return int(f.lost.head)
@@ -97,8 +98,8 @@ func (f *flight) ready(r *resend, now time.Duration) int {
 	return none
 }
 
-// due returns the time at which the slice that was sent longest ago must be resent, or
-// never. No other slice of f is resent earlier.
+// due returns when the slice that was sent longest ago must be resent, or never. No other slice of
+// f is resent earlier.
 func (f *flight) due(r *resend) time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -106,8 +107,8 @@ func (f *flight) due(r *resend) time.Duration {
 	return r.due(&f.slices[f.waiting.head], f.left)
 }
 
-// oldestSent returns the time at which the slice that has waited longest for its ack
-// was sent, or never.
+// oldestSent returns when the slice was sent that has waited longest for its ack, or never if none
+// is waiting.
 func (f *flight) oldestSent() time.Duration {
 	if f.waiting.head == none {
 		return never
@@ -136,8 +137,8 @@ func (f *flight) lose(i int) {
 	f.push(&f.lost, i, lost)
 }
 
-// ack adds set to the acked slices and returns the number of new ones. It calls onAcked for
-// each of them before the slice becomes acked.
+// ack adds set to the acked slices and returns how many of them are new. For each of those, it
+// calls onAcked while the slice is still in its former state.
 //
 // An acked slice stays acked: a bit is "like a fuse getting blown", the article says.
 func (f *flight) ack(set Bits, onAcked func(i int)) (newly int) {
@@ -155,7 +156,7 @@ func (f *flight) ack(set Bits, onAcked func(i int)) (newly int) {
 	return newly
 }
 
-// push appends slice i, which must be in no list, to l and changes its state.
+// push appends slice i to the list l and changes its state. The slice must not be in a list.
 func (f *flight) push(l *list, i int, to state) {
 	s := &f.slices[i]
 	s.state = to
@@ -174,7 +175,7 @@ func (f *flight) remove(i int) {
 	l := &f.waiting
 	switch s.state {
 	case unsent, acked:
-		return
+		return // in no list
 	case lost:
 		l = &f.lost
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// MaxSlices is the maximum number of slices in a chunk. The article says 256, its last
-	// source file 32. The two encode with different bit widths; this package implements 256.
+	// MaxSlices is the maximum number of slices in a chunk. The article says 256, although its
+	// last source file says 32, which makes the fields narrower. This package implements 256.
 	MaxSlices = 256
 
 	// Overhead is the maximum size of a slice packet without the slice's data, in bytes.
@@ -80,7 +80,7 @@ type Slice struct {
 // last reports whether s is the last slice of its chunk.
 func (s Slice) last() bool { return s.Index == s.Count-1 }
 
-// check returns an error if s is invalid for the slice size.
+// check returns an error if s is not a valid slice, given the slice size.
 func (s Slice) check(sliceSize int) error {
 	switch {
 	case s.Count < 1 || s.Count > MaxSlices:
@@ -112,8 +112,8 @@ type Packet struct {
 // ErrMalformed is wrapped by every error about the bytes of a packet.
 var ErrMalformed = errors.New("chunk: malformed packet")
 
-// Errors that a stranger can cause without knowing the protocol ID, and the errors for packets
-// of the other direction. They are allocated once, so a flood of bad packets costs no memory.
+// Errors that a stranger can cause without knowing the protocol ID, and those for packets of the
+// other direction. They are allocated once, so that a flood of bad packets costs no memory.
 var (
 	errShort    = fmt.Errorf("%w: shorter than its checksum", ErrMalformed)
 	errChecksum = fmt.Errorf("%w: the checksum does not match: damaged, or another protocol id", ErrMalformed)
@@ -121,14 +121,14 @@ var (
 	errNotAck   = fmt.Errorf("%w: a sender got a slice", ErrMalformed)
 )
 
-// AppendSlice appends a packet with slice s to b. The slice size is the article's
-// 1,024 bytes. protocolID 0 means the reference's. AppendSlice panics if s is invalid.
+// AppendSlice appends to b a packet with the slice s, for the article's slice size of 1,024 bytes.
+// protocolID 0 means the reference's. AppendSlice panics if s is invalid.
 func AppendSlice(b []byte, protocolID uint32, s Slice) []byte {
 	return appendSlice(b, protocolID, defaultSliceSize, s)
 }
 
-// AppendAck appends a packet with ack a to b. protocolID 0 means the reference's. Acked
-// bits at Count and above are not encoded. AppendAck panics if Count is out of range.
+// AppendAck appends to b a packet with the ack a, of which it leaves out the Acked bits at Count
+// and above. protocolID 0 means the reference's. AppendAck panics if Count is out of range.
 func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	if a.Count < 1 || a.Count > MaxSlices {
 		panic(fmt.Sprintf("chunk: ack of chunk %d with %d slices; 1 to %d are possible",
@@ -143,11 +143,11 @@ func AppendAck(b []byte, protocolID uint32, a Ack) []byte {
 	return endPacket(w, start, protocolID)
 }
 
-// Parse parses a packet made by AppendSlice or AppendAck. It returns an error that wraps
-// ErrMalformed if the packet is invalid.
+// Parse parses a packet made by AppendSlice or AppendAck. If the packet is invalid, it returns an
+// error that wraps ErrMalformed.
 //
-// Parse is stricter than the reference: nothing may follow the packet, padding must be
-// zero, and Index must be less than Count.
+// Parse is stricter than the reference: nothing may follow the packet, padding must be zero, and
+// Index must be less than Count.
 func Parse(packet []byte, protocolID uint32) (Packet, error) {
 	return parse(packet, protocolID, defaultSliceSize)
 }
@@ -155,7 +155,8 @@ func Parse(packet []byte, protocolID uint32) (Packet, error) {
 // endCheck is the last word of every packet.
 var endCheck = bits.Hash("end of packet")
 
-// appendSlice is AppendSlice for any slice size.
+// appendSlice is AppendSlice for any slice size. Only the last slice says how long it is, because
+// all others have the slice size.
 func appendSlice(b []byte, protocolID uint32, sliceSize int, s Slice) []byte {
 	if err := s.check(sliceSize); err != nil {
 		panic(err)
@@ -171,7 +172,7 @@ func appendSlice(b []byte, protocolID uint32, sliceSize int, s Slice) []byte {
 	return endPacket(w, start, protocolID)
 }
 
-// beginPacket writes the header of a packet, with zeros in place of the checksum.
+// beginPacket writes the header of a packet. It leaves the checksum to endPacket.
 func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
 	w := bits.NewWriter(b)
 	w.Uint32(0) // checksum
@@ -180,7 +181,8 @@ func beginPacket(b []byte, k Kind, id uint16) bits.Writer {
 	return w
 }
 
-// endPacket writes the end check of the packet that begins at start, and fills in the checksum.
+// endPacket writes the end check of the packet that begins at start, and then fills in its
+// checksum.
 func endPacket(w bits.Writer, start int, protocolID uint32) []byte {
 	w.Align()
 	w.Uint32(endCheck)
@@ -205,6 +207,8 @@ func parse(packet []byte, protocolID uint32, sliceSize int) (p Packet, err error
 	} else {
 		p.Ack = readAck(&r)
 	}
+
+	// If there are several errors, report the first.
 	r.Align()
 	if r.Uint32() != endCheck && err == nil && r.Err() == nil {
 		err = bits.ErrCheck

@@ -10,18 +10,18 @@ type Receiver struct {
 	config Config // effective
 	clock  clock
 
-	// Chunks.
+	// Chunks. The owner takes them in order with Chunk.
 	read  uint16               // id of the next chunk to be taken
-	slots []assembly           // chunk read and the following ones; a ring starting at head
+	slots []assembly           // that chunk and the following ones; a ring starting at head
 	head  int                  // index of chunk read in slots
 	taken [maxPipeline]ackable // chunks taken last, by id modulo length
 	free  [][]byte             // recycled memory for new chunks
 
 	// Acks.
 	dues     dues          // chunks in slots whose ack is due, by id
-	pastDues dues          // chunks in taken whose ack is due, by ^id: the newest comes first
-	urgent   int           // number of acks due at once, in slots and taken
-	ackAt    time.Duration // lower bound of the time of every other ack; never = none is due
+	pastDues dues          // chunks in taken whose ack is due, by ^id so that the newest is first
+	urgent   int           // how many acks are due at once, in slots and taken
+	ackAt    time.Duration // no other ack is due before this time; never = none is
 	lastAck  time.Duration // when the last ack of any chunk was sent
 
 	stats ReceiverStats
@@ -50,11 +50,11 @@ func NewReceiver(c Config) (*Receiver, error) {
 	return r, nil
 }
 
-// SetReceiveQueue replaces Config.ReceiveQueue with a number of chunks from 1 to 1,024. It
-// is for a driver that learns how much its path holds.
+// SetReceiveQueue replaces Config.ReceiveQueue with a number of chunks from 1 to 1,024. It is for
+// a driver that learns how much its path holds.
 //
-// It never drops chunks of which a slice has arrived, because the sender does not resend
-// acked slices. It makes the queue larger than requested if they need the room.
+// It never drops a chunk of which a slice has arrived, because the sender does not resend acked
+// slices. If such chunks need the room, it makes the queue larger than requested.
 func (r *Receiver) SetReceiveQueue(chunks int) {
 	for i := range r.slots {
 		if r.slots[(r.head+i)%len(r.slots)].count > 0 {
@@ -85,9 +85,9 @@ func (r *Receiver) Chunk() (id uint16, data []byte, ok bool) {
 	return id, data, true
 }
 
-// remember records a chunk that is being taken, so that it can be acked again. The record
-// replaces that of the chunk taken maxPipeline chunks earlier, whose ack is no longer
-// needed: no sender has so old a chunk in flight.
+// remember records a chunk that is being taken, in case its acks are lost and it must be acked
+// again. The record replaces that of the chunk taken maxPipeline chunks earlier, which no sender
+// can still have in flight.
 func (r *Receiver) remember(id uint16, a ackable) {
 	oldest := &r.taken[id%maxPipeline]
 	if oldest.due == atOnce {
@@ -100,8 +100,8 @@ func (r *Receiver) remember(id uint16, a ackable) {
 	}
 }
 
-// Recycle takes back the memory of a chunk returned by Chunk and reuses it for a later
-// chunk. It ignores memory larger than a chunk, and memory beyond that of
+// Recycle takes back the memory of a chunk returned by Chunk, to reuse it for a later one. It
+// ignores memory that is larger than a chunk, and whatever exceeds the memory of
 // Config.ReceiveQueue chunks.
 func (r *Receiver) Recycle(data []byte) {
 	if cap(data) > 0 && cap(data) <= MaxSlices*r.config.SliceSize && len(r.free) < cap(r.free) {
@@ -115,8 +115,8 @@ func (r *Receiver) Trim() {
 	r.free = r.free[:0]
 }
 
-// Partial returns the memory of a chunk that has not been taken, with room for all its slices,
-// and says in have which of them have arrived. The last slice may be shorter than its place.
+// Partial returns the memory of a chunk that has not been taken yet. It has room for all slices of
+// the chunk, of which have says which have arrived. The last slice may be shorter than its room.
 //
 // The caller must not change the memory, and must not read it after the next call of a method.
 func (r *Receiver) Partial(id uint16) (data []byte, have Ack, ok bool) {
@@ -133,8 +133,8 @@ func (r *Receiver) Stats() ReceiverStats { return r.stats }
 // ReceiveSlice handles a packet with a slice. It keeps no reference to the packet. An error
 // wraps ErrMalformed, and means that the packet changed nothing.
 //
-// A slice that is of no use is not an error, because duplicates and late slices are normal.
-// It is counted in the Stats.
+// A slice that is of no use is not an error but only counted in the Stats, because duplicates and
+// late slices are normal.
 func (r *Receiver) ReceiveSlice(now time.Time, packet []byte) error {
 	p, err := r.config.Parse(packet)
 	if err == nil && p.Kind != KindSlice {
@@ -170,7 +170,8 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 		return false
 	}
 
-	// Insert the slice and request an ack, at once if the chunk becomes complete.
+	// Insert the slice and request an ack, at once if the chunk is now complete. A duplicate is
+	// acked as well, since its ack may have been lost.
 	if !a.insert(s, r.config.SliceSize) {
 		r.stats.Duplicates++
 		r.request(s.ChunkID, &a.ackable, soon)
@@ -188,7 +189,7 @@ func (r *Receiver) Insert(now time.Time, s Slice) bool {
 	return true
 }
 
-// slot returns the place in slots for a chunk that has not been taken, or nil if there is none.
+// slot returns a chunk's place in slots, or nil if the chunk was taken or is too far ahead.
 func (r *Receiver) slot(id uint16) *assembly {
 	ahead := int(id - r.read)
 	if ahead >= len(r.slots) {
@@ -205,8 +206,8 @@ func (r *Receiver) past(id uint16) *ackable {
 	return &r.taken[id%maxPipeline]
 }
 
-// late handles a slice whose chunk has no place in slots. If the chunk was taken, its acks
-// were lost, and late requests another one. Otherwise it ignores the slice.
+// late handles a slice whose chunk has no place in slots. If the chunk was taken, its ack must
+// have been lost, so we request another one. Otherwise we ignore the slice.
 func (r *Receiver) late(s Slice) {
 	a := r.past(s.ChunkID)
 	if a == nil || int(a.count) != s.Count {
@@ -217,14 +218,15 @@ func (r *Receiver) late(s Slice) {
 	r.request(s.ChunkID, a, soon)
 }
 
-// begin allocates memory for a chunk whose first slice has arrived.
+// begin begins a chunk whose first slice has arrived. It counts as acked when the last chunk was,
+// so its first ack keeps AckDelay from that one.
 func (r *Receiver) begin(a *assembly, count int) {
 	a.count = uint16(count)
 	a.acked = r.lastAck
 	a.data = r.memory(count * r.config.SliceSize)
 }
 
-// memory returns size bytes for a chunk. It prefers memory kept by Recycle.
+// memory returns size bytes for a chunk, from Recycle if there are enough.
 func (r *Receiver) memory(size int) []byte {
 	if n := len(r.free); n > 0 {
 		data := r.free[n-1]

@@ -9,25 +9,26 @@ import (
 
 // A Sender sends chunks reliably and in order.
 //
-// Its owner asks it for packets whenever the path can take one, and again at NextTimeout,
-// after Send and after acks. A Sender has no clock and is not safe for concurrent use.
+// It sends nothing by itself. Its owner asks it for packets whenever the path can take one, and
+// again at NextTimeout, after Send and after acks. A Sender has no clock and is not safe for
+// concurrent use.
 type Sender struct {
 	config Config // effective
 	clock  clock
 
-	// Chunks, by number. The low 16 bits of a number are the chunk's id.
+	// Chunks by number, whose low 16 bits are the chunk's id.
 	flights recovery.Ring[flight] // chunks in flight, from the first unfinished one
 	queue   recovery.Ring[[]byte] // chunks waiting to be in flight
 
-	// Choice of the next slice.
-	unsentFrom uint64        // all slices of chunks before this number were sent at least once
+	// What pick needs to find the next slice without examining every chunk.
+	unsentFrom uint64        // all slices of chunks before this one were sent at least once
 	lostSlices int           // slices reported by Lost and not sent again yet
-	oldestSent time.Duration // lower bound of the send time of every slice that waits for its ack
+	oldestSent time.Duration // no slice that waits for its ack was sent before this time
 
 	// Pacing.
 	budget   budget
 	resend   resend
-	bursting bool          // a burst has begun and not ended
+	bursting bool          // in the middle of a burst
 	pause    time.Duration // when the pause after a burst ends
 
 	stats SenderStats
@@ -35,7 +36,7 @@ type Sender struct {
 
 // SenderStats counts what a sender did since it was created.
 type SenderStats struct {
-	Chunks, ChunkBytes  uint64        // finished chunks: every slice was acked
+	Chunks, ChunkBytes  uint64        // finished chunks, of which every slice was acked
 	AckedBytes          uint64        // bytes in acked slices, including those of unfinished chunks
 	Slices, SliceBytes  uint64        // slices sent, including resent ones
 	Resent              uint64        // slices resent, for whatever reason
@@ -108,7 +109,7 @@ func (s *Sender) Stats() SenderStats {
 	return st
 }
 
-// Trim frees memory kept for later chunks. Call it when the sender pauses.
+// Trim frees the memory that is kept for later chunks. Call it when the sender pauses.
 func (s *Sender) Trim() {
 	s.flights.Shrink(1)
 	for n := s.flights.Next; n < s.flights.Oldest+uint64(s.flights.Cap()); n++ {
@@ -131,7 +132,7 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	s.advance(now)
 	number, i := s.pick()
 	if i == none || s.clock.now < s.holdUntil() {
-		s.budget.rest(s.maxCost())
+		s.budget.rest(s.maxCost()) // don't save up while it's not the rate that holds us back
 		return Slice{}, false
 	}
 	f := s.flights.At(number)
@@ -145,7 +146,8 @@ func (s *Sender) NextSlice(now time.Time) (slice Slice, ok bool) {
 	return Slice{ChunkID: uint16(number), Index: i, Count: f.count, Data: f.data[first:end:end]}, true
 }
 
-// advance sets the clock, and adds to the budget if there is something to send.
+// advance sets the clock, and adds to the budget for the time since, unless there was nothing to
+// send.
 func (s *Sender) advance(now time.Time) {
 	s.clock.set(now)
 	if s.Done() {
@@ -155,7 +157,7 @@ func (s *Sender) advance(now time.Time) {
 	s.budget.add(s.clock.now, s.maxCost())
 }
 
-// maxCost returns the maximum number of bytes that one slice takes from the budget.
+// maxCost returns the most that one slice takes out of the budget, in bytes.
 func (s *Sender) maxCost() int { return s.config.SliceSize + s.config.Overhead }
 
 // NextTimeout returns the time at which there may be a packet to send, unless an ack
@@ -170,6 +172,8 @@ func (s *Sender) NextTimeout() (at time.Time, ok bool) {
 	if i == none {
 		number, i, due = s.pickNext()
 	}
+
+	// Even then, it may have to wait for a pause to end and for the budget.
 	due = max(due, s.holdUntil())
 	if f := s.flights.At(number); !s.inBurst(f) {
 		due = max(due, s.budget.when(f.size(i, s.config.SliceSize)+s.config.Overhead))
@@ -192,8 +196,8 @@ func (s *Sender) ReceiveAck(now time.Time, packet []byte) error {
 	return nil
 }
 
-// Acknowledge handles an ack that the driver has parsed itself. It reports whether the ack
-// is the first one for any slice. An acked slice stays acked, whatever later acks say.
+// Acknowledge handles an ack that the driver has parsed itself. It returns true if the ack is the
+// first one for any slice. An acked slice stays acked, whatever later acks say.
 func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	s.advance(now)
 	number, ok := s.number(a.ChunkID)
@@ -206,12 +210,12 @@ func (s *Sender) Acknowledge(now time.Time, a Ack) bool {
 	return s.acknowledge(number, a.Acked)
 }
 
-// Lost tells the sender that a packet was lost or could not be sent. The packet contained
-// slice index of the chunk with this id, and NextSlice or AppendSlice returned it at time
-// sent. Lost does nothing if the slice was sent again or acked since.
+// Lost tells the sender that a packet was lost or could not be sent. index is the slice that the
+// packet contained, id is its chunk, and sent is when NextSlice or AppendSlice returned it. Lost
+// does nothing if the slice has been sent again or acked since.
 //
-// A driver that calls Lost knows the path, so the sender does not begin to probe
-// when acks are missing.
+// A driver that calls Lost knows the path, so the sender does not begin to probe when acks are
+// missing.
 func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	number, ok := s.number(id)
 	if !ok || index < 0 || index >= s.flights.At(number).count {
@@ -226,11 +230,10 @@ func (s *Sender) Lost(id uint16, index int, sent time.Time) {
 	}
 }
 
-// Restart forgets the RTT and queues all slices in flight again, except acked ones. Call it
-// when packets change to another path.
+// Restart forgets the RTT and queues again all slices in flight, except acked ones. Call it when
+// packets change to another path.
 //
-// The receiver's Restart then acks the slices that have already arrived, which
-// need not be resent.
+// The receiver's Restart then acks the slices that have already arrived, which need not be resent.
 func (s *Sender) Restart() {
 	s.resend.forget()
 	s.bursting = false

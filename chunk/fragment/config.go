@@ -8,14 +8,16 @@ import (
 )
 
 const (
-	// Window is the number of sequence numbers that a Reassembler remembers, up
-	// to the newest block.
+	// Window is how many sequence numbers a Reassembler remembers, counting back from the newest
+	// block.
 	Window = 256
 
-	defaultMaxBytes = 2 * MaxBlock // two of the largest blocks: one may arrive while another is being lost
+	// defaultMaxBytes is enough for two of the largest blocks, because one may arrive while
+	// another is being lost.
+	defaultMaxBytes = 2 * MaxBlock
 	defaultLifetime = time.Second
 
-	// maxLifetime is 146 years. It keeps sums of times from overflowing.
+	// maxLifetime is 146 years, which keeps sums of times from overflowing.
 	maxLifetime = 1 << 62
 
 	// tableBytes is the size of Reassembler.entries, rounded up. A test compares it with the
@@ -31,14 +33,13 @@ type Config struct {
 
 	// MaxFragments is the maximum number of fragments in a block, 1 to MaxCount. 0 = MaxCount.
 	MaxFragments int
-	// MaxBytes limits the data of incomplete blocks, in bytes. If there is no room for a
+	// MaxBytes limits the data of incomplete blocks, in bytes. If there is no room for another
 	// fragment, the block that was begun first is dropped. MaxBytes must be at least
 	// MaxFragments * Size. 0 = 522,240, two blocks of the largest size.
 	MaxBytes int
-	// Lifetime is the time after its first fragment at which an incomplete block
-	// is dropped. 0 = 1 s.
+	// Lifetime is how long after its first fragment an incomplete block is dropped. 0 = 1 s.
 	//
-	// After a silence of this length any sequence number counts as the newest, however far
+	// After a silence of this length, any sequence number counts as the newest, however far
 	// outside the window it is.
 	Lifetime time.Duration
 	// Regular makes the Reassembler accept the article's unfragmented packets as well:

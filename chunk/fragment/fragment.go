@@ -11,9 +11,8 @@ import (
 const (
 	// Size is the data size of every fragment except a block's last one, in bytes.
 	Size = 1024
-	// MaxCount is the maximum number of fragments in a block. The article says 256,
-	// but the number is encoded as a plain byte. The article's code writes 256 as 0,
-	// and then rejects it.
+	// MaxCount is the maximum number of fragments in a block. The article says 256, but encodes
+	// the number as a plain byte: its code writes 256 as 0 and then rejects it.
 	MaxCount = 255
 	// MaxBlock is the maximum block size in bytes.
 	MaxBlock = Size * MaxCount
@@ -41,7 +40,7 @@ type Fragment struct {
 	Data     []byte // 1 to Size bytes
 }
 
-// check returns an error if f is invalid. No receiver accepts an invalid fragment.
+// check returns an error if f is invalid, and no receiver would accept it.
 func (f Fragment) check() error {
 	switch {
 	case f.Count < 1 || f.Count > MaxCount:
@@ -58,8 +57,9 @@ func (f Fragment) check() error {
 	return nil
 }
 
-// Append appends a packet with fragment f to b. protocolID 0 means the reference's. It panics
-// if f breaks the limits in the comments of its fields. Fragments returned by Split never do.
+// Append appends to b a packet with the fragment f. protocolID 0 means the reference's. Append
+// panics if f breaks the limits in the comments of its fields, which fragments from Split never
+// do.
 func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	if err := f.check(); err != nil {
 		panic(fmt.Sprintf("fragment: cannot append fragment %d of %d with %d bytes: "+
@@ -79,8 +79,8 @@ func Append(b []byte, protocolID uint32, f Fragment) []byte {
 	return b
 }
 
-// Parse parses a packet made by Append. The fragment's Data aliases the packet. The error
-// for a regular packet is ErrRegular.
+// Parse parses a packet made by Append. The fragment's Data aliases the packet. If it is a regular
+// packet, the error is ErrRegular.
 func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	if err := verify(packet, protocolID); err != nil {
 		return Fragment{}, err
@@ -105,8 +105,7 @@ func Parse(packet []byte, protocolID uint32) (Fragment, error) {
 	return f, nil
 }
 
-// verify checks that a packet is longer than its checksum and sequence, and that the
-// checksum is right.
+// verify checks a packet's checksum, and that something follows its checksum and sequence.
 func verify(packet []byte, protocolID uint32) error {
 	if len(packet) <= typeOffset {
 		return errShort
@@ -117,7 +116,8 @@ func verify(packet []byte, protocolID uint32) error {
 	return nil
 }
 
-// checkRegular verifies the end check of a regular packet. The caller interprets its body.
+// checkRegular verifies the end check of a regular packet. What's in its body is the caller's
+// business.
 func checkRegular(packet []byte) error {
 	if len(packet) < minRegular {
 		return errShort
@@ -130,7 +130,7 @@ func checkRegular(packet []byte) error {
 	return nil
 }
 
-// Loss returns the probability that a block is lost if each of its count packets is lost
-// independently with probability packet. At 1 % packet loss it is 2 % for 2 fragments,
-// 9.6 % for 10, 63.4 % for 100 and 92.3 % for 255.
+// Loss returns the probability that a block of count packets is lost, if each packet is lost with
+// the given probability, independently of the others. At 1 % packet loss it is 2 % for
+// 2 fragments, 9.6 % for 10, 63.4 % for 100 and 92.3 % for 255.
 func Loss(packet float64, count int) float64 { return 1 - math.Pow(1-packet, float64(count)) }

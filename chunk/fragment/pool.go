@@ -9,14 +9,15 @@ const (
 // none is the link at the end of a list.
 const none = ^uint16(0)
 
-// A cell describes the fragment in one piece of storage.
+// A cell holds one fragment. Its bytes are in a slab.
 type cell struct {
 	next  uint16 // next cell of the same block, or next free cell
 	index uint8  // the fragment's index
 }
 
-// A pool stores the fragments of all incomplete blocks, in at most limit cells. All cells
-// have Size bytes, so no pattern of block sizes leaves unusable gaps in memory.
+// A pool stores the fragments of all incomplete blocks in cells, of which there are at most limit.
+// They all have the same size, so that the memory can't become fragmented, whatever the sizes of
+// blocks.
 type pool struct {
 	slabs [][]byte // storage, slabCells cells each
 	cells []cell
@@ -38,8 +39,8 @@ func (p *pool) take() (c uint16, ok bool) {
 	return c, true
 }
 
-// grow allocates a slab of cells and adds them to the free list, in order. It returns false
-// if limit is reached.
+// grow allocates another slab and adds its cells to the free list, in order. It returns false if
+// there are limit cells already.
 func (p *pool) grow() bool {
 	n := min(slabCells, p.limit-len(p.cells))
 	if n <= 0 {
@@ -58,7 +59,7 @@ func (p *pool) grow() bool {
 	return true
 }
 
-// put frees the list of cells that begins at head.
+// put frees all cells of a block, of which head is the first.
 func (p *pool) put(head uint16) {
 	for c := head; c != none; {
 		next := p.cells[c].next
@@ -75,7 +76,7 @@ func (p *pool) bytes(c uint16) []byte {
 	return p.slabs[int(c)/slabCells][at : at+Size]
 }
 
-// release frees the storage if none of it is in use.
+// release frees all memory, unless some cell is in use.
 func (p *pool) release() {
 	if p.used == 0 {
 		*p = newPool(p.limit)

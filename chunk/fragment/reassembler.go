@@ -6,8 +6,7 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// maxAhead is the maximum distance of a sequence ahead of the newest block, as in
-// the article's code.
+// maxAhead is how far a sequence may be ahead of the newest block, as in the article's code.
 const maxAhead = 1024
 
 // A Block is a received block as the sender passed it to Split, or a regular packet.
@@ -16,10 +15,13 @@ type Block struct {
 	Data     []byte
 }
 
-// A Reassembler reassembles the blocks sent by one peer.
+// A Reassembler puts the blocks of one peer back together.
 //
-// It has no clock; its methods take the time. A now earlier than that of a previous call
-// counts as the previous one. A Reassembler is not safe for concurrent use.
+// It never waits for a block: each is returned as soon as it is complete, and dropped if it is
+// still incomplete after Config.Lifetime, or when newer ones need its place.
+//
+// A Reassembler has no clock, so its methods take the time. A now earlier than that of a previous
+// call counts as the previous one. It is not safe for concurrent use.
 type Reassembler struct {
 	cfg   Config
 	stats Stats
@@ -31,10 +33,10 @@ type Reassembler struct {
 	lastAccepted time.Time // when a packet was last accepted; zero = none yet
 
 	// Incomplete blocks, in the order in which their first fragments arrived.
-	first, last uint16 // ends of their list, as indexes of entries
-	cells       pool   // their data
+	first, last uint16 // ends of their linked list, as indexes of entries; none if it's empty
+	cells       pool   // their fragments
 
-	out []byte // memory of the last block returned
+	out []byte // the last block returned; reused for the next one
 }
 
 // NewReassembler returns a reassembler. It returns the error of Config.Validate
@@ -50,10 +52,10 @@ func NewReassembler(cfg Config) (*Reassembler, error) {
 	return r, nil
 }
 
-// Receive handles a packet and returns the block that it completes, if any. An error says
-// why the packet was dropped; the Reassembler continues to work.
+// Receive handles a packet and returns the block that it completes, if any. An error says why the
+// packet was dropped, and does no harm to the Reassembler.
 //
-// Receive does not keep the packet, but a block of one fragment aliases it. The Data of any
+// Receive does not keep the packet, although a block of one fragment aliases it. The Data of any
 // other block is valid until the next call of Receive or Advance.
 func (r *Reassembler) Receive(now time.Time, packet []byte) (b Block, ok bool, err error) {
 	r.Advance(now)
@@ -70,6 +72,7 @@ func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 	f, err := Parse(packet, r.cfg.ProtocolID)
 	switch {
 	case err == ErrRegular && r.cfg.Regular:
+		// Treat the packet as the only fragment of a block.
 		f.Count, f.Data = 1, packet
 		err = checkRegular(packet)
 	case err == nil && f.Count > r.cfg.maxFragments():
@@ -93,8 +96,8 @@ func (r *Reassembler) receive(packet []byte) (Block, bool, error) {
 	return r.store(e, f)
 }
 
-// admit returns the entry of a fragment's block. It returns an error if the fragment is not
-// new, or if the block is too old or too far ahead.
+// admit returns the entry for a fragment's block, after it has moved the window if necessary. It
+// returns an error if we already have the fragment, or if its block is too old or too far ahead.
 func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	if err := r.slide(f.Sequence); err != nil {
 		return nil, err
@@ -113,10 +116,10 @@ func (r *Reassembler) admit(f Fragment) (*entry, error) {
 	return e, nil
 }
 
-// slide moves the window to sequence if that is newer than the newest block, and drops blocks
-// that leave the window. It returns an error if sequence is outside the range that is accepted.
+// slide moves the window up to sequence if that is newer than the newest block, and drops the
+// blocks that leave it. It returns an error if sequence is too far away to be accepted.
 //
-// After Lifetime without a packet, any sequence begins a new window. A sender that
+// After Lifetime without a packet, any sequence begins a new window, because a sender that has
 // continued during an outage may be at any number.
 func (r *Reassembler) slide(sequence uint16) error {
 	ahead := bits.Distance(sequence, r.newest)
@@ -125,6 +128,7 @@ func (r *Reassembler) slide(sequence uint16) error {
 	silent := r.now.Sub(r.lastAccepted) > r.cfg.lifetime()
 	switch {
 	case first, silent && !within:
+		// Begin a new window, of which sequence is the newest block.
 		r.newest = sequence - Window
 		ahead = Window
 	case ahead > maxAhead:
@@ -162,8 +166,8 @@ func (r *Reassembler) link(e *entry) {
 	r.last = slot
 }
 
-// drop frees the cells of an incomplete block and removes it from the list. Its sequence
-// number stays known, so its other fragments are rejected.
+// drop frees the cells of an incomplete block and removes it from the list. The entry remembers
+// the block, so that we reject any other fragments of it.
 func (r *Reassembler) drop(e *entry) {
 	r.cells.put(e.head)
 	if e.prev == none {
@@ -201,8 +205,8 @@ func (r *Reassembler) store(e *entry, f Fragment) (Block, bool, error) {
 	return r.finish(e), true, nil
 }
 
-// evict drops the block that was begun first, except keep. keep needs the room; by itself
-// it never exceeds MaxBytes.
+// evict drops the block that was begun first, but not keep, which needs the room. There always is
+// another block, since keep alone never exceeds MaxBytes.
 func (r *Reassembler) evict(keep *entry) {
 	e := &r.entries[r.first]
 	if e == keep {
@@ -212,7 +216,7 @@ func (r *Reassembler) evict(keep *entry) {
 	r.stats.Evicted++
 }
 
-// finish assembles a complete block in r.out and frees its cells.
+// finish copies the fragments of a complete block to r.out and frees their cells.
 func (r *Reassembler) finish(e *entry) Block {
 	size := (int(e.count)-1)*Size + int(e.tail)
 	r.reserve(int(e.count))
@@ -221,21 +225,21 @@ func (r *Reassembler) finish(e *entry) Block {
 		copy(out[int(r.cells.cells[c].index)*Size:], r.cells.bytes(c))
 	}
 	r.drop(e)
-	e.state = delivered
+	e.state = delivered // rather than dropped
 	r.stats.Blocks++
 	return Block{e.sequence, out}
 }
 
-// reserve makes room in r.out for a block of count fragments. It at least doubles the
-// memory, so blocks of growing sizes cause little garbage.
+// reserve makes room in r.out for a block of count fragments. If that needs more memory, it at
+// least doubles it, so that blocks of growing sizes cause little garbage.
 func (r *Reassembler) reserve(count int) {
 	if len(r.out) < count*Size {
 		r.out = make([]byte, min(max(count, 2*len(r.out)/Size), r.cfg.maxFragments())*Size)
 	}
 }
 
-// Advance drops incomplete blocks older than Lifetime. It frees storage if no packet was
-// accepted for Lifetime.
+// Advance drops incomplete blocks that are older than Lifetime. If no packet has been accepted for
+// that long, it also frees memory.
 func (r *Reassembler) Advance(now time.Time) {
 	if now.After(r.now) {
 		r.now = now
@@ -250,8 +254,7 @@ func (r *Reassembler) Advance(now time.Time) {
 	}
 }
 
-// NextTimeout returns the time at which Advance must be called again. ok is
-// false if there is none.
+// NextTimeout returns when Advance must be called again. ok is false if it need not be.
 func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	switch {
 	case r.first != none:
@@ -262,7 +265,7 @@ func (r *Reassembler) NextTimeout() (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// holds reports whether the Reassembler holds storage that Advance can free.
+// holds reports whether we hold memory that Advance will have to free.
 func (r *Reassembler) holds() bool { return r.cells.cells != nil || r.out != nil }
 
 // Stats returns a copy of the counters.

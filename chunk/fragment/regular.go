@@ -8,8 +8,8 @@ import (
 	"github.com/quivernet/quiver/internal/bits"
 )
 
-// Regular is a packet of the article's protocol that is not a fragment. It is either small
-// enough to be sent as it is, or it is the block that is cut into fragments.
+// A Regular is a packet of the article's protocol that is not a fragment. If it is small enough,
+// it is sent as it is. Otherwise it is the block that is cut into fragments.
 type Regular struct {
 	Sequence uint16
 	Type     int    // 1 to 3; type 0 is a fragment
@@ -26,8 +26,8 @@ const (
 
 // Size returns the size in bytes of the packet that AppendRegular appends.
 //
-// If it is at most the constant Size, send the packet as it is, to a Reassembler with
-// Config.Regular. Pass a larger packet to Split as a whole, with the same sequence.
+// Up to the constant Size, send the packet as it is, to a Reassembler with Config.Regular. Pass a
+// larger packet to Split as a whole, with the same sequence.
 func (r Regular) Size() int { return (bodyOffset+r.Bits+7)/8 + endBytes }
 
 // check returns an error if r is invalid.
@@ -69,11 +69,11 @@ func AppendRegular(b []byte, protocolID uint32, r Regular) []byte {
 	return b
 }
 
-// ParseRegular parses a packet made by AppendRegular, received as it is or reassembled from
-// its fragments. The error for a fragment is ErrFragment.
+// ParseRegular parses a packet made by AppendRegular, whether it was received as it is or
+// reassembled from its fragments. If it is a fragment, the error is ErrFragment.
 //
-// The body is stored in buf, which grows if it is too small. The encoding does not say
-// where the body ends within its last byte, so Bits includes up to 7 bits of padding.
+// The body is stored in buf, which grows if it is too small. Bits includes up to 7 bits of padding,
+// because the encoding does not say where the body ends within its last byte.
 func ParseRegular(packet []byte, protocolID uint32, buf []byte) (Regular, error) {
 	if err := verify(packet, protocolID); err != nil {
 		return Regular{}, err

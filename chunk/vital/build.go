@@ -8,13 +8,13 @@ const (
 	controlClose     = 4
 )
 
-// AppendPacket appends the next packet to buf and returns its number, counted from 1. The
-// packet has at most size bytes. ok is false if there is none to send now, or if size is
-// less than a header with a control message (12 bytes).
+// AppendPacket appends the next packet to buf and returns its number, counted from 1. The packet
+// has at most size bytes. ok is false if there is nothing to send now, or if size is less than a
+// header with a control message (12 bytes).
 //
-// A chunk that does not fit into size is dropped if it is not vital. A vital one, and all
-// chunks after it, waits for a larger size. If none is passed, the connection ends with
-// ErrNotAcked. So Config.MaxPacket should be at most the smallest size that will be passed.
+// If a chunk does not fit into size at all, it is dropped unless it is vital. A vital one waits for
+// a larger size, and so do all chunks after it, until the connection ends with ErrNotAcked.
+// Config.MaxPacket should therefore be no larger than the smallest size that will be passed.
 func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte, number uint64, ok bool) {
 	c.advanceClock(now)
 	switch {
@@ -30,19 +30,20 @@ func (c *Conn) AppendPacket(now time.Time, buf []byte, size int) (packet []byte,
 		return buf, 0, false
 	}
 	c.lastSent = c.now
-	c.ackAt = time.Time{}
+	c.ackAt = time.Time{} // any packet acknowledges what we have received
 	c.stats.Sent++
 	return buf, c.stats.Sent, true
 }
 
 // ready reports whether a packet with chunks, an acknowledgement or a request is due.
 func (c *Conn) ready() bool {
-	return c.due > 0 || c.resendNext < c.resendEnd || c.requestDue() ||
-		!c.ackAt.IsZero() && !c.now.Before(c.ackAt) ||
-		c.queue.Len() > 0 && c.expired(c.lastSent, c.cfg.FlushAfter)
+	chunksDue := c.due > 0 || c.queue.Len() > 0 && c.expired(c.lastSent, c.cfg.FlushAfter)
+	resendDue := c.resendNext < c.resendEnd
+	ackDue := !c.ackAt.IsZero() && !c.now.Before(c.ackAt)
+	return chunksDue || resendDue || ackDue || c.requestDue()
 }
 
-// requestDue reports whether the next packet must ask for a resend.
+// requestDue reports whether the next packet must ask the peer for a resend.
 func (c *Conn) requestDue() bool { return c.needResend && !c.now.Before(c.requestAt) }
 
 // header returns the header of the next packet, with the acknowledgement filled in.
@@ -63,8 +64,7 @@ func (c *Conn) appendControl(buf []byte, message byte, text string) []byte {
 	return c.appendPacket(buf, h, body)
 }
 
-// appendPacket appends a packet with the given payload. It keeps the payload's memory
-// for the next packet.
+// appendPacket appends a packet with the given payload, whose memory it keeps for the next one.
 func (c *Conn) appendPacket(buf []byte, h PacketHeader, payload []byte) []byte {
 	if c.cfg.DDNet {
 		payload = AppendToken(payload, c.cfg.PeerToken)
@@ -86,8 +86,8 @@ func (c *Conn) appendClose(buf []byte, size int) []byte {
 	return c.appendControl(buf, controlClose, c.closing.Reason[:min(room, len(c.closing.Reason))])
 }
 
-// appendChunks appends a packet with as many chunks as fit. Chunks to resend go
-// before queued ones.
+// appendChunks appends a packet with as many chunks as fit, first those to resend and then queued
+// ones.
 func (c *Conn) appendChunks(buf []byte, size int) []byte {
 	h := c.header()
 	if c.requestDue() {
@@ -130,7 +130,7 @@ func (p *packing) add(h Header, data []byte) bool {
 	return true
 }
 
-// packResends adds the chunks that must be resent. It reports whether all of them fit.
+// packResends adds the chunks that must be resent. It returns false if not all of them fit.
 func (c *Conn) packResends(p *packing) bool {
 	for ; c.resendNext < c.resendEnd; c.resendNext++ {
 		if c.addVital(p, c.resendNext, Vital|Resend) {
@@ -148,7 +148,7 @@ func (c *Conn) packResends(p *packing) bool {
 	return true
 }
 
-// packQueue moves chunks from the head of the queue to the packet while they fit.
+// packQueue moves chunks from the head of the queue to the packet for as long as they fit.
 func (c *Conn) packQueue(p *packing) {
 	for c.queue.Len() > 0 {
 		next := c.queue.At(c.queue.Oldest)
@@ -181,7 +181,7 @@ func (c *Conn) addQueued(p *packing, next *queuedChunk) bool {
 	return p.add(Header{Sequence: -1}, c.queueData.bytes(next.span))
 }
 
-// dequeue removes the head of the queue, which was sent or is dropped.
+// dequeue removes the head of the queue, because it was sent or is being dropped.
 func (c *Conn) dequeue() {
 	next := c.queue.Take()
 	c.due = max(0, c.due-1)
@@ -192,7 +192,7 @@ func (c *Conn) dequeue() {
 	}
 }
 
-// addVital adds the vital chunk with a sequence number to the packet. It returns false if
+// addVital adds to the packet the vital chunk with the given sequence number. It returns false if
 // the chunk does not fit.
 func (c *Conn) addVital(p *packing, sequence uint64, flags Flags) bool {
 	v := c.store.At(sequence)

@@ -9,7 +9,7 @@ import (
 // Defaults and limits, as in the game where it has them. A timer fires when its time is
 // exceeded, not when it is reached.
 const (
-	maxOutstanding = 511 // a receiver takes sequences up to 511 ahead for new, and all others for old
+	maxOutstanding = 511 // any further ahead, a receiver would take a new sequence for an old one
 
 	defaultStore     = 32 << 10
 	defaultQueue     = 32 << 10
@@ -20,17 +20,19 @@ const (
 	defaultResend    = time.Second
 	defaultAck       = 100 * time.Millisecond // not the game's: its peers always have something to send
 
-	// minRequest is the minimum time between two requests for a resend, and between two
-	// answers. It is DDNet's limit.
+	// minRequest is how far apart two requests for a resend are at least, and two answers to
+	// them. It is DDNet's limit.
 	minRequest = 100 * time.Millisecond
 	// repeatAfter is how long we wait before repeating a request that had no effect, in
 	// intervals (see Conn.requestInterval).
 	repeatAfter = 3
 
-	// maxTime is 146 years. It keeps sums of times from overflowing.
+	// maxTime is 146 years, which keeps sums of times from overflowing.
 	maxTime = 1 << 62
 
-	chunkShare  = 16  // a limit in bytes allows one chunk for each 16 of them, however small the chunks are
+	// chunkShare limits the number of chunks wherever there is a limit in bytes, to one for each
+	// 16 of them, however small the chunks are.
+	chunkShare  = 16
 	firstPlaces = 8   // initial capacity of a queue, in chunks
 	maxReason   = 256 // maximum size of a close reason in bytes
 
@@ -41,15 +43,15 @@ const (
 type Config struct {
 	Version Version
 
-	// Token must be in every received packet, and PeerToken is put into every sent packet.
-	// Received packets with another token are dropped. In 0.6, either both are zero, for
-	// peers without tokens (0.6.4), or neither is (0.6.5, DDNet).
+	// Token must be in every packet that we receive, or it is dropped. PeerToken goes into every
+	// packet that we send. In 0.6, either both are zero, for peers without tokens (0.6.4), or
+	// neither is (0.6.5, DDNet).
 	Token, PeerToken uint32
-	// DDNet replaces the tokens of 0.6 by DDNet's security token, which follows the payload
-	// of each packet and is the same at both ends.
+	// DDNet replaces the tokens of 0.6 with DDNet's security token, which follows the payload of
+	// each packet and is the same at both ends.
 	DDNet bool
-	// Plain disables compression of sent packets. Otherwise they are compressed if that
-	// makes them shorter. Received packets may be compressed in either case.
+	// Plain disables compression of sent packets. Otherwise they are compressed if that makes
+	// them shorter. Received packets may be compressed in either case.
 	Plain bool
 
 	// MaxPacket is the maximum packet size in bytes, 64 to 1,400. 0 = 1,400.
@@ -59,27 +61,27 @@ type Config struct {
 	StoreBytes int
 	// QueueBytes is the maximum size of other queued chunks in bytes. 0 = 32 KiB.
 	QueueBytes int
-	// ReceiveBytes is the maximum size of received chunks waiting for Next, in
-	// bytes. 0 = 64 KiB.
+	// ReceiveBytes is the maximum size of received chunks waiting for Next, in bytes.
+	// 0 = 64 KiB.
 	//
-	// Vital chunks for which there is no room are not acknowledged, and the peer resends
-	// them. Other chunks are dropped while half of ReceiveBytes is in use.
+	// A vital chunk for which there is no room is not acknowledged, so that the peer resends it.
+	// Other chunks are dropped while half of ReceiveBytes is in use.
 	ReceiveBytes int
 
-	// Timeout is the time without a received packet after which the connection ends. The
-	// connection also ends if vital chunks are outstanding and none is acknowledged for
-	// this time. 0 = 10 s.
+	// Timeout is how long the connection may receive no packet until it ends. It also ends if
+	// vital chunks are outstanding and none is acknowledged for this long. 0 = 10 s.
 	Timeout time.Duration
-	// KeepAlive is the time without a sent packet after which an empty packet is sent. 0 = 1 s.
+	// KeepAlive is how long the connection may send no packet until it sends an empty one.
+	// 0 = 1 s.
 	KeepAlive time.Duration
-	// FlushAfter is the time since the last packet after which queued chunks are sent
-	// without a Flush. 0 = 500 ms.
+	// FlushAfter is how long after the last packet queued chunks are sent without a Flush.
+	// 0 = 500 ms.
 	FlushAfter time.Duration
-	// ResendAfter is the time after which an unacknowledged vital chunk is resent without
-	// a request. 0 = 1 s.
+	// ResendAfter is how long a vital chunk may be unacknowledged until it is resent without a
+	// request. 0 = 1 s.
 	ResendAfter time.Duration
-	// AckAfter is the maximum time that the acknowledgement of a vital chunk waits for
-	// another packet. 0 = 100 ms. Negative = until there is one, as in the game.
+	// AckAfter is how long the acknowledgement of a vital chunk waits for a packet to go with.
+	// 0 = 100 ms. Negative = for as long as it takes, as in the game.
 	AckAfter time.Duration
 }
 
@@ -162,8 +164,8 @@ func (c Config) trailer() int {
 	return 0
 }
 
-// reserve returns the number of bytes that the game reserves for a chunk's header
-// (NET_MAX_CHUNKHEADERSIZE). With the same reserve, packets end where the game's do.
+// reserve returns how many bytes the game reserves for a chunk's header (NET_MAX_CHUNKHEADERSIZE).
+// We reserve as many, so that our packets end where the game's would.
 func (c Config) reserve() int {
 	if c.Version == V06 && !c.DDNet {
 		return 5

@@ -42,8 +42,8 @@ type Header struct {
 	Sequence int // 0 to 1023; -1 if not vital
 }
 
-// sizeBits returns the number of bits of the size in a header's second byte. Six more are
-// in the first byte.
+// sizeBits returns how many bits of the size are in a header's second byte. Six more are in the
+// first.
 func (v Version) sizeBits() int {
 	if v == V06 {
 		return 4
@@ -63,15 +63,14 @@ func AppendHeader(b []byte, v Version, h Header) []byte {
 	if h.Flags&Vital == 0 {
 		return append(b, first, second)
 	}
-	// 0.6 has four bits for the upper two bits of the sequence, so bits 6 and 7
-	// are encoded twice.
+	// 0.6 has four bits for the upper two bits of the sequence, so bits 6 and 7 are encoded twice.
 	sequence := h.Sequence & sequenceMask
 	return append(b, first, second|byte(sequence>>2)&^(1<<low-1), byte(sequence))
 }
 
-// ParseHeader parses a header appended by AppendHeader and returns its length. As in the
-// game, bits that are encoded twice are joined by OR, and the sequence bits of a header
-// that is not vital are ignored.
+// ParseHeader parses a header appended by AppendHeader and returns its length. As in the game, it
+// combines bits that are encoded twice with OR, and ignores the sequence bits of a header that is
+// not vital.
 func ParseHeader(v Version, b []byte) (Header, int, error) {
 	if len(b) < 2 {
 		return Header{}, 0, errHeader

@@ -1,17 +1,17 @@
 package vital
 
-// The game's Huffman code. Every peer builds the same tree from the same frequencies. Codes
-// begin with the low bit. The code of symbol 256 ends the data.
+// The game's Huffman code. Every peer builds the same tree from the same frequencies. A code
+// begins with its low bit, and the code of symbol 256 ends the data.
 const (
 	endSymbol = 256
 	symbols   = endSymbol + 1
 
-	// maxPad is the maximum number of zero bits after the end. They are the rest of the
-	// end's byte, or the whole byte that the game appends if the end fills its byte.
+	// maxPad is how many zero bits may follow the end: the rest of its byte or, if it fills its
+	// byte, the whole byte that the game then appends.
 	maxPad = 8
 )
 
-// frequencies holds the count of each byte in the data from which the game's code was made.
+// frequencies holds how often each byte occurred in the data from which the game's code was made.
 // The end counts as 1.
 var frequencies = [symbols]uint32{
 	1 << 30, 4545, 2657, 431, 1950, 919, 444, 482, 2244, 617, 838, 542, 715, 1814, 304, 240,
@@ -46,10 +46,11 @@ type huffman struct {
 
 var code = newHuffman()
 
-// newHuffman joins the two rarest nodes until one is left.
+// newHuffman builds the tree by joining the two rarest nodes until only one is left.
 //
-// Nodes are sorted by falling frequency, and their order decides between equals. A joined
-// node takes the place of the last but one, then moves in front of rarer nodes.
+// All peers must build the same tree, so it matters how we choose between nodes of the same
+// frequency. They stay sorted by falling frequency, and a joined node goes to the end and then
+// moves up past rarer nodes only.
 func newHuffman() *huffman {
 	type node struct {
 		frequency uint32
@@ -80,7 +81,7 @@ func newHuffman() *huffman {
 
 func (h *huffman) root() uint16 { return uint16(symbols + len(h.children) - 1) }
 
-// assign assigns codes to all symbols below a node, whose own code is bits.
+// assign assigns codes to all symbols below a node. bits and length are the node's own code.
 func (h *huffman) assign(node uint16, bits uint32, length uint) {
 	if node < symbols {
 		h.codes[node].bits = bits
@@ -92,8 +93,7 @@ func (h *huffman) assign(node uint16, bits uint32, length uint) {
 	h.assign(children[1], bits|1<<length, length+1)
 }
 
-// Compress appends the Huffman code of data. The code may be longer than data, up
-// to 15 bits per byte.
+// Compress appends the Huffman code of data. It may be longer than data, up to 15 bits per byte.
 func Compress(b, data []byte) []byte {
 	b, _ = compress(b, data, 2*len(data)+3)
 	return b
@@ -126,9 +126,8 @@ func compress(b, data []byte, maxBytes int) ([]byte, bool) {
 	return append(b, byte(held)), true
 }
 
-// Decompress appends the data that Compress encoded, at most maxBytes of it. It returns an
-// error that wraps ErrMalformed if the code has no end, if anything but padding follows the
-// end, or if the data is larger.
+// Decompress appends the data that Compress encoded, unless it has more than maxBytes. Then, or if
+// the code has no end or anything but padding follows it, the error wraps ErrMalformed.
 func Decompress(b, data []byte, maxBytes int) ([]byte, error) {
 	start, limit := len(b), len(b)+maxBytes
 	node := code.root()
@@ -154,9 +153,8 @@ func Decompress(b, data []byte, maxBytes int) ([]byte, error) {
 	return b[:start], errCode
 }
 
-// padding reports whether the rest of a code after its end is valid padding: at most
-// maxPad bits, all zero. rest has the remaining bits of the end's byte, and more has
-// the bytes after it.
+// padding reports whether what follows the end of a code is valid padding: at most maxPad bits, all
+// of them zero. rest has the bits that remain of the end's byte, and more has the bytes after it.
 func padding(rest byte, bits int, more []byte) bool {
 	return rest == 0 && bits+8*len(more) <= maxPad && (len(more) == 0 || more[0] == 0)
 }

@@ -22,14 +22,14 @@ const (
 
 const (
 	maxPacket   = 1400 // NET_MAX_PACKETSIZE
-	maxChunks   = 255  // maximum of the count's byte; 0.7 writes 256 as 0, and 0.6 any number modulo 256
+	maxChunks   = 255  // fits the count's byte; 0.7 writes 256 as 0, and 0.6 any number modulo 256
 	ackHighBits = 0x03
 	tokenBytes  = 4
 	plainHeader = 3            // size of a header without a token
 	connless07  = connless | 1 // the low bits are the version of the format
 )
 
-// A PacketHeader is a packet's header, which precedes its chunks or its control message.
+// A PacketHeader is a packet's header, which is followed by its chunks or its control message.
 type PacketHeader struct {
 	Control    bool // a control message follows instead of chunks
 	Resend     bool // asks the receiver to resend all vital chunks after Ack
@@ -75,8 +75,8 @@ func AppendPacketHeader(b []byte, v Version, h PacketHeader) []byte {
 	return b
 }
 
-// ParsePacketHeader parses a header appended by AppendPacketHeader and returns its length.
-// The error for a packet without a connection is ErrConnless.
+// ParsePacketHeader parses a header appended by AppendPacketHeader and returns its length. If the
+// packet belongs to no connection, the error is ErrConnless.
 func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 	if len(b) < plainHeader {
 		return PacketHeader{}, 0, errPacket
@@ -98,12 +98,12 @@ func ParsePacketHeader(v Version, b []byte) (PacketHeader, int, error) {
 		h.Token = binary.BigEndian.Uint32(b[plainHeader:])
 	}
 	if err := h.checkControl(b[n:]); err != nil && !h.Compressed {
-		return PacketHeader{}, 0, err
+		return PacketHeader{}, 0, err // decompressed checks a compressed payload later
 	}
 	return h, n, nil
 }
 
-// checkControl returns an error if h is a control packet with chunks or without a message.
+// checkControl returns an error if h is a control packet that has chunks or lacks its message.
 func (h PacketHeader) checkControl(payload []byte) error {
 	if h.Control && (h.Chunks > 0 || len(payload) == 0) {
 		return errControl
@@ -138,14 +138,14 @@ func parseFlags(v Version, f byte) (PacketHeader, error) {
 	return h, nil
 }
 
-// AppendPacket appends a packet: its header and its payload, which is chunks or a control
-// message. Chunks are Huffman coded if that makes them shorter, as the game's peers do.
-// h.Compressed is ignored.
+// AppendPacket appends a packet: its header and its payload, which is chunks or a control message.
+// As the game's peers do, it codes chunks with the Huffman code if that makes them shorter,
+// whatever h.Compressed says.
 func AppendPacket(b []byte, v Version, h PacketHeader, payload []byte) []byte {
 	return appendPacket(b, v, h, payload, false)
 }
 
-// appendPacket is AppendPacket. If plain is true, it never compresses.
+// appendPacket is AppendPacket, but never compresses if plain is true.
 func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain bool) []byte {
 	start := len(b)
 	h.Compressed = !h.Control && !plain
@@ -155,15 +155,17 @@ func appendPacket(b []byte, v Version, h PacketHeader, payload []byte, plain boo
 		if shorter {
 			return coded
 		}
+
+		// The code is no shorter, so start again without it.
 		h.Compressed = false
 		b = AppendPacketHeader(b[:start], v, h)
 	}
 	return append(b, payload...)
 }
 
-// ParsePacket parses a packet made by AppendPacket. The payload aliases the packet or, if
-// it was compressed, begins at buf[0:]. Header and payload together have at most
-// 1,400 bytes, whatever the packet contains.
+// ParsePacket parses a packet made by AppendPacket. The payload aliases the packet or, if it was
+// compressed, begins at buf[0:]. Whatever the packet contains, header and payload together have at
+// most 1,400 bytes.
 //
 // ParsePacket does not check chunks (see ParseChunk).
 func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte, err error) {
@@ -175,7 +177,7 @@ func ParsePacket(v Version, packet, buf []byte) (h PacketHeader, payload []byte,
 	return h, payload, err
 }
 
-// decompressed returns the payload. If it was compressed, the result is in buf.
+// decompressed returns the payload, which it decompresses into buf if necessary.
 func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, error) {
 	if !h.Compressed {
 		return payload, nil
@@ -187,9 +189,9 @@ func (h PacketHeader) decompressed(v Version, payload, buf []byte) ([]byte, erro
 	return payload, err
 }
 
-// AppendToken appends DDNet's security token to a payload. In 0.6, the token follows the
-// chunks or the control message of a packet and is compressed with them. Both ends of a
-// connection send the same token.
+// AppendToken appends DDNet's security token to a payload. DDNet speaks 0.6, and puts the token
+// behind the chunks or the control message of a packet, with which it is compressed. Both ends of
+// a connection send the same token.
 func AppendToken(payload []byte, token uint32) []byte {
 	return binary.BigEndian.AppendUint32(payload, token)
 }
@@ -209,9 +211,8 @@ type Chunk struct {
 	Data []byte
 }
 
-// ParseChunk parses the chunk at the beginning of b, which holds the bytes after a
-// packet's header. Data aliases b. Unlike ParseHeader, ParseChunk rejects headers that no
-// correct sender sends.
+// ParseChunk parses the chunk at the beginning of b, which holds the bytes after a packet's header.
+// Data aliases b. Unlike ParseHeader, ParseChunk rejects headers that no correct sender sends.
 func ParseChunk(v Version, b []byte) (c Chunk, rest []byte, err error) {
 	h, n, err := ParseHeader(v, b)
 	if err != nil {
@@ -246,7 +247,7 @@ func checkChunks(v Version, b []byte, count int) error {
 // connless06 is the beginning of every 0.6 packet without a connection.
 var connless06 = []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// AppendConnless appends a packet without a connection, such as a server browser's query.
+// AppendConnless appends a packet that belongs to no connection, such as a server browser's query.
 // In 0.6 such a packet has no tokens, and token and response are ignored.
 func AppendConnless(b []byte, v Version, token, response uint32, data []byte) []byte {
 	if v == V06 {

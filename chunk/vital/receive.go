@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// halfSpace is half of the sequence space. A sequence up to halfSpace behind the last
-// accepted one counts as already received, any other as new.
+// halfSpace is half of the sequence space. We take a sequence for one that we have already received
+// if it is up to halfSpace behind the last accepted one, and for a new one otherwise.
 const halfSpace = 1 << (sequenceBits - 1)
 
-// Receive handles a packet. It does not keep the packet. The error says why the
-// connection has ended.
+// Receive handles a packet, which it does not keep. The error says why the connection has ended.
 //
-// A packet that is malformed, foreign or out of place is dropped and counted in Stats.
+// A packet that is malformed, foreign or out of place is no error. It is dropped and counted in
+// Stats.
 func (c *Conn) Receive(now time.Time, packet []byte) error {
 	c.advanceClock(now)
 	if c.err != nil {
@@ -38,11 +38,11 @@ func (c *Conn) Receive(now time.Time, packet []byte) error {
 	return c.err
 }
 
-// open returns a packet's payload. It returns an error if the token is wrong, or if the
-// payload is not a complete sequence of chunks or a control message.
+// open returns a packet's payload. It returns an error if the token is wrong, or if the payload is
+// neither a control message nor a complete sequence of chunks.
 //
-// A token in the header is checked before anything is decompressed. DDNet's token is
-// inside the payload.
+// A token in the header is checked before we go to the trouble of decompressing anything. DDNet's
+// token is inside the payload and has to wait until then.
 func (c *Conn) open(h PacketHeader, payload []byte) ([]byte, error) {
 	if h.Tokened != c.cfg.header().Tokened || h.Tokened && h.Token != c.cfg.Token {
 		return nil, errToken
@@ -79,8 +79,9 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 	}
 	c.lastReceived = c.now
 	if stale {
-		c.stats.StaleAcks++
+		c.stats.StaleAcks++ // and its Resend is just as stale
 	} else {
+		// Keep an older request only if nothing has been acknowledged since.
 		c.peerNeedsResend = h.Resend || c.peerNeedsResend && c.store.Oldest == before
 	}
 	if h.Control {
@@ -95,10 +96,10 @@ func (c *Conn) take(h PacketHeader, body []byte) {
 	}
 }
 
-// acknowledge frees chunks that the peer has acknowledged.
+// acknowledge frees the chunks that the peer has acknowledged.
 //
-// A packet that another one overtook acknowledges an older number, which is stale. ok is
-// false if the number was never sent, or was sent too long ago.
+// A packet that was overtaken by another one acknowledges an older sequence, which is stale. ok is
+// false if the sequence was never sent, or was sent too long ago.
 func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	acked := c.store.Oldest - 1
 	ahead := (uint64(ack) - acked) & sequenceMask
@@ -120,8 +121,8 @@ func (c *Conn) acknowledge(ack int) (stale, ok bool) {
 	return false, true
 }
 
-// measure updates the round-trip time with the newest chunk that a packet acknowledges.
-// Earlier acknowledgements may have been lost, so a sample counts as at most ResendAfter.
+// measure updates the round-trip time from the newest chunk that a packet acknowledges. We don't
+// let a sample exceed ResendAfter, because earlier acknowledgements may have been lost.
 func (c *Conn) measure(v unackedChunk) {
 	if v.resent {
 		return // it is unknown which transmission was acknowledged
@@ -148,10 +149,10 @@ func (c *Conn) control(body []byte) {
 	}
 }
 
-// deliver handles a received chunk. It accepts a chunk that is not vital, or the next vital
-// one. A later vital chunk shows a gap, and the next packet asks for a resend.
+// deliver handles a received chunk. It accepts the next vital one, and any that isn't vital. If a
+// vital chunk is further ahead, another one was lost, and the next packet asks for a resend.
 //
-// Chunks that are not vital may fill only half of the inbox. The other half is for vital ones.
+// Chunks that aren't vital may fill only half of the inbox, because vital ones need the other.
 func (c *Conn) deliver(chunk Chunk) {
 	if chunk.Flags&Vital == 0 {
 		halfFull := c.inbox.Len() >= c.cfg.ReceiveBytes/chunkShare/2 ||
@@ -167,6 +168,7 @@ func (c *Conn) deliver(chunk Chunk) {
 		c.received++
 		c.confirm(chunk.Flags)
 	case ahead == 1:
+		// There's no room. Next asks for the chunk again when there is.
 		c.stats.Full++
 		c.inboxFull = true
 	case ahead == 0 || ahead >= halfSpace:
@@ -179,11 +181,12 @@ func (c *Conn) deliver(chunk Chunk) {
 	}
 }
 
-// confirm schedules an acknowledgement within AckAfter. A chunk that was resent is
-// acknowledged at once, because its sender is waiting.
+// confirm makes sure that a chunk is acknowledged within AckAfter, or at once if it was resent,
+// because its sender is waiting.
 func (c *Conn) confirm(flags Flags) {
 	switch {
 	case c.cfg.AckAfter < 0:
+		// The next packet acknowledges it, whenever that is.
 	case flags&Resend != 0:
 		c.ackAt = c.now
 	case c.ackAt.IsZero():
@@ -211,8 +214,8 @@ func (c *Conn) accept(chunk Chunk) bool {
 	return true
 }
 
-// Next returns the next received chunk. Its Data is valid until the next call of Next.
-// Chunks that arrived before the connection ended are still returned.
+// Next returns the next received chunk, whose Data is valid until the next call of Next. It still
+// returns chunks that arrived before the connection ended.
 func (c *Conn) Next() (Chunk, bool) {
 	c.inboxData.free(c.returned)
 	c.returned = span{}

@@ -4,11 +4,11 @@ import "fmt"
 
 // Send queues a copy of data as a chunk. flags is Vital or 0.
 //
-// The chunk is sent when the next one does not fit into the same packet, at a Flush, or
+// The chunk is sent once the next one does not fit into the same packet, or else by a Flush or
 // Config.FlushAfter after the last packet.
 //
-// The error is ErrChunkSize, ErrStoreFull, ErrQueueFull, or the reason why the connection
-// ended. After an error nothing is sent and the connection is unchanged.
+// The error is ErrChunkSize, ErrStoreFull, ErrQueueFull, or the reason why the connection ended.
+// It means that nothing will be sent and the connection is unchanged.
 func (c *Conn) Send(flags Flags, data []byte) error {
 	switch {
 	case c.err != nil:
@@ -36,7 +36,7 @@ func (c *Conn) Send(flags Flags, data []byte) error {
 	return nil
 }
 
-// storeChunk adds a vital chunk to the store.
+// storeChunk adds a vital chunk to the store, where it stays until it is acknowledged.
 func (c *Conn) storeChunk(data []byte) (span, error) {
 	if c.store.Len() >= maxOutstanding {
 		return span{}, fmt.Errorf("%w: %d vital chunks are not acknowledged", ErrStoreFull, c.store.Len())
@@ -66,13 +66,14 @@ func (c *Conn) queueChunk(data []byte) (span, error) {
 	return s, nil
 }
 
-// extend adds a new chunk to the size of the packet at the queue's end. If it does not fit,
-// the chunks before it are due.
+// extend adds a new chunk to the packet at the end of the queue. If the packet has no room for it,
+// the chunks queued so far are due and the chunk begins a packet of its own.
 func (c *Conn) extend(flags Flags, size int) {
 	if c.queue.Len() == 0 {
 		c.tail = tail{}
 	}
-	if c.tail.bytes+size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket) || c.tail.chunks >= maxChunks {
+	full := c.tail.bytes+size+c.cfg.reserve() > c.cfg.payload(c.cfg.MaxPacket)
+	if full || c.tail.chunks >= maxChunks {
 		c.due = c.queue.Len()
 		c.tail = tail{}
 	}
@@ -83,9 +84,8 @@ func (c *Conn) extend(flags Flags, size int) {
 // Flush makes all queued chunks due. The next calls of AppendPacket send them.
 func (c *Conn) Flush() { c.due = c.queue.Len() }
 
-// Close makes the next packet close the connection. The connection ends when
-// AppendPacket returns that packet. reason is cut to 256 bytes, and the peer sees it up
-// to its first zero byte.
+// Close makes the next packet close the connection, which ends when AppendPacket returns that
+// packet. reason is cut to 256 bytes, and the peer sees it up to its first zero byte.
 func (c *Conn) Close(reason string) {
 	if c.err == nil && c.closing == nil {
 		c.closing = &CloseError{Reason: reason[:min(len(reason), maxReason)]}

@@ -6,15 +6,15 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// Advance runs the timers. The error says why the connection has ended. After Advance, a
-// packet is ready or NextTimeout is after now.
+// Advance runs the timers that are due. Afterwards, either there is a packet to send or
+// NextTimeout is after now. The error says why the connection has ended.
 func (c *Conn) Advance(now time.Time) error {
 	c.advanceClock(now)
 	if c.err != nil {
 		return c.err
 	}
 	if c.hasGap() && !c.now.Before(c.repeatAt) {
-		c.needResend = true
+		c.needResend = true // our last request had no effect
 	}
 	oldest := c.oldest()
 	switch {
@@ -33,8 +33,8 @@ func (c *Conn) Advance(now time.Time) error {
 // hasUnacked reports whether a vital chunk was sent and is not acknowledged.
 func (c *Conn) hasUnacked() bool { return c.store.Oldest < c.sendNext }
 
-// oldest returns the oldest unacknowledged vital chunk, or nil if there is none or it was
-// not sent yet. A chunk too large for a packet counts as sent.
+// oldest returns the oldest unacknowledged vital chunk, or nil if there is none or it hasn't been
+// sent yet. A chunk that was too large for its packet counts as sent.
 func (c *Conn) oldest() *unackedChunk {
 	if c.store.Len() == 0 || c.store.At(c.store.Oldest).first.IsZero() {
 		return nil
@@ -42,7 +42,7 @@ func (c *Conn) oldest() *unackedChunk {
 	return c.store.At(c.store.Oldest)
 }
 
-// waitingSince returns the time since which nothing that was sent was acknowledged.
+// waitingSince returns since when we have been waiting for an acknowledgement.
 func (c *Conn) waitingSince(oldest *unackedChunk) time.Time {
 	if c.lastAcked.After(oldest.first) {
 		return c.lastAcked
@@ -50,7 +50,7 @@ func (c *Conn) waitingSince(oldest *unackedChunk) time.Time {
 	return oldest.first
 }
 
-// answer schedules a resend of all unacknowledged chunks that were sent.
+// answer answers the peer's request, by resending every chunk that was sent and not acknowledged.
 func (c *Conn) answer() {
 	c.peerNeedsResend = false
 	c.answerAt = c.now.Add(c.requestInterval())
@@ -58,8 +58,8 @@ func (c *Conn) answer() {
 	c.stats.Answers++
 }
 
-// resendOldest schedules a resend of the chunks that have waited too long, at most one
-// packet of them. The game resends only the first such chunk.
+// resendOldest schedules the chunks that have waited too long, but no more of them than fit into
+// one packet. The game resends only the first.
 func (c *Conn) resendOldest() {
 	c.resendNext, c.resendEnd = c.store.Oldest, c.store.Oldest+1
 	bytes := c.store.At(c.resendNext).size + maxHeaderBytes
@@ -73,8 +73,8 @@ func (c *Conn) resendOldest() {
 	}
 }
 
-// NextTimeout returns the time at which Advance or AppendPacket has something to do, which
-// may be now. ok is false if the connection has ended.
+// NextTimeout returns when Advance or AppendPacket will have something to do, which may be now. ok
+// is false if the connection has ended.
 func (c *Conn) NextTimeout() (at time.Time, ok bool) {
 	if c.err != nil {
 		return time.Time{}, false

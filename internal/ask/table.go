@@ -1,5 +1,6 @@
-// Package ask keeps the unanswered questions of one end of a connection by number, and
-// encodes questions and answers. It uses no clock, goroutine or lock.
+// Package ask is the bookkeeping of calls that return a result. It keeps the questions of one end
+// of a connection until they are answered, and encodes questions and answers. It uses no clock,
+// goroutine or lock.
 package ask
 
 import (
@@ -10,8 +11,9 @@ import (
 	"github.com/quivernet/quiver/internal/recovery"
 )
 
-// A Table holds open questions by number, at most as many as SetLimit allows. The limit of
-// the zero Table is 0. A Table is not safe for concurrent use.
+// A Table holds open questions by number: those that this end has asked, or those that the peer
+// has. It holds no more of them than SetLimit allows, which is none at first. It is not safe for
+// concurrent use.
 type Table[Q any] struct {
 	limit int
 	last  uint64            // newest number given by Add
@@ -19,7 +21,7 @@ type Table[Q any] struct {
 	due   recovery.Earliest // no open question times out before this time
 }
 
-// entry is an open question.
+// An entry is an open question.
 type entry[Q any] struct {
 	number   uint64
 	until    time.Time // when the question times out; zero = never
@@ -35,8 +37,8 @@ func (t *Table[Q]) Len() int { return len(t.open) }
 // Full reports whether the table holds as many questions as its limit allows.
 func (t *Table[Q]) Full() bool { return len(t.open) >= t.limit }
 
-// Add adds a question of this end under the next number. The question times out at until;
-// zero = never. ok is false if the table is full.
+// Add adds a question of this end under the next number. It times out at until; zero = never. ok is
+// false if the table is full.
 func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	if t.Full() {
 		return 0, false
@@ -47,8 +49,8 @@ func (t *Table[Q]) Add(q Q, until time.Time) (number uint64, ok bool) {
 	return t.last, true
 }
 
-// Added returns the number of questions Add has added. The peer cannot have answered any
-// others.
+// Added returns how many questions Add has added, which is also the highest number that the peer
+// can have answered.
 func (t *Table[Q]) Added() uint64 { return t.last }
 
 // Put adds a question of the peer under its number. ok is false if the number is in use or
@@ -78,12 +80,15 @@ func (t *Table[Q]) Take(number uint64) (q Q, ok bool) {
 	return q, false
 }
 
-// TakeDue removes and returns the oldest question that has timed out by now. It examines the
-// questions only if one may have timed out.
+// TakeDue removes and returns the oldest question that has timed out by now. It is cheap to call,
+// because it examines the questions only if one may have timed out.
 func (t *Table[Q]) TakeDue(now time.Time) (q Q, ok bool) {
 	if due, ok := t.due.Time(); !ok || now.Before(due) {
 		return q, false
 	}
+
+	// Compute due again along the way. If we stop early, it's a time that has passed, and the next
+	// call looks at the rest.
 	t.due = recovery.Earliest{}
 	for i, e := range t.open {
 		t.due.Add(e.until, !e.until.IsZero())
@@ -99,13 +104,13 @@ func (t *Table[Q]) TakeIf(fits func(Q) bool) (q Q, ok bool) {
 	return t.take(slices.IndexFunc(t.open, func(e entry[Q]) bool { return fits(e.question) }))
 }
 
-// Any reports whether fits returns true for an open question.
+// Any reports whether fits returns true for any open question.
 func (t *Table[Q]) Any(fits func(Q) bool) bool {
 	return slices.ContainsFunc(t.open, func(e entry[Q]) bool { return fits(e.question) })
 }
 
-// find returns the index of the question with the given number, or the index at which to
-// insert it.
+// find returns the index of the question with the given number. If there is none, it returns false
+// and the index at which to insert one.
 func (t *Table[Q]) find(number uint64) (i int, ok bool) {
 	return slices.BinarySearchFunc(t.open, number, func(e entry[Q], number uint64) int {
 		return cmp.Compare(e.number, number)

@@ -19,8 +19,8 @@ import (
 // Each end numbers its questions on a connection from 1 and never reuses a number. A question
 // has at most one answer.
 
-// MaxText is the maximum size of an error text in bytes. Cut shortens longer ones. It is
-// enough for a sentence.
+// MaxText is the maximum size of an error text in bytes, which is enough for a sentence. Cut
+// shortens longer ones.
 const MaxText = 512
 
 // A Verdict says how a question was answered.
@@ -48,7 +48,7 @@ type Answer struct {
 	Text    string // set for Refused and Failed
 }
 
-// AppendQuestion appends the header of a question, which the argument must follow.
+// AppendQuestion appends the header of a question. The caller appends the argument.
 func AppendQuestion(b []byte, number uint64) []byte { return binary.AppendUvarint(b, number<<1) }
 
 // AppendCancel appends a cancel.
@@ -68,8 +68,8 @@ func ReadQuestion(b []byte) (number uint64, cancel bool, argument []byte, err er
 	return number, cancel, b[n:], nil
 }
 
-// AppendAnswer appends an answer without a result, or the header of one that its result must
-// follow.
+// AppendAnswer appends an answer without a result, or else the header of an answer to which the
+// caller appends the result.
 func AppendAnswer(b []byte, number uint64, v Verdict) []byte {
 	return append(binary.AppendUvarint(b, number), byte(v))
 }
@@ -80,8 +80,8 @@ func AppendError(b []byte, number uint64, v Verdict, code uint32, text string) [
 	return append(b, Cut(text)...)
 }
 
-// Cut shortens a text to MaxText bytes without splitting a character. It leaves out bytes
-// that are not UTF-8.
+// Cut shortens a text to MaxText bytes without splitting a character, and leaves out bytes that are
+// not UTF-8.
 func Cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), MaxText)], "") }
 
 // ReadAnswer parses an answer.

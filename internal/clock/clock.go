@@ -1,54 +1,59 @@
 // Package clock estimates a peer's clock from questions and answers and bounds the error of
 // the estimate. It uses no clock, goroutine or lock.
 //
-// Our clock reads a when a question is sent and d when its answer arrives. The peer's clock
-// reads b when the question arrives and c when the answer is sent. Whatever the path, the
-// peer's clock is ahead of ours by at most b−a, which is exact if the question took no time.
-// It is ahead by at least c−d, which is exact if the answer took no time.
+// In one exchange, our clock reads a when the question is sent and d when its answer arrives. The
+// peer's clock reads b when the question arrives and c when the answer is sent. Whatever the
+// path, the peer's clock is ahead of ours by at most b−a, which is exact if the question took no
+// time, and by at least c−d, which is exact if the answer took no time.
 //
-// Clock intersects the bounds of many exchanges. The quickest question and the quickest
-// answer decide, even if they belong to different exchanges. The bound also covers a path
-// that is slower in one direction. NTP's filter instead selects the exchange with the
+// Clock intersects the bounds of many exchanges, so that the quickest question and the quickest
+// answer decide, even if they belong to different exchanges. The result also covers a path that
+// is slower in one direction. NTP's filter, on the other hand, selects the exchange with the
 // smallest round trip, in which both directions must be quick at once.
 package clock
 
 import "time"
 
 const (
-	// drift says how fast bounds age: they widen by 1/drift of their age. 500 ppm is the
-	// fastest a kernel slews a clock (adjtime). Quartz is off by at most 100 ppm.
+	// drift says how fast bounds go stale: they widen by 1/drift of their age. 500 ppm is the
+	// fastest that a kernel slews a clock (adjtime). Quartz is off by at most 100 ppm.
 	drift = 2000
-	// memory is the length of a period in which exchanges are collected. They are dropped at
-	// the end of the next period. If the peer's clock steps by less than a round trip, no
-	// bound is contradicted. Such a step shows only once the older exchanges have been
-	// dropped.
+	// memory is how long we collect exchanges before we begin afresh. The collection is dropped
+	// at the end of the following period. This is for a peer's clock that steps by less than a
+	// round trip: it contradicts no bound, so we notice the step only once the older exchanges
+	// are gone.
 	memory = 8 * time.Second
-	// convincing is the number of contradicting exchanges in a row that replace the estimate.
-	// Each must agree with the previous one. A single contradiction may be a mistake. A peer
-	// that lies needs this many round trips.
+	// convincing is how many exchanges in a row must contradict the estimate until we replace
+	// it, each in agreement with the one before. A single one may be a mistake, and a peer that
+	// lies needs this many round trips.
 	convincing = 3
-	// settled is the number of exchanges after which jitter hardly moves the estimate.
+	// settled is how many exchanges it takes until jitter hardly moves the estimate.
 	settled = 10
-	// slack is the error of an arrival time: 16 µs at either end, and the time from reading
-	// the clock to sending the packet.
+	// slack is the error of an arrival time: 16 µs at either end, and the time from reading the
+	// clock to sending the packet.
 	slack = 50 * time.Microsecond
 
-	// Farthest limits the peer's times that are accepted, in either direction. It keeps sums
-	// of these times and our own from overflowing an int64. In nanoseconds since 1970, they
-	// reach from 1823 to 2116.
+	// Farthest limits the peer's times that we accept, in either direction, so that sums of
+	// these times and our own don't overflow an int64. In nanoseconds since 1970, they reach
+	// from 1823 to 2116.
 	Farthest = 1 << 62
 )
 
-// Sample is one exchange: our question and the peer's answer.
+// A Sample is one exchange: our question and the peer's answer.
 type Sample struct {
-	Asked, Answered time.Duration // our clock when the question was sent and when the answer arrived
-	Held            time.Duration // time between the question's arrival and the answer's sending, on the peer's clock
-	Peer            int64         // the peer's clock when the answer was sent, in nanoseconds
+	// Asked and Answered are what our clock read when the question was sent, and when the answer
+	// arrived.
+	Asked, Answered time.Duration
+	// Held is how long the peer took from the question's arrival to sending the answer, by its
+	// own clock.
+	Held time.Duration
+	// Peer is what the peer's clock read when it sent the answer, in nanoseconds.
+	Peer int64
 }
 
-// sound reports whether the sample can be true. It cannot if the answer arrived before the
-// question was sent, if the peer held the question for a negative time or longer than we
-// waited, or if the peer's time is beyond Farthest.
+// sound reports whether the sample can be true. It cannot if the answer arrived before the question
+// was sent, if the peer held the question for a negative time or for longer than we waited, or if
+// the peer's time is beyond Farthest.
 func (s Sample) sound() bool {
 	trip := s.Answered - s.Asked
 	return trip >= 0 && s.Held >= 0 && s.Held <= trip+trip/drift+slack &&
@@ -68,14 +73,19 @@ func (s Sample) span() span {
 // A Clock estimates a peer's clock. The zero Clock has no estimate. It is not safe for
 // concurrent use.
 type Clock struct {
-	recent         span          // from the current period of memory
-	older          span          // from the previous period
-	began          time.Duration // when the current period began, on our clock
-	contradicting  span          // the newest sample that contradicted recent and older
-	contradictions int           // contradictions in a row, each in agreement with the previous one
-	samples        int
-	steps          uint64   // number of times doubt replaced the estimate
-	told           struct { // the last result of At; later results don't fall below it
+	// The estimate.
+	recent  span          // bounds from the current period of memory
+	older   span          // bounds from the previous period
+	began   time.Duration // when the current period began, on our clock
+	samples int
+
+	// Samples that contradict it.
+	contradicting  span   // the newest of them
+	contradictions int    // how many in a row, each in agreement with the one before
+	steps          uint64 // how often they have replaced the estimate
+
+	// The last result of At, below which later ones must not fall.
+	told struct {
 		ok   bool
 		at   time.Duration
 		peer int64
@@ -102,7 +112,8 @@ func (c *Clock) Add(s Sample) bool {
 	return true
 }
 
-// learn narrows the estimate by a span that agrees with it.
+// learn narrows the estimate down to what a span leaves of it, with which it agrees. If the period
+// is over, the span begins the next one.
 func (c *Clock) learn(fresh span) {
 	if fresh.at-c.began >= memory {
 		c.older = c.recent
@@ -113,14 +124,14 @@ func (c *Clock) learn(fresh span) {
 	c.recent = c.recent.grown(fresh.at).cut(fresh)
 }
 
-// doubt counts a span that contradicts the estimate. After convincing of them in a
-// row, each in agreement with the previous one, the last span replaces the estimate.
+// doubt counts a span that contradicts the estimate. If there are convincing of them in a row,
+// each in agreement with the one before, the last one replaces the estimate.
 func (c *Clock) doubt(fresh span) {
 	if !c.contradicting.grown(fresh.at).meets(fresh) {
 		c.contradictions = 0
 	}
-	// Keep fresh itself, not the intersection with the previous span. The spans of a clock that
-	// runs too fast or too slow hardly overlap.
+	// Keep all of fresh rather than its intersection with the span before. If a clock runs too
+	// fast or too slow, its spans hardly overlap.
 	c.contradicting = fresh
 	c.contradictions++
 	if c.contradictions == convincing {
@@ -128,8 +139,8 @@ func (c *Clock) doubt(fresh span) {
 	}
 }
 
-// restart replaces the estimate by a span because a clock has stepped. Results of At may then
-// fall once.
+// restart replaces the estimate with a span, because one of the clocks has stepped. This is when
+// results of At may fall.
 func (c *Clock) restart(fresh span) {
 	c.recent = fresh
 	c.older = span{}
@@ -149,11 +160,11 @@ func (c *Clock) believed(at time.Duration) span {
 	return recent
 }
 
-// At returns the reading of the peer's clock, in nanoseconds, when our clock reads at. bound
-// limits the error of peer. ok is false before the first sample.
+// At returns what the peer's clock reads when ours reads at, in nanoseconds. bound limits the error
+// of peer. ok is false before the first sample.
 //
-// While at grows, peer never falls unless [Clock.Steps] has grown. To ensure this, At records
-// its result, so it is not a mere getter.
+// While at grows, peer never falls unless [Clock.Steps] has grown. To ensure this, At remembers its
+// last result, so it is not a mere getter.
 func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) {
 	if !c.recent.known() {
 		return 0, 0, false
@@ -162,6 +173,7 @@ func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) 
 	peer = ahead.middle() + int64(at)
 	bound = time.Duration(ahead.most-ahead.least+1) / 2
 	if c.told.ok && at >= c.told.at && peer < c.told.peer {
+		// Stand still until the estimate has caught up.
 		bound += time.Duration(c.told.peer - peer)
 		peer = c.told.peer
 	}
@@ -173,16 +185,16 @@ func (c *Clock) At(at time.Duration) (peer int64, bound time.Duration, ok bool) 
 	return peer, bound, true
 }
 
-// Settled reports whether exchanges may become rare: there were enough of them, and the
+// Settled reports whether exchanges may become rare, because there have been enough of them and the
 // latest agreed with the estimate.
 func (c *Clock) Settled() bool { return c.samples >= settled && c.contradictions == 0 }
 
-// Steps returns the number of times the estimate was replaced because the peer's clock was
-// set or ours stood still.
+// Steps returns how often the estimate was replaced, because the peer's clock was set or ours stood
+// still.
 func (c *Clock) Steps() uint64 { return c.steps }
 
-// span bounds how far the peer's clock is ahead of ours, in nanoseconds, as measured when
-// ours read at. The zero span bounds nothing.
+// A span bounds how far the peer's clock is ahead of ours, in nanoseconds, as measured when ours
+// read at. The zero span bounds nothing.
 type span struct {
 	least, most int64
 	at          time.Duration
@@ -200,8 +212,8 @@ func (s span) grown(at time.Duration) span {
 // meets reports whether two spans have a value in common.
 func (s span) meets(other span) bool { return s.least <= other.most && other.least <= s.most }
 
-// cut returns the intersection of two spans. It widens the result to at least slack, so the
-// result is never empty.
+// cut returns the intersection of two spans, which it widens to at least slack, so that there
+// always is one.
 func (s span) cut(other span) span {
 	cut := span{max(s.least, other.least), min(s.most, other.most), max(s.at, other.at)}
 	if short := int64(slack) - (cut.most - cut.least); short > 0 {

@@ -3,28 +3,27 @@ package clock
 import "time"
 
 const (
-	// The next question is sent askSoon after the last one while the clock is not settled.
-	// That makes ten questions in a second, or in ten round trips if those take longer.
-	// Later, the next question is sent askLater after the last one, but only if there is
-	// other traffic.
+	// How long after a question the next one is sent. Until the clock is settled, we ask every
+	// askSoon, which makes ten questions in a second, or in ten round trips if those take
+	// longer. From then on we ask every askLater, but only if there is other traffic.
 	askSoon  = 100 * time.Millisecond
 	askLater = time.Second
 )
 
-// A Beat is one moment on two clocks. The game's clock may be set, run slowly or stand still.
-// The real clock times packets.
+// A Beat is one moment on two clocks: the game's, which may be set, run slowly or stand still, and
+// the real one, by which packets are timed.
 type Beat struct{ Game, Real time.Time }
 
-// At converts a real time to the game's clock, assuming that the game's clock runs at the
-// real speed.
+// At converts a real time to the game's clock, assuming that the game's clock runs at real speed.
 func (b Beat) At(moment time.Time) time.Time { return b.Game.Add(moment.Sub(b.Real)) }
 
 // Of converts a time of the game's clock to real time.
 func (b Beat) Of(game time.Time) time.Time { return b.Real.Add(game.Sub(b.Game)) }
 
-// Questions decides when one end asks its peer for the time of the peer's game, with at most
-// one question in flight. It holds the resulting estimate. All times are real times. The zero
-// Questions asks nothing. It is not safe for concurrent use.
+// Questions decides when to ask the peer for the time of its game, with at most one question in
+// flight, and estimates the peer's clock from the answers.
+//
+// All times are real times. The zero Questions asks nothing. It is not safe for concurrent use.
 type Questions struct {
 	wanted  bool      // Want was called
 	traffic bool      // NoteTraffic was called since the last question
@@ -47,15 +46,15 @@ func (q *Questions) Want(now time.Time) (first bool) {
 // Wanted reports whether Want was called.
 func (q *Questions) Wanted() bool { return q.wanted }
 
-// NoteTraffic is called when a message that is not about time was sent or received. A settled
-// clock asks only after such a message, so it wakes no idle connection.
+// NoteTraffic is called when a message that is not about time was sent or received. Once the clock
+// is settled, we ask only after such a message, so as not to wake an idle connection.
 func (q *Questions) NoteTraffic() { q.traffic = true }
 
-// NeedsDriving reports whether a question will be due even if nothing happens. The owner must
-// then call Ask again later.
+// NeedsDriving reports whether a question will be due even if nothing happens. If so, the owner
+// must call Ask again later.
 func (q *Questions) NeedsDriving() bool { return q.wanted && !q.asking && !q.clock.Settled() }
 
-// Ask reports whether a question must be sent now. If so, it counts as sent.
+// Ask returns true if a question must be sent now, which then counts as sent.
 func (q *Questions) Ask(now time.Time) bool {
 	since := now.Sub(q.asked)
 	due := since >= askLater && q.traffic || since >= askSoon && !q.clock.Settled()
@@ -71,8 +70,8 @@ func (q *Questions) Ask(now time.Time) bool {
 // Asking reports whether a question is in flight.
 func (q *Questions) Asking() bool { return q.asking }
 
-// Answer adds the answer to the question in flight. peer is the time of the peer's game when
-// the answer was sent, in nanoseconds since 1970. held is how long the peer had held the
+// Answer adds the answer to the question in flight. peer is what the time of the peer's game was
+// when it sent the answer, in nanoseconds since 1970, and held is how long it had held the
 // question. Answer returns false if the answer cannot be true.
 func (q *Questions) Answer(peer int64, held time.Duration, arrived time.Time) (sound bool) {
 	q.asking = false
@@ -84,8 +83,8 @@ func (q *Questions) Answer(peer int64, held time.Duration, arrived time.Time) (s
 	})
 }
 
-// At returns the time of the peer's game now. bound limits the error of peer. ok is false
-// before the first answer. At records its result, as [Clock.At] does.
+// At returns what time it is now in the peer's game. bound limits the error of peer. ok is false
+// before the first answer. At remembers its result, as [Clock.At] does.
 func (q *Questions) At(now time.Time) (peer time.Time, bound time.Duration, ok bool) {
 	told, bound, ok := q.clock.At(now.Sub(q.epoch))
 	if !ok {

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// every is the minimum time between two warnings that pass a [Gate].
+// every is how far apart two warnings are at least that pass a [Gate].
 const every = time.Second
 
-// A Gate passes one warning a second and counts all others. The zero Gate is ready to use.
+// A Gate is a rate limiter for warnings. It passes one a second and counts all others. The zero
+// Gate is ready to use. It is not safe for concurrent use.
 type Gate struct {
 	last   time.Time // when a warning last passed; zero if none has
 	hidden int       // warnings since then
 }
 
-// Pass reports whether a warning may be logged now. hidden is the number of warnings that
-// were not logged since the last one that was.
+// Pass decides whether a warning may be logged now. If so, hidden is how many were not since the
+// last one that was.
 func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	if !g.last.IsZero() && now.Sub(g.last) < every && !now.Before(g.last) {
 		g.hidden++
@@ -28,10 +29,10 @@ func (g *Gate) Pass(now time.Time) (hidden int, ok bool) {
 	return hidden, true
 }
 
-// Gates holds gates by key. They are made as needed.
+// Gates holds gates by key, which are made as needed.
 type Gates[K comparable] map[K]Gate
 
-// Pass calls [Gate.Pass] of the key's gate.
+// Pass is [Gate.Pass] of the key's gate.
 func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 	gate := g[key]
 	hidden, ok = gate.Pass(now)
@@ -39,7 +40,7 @@ func (g Gates[K]) Pass(key K, now time.Time) (hidden int, ok bool) {
 	return hidden, ok
 }
 
-// A Cause is a reason for which unknown clients can make a world log a record.
+// A Cause is a reason why a client that hasn't joined can make a world log a record.
 type Cause uint8
 
 const (
@@ -52,17 +53,16 @@ const (
 	causes
 )
 
-// strangers limits the records that clients can cause. It has a gate for each cause of
-// unknown clients, and a count for each deed of clients that have joined.
+// strangers limits the records that clients can cause, so that they can't fill a disk.
 type strangers struct {
-	mu     sync.Mutex // guards the fields below; locked last
-	gates  [causes]Gate
-	guests [deeds]guests
+	mu     sync.Mutex    // guards the fields below; locked last
+	gates  [causes]Gate  // for clients that haven't joined
+	guests [deeds]guests // for clients that have
 }
 
-// Stranger logs an action of an unknown client. The record is a warning, unless honest
-// clients do the same. If a record with the same cause was logged within the last second,
-// Stranger only counts this one. It may be called concurrently.
+// Stranger logs what a client that hasn't joined did. The record is a warning, unless honest
+// clients do the same. If a record with the same cause was logged within the last second, Stranger
+// only counts this one. It may be called concurrently.
 func (s *Set) Stranger(of Cause, message string, args ...any) {
 	level := slog.LevelWarn
 	if of == Household {
@@ -71,8 +71,8 @@ func (s *Set) Stranger(of Cause, message string, args ...any) {
 	s.bounded(s.strangers.gates[of].Pass, level, message, args)
 }
 
-// A Deed is something for which clients that have joined can make a world log records again
-// and again.
+// A Deed is something that clients that have joined can do again and again, and for which a world
+// logs a record each time.
 type Deed uint8
 
 const (
@@ -84,26 +84,27 @@ const (
 )
 
 const (
-	// guestLines is the maximum number of records of a deed logged for one party in a minute.
-	// allLines is the maximum for all parties. It is enough for the clients of a server that
+	// guestLines is how many records of a deed may be logged for one party in a minute, and
+	// allLines is how many for all parties. That is enough for the clients of a server that
 	// restarts, and too few to fill a disk.
 	guestLines = 20
 	allLines   = 300
 )
 
-// guests counts the records of one deed by minute. The zero guests is ready to use.
+// guests limits the records of one deed by counting them in each minute. The zero guests is ready
+// to use.
 type guests struct {
-	begun  time.Time   // start of the minute
+	start  time.Time   // of the current minute
 	lines  int         // records logged in the minute
 	of     map[any]int // records logged in the minute, by party
 	hidden int         // records not logged since the last one that was
 }
 
-// pass reports whether a record about a party may be logged now. hidden is the number of
-// records that were not logged since the last one that was.
+// pass decides whether a record about a party may be logged now. If so, hidden is how many were
+// not since the last one that was.
 func (g *guests) pass(party any, now time.Time) (hidden int, ok bool) {
-	if since := now.Sub(g.begun); since >= time.Minute || since < 0 {
-		g.begun = now
+	if since := now.Sub(g.start); since >= time.Minute || since < 0 {
+		g.start = now
 		g.lines = 0
 		g.of = make(map[any]int)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Category is the subject of a log record. Each category can have its own level.
+// A Category is the subject of a log record. Each category can have a level of its own.
 type Category uint8
 
 // The categories, with Unreal's equivalents.
@@ -30,25 +30,27 @@ var names = [categories]string{
 	"handshake", "channel", "partial", "reliable", "rep", "relevancy", "dormancy",
 }
 
-// A Set is the logger of a world, with a logger for each category. Its methods may be called
-// concurrently.
+// A Set is the logger of a world, with one more logger for each category. Its methods may be
+// called concurrently.
 type Set struct {
-	All    *slog.Logger             // for records without a category
-	level  *slog.LevelVar           // level of all records; the caller of New may also change it
-	levels [categories]own          // set by SetLevel
-	of     [categories]*slog.Logger // by category
+	All *slog.Logger             // for records without a category
+	of  [categories]*slog.Logger // by category
+
+	// Levels, which may change at any time.
+	level  *slog.LevelVar       // of all records; shared with the caller of New
+	levels [categories]ownLevel // of each category
 
 	strangers strangers // limits the records that clients can cause
 }
 
-// own is a category's own level, if SetLevel has set one.
-type own struct {
+// An ownLevel is the level that SetLevel has given to a category, if any.
+type ownLevel struct {
 	level slog.LevelVar
 	set   atomic.Bool // if false, Set.level applies
 }
 
-// New returns a Set that writes to logger's handler. If logger is nil, the Set discards all
-// records.
+// New returns a Set that writes to logger's handler, or that discards all records if logger is
+// nil.
 func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	handler := slog.Handler(slog.DiscardHandler)
 	if logger != nil {
@@ -62,8 +64,8 @@ func New(logger *slog.Logger, level *slog.LevelVar) *Set {
 	return s
 }
 
-// Debug returns the logger of a category, or nil if the category's records at Debug are off.
-// The caller can then skip formatting them.
+// Debug returns the logger of a category, or nil if records at Debug are off, so that the caller
+// need not format them.
 func (s *Set) Debug(c Category) *slog.Logger {
 	if log := s.of[c]; log.Enabled(context.Background(), slog.LevelDebug) {
 		return log
@@ -71,8 +73,8 @@ func (s *Set) Debug(c Category) *slog.Logger {
 	return nil
 }
 
-// debugIf is Debug if worth is true, and otherwise returns nil. Most calls are not worth a
-// record, and checking that first is cheaper than asking the handler for its level.
+// debugIf is Debug, but returns nil right away unless worth is true. Most calls aren't worth a
+// record, and it is cheaper to check that first than to ask the handler for its level.
 func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
 	if !worth {
 		return nil
@@ -80,17 +82,16 @@ func (s *Set) debugIf(worth bool, c Category) *slog.Logger {
 	return s.Debug(c)
 }
 
-// Failed logs the error of a call at Debug. The caller has the same error but may ignore it.
-// UE: net.RPC.Debug.
+// Failed logs the error of a call at Debug, because the caller gets the same error but may ignore
+// it. UE: net.RPC.Debug.
 func (s *Set) Failed(rpc fmt.Stringer, err error) {
 	if log := s.Debug(Reliable); log != nil {
 		log.Debug("call failed", "rpc", rpc.String(), "error", err)
 	}
 }
 
-// Guest logs an action of a client that has joined. If the client's party, or all clients
-// together, have used up their records of this kind for the minute, Guest only counts the
-// record.
+// Guest logs what a client that has joined did. If its party has used up its records of this kind
+// for the minute, or all clients together have, Guest only counts the record.
 func (s *Set) Guest(level slog.Level, of Deed, party any, message string, args ...any) {
 	pass := func(now time.Time) (hidden int, ok bool) {
 		return s.strangers.guests[of].pass(party, now)
@@ -98,8 +99,8 @@ func (s *Set) Guest(level slog.Level, of Deed, party any, message string, args .
 	s.bounded(pass, level, message, args)
 }
 
-// bounded logs a record if pass allows it. The record contains the number of records not
-// logged since the last one.
+// bounded logs a record if pass allows it. The record also says how many have been hidden since the
+// last one, if any.
 func (s *Set) bounded(
 	pass func(now time.Time) (hidden int, ok bool), level slog.Level, message string, args []any,
 ) {
@@ -134,12 +135,12 @@ func (s *Set) SetLevel(level slog.Level, of ...string) error {
 	return nil
 }
 
-// leveled is a handler whose level may change at run time. Before a record reaches Handler,
-// it must pass own if that is set, and otherwise level.
+// A leveled is a handler whose level may change at run time. The category's own level decides which
+// records get to Handler, or level if the category has none.
 type leveled struct {
 	slog.Handler
 	level *slog.LevelVar
-	own   *own // level of the category; nil if there is none
+	own   *ownLevel // nil if there is no category
 }
 
 // Enabled implements slog.Handler.

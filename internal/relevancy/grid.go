@@ -5,45 +5,46 @@ import (
 	"slices"
 )
 
-// A Grid is a spatial hash. It divides space into cubes, and only cubes with items take
-// memory. The zero Grid is empty.
+// A Grid is a spatial hash, which finds the items that are near a point. It divides space into
+// cubes, of which only those with items take memory.
 //
-// The edge of an item's cube is at least the item's radius. So every point that is near
-// enough to the item is in the same cube or in a cube next to it. Radii differ widely, so
-// edges are powers of two, and each edge in use is a separate level. Near looks at no more
-// than 27 cubes of each level and compares distances with the items in these cubes.
+// The edge of an item's cube is at least as long as the item's radius. Any point that is near
+// enough to the item is then in the same cube or in one next to it, and Near needs to look at no
+// more than 27 cubes. Since radii differ widely, there are cubes of many sizes: edges are powers of
+// two, and the cubes of each size in use are a level, on which Near looks in the same way.
+//
+// The zero Grid is empty. It is not safe for concurrent use.
 type Grid[T any] struct {
 	cells  map[key]*cell[T] // cubes with items
 	free   []*cell[T]       // unused cells, which keep the memory of their entries
 	levels []level          // levels with items, in no particular order
 }
 
-// A Place is the location of an item: its cell and its index in the cell's entries. The zero
-// Place is nowhere.
+// A Place is where an item is in the grid. The zero Place is nowhere.
 type Place[T any] struct {
 	Item *T
 	cell *cell[T] // nil if the item is not in the grid
-	at   int
+	at   int      // index of the item in the cell's entries
 }
 
-// cell is a cube with items.
+// A cell is a cube with items.
 type cell[T any] struct {
 	key
 	inverse float64 // 1/edge
 	entries []entry[T]
 }
 
-// key identifies a cube by its number along each axis and the exponent of its edge, which is
+// A key identifies a cube by its number along each axis, and by the exponent of its edge, which is
 // a power of two.
 type key struct{ x, y, z, level int32 }
 
-// entry is an item as Near reads it. The entries of a cell are adjacent in memory.
+// An entry is what Near needs of an item. The entries of a cell are next to each other in memory.
 type entry[T any] struct {
 	x, y, z, radius float32
 	place           *Place[T]
 }
 
-// level counts the items in cubes of one size.
+// A level counts the items in cubes of one size.
 type level struct {
 	exponent int32
 	edge     float64
@@ -56,12 +57,12 @@ type Found[T any] struct {
 	Far  float32 // squared distance divided by squared radius: 0 to 1
 }
 
-// farthest is the largest number of a cube along an axis. Items beyond it are in the
-// outermost cube. If there are many of them, Near is slow, but its results are correct.
+// farthest is the largest number of a cube along an axis. Items beyond it share the outermost cube.
+// If there are many of them, Near becomes slow, but its results remain correct.
 const farthest = 1 << 30
 
-// Set puts an item at a point. The item is near to points that are less than radius away. If
-// a coordinate is not finite or the radius is not above 0, Set removes the item.
+// Set puts an item at a point, or moves it there. The item is near any point that is less than
+// radius away. If a coordinate is not finite or the radius is not above 0, Set removes the item.
 func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	if !isPoint(x, y, z) || !(radius > 0) {
 		g.Remove(place)
@@ -76,16 +77,17 @@ func (g *Grid[T]) Set(place *Place[T], x, y, z, radius float32) {
 	old := &place.cell.entries[place.at]
 	switch {
 	case *old == e:
+		// The item hasn't moved.
 	case old.radius == radius && place.cell.holds(e):
-		*old = e
+		*old = e // it's still in the same cube
 	default:
 		g.Remove(place)
 		g.insert(keyOf(e, exponentOf(radius)), e)
 	}
 }
 
-// holds reports whether the position of e is in the cell. The radius of e must belong to the
-// cell's level.
+// holds reports whether the position of e is in the cell. That the radius of e belongs to the
+// cell's level is up to the caller.
 func (c *cell[T]) holds(e entry[T]) bool {
 	return number(float64(e.x)*c.inverse) == c.x &&
 		number(float64(e.y)*c.inverse) == c.y &&
@@ -104,7 +106,7 @@ func (g *Grid[T]) insert(k key, e entry[T]) {
 	g.count(k.level, 1)
 }
 
-// acquire makes a cell for a key that has none.
+// acquire makes a cell for a key that has none yet, if possible from one that is no longer used.
 func (g *Grid[T]) acquire(k key) *cell[T] {
 	if g.cells == nil {
 		g.cells = make(map[key]*cell[T])
@@ -127,6 +129,8 @@ func (g *Grid[T]) Remove(place *Place[T]) {
 	if c == nil {
 		return
 	}
+
+	// Fill the gap with the last entry.
 	last := len(c.entries) - 1
 	c.entries[place.at] = c.entries[last]
 	c.entries[place.at].place.at = place.at
@@ -152,8 +156,8 @@ func (p *Place[T]) IsNear(x, y, z float32) bool {
 	return near
 }
 
-// Near appends to found the items to which a point is near enough. If a coordinate is not
-// finite, there are none.
+// Near appends to found all items to which a point is near enough. If a coordinate is not finite,
+// there are none.
 func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	if !isPoint(x, y, z) {
 		return found
@@ -165,11 +169,15 @@ func (g *Grid[T]) Near(found []Found[T], x, y, z float32) []Found[T] {
 	return found
 }
 
-// nearAt looks at the cubes of one level. It skips cubes whose nearest point is an edge or
-// more away, because no item in them can be near enough.
+// nearAt is Near on one level. It looks at the cube that p is in and those around it, except for
+// cubes that are an edge or more away from p even at their nearest point, because no item in them
+// can be near enough.
 func (g *Grid[T]) nearAt(found []Found[T], l *level, p [3]float64) []Found[T] {
-	var base [3]int32
-	var gaps [3][3]float64 // by axis and side: squared distance to the next face of the cube, in edges
+	var base [3]int32 // number of the cube that p is in
+
+	// For each axis, how far it is from p to the cubes below, at and above p: the square of the
+	// distance, in units of the edge.
+	var gaps [3][3]float64
 	for axis := range 3 {
 		at := p[axis] / l.edge
 		base[axis] = number(at)
@@ -203,7 +211,7 @@ func appendNear[T any](found []Found[T], entries []entry[T], p [3]float64) []Fou
 	return found
 }
 
-// far returns the distance of a point, as in Found, and whether the point is near enough.
+// far returns how far away a point is, as in Found, and whether it is near enough.
 func (e *entry[T]) far(p [3]float64) (far float32, near bool) {
 	dx := float64(e.x) - p[0]
 	dy := float64(e.y) - p[1]
@@ -239,8 +247,7 @@ func keyOf[T any](e entry[T], exponent int32) key {
 	}
 }
 
-// number returns the number of the cube along an axis. at is a coordinate in units of the
-// edge.
+// number returns the number of a cube along an axis, given a coordinate in units of the edge.
 func number(at float64) int32 {
 	switch at = math.Floor(at); {
 	case at > farthest:

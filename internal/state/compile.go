@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// compiler makes the forms of a struct type's fields.
+// A compiler turns the type of one field of a struct into a form, which knows how to encode and
+// decode its values.
 type compiler struct {
 	reference reflect.Type // type of references to actors; nil if there is none
 
 	open   []reflect.Type // structs that contain the type being compiled, to detect recursion
 	leaves int            // parts of the field so far, each encoded as at least one byte
-	refers bool           // the field holds a reference
+	refers bool           // the field is or contains a reference
 }
 
-// wants is the part of a field's tag that the enclosing types have not used.
+// wants is what is left of a field's tag after the enclosing types have taken their share.
 type wants struct {
 	bounds []int
-	scale  *scale // the field's own scale or that of an enclosing field
+	scale  *scale // from the field's own tag, or else from that of an enclosing field
 	unit   bool
 }
 
@@ -61,7 +62,7 @@ func (c *compiler) form(t reflect.Type, path string, w *wants) (form, error) {
 		if t.Kind() != reflect.Array {
 			return nil, fmt.Errorf("%s: a unit is three floats, in an array or a struct, not %v", path, t)
 		}
-	}
+	} // a slice or any other array may consist of units
 	switch t.Kind() {
 	case reflect.Array:
 		return c.array(t, path, w)
@@ -102,8 +103,8 @@ func (c *compiler) scalar(t reflect.Type, w *wants) (form, error) {
 	}
 }
 
-// intForm makes the form of an int or uint. It uses the range of s if s has one without a
-// quantum.
+// intForm makes the form of an int or uint. The range of s applies unless s also has a quantum,
+// which makes it a range for floats.
 func intForm(t reflect.Type, s *scale) (form, error) {
 	switch {
 	case s != nil && s.ranged && s.quantum == 0:
@@ -115,7 +116,7 @@ func intForm(t reflect.Type, s *scale) (form, error) {
 	return &varint{integerOf(t)}, nil
 }
 
-// floatForm makes the form of a float. It uses the quantum of s if s has one.
+// floatForm makes the form of a float. Without a quantum in s, the float is sent as it is.
 func floatForm(t reflect.Type, s *scale) (form, error) {
 	if s != nil && s.quantum != 0 {
 		s.used = true
@@ -124,8 +125,8 @@ func floatForm(t reflect.Type, s *scale) (form, error) {
 	return float{bits: t.Bits()}, nil
 }
 
-// unitForm makes the form of a direction. ok is false if t is not three floats of the same
-// type. Tags on floats in a struct are ignored.
+// unitForm makes the form of a direction. ok is false unless t consists of three floats of the
+// same type. If they are the fields of a struct, their own tags are ignored.
 func unitForm(t reflect.Type) (made form, ok bool) {
 	var fields []int
 	switch {
@@ -150,7 +151,7 @@ func unitForm(t reflect.Type) (made form, ok bool) {
 	return &unit{fields: fields, name: t.Field(fields[0]).Type.Kind().String()}, true
 }
 
-// array makes the form of an array.
+// array makes the form of an array. Its length is part of the type and needs no bound.
 func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 	if t.Len() == 0 {
 		return nil, fmt.Errorf("%s: %v holds nothing; leave it out", path, t)
@@ -159,7 +160,7 @@ func (c *compiler) array(t reflect.Type, path string, w *wants) (form, error) {
 	return &array{elements, t.Len()}, err
 }
 
-// list makes the form of a slice.
+// list makes the form of a slice, which needs a bound from the tag.
 func (c *compiler) list(t reflect.Type, path string, w *wants) (form, error) {
 	bound, err := w.bound(t)
 	if err != nil {
@@ -205,7 +206,8 @@ func (c *compiler) record(t reflect.Type, path string, w *wants) (form, error) {
 	return made, nil
 }
 
-// part makes the part of a record for its field f.
+// part makes a record's part for the field f. The scale of the record applies to it too, unless
+// it has one of its own.
 func (c *compiler) part(f reflect.StructField, path string, outer *scale) (part, error) {
 	made, tag, err := c.field(f, path, outer)
 	if err == nil && tag.condition != None {
@@ -214,7 +216,7 @@ func (c *compiler) part(f reflect.StructField, path string, outer *scale) (part,
 	return part{name: f.Name, index: f.Index[0], form: made}, err
 }
 
-// bound takes the bound for t, a string or slice, from the tag.
+// bound takes the next bound from the tag, for a string or slice of type t.
 func (w *wants) bound(t reflect.Type) (int, error) {
 	if len(w.bounds) == 0 {
 		return 0, fmt.Errorf("a %v needs a bound: quiver:\"max=…\" of %s, and each=… for what is inside of it",
@@ -225,7 +227,7 @@ func (w *wants) bound(t reflect.Type) (int, error) {
 	return n, nil
 }
 
-// counted returns what the bound of t counts.
+// counted returns the unit in which the bound of t counts.
 func counted(t reflect.Type) string {
 	if t.Kind() == reflect.String {
 		return "bytes"
@@ -233,7 +235,7 @@ func counted(t reflect.Type) string {
 	return "elements"
 }
 
-// refusal says why values of t cannot be replicated and what to use instead.
+// refusal explains why values of t can't be replicated, and what to use instead.
 func refusal(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map:
@@ -248,7 +250,7 @@ func refusal(t reflect.Type) string {
 	return fmt.Sprintf("a %v cannot be replicated; keep it outside of the state", t.Kind())
 }
 
-// blank reports whether a field is a blank struct{}, which is not sent.
+// blank reports whether a field is a blank struct{}, which isn't sent.
 func blank(f reflect.StructField) bool { return f.Name == "_" && f.Type == emptyType }
 
 func isFloat(t reflect.Type) bool { return t.Kind() == reflect.Float32 || t.Kind() == reflect.Float64 }

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Mask is a set of fields of one plan. Bit i stands for field i.
+// A Mask is a set of fields of one plan. Bit i stands for field i.
 type Mask uint64
 
 // Each yields the fields in m in index order.
@@ -26,9 +26,9 @@ var (
 
 // AppendMask appends m, which must not be empty, for a plan with n fields.
 //
-// Up to 8 fields take 1 byte and up to 16 take 2, lowest fields first. For more fields, a
-// first byte says which of the mask's 8 bytes are not 0. Those bytes follow, lowest first. So
-// a few neighbouring fields take 2 bytes, and all 64 fields take 9.
+// A mask of up to 8 fields takes 1 byte and one of up to 16 takes 2, lowest fields first. With
+// more fields, a first byte says which of the mask's 8 bytes are not 0, and only those follow,
+// lowest first. Then a few neighbouring fields take 2 bytes, but all 64 fields take 9.
 func AppendMask(b []byte, m Mask, n int) []byte {
 	switch {
 	case n <= 8:
@@ -52,9 +52,9 @@ func AppendMask(b []byte, m Mask, n int) []byte {
 func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	switch {
 	case n <= 8:
-		m, rest, err = readBytes(b, 1, true)
+		m, rest, err = readBytes(b, 0b1, true)
 	case n <= 16:
-		m, rest, err = readBytes(b, 3, true)
+		m, rest, err = readBytes(b, 0b11, true)
 	case len(b) == 0:
 		err = errMaskLength
 	default:
@@ -62,6 +62,7 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	}
 	switch {
 	case err != nil:
+		// There is no mask to check.
 	case m == 0:
 		err = errNoFields
 	case bits.Len64(uint64(m)) > n:
@@ -70,14 +71,14 @@ func ReadMask(b []byte, n int) (m Mask, rest []byte, err error) {
 	return m, rest, err
 }
 
-// readBytes reads the mask bytes whose bits are set in present. zero says whether a byte may
-// be 0.
-func readBytes(b []byte, present byte, zero bool) (m Mask, rest []byte, err error) {
+// readBytes reads those of the mask's bytes whose bits are set in present. The others are 0.
+// allowZero says that a byte that is present may be 0 as well.
+func readBytes(b []byte, present byte, allowZero bool) (m Mask, rest []byte, err error) {
 	for i := range Mask(present).Each {
 		switch {
 		case len(b) == 0:
 			return 0, nil, errMaskLength
-		case b[0] == 0 && !zero:
+		case b[0] == 0 && !allowZero:
 			return 0, nil, errEmptyByte
 		}
 		m |= Mask(b[0]) << (8 * i)

@@ -20,6 +20,7 @@ func (boolean) read(b []byte, v reflect.Value) ([]byte, error) {
 	first, rest, err := take(b, 1)
 	switch {
 	case err != nil:
+		// Leave v alone.
 	case first[0] > 1:
 		err = fmt.Errorf("a bool is 0 or 1, not %d", first[0])
 	case v.IsValid():
@@ -32,7 +33,8 @@ func (boolean) least() int     { return 1 }
 func (boolean) most() int      { return 1 }
 func (boolean) String() string { return "bool" }
 
-// integer is part of the forms of ints and uints. It handles a value as its 64 bits.
+// An integer is what the forms of ints and uints have in common. It treats every value as 64 bits,
+// whatever its type.
 type integer struct {
 	leaf
 	typ    reflect.Type
@@ -50,10 +52,11 @@ func (f *integer) get(v reflect.Value) uint64 {
 	return v.Uint()
 }
 
-// set sets v, unless it is the zero Value.
+// set sets v to a value of 64 bits.
 func (f *integer) set(v reflect.Value, n uint64) {
 	switch {
 	case !v.IsValid():
+		// The value is being skipped.
 	case f.signed:
 		v.SetInt(int64(n))
 	default:
@@ -63,8 +66,8 @@ func (f *integer) set(v reflect.Value, n uint64) {
 
 func (f *integer) String() string { return f.typ.Kind().String() }
 
-// octet is the form of an int8 or uint8: one byte. A varint would take two bytes for half the
-// values.
+// An octet is the form of an int8 or uint8, which it sends as one byte. A varint would take two
+// for half of the values.
 type octet struct{ integer }
 
 func (f *octet) append(b []byte, v reflect.Value) ([]byte, error) {
@@ -74,7 +77,7 @@ func (f *octet) append(b []byte, v reflect.Value) ([]byte, error) {
 func (f *octet) read(b []byte, v reflect.Value) ([]byte, error) {
 	first, rest, err := take(b, 1)
 	if err == nil {
-		f.set(v, uint64(first[0])) // for an int8, reflect uses the low byte, which has the sign
+		f.set(v, uint64(first[0])) // reflect stores the low byte, so an int8 gets its sign
 	}
 	return rest, err
 }

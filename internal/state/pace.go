@@ -3,93 +3,103 @@ package state
 import "time"
 
 const (
-	// standing is how much queueing delay updates may add. If the round trip is longer, they may
-	// add that much instead. On Unreal's Bad network profile, jitter alone moves the minimum of
-	// a few round trips by more than 50 ms, and slowing down for it made updates seconds old.
+	// standing is how long a standing queue updates may cause, or the round trip if that is
+	// longer. On Unreal's Bad network profile, jitter alone moves the minimum of a few round
+	// trips by more than 50 ms, and slowing down for it made updates seconds old.
 	standing = 50 * time.Millisecond
-	// long is a queueing delay beyond standing. Above it, the rate is halved once more, because
-	// the queue continues to grow until we see that it has drained.
+	// long is how far a queue may exceed that before we halve the rate once more. It's too long
+	// to wait for the usual cut to take effect, because the queue continues to grow until we
+	// see that it has drained.
 	long = 250 * time.Millisecond
-	// Bulk gets at least one byte for every bulkShare bytes of updates. Updates slow down while
-	// it gets less. Otherwise a client whose path they fill would never receive its transfer.
+	// bulkShare is how many bytes of updates we send for each byte of bulk (transfers) that is
+	// waiting. Updates slow down if bulk gets less. Otherwise a client whose path they fill
+	// would never receive its transfer.
 	bulkShare = 7
-	// leastRate is the minimum rate in bytes per second, however long the queue. That is about
+	// leastRate is the lowest rate in bytes per second, however long the queue. That is about
 	// twenty small updates a second, or a full packet every two seconds.
 	leastRate = 600
-	// If the delay is still the same, within alike, after trials rounds at ever lower rates, our
-	// updates are not the cause: either the path has become longer or others fill the queue. A
-	// queue of our own would be half a second shorter by then, or still grow.
+	// After trials rounds at ever lower rates, our updates are not to blame if the delay is
+	// still the same, give or take alike: either the path has become longer or others fill the
+	// queue. A queue of our own would be half a second shorter by then, or still grow.
 	//
 	// alike must allow for other traffic. At 25 ms, a TCP upload on the return path kept updates
-	// at leastRate as long as it lasted.
+	// at leastRate for as long as it lasted.
 	trials, alike = 4, 100 * time.Millisecond
-	// After the first queue, the rate grows by 1/growth in each round. A round is 8 measured
-	// round trips, about a quarter of a second at 30 Hz.
+	// growth is how slowly the rate grows after the first queue, by 1/growth in each round. A
+	// round is 8 measured round trips, about a quarter of a second at 30 Hz.
 	growth = 10
 	// firstRate is the initial rate in bytes per second, Unreal's ConfiguredInternetSpeed. A
 	// game that needs ten times as much gets it after about two seconds.
 	firstRate = 10_000
 	mostRate  = 1 << 30 // bytes per second; keeps sums finite
-	// calm is the time without a queue after which the rate grows as fast as initially.
-	calm  = 10 * time.Second
-	idle  = time.Second            // pause after which Look drops its measurements
-	burst = 100 * time.Millisecond // after a pause, what the rate allows in this time may be sent at once
-	// fewPackets is a number of packets too small to measure their loss.
+	// calm is how long there must be no queue until the rate may grow as fast as initially.
+	calm = 10 * time.Second
+	// idle is how long a pause makes the measurements before it worthless.
+	idle = time.Second
+	// burst is how much may be sent at once after a pause: what the rate allows in this time.
+	burst = 100 * time.Millisecond
+	// fewPackets is a number of packets that is too small to measure their loss.
 	fewPackets = 16
 	// longTick is the longest tick for which Room allows the whole rate.
 	longTick = 250 * time.Millisecond
 )
 
-// A Pace slows updates down while packets queue on the path, because queued updates delay
-// calls and become old.
+// A Pace is the congestion control of updates to one client. It slows them down while packets
+// queue on the path, because in a queue updates become old and delay the game's calls.
 //
-// The rate grows by 40 % in each round until the first queue. It then drops to 70 % of what
-// was sent, and grows by 10 % a round until no queue was seen for calm. It does not grow while
-// less than half of it is used and nothing is held back.
+// It works in rounds of a few measured round trips. The rate grows by 40 % in each round until we
+// first see a queue. We then cut it to 70 % of what was sent, and let it grow by 10 % a round
+// until there has been no queue for calm. It does not grow while less than half of it is used and
+// nothing is held back.
 //
 // Times are measured from a fixed point and must be positive. The zero Pace is ready to use.
 // It is not safe for concurrent use.
 type Pace struct {
+	// A token bucket.
 	rate   float64       // bytes per second; 0 before the first Room
 	saved  float64       // bytes that may be sent now
 	filled time.Duration // when Room last added to saved
 
 	// The current round.
 	looked     time.Duration // when the round began
-	rounds     int           // argument of Look at that time
+	rounds     int           // Look's argument when the round began
 	called     time.Duration // when Look was last called
-	sent       int           // bytes sent in the round
-	bulkSent   int           // bytes of bulk sent in the round
-	bulkWaited bool          // bulk waited behind updates in the round
+	sent       int           // bytes of updates sent
+	bulkSent   int           // bytes of bulk sent
+	bulkWaited bool          // bulk has had to wait behind updates
 
 	// The queue on the path.
 	base       time.Duration // round trip without a queue
-	met        time.Duration // when a queue last stood; 0 = not within calm
-	queueSince time.Duration // when the standing queue was met; 0 if none stands
-	shrunk     int           // rounds in which shrink cut the rate, since the queue was met or last judged
-	rttBefore  time.Duration // round trip before these rounds
-	rateBefore float64       // rate before these rounds
-	crowd      Crowd         // argument of Among
+	met        time.Duration // when we last saw a queue; 0 if not within calm
+	queueSince time.Duration // when we first saw the present queue; 0 if there is none
+	crowd      Crowd         // the other connections' paces; set by Among
 
+	// The trial that is to show whether the queue is ours.
+	shrunk     int           // rounds in which we cut the rate; 0 if there is no trial
+	rttBefore  time.Duration // round trip before the trial
+	rateBefore float64       // rate before the trial
+
+	// Packet loss.
 	lost    float64 // smoothed share of packets that were lost
 	losses  uint64  // lost packets so far, when lost was last updated
 	packets uint64  // all packets so far, when lost was last updated
 
-	starved    int     // rounds in a row in which bulk did not get its share
-	usedBefore float64 // rate of sending when bulk first did not get its share; 0 if it does
+	// Bulk that gets less than its share.
+	starved    int     // rounds in a row
+	usedBefore float64 // rate at which we sent before we slowed down for it; 0 if we haven't
 }
 
-// Beside records the number of bulk bytes the connection sent since the last call, and
-// whether more bulk waits behind unsent updates.
+// Beside records how many bytes of bulk the connection has sent since the last call, and whether
+// more bulk waits behind unsent updates.
 func (p *Pace) Beside(left int, waits bool) {
 	p.bulkSent += left
 	p.bulkWaited = p.bulkWaited || waits
 }
 
-// Among records the state of the paces of all the server's connections.
+// Among records what the paces of all the server's connections add up to.
 func (p *Pace) Among(crowd Crowd) { p.crowd = crowd }
 
-// Lost records the number of the connection's packets so far that were lost, and their total.
+// Lost records how many of the connection's packets have been lost so far, and of how many.
 func (p *Pace) Lost(lost, of uint64) {
 	if of < p.packets+fewPackets {
 		return
@@ -102,12 +112,13 @@ func (p *Pace) Lost(lost, of uint64) {
 
 // Look adapts the rate to the path.
 //
-// recent is the minimum of the latest round trips, least is the minimum ever, and rounds
-// counts the measurements of recent, as bunch.Conn.RecentRTT returns them. The rate changes
-// only if rounds has changed. left is the number of bytes sent since the last call. short
-// says whether some bytes were not sent or were held back.
+// recent is the minimum of the latest round trips, least is the minimum ever, and rounds counts
+// how often recent has been measured, as bunch.Conn.RecentRTT returns them. The rate changes only
+// if rounds has. left is how many bytes were sent since the last call, and short says that there
+// were more, which could not be sent or were held back.
 func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bool) {
-	if now-p.called > idle { // measurements from before the pause no longer apply
+	if now-p.called > idle {
+		// We don't know what has happened on the path in the meantime.
 		p.begin(now)
 		p.rounds = rounds
 	}
@@ -129,7 +140,8 @@ func (p *Pace) Look(now, recent, least time.Duration, rounds, left int, short bo
 		p.met = now
 		p.shrink(now, recent, used)
 	case p.crowd.overflows() && recent > least+standing/2:
-		// A full queue may be shorter than standing or part of base.
+		// The queue that most connections share is full, although it looks short here. It may
+		// hold less than standing, or base may include it.
 		p.shrink(now, recent, used)
 	default:
 		p.shrunk = 0
@@ -146,7 +158,8 @@ func (p *Pace) begin(now time.Duration) {
 	p.bulkWaited = false
 }
 
-// share adapts the rate on a path without a queue. lacks says that bulk got less than its share.
+// share adapts the rate while there is no queue. lacks says that bulk got less than its share in
+// the last round.
 func (p *Pace) share(now time.Duration, used float64, lacks, short bool) {
 	if !lacks {
 		p.starved = 0
@@ -155,14 +168,15 @@ func (p *Pace) share(now time.Duration, used float64, lacks, short bool) {
 		return
 	}
 	p.starved++
-	if p.starved > 1 || p.met > 0 { // one round may only mean that bulk was just queued
+	if p.starved > 1 || p.met > 0 { // a first round may only mean that bulk was just queued
 		p.met = now // so that the rate grows by a tenth from now on
 		p.leaveBulk(used)
 	}
 }
 
-// leaveBulk lowers the rate below used to leave bulk a share. Over several rounds, it lowers
-// the rate to half at most. Bulk that still gets no more then waits for something else.
+// leaveBulk lowers the rate below used, so that bulk gets its share of what we have been sending.
+// However many rounds that takes, the rate falls no lower than half of what it was at the start.
+// If bulk still gets no more by then, it is waiting for something else.
 func (p *Pace) leaveBulk(used float64) {
 	if p.usedBefore == 0 {
 		p.usedBefore = used
@@ -170,15 +184,16 @@ func (p *Pace) leaveBulk(used float64) {
 	p.rate = max(leastRate, p.usedBefore/2, used*bulkShare/(bulkShare+1))
 }
 
-// limit returns the round trip above which a queue stands.
+// limit returns the round trip above which we take the path to have a standing queue.
 func (p *Pace) limit() time.Duration { return p.base + max(standing, p.base) }
 
-// shrink cuts the rate below used, the rate at which bytes were sent. After trials rounds
-// without an effect, it restores the rate instead.
+// shrink cuts the rate below used, the rate at which we have been sending. If that has made no
+// difference to the queue after trials rounds, it restores the rate instead, since the queue isn't
+// ours.
 //
-// Rounds in which the crowd is undecided do not count. When they did, 32 connections cut
-// their rates in vain, because calls and resends filled the path as well. Each connection
-// then took the queue for one of others and restored its rate, and the queue stayed full.
+// Rounds in which the crowd is undecided do not count. When they did, 32 connections cut their
+// rates in vain, because calls and resends filled the path as well. Each of them concluded that
+// the queue must be somebody else's and restored its rate, and so the queue stayed full.
 func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	if p.queueSince == 0 {
 		p.queueSince = now
@@ -188,13 +203,15 @@ func (p *Pace) shrink(now, recent time.Duration, used float64) {
 		p.rttBefore = recent
 		p.rateBefore = p.rate
 	case p.crowd.undecided(p.rate, now-p.queueSince):
+		// Begin the trial again, but remember the rate before it.
 		p.rttBefore = recent
 		p.shrunk = 0
 	}
 	p.shrunk++
 	if p.shrunk > trials {
 		p.shrunk = 0
-		if (recent - p.rttBefore).Abs() <= alike { // the queue is not ours
+		if (recent - p.rttBefore).Abs() <= alike {
+			// The queue isn't ours. Take it for a part of the path from now on.
 			p.base = recent
 			p.rate = p.rateBefore
 			p.queueSince = 0
@@ -208,13 +225,14 @@ func (p *Pace) shrink(now, recent time.Duration, used float64) {
 	p.rate = max(leastRate, share*used)
 }
 
-// grow raises the rate if at least half of it was used.
+// grow raises the rate, unless less than half of it was used and nothing had to wait.
 func (p *Pace) grow(now time.Duration, used float64, short bool) {
 	if now-p.met > calm {
 		p.met = 0
 	}
 	switch {
 	case !short && used < p.rate/2:
+		// The updates don't need more.
 	case p.met == 0:
 		p.rate = min(1.4*p.rate, mostRate)
 	default:
@@ -222,7 +240,7 @@ func (p *Pace) grow(now time.Duration, used float64, short bool) {
 	}
 }
 
-// Room returns the number of bytes that may be sent now, at most most.
+// Room returns how many bytes may be sent now, at most most. It refills the bucket first.
 func (p *Pace) Room(now time.Duration, most int) int {
 	if p.rate == 0 {
 		p.rate = firstRate
@@ -237,6 +255,6 @@ func (p *Pace) Room(now time.Duration, most int) int {
 	return min(most, max(0, int(p.saved)))
 }
 
-// Sent subtracts n bytes that were passed on for sending. A negative n adds bytes that were
-// not sent after all.
+// Sent takes n bytes out of the bucket, because they were passed on for sending. If some of them
+// weren't sent after all, call it again with a negative n.
 func (p *Pace) Sent(n int) { p.saved -= float64(n) }

@@ -6,11 +6,11 @@ import (
 	"reflect"
 )
 
-// MaxFields is the maximum number of fields in a state: the number of bits of a [Mask].
+// MaxFields limits the fields of a state, since a [Mask] has one bit for each.
 const MaxFields = 64
 
-// MaxField is the maximum size in bytes of an encoded field. A message with one such field
-// fits into the smallest datagram.
+// MaxField limits the size of an encoded field in bytes, so that a message with any one field fits
+// into the smallest datagram.
 const MaxField = 1000
 
 // A Plan encodes and decodes the values of one struct type, field by field. It is immutable
@@ -18,9 +18,11 @@ const MaxField = 1000
 type Plan struct {
 	typ        reflect.Type
 	fields     []field
-	comparable bool
-	zero       []byte   // encoding of the zero value
-	ends       []uint16 // offset of the end of each field in zero
+	comparable bool // see Comparable
+
+	// What a new Shadow starts from.
+	zero []byte   // encoding of the zero value
+	ends []uint16 // offset of the end of each field in zero
 }
 
 // Field describes one field of a plan.
@@ -31,16 +33,17 @@ type Field struct {
 	Reference bool   // the field is or holds a reference to an actor
 }
 
+// A field is what a plan knows about one field of its struct.
 type field struct {
 	Field
 	path  string // names the field in errors
-	index int    // index in the struct
+	index int    // index in the struct, which may also have blank fields
 	form  form
 }
 
-// Compile makes the plan of the struct type t. Its error names a field that cannot be
-// replicated and says what to do. reference is the type of references to actors, a uint64, or
-// nil if there are none.
+// Compile makes the plan of the struct type t. If a field cannot be replicated, the error names it
+// and says what to do instead. reference is the type of references to actors, a uint64, or nil if
+// there are none.
 func Compile(t, reference reflect.Type) (*Plan, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("%v: a state is a struct, by value", t)
@@ -117,14 +120,15 @@ func (p *Plan) Most() (n int) {
 // All returns the set of all fields.
 func (p *Plan) All() Mask { return 1<<len(p.fields) - 1 }
 
-// Lines returns a line for each field. A line holds everything on which both ends must agree,
-// so ends with equal lines can decode each other's values.
+// Lines returns one line for each field, with everything on which both ends must agree. Two ends
+// can decode each other's values if their lines are equal.
 func (p *Plan) Lines() []string {
 	lines := make([]string, len(p.fields))
 	for i, f := range p.fields {
 		lines[i] = fmt.Sprintf("%s: %v", f.Name, f.form)
 		switch f.Condition {
 		case None:
+			// The form says it all.
 		case Custom:
 			lines[i] += fmt.Sprintf(", if %q", f.Custom)
 		default:
@@ -134,16 +138,16 @@ func (p *Plan) Lines() []string {
 	return lines
 }
 
-// Comparable reports whether equal values have the same encoding, where equal means equal in
-// Go or byte by byte in memory. It is false if the type contains slices. By ==, a change of a
-// float between 0 and -0 is no change, unless the float has a quant.
+// Comparable reports whether the owner may compare two values, with == or byte by byte in memory,
+// instead of their encodings. It is false if the type contains slices. By ==, a float that changes
+// between 0 and -0 remains the same, although its encoding differs if it has no quant.
 func (p *Plan) Comparable() bool { return p.comparable }
 
 // Append appends field i of the struct v.
 //
-// It fails if a string or slice exceeds its bound or a string is not UTF-8. It then returns b
-// unchanged and an error that names the field. Numbers can always be encoded: those outside a
-// range or quant are clamped.
+// If a string or slice exceeds its bound or a string is not UTF-8, it returns b unchanged and an
+// error that names the field. Numbers can always be encoded, because those outside a range or
+// quant are clamped.
 func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 	f := &p.fields[i]
 	longer, err := f.form.append(b, v.Field(f.index))
@@ -156,9 +160,8 @@ func (p *Plan) Append(b []byte, v reflect.Value, i int) ([]byte, error) {
 // Read decodes field i from the start of b into the settable struct v and returns the rest of
 // b.
 //
-// It accepts only what Append produces. It allocates no memory for data that b does not
-// contain. Strings and slices get their own memory. After an error, the field may be partly
-// filled in.
+// It accepts only what Append produces, and allocates no memory for data that b does not contain.
+// Strings and slices don't alias b. After an error, the field may be partly filled in.
 func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 	f := &p.fields[i]
 	return f.read(b, v.Field(f.index))
@@ -166,7 +169,7 @@ func (p *Plan) Read(b []byte, v reflect.Value, i int) (rest []byte, err error) {
 
 // Skip skips field i at the start of b. It accepts what Read accepts.
 func (p *Plan) Skip(b []byte, i int) (rest []byte, err error) {
-	return p.fields[i].read(b, reflect.Value{})
+	return p.fields[i].read(b, reflect.Value{}) // forms check the field but set nothing
 }
 
 // References calls visit for every reference in the struct v that is not 0.

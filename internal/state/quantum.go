@@ -8,16 +8,17 @@ import (
 	"strconv"
 )
 
-// mostQuanta is the largest multiple of a quantum that is encoded. Up to this number,
-// n*quantum/quantum rounds to n despite float64 rounding.
+// mostQuanta is the largest multiple of a quantum that we encode. Up to this number,
+// n*quantum/quantum rounds to n in spite of float64's rounding errors.
 const mostQuanta = 1 << 50
 
-// quantised is the form of a float encoded as a multiple of a quantum, from lowest to
-// highest. Values outside are clamped. NaN becomes 0, or the value of the range nearest to 0,
-// because an error in every tick would not help.
+// A quantised is the form of a float with a quantum, of which it sends a whole multiple.
+//
+// Values outside of lowest and highest are clamped. NaN becomes 0, or whatever value of the range
+// is nearest to 0, because it would help nobody if we returned an error in every tick.
 type quantised struct {
 	leaf
-	offset  // width 0 = no range, encoded as a varint
+	offset  // how the multiple is encoded if there is a range; width 0 = as a varint
 	quantum float64
 	single  bool // the values are float32
 
@@ -43,8 +44,9 @@ func newQuantised(t reflect.Type, s *scale) (form, error) {
 	return f.between(low, high)
 }
 
-// furthest returns the largest number of quanta that survives decoding and encoding. Large
-// float32 values are further apart than the quantum.
+// furthest returns the largest number of quanta that is still the same after it has been decoded
+// and encoded again. It may be less than mostQuanta, because large float32 values are further
+// apart than the quantum.
 func (f *quantised) furthest() int64 {
 	top, largest := float64(mostQuanta), math.MaxFloat64
 	if f.single {
@@ -61,7 +63,7 @@ func (f *quantised) furthest() int64 {
 	return n
 }
 
-// before returns the next value towards 0.
+// before returns the next value of the type towards 0.
 func (f *quantised) before(x float64) float64 {
 	if f.single {
 		return float64(math.Nextafter32(float32(x), 0))
@@ -79,7 +81,8 @@ func (f *quantised) round(x float64) float64 {
 
 // between limits f to values from low to high.
 func (f *quantised) between(low, high float64) (form, error) {
-	lowest, highest := f.quanta(low), f.quanta(high) // quanta clamps to the fields, so set them afterwards
+	// Compute both before setting either, because quanta clamps to what the fields are now.
+	lowest, highest := f.quanta(low), f.quanta(high)
 	f.lowest, f.highest = lowest, highest
 	switch {
 	case f.lowest >= f.highest:
@@ -93,11 +96,11 @@ func (f *quantised) between(low, high float64) (form, error) {
 	return f, nil
 }
 
-// quanta returns x in quanta, clamped.
+// quanta returns x in quanta, rounded and clamped.
 func (f *quantised) quanta(x float64) int64 {
 	n := math.Round(x / f.quantum)
 	switch {
-	case n != n:
+	case n != n: // NaN
 		return max(f.lowest, min(0, f.highest))
 	case n <= float64(f.lowest):
 		return f.lowest
@@ -128,12 +131,13 @@ func (f *quantised) nextQuanta(b []byte) (n int64, rest []byte, err error) {
 	return unzigzag(u), rest, err
 }
 
-// read rejects numbers of quanta that no value of the type has, such as those of a large
-// float32.
+// read also rejects a number of quanta that no value of the type has, as happens with large
+// float32 values.
 func (f *quantised) read(b []byte, v reflect.Value) ([]byte, error) {
 	n, rest, err := f.nextQuanta(b)
 	switch x := f.value(n); {
 	case err != nil:
+		// Leave v alone.
 	case f.quanta(x) != n:
 		err = fmt.Errorf("no value has %d quanta of %v", n, f.quantum)
 	case v.IsValid():

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// offset encodes numbers from 0 to highest, big-endian, in as many bytes as highest needs.
+// An offset encodes a number's distance from the low end of its range, big-endian and in as many
+// bytes as the highest one needs.
 type offset struct {
 	highest uint64
 	width   int // in bytes
@@ -36,8 +37,7 @@ func (o offset) next(b []byte) (n uint64, rest []byte, err error) {
 	return n, rest, err
 }
 
-// ranged is the form of an int or uint that is clamped to lowest..topmost. It encodes the
-// distance from lowest.
+// A ranged is the form of an int or uint with a range, to which it clamps values.
 type ranged struct {
 	integer
 	offset
@@ -67,7 +67,7 @@ func newRanged(t reflect.Type, low, high string) (form, error) {
 	return f, nil
 }
 
-// below compares two values as numbers of the type.
+// below reports whether a is less than b, as values of the type.
 func (f *ranged) below(a, b uint64) bool {
 	if f.signed {
 		return int64(a) < int64(b)

@@ -7,13 +7,15 @@ import (
 	"slices"
 )
 
-// A Shadow holds the last encoding of each field of a value. Only the plan of its first
-// Update may be used with it. The zero Shadow is empty and ready to use. It is not safe for
-// concurrent use.
+// A Shadow holds the last encoding of each field of a value, to find out which fields have
+// changed.
 //
-// An update appends the new encoding of a field to all the others and compares it with the
-// last one. It replaces the last encoding only if the two differ. So a value that has not
-// changed, as in most ticks, is encoded and compared, but nothing is copied or allocated.
+// Update appends the new encoding of a field behind those of all fields and compares it with the
+// last one, which it replaces only if they differ. In most ticks, the value hasn't changed, and
+// then nothing is copied or allocated.
+//
+// The zero Shadow is empty and ready to use, but always with the plan of its first Update. It is
+// not safe for concurrent use.
 type Shadow struct {
 	encoded []byte   // the encoded fields, back to back, with spare capacity for one more
 	ends    []uint16 // offset of the end of each field in encoded
@@ -22,8 +24,8 @@ type Shadow struct {
 // Update encodes the struct v and returns the fields whose encoding has changed since the
 // last Update. The first Update returns all fields.
 //
-// The error names fields that cannot be encoded. They keep their last encoding, initially
-// that of the zero value. In steady state, Update does not allocate.
+// The error names fields that cannot be encoded. These keep their last encoding, or that of the
+// zero value if they never had one. In steady state, Update does not allocate.
 func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	if s.ends == nil {
 		s.encoded = slices.Clone(p.zero)
@@ -45,7 +47,7 @@ func (s *Shadow) Update(p *Plan, v reflect.Value) (changed Mask, err error) {
 	return changed, err
 }
 
-// Differs reports whether Update would return any field. It does not store the encoding.
+// Differs reports whether Update would return any field, without storing the new encoding.
 func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	if s.ends == nil {
 		return true
@@ -65,8 +67,8 @@ func (s *Shadow) Differs(p *Plan, v reflect.Value) bool {
 	return false
 }
 
-// keep replaces the encoding of field i by the new one, which follows the first length bytes
-// of encoded. It removes the new one from there and reports whether the encoding changed.
+// keep replaces the encoding of field i with the new one, which Update has appended to the first
+// length bytes of encoded. changed says whether the two differ.
 func (s *Shadow) keep(i, length int) (changed bool) {
 	start, end := s.span(i)
 	fresh := s.encoded[length:]

@@ -10,25 +10,27 @@ import (
 	"strings"
 )
 
-// tag is the parsed quiver tag of a field.
+// A tag is the parsed quiver tag of a field.
 type tag struct {
 	text string // as written in the source
 
+	// To whom the field is sent.
 	condition Condition
-	custom    string // condition name of an if tag
+	custom    string // name of the condition if it is Custom
 
+	// How the field is encoded.
 	bounds []int  // values of max and each, outermost first
 	scale  *scale // nil unless the tag has quant or range
 	unit   bool
 }
 
-// scale says how numbers inside a field are quantised and clamped.
+// A scale says how numbers inside a field are quantised and clamped.
 type scale struct {
 	quantum   float64 // 0 = not quantised
 	ranged    bool
-	low, high string // range as text; how it is parsed depends on the type of the number
+	low, high string // as text, because how to parse them depends on the type of the number
 
-	used bool // the scale applies to some number
+	used bool // the scale applies to some number; set by the compiler
 }
 
 // parseTag parses the tag of a field.
@@ -39,8 +41,8 @@ func parseTag(f reflect.StructField) (tag, error) {
 		return t, nil
 	}
 	for _, item := range strings.Split(text, ",") {
-		word, value, valued := strings.Cut(strings.TrimSpace(item), "=")
-		if err := t.put(word, value, valued); err != nil {
+		word, value, hasValue := strings.Cut(strings.TrimSpace(item), "=")
+		if err := t.put(word, value, hasValue); err != nil {
 			return t, err
 		}
 	}
@@ -51,7 +53,7 @@ func parseTag(f reflect.StructField) (tag, error) {
 }
 
 // put adds one item of the tag to t.
-func (t *tag) put(word, value string, valued bool) error {
+func (t *tag) put(word, value string, hasValue bool) error {
 	switch word {
 	case "max", "each":
 		return t.bound(word, value)
@@ -61,9 +63,9 @@ func (t *tag) put(word, value string, valued bool) error {
 		return t.between(value)
 	case "if":
 		t.custom = value
-		return t.conditional(Custom, value == "")
+		return t.setCondition(Custom, value == "")
 	}
-	if valued {
+	if hasValue {
 		return fmt.Errorf("%q is not max, each, quant, range or if", word)
 	}
 	switch c := Condition(slices.Index(words[:], word)); {
@@ -71,14 +73,14 @@ func (t *tag) put(word, value string, valued bool) error {
 		t.unit = true
 		return nil
 	case c == Owner || c == SkipOwner || c == Initial:
-		return t.conditional(c, false)
+		return t.setCondition(c, false)
 	}
 	return fmt.Errorf("%q is not owner, skipowner, initial, if=name, "+
 		"max=n, each=n, quant=step, range=low:high or unit", word)
 }
 
-// conditional sets the condition. nameless says that an if tag lacks its name.
-func (t *tag) conditional(c Condition, nameless bool) error {
+// setCondition sets the condition. nameless says that it's an if without a name.
+func (t *tag) setCondition(c Condition, nameless bool) error {
 	switch {
 	case t.condition != None:
 		return errors.New("it names two conditions, a field has one")
@@ -89,8 +91,8 @@ func (t *tag) conditional(c Condition, nameless bool) error {
 	return nil
 }
 
-// bound adds a bound, as in the tags of arguments. max is the bound of the field. Each "each"
-// is the bound of the next level inside it.
+// bound adds a bound, which works as in the tags of arguments: "max" bounds the field itself, and
+// every "each" the next level inside it.
 func (t *tag) bound(word, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	switch {
@@ -132,7 +134,7 @@ func (t *tag) between(value string) (err error) {
 	return err
 }
 
-// scaled returns the scale and makes it if there is none.
+// scaled returns the tag's scale, which it makes if there is none yet.
 func (t *tag) scaled() *scale {
 	if t.scale == nil {
 		t.scale = &scale{}
@@ -140,8 +142,8 @@ func (t *tag) scaled() *scale {
 	return t.scale
 }
 
-// unused returns an error that names a tag item that the type of the field does not need.
-// left is the part of the tag that was not used.
+// unused returns an error if the type of the field doesn't need some item of the tag, of which
+// left is what remains after compilation.
 func (t *tag) unused(left *wants, typ reflect.Type) error {
 	switch {
 	case len(left.bounds) > 0:

@@ -7,23 +7,23 @@ import (
 	"reflect"
 )
 
-// unit is a direction: three floats of which only the direction is encoded.
+// A unit is the form of a direction: three floats whose length doesn't matter.
 //
-// The octahedron |x|+|y|+|z| = 1 is unfolded to a square (Cigolle and others, "A Survey of
-// Efficient Representations for Independent Unit Vectors", 2014). A point on the square is
-// encoded as two int16. The decoded vector has length 1, and its direction is off by at most
-// 0.004 degrees. UE: FVector_NetQuantizeNormal, which takes 6 bytes.
+// We unfold the octahedron |x|+|y|+|z| = 1 to a square and send a point on it as two int16
+// (Cigolle and others, "A Survey of Efficient Representations for Independent Unit Vectors",
+// 2014). The decoded vector has length 1, and its direction is off by at most 0.004 degrees.
+// UE: FVector_NetQuantizeNormal, which takes 6 bytes.
 type unit struct {
 	leaf
 	fields []int  // indexes of x, y, z in a struct; nil for an array
 	name   string // name of the float type, for String
 }
 
-// steps is the number of steps from the middle of the square to a side. A point one step
-// further on both axes encodes a vector without a direction.
+// steps is how many steps it is from the middle of the square to a side.
 const steps = 1<<15 - 1
 
-// nowhere encodes the zero vector and vectors with a NaN or an infinity.
+// nowhere is both coordinates of a point just outside of the square. It stands for vectors that
+// have no direction, because they are zero or contain a NaN or an infinity.
 const nowhere = -steps - 1
 
 var errUnit = errors.New("it is no direction")
@@ -52,7 +52,7 @@ func fold(x, y, z float64) (p, q int16) {
 	x, y, z = x/largest, y/largest, z/largest
 	sum := math.Abs(x) + math.Abs(y) + math.Abs(z)
 	x, y = x/sum, y/sum
-	if z < 0 { // the sign of a zero counts: it selects one of two sides of the square
+	if z < 0 { // Copysign also minds the sign of a zero, and so picks one of two sides
 		x, y = math.Copysign(1-math.Abs(y), x), math.Copysign(1-math.Abs(x), y)
 	}
 	return int16(math.Round(x * steps)), int16(math.Round(y * steps))

@@ -8,16 +8,17 @@ import (
 )
 
 const (
+	// Widths in characters.
 	labelWidth = 16
-	cellWidth  = 13 // characters
-	// Width is the maximum number of characters in a line: enough for a label and six cells.
+	cellWidth  = 13
+	// Width is the longest that a line can be, which is enough for a label and six cells.
 	Width = 100
 )
 
 // A Table is the text of a table, built line by line. The zero Table is empty.
 type Table struct{ text strings.Builder }
 
-// Row adds a line with a label and cells, which are aligned to the right of their columns.
+// Row adds a line with a label and cells, each of which is right-aligned in its column.
 func (t *Table) Row(label string, cells ...string) {
 	line := left(label, labelWidth)
 	for _, cell := range cells {
@@ -33,7 +34,7 @@ func (t *Table) List(label string, items ...string) {
 		if i < len(items)-1 {
 			item += ", "
 		}
-		// The space after the last item that fits may exceed the width.
+		// The last space of a line may exceed the width, because it will be trimmed.
 		full := utf8.RuneCountInString(line)+utf8.RuneCountInString(item) > Width+1
 		if full && strings.TrimSpace(line) != label {
 			t.line(line)
@@ -66,8 +67,8 @@ func (t *Table) Columns(columns []Column, cells ...string) {
 // String returns the lines, each with a newline.
 func (t *Table) String() string { return t.text.String() }
 
-// line adds a line. The line may contain a peer's text, so characters that a terminal would
-// not print are replaced.
+// line adds a line. It replaces characters that a terminal would not print, because the line may
+// contain text from a peer.
 func (t *Table) line(s string) {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -83,7 +84,7 @@ func (t *Table) line(s string) {
 func left(s string, width int) string  { return fmt.Sprintf("%-*s", width, s) }
 func right(s string, width int) string { return fmt.Sprintf("%*s", width, s) }
 
-// cut shortens s to most characters. The last of them is then an ellipsis.
+// cut shortens s to most characters, the last of which is an ellipsis, if it has more.
 func cut(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
