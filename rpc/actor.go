@@ -11,21 +11,21 @@ import (
 	"github.com/quivernet/quiver/internal/roster"
 )
 
-// An Actor is an object that both sides know. The server spawns it, and every client that it
-// is open for has a copy. Its methods must be called on the world's goroutine.
+// An Actor is an object that both sides know. The server spawns it, and every client for which it
+// is open has a copy. Its methods must be called on the world's goroutine.
 type Actor struct {
 	_ codec.Never `codec:"an actor cannot be encoded; send a number of your own by which both ends know it"`
 
 	world *World
 	class *Class
-	// The number by which all sides know the actor. It's 0 for an actor that was placed on a
-	// client and that the server hasn't opened yet.
+	// The number by which all sides know the actor. It's 0 on a client if the actor was placed
+	// there and the server hasn't opened it yet.
 	ref   Ref
 	name  string // a placed actor's name, which both ends know; "" otherwise
-	seats seats  // where the actor is in the lists that it's in
+	seats seats  // the actor's positions in the lists that contain it
 
 	// The game's objects, made by the constructors of the bindings.
-	own        part   // for the actor's class; has no binding if the class isn't bound here
+	own        part   // for the actor's class; its binding is nil if the class isn't bound here
 	components []part // by slot; nil until makeObjects
 
 	// Ownership, and the connections that the actor is open for. On a server, conn is the
@@ -35,20 +35,19 @@ type Actor struct {
 	owned    bool       // client: we own the actor
 	owner    *Actor     // server: the owning actor; nil if a connection or the server owns it
 	children actors     // server: the actors that this one owns
-	openings []*opening // connections that it's open on; at most one on a client
-	dead     bool       // the actor has ended here
+	openings []*opening // by connection on which the actor is open; at most one on a client
+	dead     bool       // the actor, or on a client its copy, has ended
 	tornOff  bool       // TearOff was called, on the server
 
 	// What the server sends, and to whom. Clients use neither relevancy nor throttle.
 	dormancy  dormancy
 	relevancy actorRelevancy
 	states    actorStates
-	// See Config.MaxRPCPerNetUpdate.
-	throttle budget.Throttle[*method] // limits unreliable Multicasts (Config.MaxRPCPerNetUpdate)
+	throttle  budget.Throttle[*method] // limits unreliable Multicasts (Config.MaxRPCPerNetUpdate)
 }
 
-// seats are an actor's places in the lists of all actors of the world, of its class, of its
-// owner, and of the AlwaysRelevant actors.
+// seats are an actor's places in four lists: the world's actors, the actors of its class, the
+// actors of its owner, and the AlwaysRelevant actors.
 type seats struct{ world, class, owner, always roster.Seat }
 
 // actors is a list of actors in the order in which they were added.
@@ -67,8 +66,8 @@ type actorTable struct {
 	always actors       // AlwaysRelevant actors, unless they're torn off
 	alive  atomic.Int64 // length of all; safe for concurrent use
 
-	// Placed actors by name. On a server that includes those in gonePlaced, since a name
-	// can't be used again.
+	// Placed actors by name. On a server, placed also includes the actors in gonePlaced, since a
+	// name can't be used again.
 	//
 	// A client with several connections may have an actor of the same name on each of them.
 	// The oldest is then in placed, and the others are in namesakes, oldest first.
@@ -78,8 +77,8 @@ type actorTable struct {
 	// Server only.
 	byRef   map[Ref]*Actor
 	lastRef Ref // of the newest actor
-	// Stand-ins for placed actors that were destroyed or torn off. Clients that join later
-	// have to be told about them.
+	// Stand-ins for placed actors that were destroyed or torn off. Clients that join later must
+	// be told that these actors are gone.
 	gonePlaced []*Actor
 }
 
@@ -90,7 +89,7 @@ func (t *actorTable) assignRef(a *Actor) {
 	t.byRef[a.ref] = a
 }
 
-// add adds an actor that has come alive.
+// add adds an actor that has just been spawned, placed or opened.
 func (t *actorTable) add(a *Actor) {
 	t.alive.Add(1)
 	t.all.Add(a, &a.seats.world)
@@ -114,8 +113,8 @@ func (t *actorTable) remove(a *Actor) {
 	}
 }
 
-// removeName removes an actor that has ended from placed or namesakes. If it was in placed,
-// the oldest actor left of that name takes over.
+// removeName removes an actor that has ended from placed or namesakes. If it was in placed, the
+// oldest remaining actor of that name takes its place.
 func (t *actorTable) removeName(a *Actor) {
 	others := slices.DeleteFunc(t.namesakes[a.name], func(other *Actor) bool { return other == a })
 	if t.placed[a.name] == a {
@@ -137,64 +136,64 @@ type SpawnOption func(*Actor)
 
 // AlwaysRelevant opens the actor for every connection, present and future.
 //
-// If a connection has no free channel, or its MaxBunch is too small, the actor can't open
-// there. This is logged, but since it's the peer's doing, Spawn does not fail.
+// If a connection has no free channel, or its MaxBunch is too small, the actor can't open there.
+// Spawn logs this but doesn't fail, since the peer is to blame.
 func AlwaysRelevant() SpawnOption { return func(a *Actor) { a.relevancy.always = true } }
 
-// OnlyRelevantToOwner opens the actor for its owner only. No other client gets to see it,
-// however near, and its class needs neither At nor Relevant. SetOwner closes the previous
-// owner's copy. Spawn returns an error if AlwaysRelevant is also set.
+// OnlyRelevantToOwner opens the actor for its owner only. No other client sees it, however near,
+// and its class needs neither At nor Relevant. SetOwner closes the previous owner's copy. Spawn
+// returns an error if AlwaysRelevant is also set.
 //
 // UE: bOnlyRelevantToOwner. In Unreal the copy only closes after RelevantTimeout, and
 // receives nothing until then.
 func OnlyRelevantToOwner() SpawnOption { return func(a *Actor) { a.relevancy.onlyOwner = true } }
 
-// RelevantAsOwner makes an actor relevant to the connections that its owner is relevant to. A
-// weapon, for instance, is relevant to everyone who sees the pawn that carries it.
+// RelevantAsOwner makes an actor relevant to the same connections as its owner. A weapon, for
+// instance, is relevant to everyone who sees the pawn that carries it.
 //
-// The actor follows another one, whose position and cull distance it takes on. That is the
-// actor which owns it or, if it is owned by a connection, the actor from which the connection
-// sees (see [Conn.SetView]). If the followed actor is AlwaysRelevant, all connections that
-// have a view see both. Any copy, even a previous owner's, closes 5 s after its client last
-// saw the followed actor.
+// The actor follows another actor and uses its position and cull distance. If an actor owns it,
+// it follows that actor. If a connection owns it, it follows the connection's view actor (see
+// [Conn.SetView]). If the followed actor is AlwaysRelevant, all connections that have a view see
+// both. Any copy, even a previous owner's, closes 5 s after its client last saw the followed
+// actor.
 //
-// If there is no actor to follow, or if [Relevant] decides about that actor, only the owner
-// has this one, and SetOwner closes the previous owner's copy.
+// If there is no actor to follow, or if [Relevant] decides about the followed actor, only the
+// owner has a copy, and SetOwner closes the previous owner's.
 //
-// While the server itself owns the actor, its position comes from the [At] of its own class.
-// If there is none, no connection has the actor.
+// While the server itself owns the actor, its position comes from the [At] of its own class. If
+// the class has no At, no connection has the actor.
 //
 // UE: bNetUseOwnerRelevancy, RelevantTimeout.
 func RelevantAsOwner() SpawnOption { return func(a *Actor) { a.relevancy.asOwner = true } }
 
-// Spawn makes an actor of b's class and returns it with its object. owner is who owns it, and
-// nil means the server itself. UE: SpawnActorDeferred.
+// Spawn makes an actor of b's class and returns it with its object. If owner is nil, the server
+// itself owns the actor. UE: SpawnActorDeferred.
 //
-// Spawn first calls b's constructor and passes the object that it returns to set, unless set
-// is nil. Only then does it open the actor for the connection that owns it, so the open
-// already carries the states as set leaves them. If a state exceeds a bound, Spawn destroys
-// the actor and returns an error that names the field.
+// Spawn first calls b's constructor and passes the new object to set, unless set is nil. Only
+// then does it open the actor for the connection that owns it, so the open already carries the
+// states as set leaves them. If a state exceeds a bound, Spawn destroys the actor and returns an
+// error that names the field.
 //
 // Don't call clients before Spawn returns. A call to a client in the constructor or in set,
 // or an OpenTo there, opens the actor early and without its states, which then arrive in no
 // particular order with calls.
 //
-// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed].
-// The connection's actors still exist until OnDisconnect has run. A game that spawns actors
-// for them in a tick, such as a pawn for a controller, must therefore expect this error
-// whenever a player leaves.
+// If the owner's connection has begun to close, Spawn makes nothing and returns [ErrClosed]. The
+// connection's actors still exist until OnDisconnect has run. A game that spawns further actors
+// for them in a tick, such as a pawn for a controller, must therefore expect this error whenever
+// a player leaves.
 //
-// After OnDisconnect, the actors that the connection owns are destroyed, along with
-// everything that they own in turn. To keep some, use [World.SetOwner] in OnDisconnect.
-// Unreal destroys only the controller and its pawn.
+// After OnDisconnect, the actors that the connection owns are destroyed, along with everything
+// that they own in turn. To keep an actor, give it to another owner in OnDisconnect by calling
+// [World.SetOwner]. Unreal destroys only the controller and its pawn.
 func Spawn[T any](b *Binding[T], owner Owner, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	a, err := b.world.spawn(b.untyped.class, owner, options, storeThen(&object, set))
 	return a, object, err
 }
 
-// storeThen returns a set function for spawn, which stores the object in *object before it
-// passes it on to set. set may be nil.
+// storeThen returns a set function for spawn that stores the new object in *object and then
+// passes it to set. set may be nil.
 func storeThen[T any](object *T, set func(T)) func(any) {
 	return func(made any) {
 		*object = made.(T)
@@ -204,7 +203,7 @@ func storeThen[T any](object *T, set func(T)) func(any) {
 	}
 }
 
-// applyOptions applies the options of Spawn and checks that they go together.
+// applyOptions applies the options of Spawn and checks that they are compatible.
 func (a *Actor) applyOptions(options []SpawnOption) error {
 	for i, option := range options {
 		if option == nil {
@@ -219,8 +218,8 @@ func (a *Actor) applyOptions(options []SpawnOption) error {
 	return nil
 }
 
-// ensureOpen opens the actor for c unless the client already has a copy, open or dormant. If
-// that copy was about to be closed, it stays.
+// ensureOpen opens the actor for c unless the client already has a copy, open or dormant. If that
+// copy was about to be closed, it stays open.
 func (a *Actor) ensureOpen(c *Conn) error {
 	a.cancelClose(c)
 	if a.openingOn(c) != nil || c.shown.hasDormant(a) {
@@ -229,11 +228,12 @@ func (a *Actor) ensureOpen(c *Conn) error {
 	return a.open(c)
 }
 
-// updateVisible works out anew which fields each client may see. It is called when the actor's
-// owner or a condition has changed.
+// updateVisible recomputes which fields each client may see. It is called when the actor's owner
+// or a condition has changed.
 func (a *Actor) updateVisible() {
-	// What we encoded last may be out of date, since the class has an UpdateRate or Run looks at
-	// states only now and then. Clients must not see what the game has cleared in the meantime.
+	// The last encoded states may be out of date, because the class has an UpdateRate or because
+	// Run compares states only now and then. Clients must not see what the game has cleared
+	// since.
 	a.compareAll()
 	for _, o := range a.openings {
 		o.updateVisible()
@@ -242,8 +242,8 @@ func (a *Actor) updateVisible() {
 
 // closeToPrevious closes the actor for its previous owner.
 //
-// If the client hasn't acknowledged the open yet, we wait until it has before we close, and
-// in the meantime cancelClose can call it off. Otherwise an actor that changes owners several
+// If the client hasn't acknowledged the open yet, we delay the close until it has. In the
+// meantime, cancelClose can cancel the close. Otherwise an actor that changes owners several
 // times per round trip would build up a backlog of opens and closes.
 func (a *Actor) closeToPrevious(previous *Conn) {
 	o := a.openingOn(previous)
@@ -261,18 +261,17 @@ func (a *Actor) closeToPrevious(previous *Conn) {
 	a.closeAtFlush()
 }
 
-// cancelClose calls off a close that closeToPrevious has left for later, because c is getting
-// the actor back.
+// cancelClose cancels a close that closeToPrevious has delayed, because c is getting the actor
+// back.
 func (a *Actor) cancelClose(c *Conn) {
 	if o := a.openingOn(c); o != nil {
 		o.cancelClose()
 	}
 }
 
-// closePending is called by Flush to close the actor for previous owners that have
-// acknowledged the open by now. TearOff calls it with atOnce to close it for all of them.
-// Copies of a placed actor then stay without a channel, like those of any other previous
-// owner.
+// closePending is called by Flush to close the actor for previous owners that have acknowledged
+// the open by now. TearOff calls it with atOnce to close the actor for all previous owners. A
+// previous owner's copy of a placed actor stays without a channel in either case.
 func (a *Actor) closePending(atOnce bool) {
 	for _, o := range slices.Backward(a.openings) {
 		switch {
@@ -327,7 +326,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	if c.server {
 		return c.shown.openings[a]
 	}
-	// On a client there's at most one opening, but it may be on another connection than c.
+	// On a client there's at most one opening, but it may be on a connection other than c.
 	for _, o := range a.openings {
 		if o.conn == c {
 			return o
@@ -336,8 +335,7 @@ func (a *Actor) openingOn(c *Conn) *opening {
 	return nil
 }
 
-// parts yields the actor's objects, beginning with its own, as far as their classes are bound
-// here.
+// parts yields those of the actor's objects whose classes are bound here, beginning with its own.
 func (a *Actor) parts(yield func(part) bool) {
 	if a.own.bound() && !yield(a.own) {
 		return
@@ -356,7 +354,7 @@ func (a *Actor) awaitsAcks() bool {
 	return awaits(a.own) || slices.ContainsFunc(a.components, awaits)
 }
 
-// partOf returns the actor's object of class c, which is either the actor's own class or that
+// partOf returns the actor's object of class c, which may be the actor's own class or the class
 // of a component. For any other class it returns the zero part.
 func (a *Actor) partOf(c *Class) part {
 	switch {
@@ -375,7 +373,7 @@ func (a *Actor) makeObjects() {
 	if a.own.binding != nil {
 		a.own.object = a.own.binding.construct(a)
 		if !a.dead && a.own.object != nil {
-			// The constructor hasn't destroyed the actor again, so list it.
+			// The constructor hasn't destroyed the actor, so list it.
 			a.own.binding.actors.Add(a, &a.seats.class)
 		}
 	}
@@ -398,8 +396,8 @@ func (a *Actor) bindComponents() {
 	}
 }
 
-// makeReplicas makes the replicas of the states that are bound here. With the first actor of
-// a class, it also warns of states that aren't.
+// makeReplicas makes the replicas of the states that are bound here. For the first actor of a
+// class, it also warns about states that aren't bound.
 func (a *Actor) makeReplicas() {
 	if len(a.class.states) == 0 {
 		return
@@ -414,8 +412,8 @@ func (a *Actor) makeReplicas() {
 	}
 }
 
-// warnUnbound logs a warning about states that have no Replicate here, although their class
-// is bound. A forgotten Replicate would be hard to notice otherwise.
+// warnUnbound logs a warning about states that have no Replicate here, although their class is
+// bound. Otherwise a forgotten Replicate would be hard to notice.
 func (a *Actor) warnUnbound() {
 	var states []string
 	for i, d := range a.class.states {

@@ -34,11 +34,11 @@ import (
 //
 // It may have two more methods:
 //
-//   - RemoteAddr() net.Addr returns the peer's address. It is what [Conn.RemoteAddr] returns, and
-//     what the limits per address go by.
-//   - SendQueue() int returns how many datagrams the carrier accepts, and sends in order, before
-//     SendDatagram blocks. The number must never change. Calls are then sent without waking a
-//     goroutine.
+//   - RemoteAddr() net.Addr returns the peer's address. [Conn.RemoteAddr] returns it, and it is
+//     the address to which the per-address limits apply.
+//   - SendQueue() int returns the number of datagrams that the carrier accepts, and sends in
+//     order, before SendDatagram blocks. The number must never change. With SendQueue, calls are
+//     sent without waking a goroutine.
 type Carrier interface {
 	// SendDatagram sends p without retaining it. It may block until CloseWithError is called.
 	// It must accept 1,163 bytes, and it returns a [*TooLargeError] for a datagram that is too
@@ -48,8 +48,8 @@ type Carrier interface {
 	// ReceiveDatagram returns the next datagram, which the caller may keep. It returns soon
 	// after ctx is done. Any error ends the connection.
 	//
-	// A [*CloseError] with Remote, or an error that wraps one, contains the peer's code and
-	// reason. Any other error becomes the cause of ConnectionLost.
+	// If the peer has closed the connection, the error is, or wraps, a [*CloseError] with Remote
+	// set and the peer's code and reason. Any other error becomes the cause of ConnectionLost.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
 	// Path returns what the carrier currently knows about the path. It is called for every
@@ -63,22 +63,23 @@ type Carrier interface {
 
 // Path describes the path to a peer, as its [Carrier] knows it. A zero field is unknown.
 type Path struct {
-	Cwnd        int           // bytes that may be in flight; more would wait inside the carrier
+	Cwnd        int           // bytes that may be in flight; any more would wait inside the carrier
 	SmoothedRTT time.Duration // round trip time
-	MaxDatagram int           // bytes that SendDatagram accepts, at least 1,163, which is assumed if it is 0
+	MaxDatagram int           // bytes that SendDatagram accepts, at least 1,163; 0 means 1,163
 }
 
 // A TooLargeError is returned by a [Carrier]'s SendDatagram for a datagram that is too large
 // for the path. We then send its content again in smaller datagrams.
 type TooLargeError struct {
-	Max int // what the path takes now, in bytes
+	Max int // size of the largest datagram that the path takes now, in bytes
 }
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("rpc: datagram too large, the path takes %d bytes", e.Max)
 }
 
-// A carrierAdapter makes a link.Carrier of a Carrier, with the methods that a Carrier may lack.
+// A carrierAdapter turns a Carrier into a link.Carrier by adding the methods that a Carrier may
+// lack.
 type carrierAdapter struct{ Carrier }
 
 // SendQueue returns 0 if the Carrier has no SendQueue.
@@ -125,7 +126,7 @@ func linkError(err error) error {
 // HandshakeStats counts the clients that have connected or have tried to.
 type HandshakeStats struct {
 	Open    int    // in their handshake now
-	Begun   uint64 // got a place among the handshakes; includes forged first packets below Config.RetryAbove
+	Begun   uint64 // got a place; below Config.RetryAbove, this includes forged first packets
 	Retries uint64 // had to prove their address first
 
 	// Refused counts clients that hit a limit: MaxHandshakes, MaxConns, or a limit per address.
@@ -133,7 +134,7 @@ type HandshakeStats struct {
 	Refused uint64
 
 	Evicted uint64 // lost their place during their handshake, to make room for another client
-	Failed  uint64 // had a carrier and did not join, for any reason
+	Failed  uint64 // had a carrier but didn't join, for any reason
 
 	LoginsFailed uint64 // logins that Authenticate refused
 	LoginsSlowed uint64 // logins refused without asking Authenticate: see Config.MaxLoginFailures
@@ -142,9 +143,9 @@ type HandshakeStats struct {
 // HandshakeStats returns a snapshot. It is safe for concurrent use.
 func (w *World) HandshakeStats() HandshakeStats { return w.lobby.stats() }
 
-// Attach uses carrier as the server's end of a new connection. It does not wait: the handshake
-// goes on in the background and ends with OnConnect or Done. The world owns the carrier from
-// this call on, even if Attach returns an error.
+// Attach uses carrier as the server's end of a new connection. It returns without waiting for the
+// handshake, which runs in the background and ends with OnConnect or Done. The world owns the
+// carrier from this call on, even if Attach returns an error.
 func (w *World) Attach(carrier Carrier) (*Conn, error) {
 	if !w.IsServer() {
 		err := errorf("rpc: Attach on a client's world; a client takes its end by Connect: %w", ErrWrongRole)
@@ -161,7 +162,8 @@ func (w *World) Attach(carrier Carrier) (*Conn, error) {
 // The first Connect makes the world a client for good, so the world must not have a listener,
 // actors or clients. A client may connect again, to the same server or another one, whether its
 // earlier connections have ended or not. Each connection has its own actors, for which
-// [Actor.Conn] returns that connection. They end in the Dispatch that runs its OnDisconnect.
+// [Actor.Conn] returns that connection. The actors end in the Dispatch that runs the connection's
+// OnDisconnect.
 func (w *World) Connect(ctx context.Context, carrier Carrier) (*Conn, error) {
 	return w.connect(ctx, carrierAdapter{carrier})
 }
@@ -190,7 +192,7 @@ func (w *World) connect(ctx context.Context, carrier link.Carrier) (*Conn, error
 }
 
 // attach makes a connection from a carrier. v is the client's place among the handshakes if it
-// came by a [Listener], and nil otherwise.
+// came through a [Listener], and nil otherwise.
 func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, error) {
 	w.freeze()
 	c := &Conn{
@@ -235,7 +237,8 @@ func (w *World) attach(carrier link.Carrier, server bool, v *visit) (*Conn, erro
 	return c, nil
 }
 
-// origin returns the address that counts against the limits per address. It is zero on a client.
+// origin returns the address to which the connection is charged in the per-address limits. It is
+// zero on a client.
 func (c *Conn) origin() netip.Prefix {
 	if !c.server {
 		return netip.Prefix{}
@@ -253,8 +256,8 @@ func (w *World) evict(c *Conn) {
 		Reason: "it had not joined yet, and a full server or address gave its place away: see Config.MaxHandshakes, MaxHandshakesPerAddress",
 	}
 
-	// Abort the link in any case. abort wouldn't if we have closed the connection already,
-	// because we are still busy sending the client a refusal.
+	// Abort the link even if we have already closed the connection and are still sending the
+	// client a refusal. Conn.abort wouldn't do so in that case.
 	c.stop(busy)
 	c.link.Abort(uint64(busy.Code), busy.Reason)
 }
@@ -269,8 +272,8 @@ func (c *Conn) start(carrier link.Carrier) *CloseError {
 		config.Rate = c.allowance
 	}
 
-	// As soon as there's a link, it may end and call finish. The lobby lets finish wait until
-	// all of this is set.
+	// As soon as there's a link, it may end and call finish. The lobby makes finish wait until
+	// all of these fields are set.
 	return w.lobby.attach(c, func() {
 		c.link = link.New(carrier, config, c.machine, machines...)
 		c.extended.Link = c.link
@@ -299,8 +302,8 @@ func (c *Conn) joinWorld() (joined bool) {
 	c.applyReceiveLimit()
 	close(c.welcomed)
 
-	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, there
-	// won't be another, and we would warn that nobody drives it.
+	// Expect the Dispatch before onWake causes it. If the world has nothing else to do, no
+	// further Dispatch follows, and we would warn that nobody drives the world.
 	c.expectDispatch()
 	c.onWake()
 	return true
@@ -340,8 +343,8 @@ func (c *Conn) finish() {
 func (c *Conn) endOlderConns() {
 	old, refused := c.world.lobby.claim(c)
 	if refused != nil {
-		// With RefuseLoginElsewhere, it is c that has to go. welcome has checked this before,
-		// but others may have joined since.
+		// With RefuseLoginElsewhere, the new connection is the one that ends. welcome has already
+		// checked this, but others may have joined since.
 		c.abort(refused)
 	}
 	c.predecessors = append(c.predecessors, old...)
@@ -384,16 +387,17 @@ func (w *World) admit(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, func() { w.greeting = greeting{} })
 }
 
-// A greeting is the part of a connection's admission during which OnConnect runs and then the
-// AlwaysRelevant actors open. Since they come second, actors that OnConnect gives to the
-// connection open as its own. UE: nothing replicates to a connection before PostLogin returns.
+// A greeting is the part of a connection's admission in which OnConnect runs and then the
+// AlwaysRelevant actors open. Because of this order, an actor that OnConnect gives to the
+// connection opens as the connection's own. UE: nothing replicates to a connection before
+// PostLogin returns.
 type greeting struct {
 	conn   *Conn           // the connection that is joining, or nil
 	closed map[*Actor]bool // don't open these, because the game has called CloseTo(conn) for them
 }
 
-// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. That
-// is done in the actor's turn, or earlier if OnConnect calls one of its Multicasts.
+// show opens an AlwaysRelevant actor for the connection that is joining, if there is one. It is
+// called when the actor's turn comes, or earlier if OnConnect calls one of its Multicasts.
 func (g *greeting) show(a *Actor) {
 	isListed := a.seats.always != roster.Seat{} // not anymore if it was destroyed or torn off
 	if g.conn != nil && isListed && !g.closed[a] {
@@ -401,7 +405,7 @@ func (g *greeting) show(a *Actor) {
 	}
 }
 
-// close keeps an actor that the game has closed for c from opening there in this greeting.
+// close prevents this greeting from opening an actor that the game has closed for c.
 func (g *greeting) close(a *Actor, c *Conn) {
 	if c != g.conn {
 		return
@@ -412,13 +416,13 @@ func (g *greeting) close(a *Actor, c *Conn) {
 	g.closed[a] = true
 }
 
-// openOwned queues the opens of the actors that Config.Login has given to a connection, along
-// with what these actors own.
+// openOwned queues the opens of the actors that Config.Login has given to a connection, and of
+// the actors that those own in turn.
 func (w *World) openOwned(c *Conn) {
 	for root := range c.shown.owned.all {
 		for _, a := range root.withOwned(nil) {
 			w.game.Later(c, tasks.Doing{What: "the state of ", Of: a.class}, func() {
-				if a.conn == c { // a hook may have given it to somebody else
+				if a.conn == c { // a hook may have given the actor to somebody else
 					w.openAlways(a, c)
 				}
 			})
@@ -429,7 +433,7 @@ func (w *World) openOwned(c *Conn) {
 // openAlways opens an actor for a connection. It logs any error before returning it.
 func (w *World) openAlways(a *Actor, c *Conn) error {
 	if a.dead || a.tornOff {
-		return nil // that happened while the open was queued
+		return nil // this happened while the open was queued
 	}
 	err := a.ensureOpen(c)
 	if err == nil || !c.usable() || a.dead {
@@ -462,7 +466,7 @@ func (w *World) expel(c *Conn) {
 	w.logs.Guest(slog.LevelInfo, logs.Left, c.party(), "disconnected",
 		"conn", c, "code", err.Code.String(), "reason", err.Reason, "remote", err.Remote)
 
-	// Go in order, because the order of a map differs from run to run.
+	// Sort the channels, because the order of a map differs from run to run.
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		w.game.Later(c, tasks.Doing{}, func() { c.endActor(channel) })
 	}
@@ -483,8 +487,8 @@ func (w *World) expel(c *Conn) {
 	w.game.Later(c, tasks.Doing{}, c.destroyOwned)
 }
 
-// endActor clears one channel of a connection that has ended. A server's actor is just no longer
-// open there, while a client's copy ends.
+// endActor clears one channel of a connection that has ended. On a server, the actor is just no
+// longer open there. On a client, the copy ends.
 func (c *Conn) endActor(channel uint64) {
 	a := c.channels[channel]
 	if a == nil {
@@ -495,15 +499,15 @@ func (c *Conn) endActor(channel uint64) {
 		a.forget(o)
 	}
 	if !c.server {
-		// Drop the references in its states first. Otherwise OnRep would run later, once a
-		// torn-off copy ends that the states refer to.
+		// Drop the references in its states first. Otherwise, if the states refer to a torn-off
+		// copy, OnRep would run later, when that copy ends.
 		a.states.removeReferences(c)
 		a.end(Disconnected)
 	}
 }
 
-// endDetached ends a copy whose channel has closed, after the client's connection has ended. A
-// torn-off copy is the client's own by now, and survives.
+// endDetached is called after the client's connection has ended, to end a copy whose channel had
+// closed earlier. A torn-off copy survives, because it belongs to the client.
 func (c *Conn) endDetached(ref Ref) {
 	if a := c.copies.byRef[ref]; a != nil && !a.tornOff {
 		a.states.removeReferences(c)

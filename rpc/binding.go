@@ -20,7 +20,7 @@ type binding struct {
 	construct func(*Actor) any // calls the game's constructor
 	handlers  []handler        // by method id; nil until the method's first On or Check
 	states    []replicaMaker   // by state id; nil if the state isn't replicated here
-	warned    bool             // we've warned of states without a Replicate
+	warned    bool             // we've warned about states without a Replicate
 	actors    actors           // actors of the class that have an object
 
 	// Hooks, each of which is nil unless the game has set it.
@@ -34,12 +34,12 @@ type binding struct {
 
 // A handler runs the calls of one method. It is an *endpoint without its type parameters.
 type handler interface {
-	// bound reports whether there is a function to run, set by On or OnRequest. There may be
-	// just a Check.
+	// bound reports whether On or OnRequest has set a function to run. A handler may have just a
+	// Check.
 	bound() bool
-	// runRemote decodes, validates and checks the argument of a call from the peer, and runs
-	// the call unless the argument is refused. The error is then a *validationError. Any
-	// other error comes from decoding.
+	// runRemote decodes, validates and checks the argument of a call from the peer, and then runs
+	// the call. If the argument is refused, it returns a *validationError instead. Any other
+	// error comes from decoding.
 	runRemote(object any, call *Call, payload []byte) error
 	// runLocal runs a call that was made in this world, where its argument has been validated
 	// already.
@@ -65,16 +65,16 @@ func (b *binding) replicate(object any, into []replica) {
 }
 
 // Bind binds class in world. ctor makes the object of each actor. Bind panics if the class is
-// already bound, or if the first connection has already fixed which classes there are. It
-// must be called on the world's goroutine.
+// already bound, or if the first connection has already fixed the world's classes. It must be
+// called on the world's goroutine.
 //
 // On a client, ctor may call [Actor.Owned] and [Actor.Ref]. The states that come with the
 // open are read into the object right after ctor, before any call. Calls that ctor makes in
 // this world run on that object in the next Dispatch.
 //
-// A client's ctor may also call the server. If the actor's close has arrived along with its
-// open, such a call already returns the error that it would return after the close:
-// [ErrDormant] if the actor is dormant or was placed, and [ErrClosed] otherwise.
+// A client's ctor may also call the server. If the actor's close has arrived along with its open,
+// such a call fails as it would after the close: with [ErrDormant] if the actor is dormant or was
+// placed, and with [ErrClosed] otherwise.
 func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	switch {
 	case class == nil:
@@ -98,7 +98,7 @@ func Bind[T any](world *World, class *Class, ctor func(*Actor) T) *Binding[T] {
 	return &Binding[T]{b, world}
 }
 
-// On makes fn the handler of h. It panics if h is of another class or already has a handler.
+// On makes fn the handler of h. It panics if h belongs to another class or already has a handler.
 func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg A)) {
 	m := h.declared()
 	e := endpointOf[T, A](b, m)
@@ -109,11 +109,11 @@ func On[T, A any](b *Binding[T], h Handle[A], fn func(object T, call *Call, arg 
 // Check makes fn decide, before the handler of h runs, whether the caller may make this call
 // now. h is a *[ServerRPC], or a *[Request] to the server.
 //
-// An error closes the caller's connection with [ValidationFailed]. If an honest client may
-// simply be too late, refuse in the handler instead.
+// An error closes the caller's connection with [ValidationFailed]. If the call of an honest
+// client may simply come too late, refuse it in the handler instead.
 //
 // What the caller has seen is a round trip old, and its age differs from actor to actor. A
-// check of a distance must therefore use the positions of that time, or it will close the
+// distance check must therefore use the positions that the caller saw. Otherwise it closes the
 // connections of honest players.
 func Check[T, A any](b *Binding[T], h checkable[A], fn func(object T, call *Call, arg A) error) {
 	m := h.declared()
@@ -141,8 +141,8 @@ func (b *Binding[T]) Of(a *Actor) (object T, ok bool) {
 // or Of returns false.
 func (b *Binding[T]) At(ref Ref) (object T, ok bool) { return b.Of(b.world.Actor(ref)) }
 
-// candidates returns a list of actors that includes all those with an object of b. For a
-// component of a class that isn't bound here, these are all actors of the world.
+// candidates returns a list that includes all actors with an object of b. For a component of a
+// class that isn't bound here, it returns all actors of the world.
 func (b *Binding[T]) candidates() *actors {
 	if own := b.world.bindings[b.untyped.class.root()]; own != nil {
 		return &own.actors
@@ -162,11 +162,11 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 	}
 }
 
-// At makes fn return the position of objects of b. Their actors are then open for connections
-// whose view is nearer than the class's [CullDistance]. A connection sees from the point set
-// by [Conn.SetView]. An actor closes, with reason [Relevancy], 5 s after it was last seen. At
-// panics if fn is nil or b already has an At. UE: GetActorLocation, as
-// AActor::IsNetRelevantFor calls it.
+// At makes fn return the position of objects of b. An actor is then open for every connection
+// whose view is nearer than the class's [CullDistance]. A connection sees from the point set by
+// [Conn.SetView]. An actor closes, with reason [Relevancy], 5 s after it was last seen. At panics
+// if fn is nil or b already has an At. UE: GetActorLocation, as AActor::IsNetRelevantFor calls
+// it.
 //
 // The rules apply in Unreal's order. An actor spawned with [AlwaysRelevant] is open for
 // everybody. Any actor is relevant to its owner, and to a connection whose view it is. Next
@@ -178,17 +178,17 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 // at the same rate, so an actor that comes near opens within 0.3 s. The nearest actors open
 // first, at most 1,000 in a Flush.
 //
-// What a tick costs depends on a fraction of the actors and on how many are near somebody,
-// but not on the number of pairs. At 30 Hz, 10,000 actors that stand still take 0.06 ms, and
-// 100 connections with 200 actors near each take another 0.3 ms.
+// Each tick looks at only a fraction of the actors. Its cost depends on that fraction and on the
+// number of actors near each connection, but not on the number of pairs. At 30 Hz, 10,000 actors
+// that stand still take 0.06 ms, and 100 connections with 200 actors near each take another 0.3
+// ms.
 //
 // An actor whose position is not finite has no position. If a client has no free channel for
 // an actor, this is logged, and the server tries again every second.
 //
-// OpenTo and CloseTo still work. An actor that was opened by OpenTo stays open until it has
-// been out of sight for 5 s, and one that was closed by CloseTo opens again if it is near. If
-// the path can't take all updates, those of distant actors have to wait longer (see
-// [UpdatePriority]).
+// OpenTo and CloseTo still work. An actor that was opened by OpenTo stays open until it has been
+// out of sight for 5 s, and one that was closed by CloseTo opens again if it is near. If the path
+// can't take all updates, the updates of distant actors wait longer (see [UpdatePriority]).
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
 	mustHook("At", u.class, fn == nil, u.at != nil)
@@ -203,9 +203,9 @@ func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 // keep an actor from its owner, or from a connection whose view it is. An actor closes 5 s
 // after fn last returned true. [Conn.View] returns the point that viewer sees from.
 //
-// fn is called on the world's goroutine in Flush, once a second for each pair of an actor and
-// a connection. The calls are spread over the Flushes, with at most 20,000 in each. At 30 Hz,
-// a round for 10,000 actors and 100 connections takes 1.7 s, so fn must be fast. With
+// fn is called on the world's goroutine in Flush, once a second for each pair of an actor and a
+// connection. The calls are spread over the Flushes, with at most 20,000 in each. At 30 Hz, it
+// takes 1.7 s to ask fn about 10,000 actors and 100 connections, so fn must be fast. With
 // Relevant, an At of b is only used for views.
 func Relevant[T any](b *Binding[T], fn func(object T, viewer *Conn) bool) {
 	u := b.untyped
@@ -220,8 +220,9 @@ type checkable[A any] interface {
 	declared() *method
 }
 
-// mustHook panics if a hook's function is missing, or if another one is already set. by is
-// the function that was to set it, and to is the class, method or state that it was for.
+// mustHook panics if a hook's function is missing, or if another one is already set. by is the
+// function that sets hooks of this kind, and to is the class, method or state that the hook is
+// for.
 func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	switch {
 	case missing:
@@ -231,8 +232,8 @@ func mustHook(by string, to fmt.Stringer, missing, bound bool) {
 	}
 }
 
-// An endpoint runs the calls of one method for one binding. Since calls run one at a time, on
-// the world's goroutine, they can all have their arguments decoded into the same arg.
+// An endpoint runs the calls of one method for one binding. Calls run one at a time, on the
+// world's goroutine, so all arguments can be decoded into the same arg.
 type endpoint[T, A any] struct {
 	m     *method
 	run   func(T, *Call, A)       // set by On or OnRequest

@@ -18,7 +18,7 @@ import (
 
 // Limits of a declaration.
 const (
-	maxNameBytes = 128     // of a class, method or list; names are in shapes and close reasons
+	maxNameBytes = 128     // of a class, method or list; shapes and close reasons contain names
 	maxMethods   = 1 << 14 // of a class, so that an id takes at most two bytes on the wire
 )
 
@@ -37,18 +37,18 @@ type Class struct {
 	fields  int        // of all states; a list counts as one
 	lists   state.Mask // the fields that are lists
 	errors  []error    // declared by Errors
-	// Priority of the class's channels and, if it wasn't declared by the game, the package
-	// that did. See extend.DeclaredBy.
+	// The priority of the class's channels and, unless the game declared the class, the package
+	// that declared it. See extend.DeclaredBy.
 	extended extend.Class
 
 	updatePeriod   time.Duration // set by UpdateRate; 0 for every Flush
 	updatePriority float64       // set by UpdatePriority
 	cullDistance   float32       // set by CullDistance
 
-	// In a component, the class of the actor, which also has the component's methods and
-	// states. nil otherwise.
+	// For a component, the actor's class, whose lists also include the component's methods and
+	// states. nil for an actor's class.
 	actor      *Class
-	slot       int      // in a component, its index in actor.components
+	slot       int      // for a component, its index in actor.components
 	components []*Class // in the order of declaration
 
 	used atomic.Bool // a world uses the class; safe for concurrent use
@@ -57,16 +57,16 @@ type Class struct {
 // A ClassOption is an option of [NewClass].
 type ClassOption func(*Class)
 
-// UpdateRate limits how many times per second, on average, Flush compares the states of an
-// actor. By default every Flush does. The rate need not divide the tick rate. UE:
+// UpdateRate limits how many times per second, on average, Flush compares the states of an actor.
+// By default, every Flush compares them. The tick rate need not be a multiple of the rate. UE:
 // NetUpdateFrequency.
 func UpdateRate(perSecond float64) ClassOption {
 	mustBePositive("UpdateRate", perSecond)
 	return func(c *Class) { c.updatePeriod = time.Duration(min(float64(time.Second)/perSecond, 1<<62)) }
 }
 
-// UpdatePriority sets how fast an actor's urgency grows while its states have to wait,
-// because the path or the rate can't take everything at once. The default is 1.
+// UpdatePriority sets how fast an actor's urgency grows while its states are waiting because the
+// path or the rate can't take everything at once. The default is 1.
 //
 // If a client sees actors by distance (see [At]), the priority falls from p at the client's
 // view to a fifth of p at the cull distance and beyond. UE: NetPriority, which is 3 for
@@ -79,16 +79,16 @@ func UpdatePriority(p float64) ClassOption {
 // defaultCullDistance is Unreal's NetCullDistanceSquared of 225,000,000 cm², in metres.
 const defaultCullDistance = 150
 
-// CullDistance sets how far away actors of the class can be seen from, in the unit of [At].
-// It is a property of the actor that is seen rather than of the viewer, so it may differ
-// widely between classes. The default is 150, which is Unreal's 15,000 cm in metres.
-// CullDistance panics unless d is above 0. UE: NetCullDistanceSquared.
+// CullDistance sets the distance within which actors of the class can be seen, in the unit of
+// [At]. It is a property of the visible actor rather than of the viewer, so it may differ widely
+// between classes. The default is 150, which is Unreal's 15,000 cm in metres. CullDistance panics
+// unless d is above 0. UE: NetCullDistanceSquared.
 func CullDistance(d float32) ClassOption {
 	mustBePositive("CullDistance", d)
 	return func(c *Class) { c.cullDistance = d }
 }
 
-// NewClass declares a class. Both ends must declare the same ones, because the handshake
+// NewClass declares a class. Both ends must declare the same classes, because the handshake
 // compares them. NewClass panics if the name is not valid or an option is nil.
 func NewClass(name string, opts ...ClassOption) *Class {
 	mustName("class", name)
@@ -107,20 +107,18 @@ func NewClass(name string, opts ...ClassOption) *Class {
 	return c
 }
 
-// NewComponent declares a component that every actor of class has. It returns the *Class to
-// use for the component's handles, states and [Bind]. UE: a default subobject that is a
-// replicated UActorComponent. There is no counterpart to subobjects that are added at run
-// time.
+// NewComponent declares a component that every actor of class has. It returns the *Class to use
+// for the component's handles, states and [Bind]. UE: a default subobject that is a replicated
+// UActorComponent. Unreal's subobjects that are added at run time have no counterpart here.
 //
-// The component's calls and states share the actor's channel and are in order with the
-// actor's own. A call names the actor, so Buy.Call(actor, offer) runs on the object that the
-// component's constructor made for that actor, and Of and All of the component's binding find
-// that object. OnClose, OnOwner and OnTearOff run for the component after they have run for
-// the actor.
+// The component's calls and states share the actor's channel and arrive in order with the actor's
+// own. A call names the actor, so Buy.Call(actor, offer) runs on the object that the component's
+// constructor made for that actor, and Of and All of the component's binding find that object.
+// OnClose, OnOwner and OnTearOff run for the component after they have run for the actor.
 //
-// Either end may leave the component, or the actor's own class, unbound. Components are made
-// along with the actor, after its own object and in the order of their declaration, and end
-// with it. A component can't be added or removed by itself.
+// Either end may leave the component, or the actor's own class, unbound. An actor's components
+// are made after its own object, in the order of their declaration, and end with the actor. A
+// component can't be added or removed by itself.
 //
 // The component's full name is the name of class, a dot and name. It must be unique in class.
 // NewComponent panics if class is a component itself, or if a world already uses class.
@@ -145,19 +143,19 @@ func (c *Class) Name() string { return c.name }
 // String returns the name of the class.
 func (c *Class) String() string { return c.name }
 
-// Errors declares errors that the class's request handlers may return, and returns the class.
-// If errors.Is matches a handler's error to one of them, the asker's error matches it, too,
-// and has the handler's text. Of any other error, only the text is sent.
+// Errors declares errors that the class's request handlers may return, and returns the class. If
+// errors.Is matches a handler's error to a declared error, the caller's error also matches the
+// declared error and has the handler's text. For any other error, only the text is sent.
 //
 //	var Shop = rpc.NewClass("Shop").Errors(ErrSoldOut, ErrPoor)
 //
-// Both ends must declare the same errors in the same order, because the Code of a
-// [RequestError] is the error's position, from 1. The handshake doesn't check that, since all
-// it could compare is the errors' texts, which may differ between systems and releases.
+// Both ends must declare the same errors in the same order, because the Code of a [RequestError]
+// is the error's position, from 1. The handshake doesn't check the order, since it could only
+// compare the errors' texts, which may differ between systems and releases.
 //
-// Append new errors at the end. An end that doesn't know an error yet just gets its text. If
-// a handler's error matches several, the first counts. Call Errors only once, in the class's
-// package variable.
+// Append new errors at the end. An end that doesn't know an error yet just gets its text. If a
+// handler's error matches several declared errors, the first counts. Call Errors only once, in
+// the class's package variable.
 func (c *Class) Errors(kinds ...error) *Class {
 	c.errors = kinds
 	return c
@@ -168,7 +166,7 @@ func (c *Class) codeOf(err error) uint32 {
 	return uint32(1 + slices.IndexFunc(c.errors, func(kind error) bool { return errors.Is(err, kind) }))
 }
 
-// errorOf returns the declared error with that Code, or nil if there is none.
+// errorOf returns the declared error with the given Code, or nil if there is none.
 func (c *Class) errorOf(code uint32) error {
 	if code == 0 || int64(code) > int64(len(c.errors)) {
 		return nil
@@ -180,8 +178,8 @@ func (c *Class) errorOf(code uint32) error {
 // and not by the game.
 func (c *Class) ofExtension() bool { return c.extended.Declarer != "" }
 
-// root returns the actor's class if c is a component, and c itself otherwise. It has the
-// methods and states of all of the actor's classes.
+// root returns the actor's class if c is a component, and c itself otherwise. The root also lists
+// the methods and states of its components.
 func (c *Class) root() *Class {
 	if c.actor != nil {
 		return c.actor
@@ -240,8 +238,8 @@ func (c *Class) stateOf(field int) *declaredState {
 // markUsed is called when a world begins to use the class.
 func (c *Class) markUsed() { c.root().used.Store(true) }
 
-// mustBeUnused panics if a world already uses the class, because it's then too late to add
-// what.
+// mustBeUnused panics if a world already uses the class, because it is then too late to add a
+// declaration. what is the declaration, for the error text.
 func (c *Class) mustBeUnused(what fmt.Stringer) {
 	if c.root().used.Load() {
 		panic(fmt.Sprintf("rpc: %v is declared after a world began to use class %s; declare it in a package variable",
@@ -249,7 +247,7 @@ func (c *Class) mustBeUnused(what fmt.Stringer) {
 	}
 }
 
-// mustName panics unless name is fit for a shape, where a name ends at a space, a colon or a
+// mustName panics unless name can be used in a shape, where a name ends at a space, a colon or a
 // line break. what says what is being named.
 func mustName(what, name string) {
 	bad := func(r rune) bool { return r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }
@@ -259,15 +257,14 @@ func mustName(what, name string) {
 	}
 }
 
-// mustBePositive panics unless the value is above 0, which NaN isn't either.
+// mustBePositive panics unless the value is above 0. It also panics for NaN.
 func mustBePositive[N float32 | float64](option string, value N) {
 	if !(value > 0) {
 		panic(fmt.Sprintf("rpc: %s(%v) must be above 0", option, value))
 	}
 }
 
-// mustDeclare panics if class is nil. by is the function that was to declare something for
-// it.
+// mustDeclare panics if class is nil. by is the function that declares something for the class.
 func mustDeclare(by string, class *Class) {
 	if class == nil {
 		panic(fmt.Sprintf("rpc: %s of a nil *Class: take what NewClass returned", by))
@@ -276,9 +273,9 @@ func mustDeclare(by string, class *Class) {
 
 // A classTable lists the classes that a world knows.
 //
-// It is frozen by the first connection. From then on the classes are sorted by name, and a
-// class's index is its id on the wire, so the order in which they were added doesn't matter.
-// Until then all fields are guarded by mu. Afterwards they don't change.
+// The first connection freezes the table. From then on the classes are sorted by name, and a
+// class's index is its id on the wire, so the order in which they were added doesn't matter. mu
+// guards all fields until the table is frozen. Afterwards they don't change.
 type classTable struct {
 	mu      sync.Mutex
 	classes []*Class
@@ -349,8 +346,8 @@ func (t *classTable) all() []*Class {
 	return t.classes
 }
 
-// id returns the id of a class on the wire. If the table isn't frozen yet, it returns the
-// largest id that the class can get, which will do for callers that only care about its size.
+// id returns the id of a class on the wire. If the table isn't frozen yet, it returns the largest
+// id that the class can get, which is good enough for callers that only need the size of the id.
 func (t *classTable) id(class *Class) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -360,7 +357,7 @@ func (t *classTable) id(class *Class) int {
 	return len(t.classes)
 }
 
-// A part is one of an actor's objects: its own, or that of a component.
+// A part is one of an actor's objects: the actor's own object or a component's.
 type part struct {
 	binding *binding // nil if its class isn't bound here
 	object  any      // nil until the constructor has returned

@@ -22,7 +22,7 @@ const (
 	Destroyed CloseReason = 0
 
 	// Dormancy means that nothing about the actor will change for a while (see
-	// [Actor.SetDormant]). The client keeps its copy, in the last state, which comes with the
+	// [Actor.SetDormant]). The client keeps its copy, with the last state, which arrives with the
 	// close. OnClose doesn't run. UE: the actor stays, and its channel closes.
 	Dormancy CloseReason = 1
 
@@ -36,9 +36,9 @@ const (
 	// spawns again when it is relevant again; actors of a level keep their channel.
 	Relevancy CloseReason = 3
 
-	// TearOff means that the server has let go of the client's copy (see [Actor.TearOff]),
-	// which gets the last state with the close and is its own authority from then on.
-	// OnTearOff runs instead of OnClose. UE: bTearOff, TornOff.
+	// TearOff means that the server has given up control of the client's copy (see
+	// [Actor.TearOff]). The copy gets the last state with the close and is its own authority from
+	// then on. OnTearOff runs instead of OnClose. UE: bTearOff, TornOff.
 	TearOff CloseReason = 4
 
 	// Disconnected means that the connection ended. It is never sent on the wire.
@@ -62,8 +62,8 @@ func (r CloseReason) String() string {
 	return fmt.Sprintf("CloseReason(%d)", uint8(r))
 }
 
-// keepsCopy reports whether the client keeps its copy of any actor that closes for this
-// reason. See keepsPlaced for the reasons for which it only keeps placed ones.
+// keepsCopy reports whether the client keeps its copy of any actor that closes for this reason.
+// For other reasons, it may still keep the copy of a placed actor: see keepsPlaced.
 func (r CloseReason) keepsCopy() bool { return r == Dormancy || r == TearOff }
 
 // OnClose registers fn to run after an actor of the class has ended on this side: on the
@@ -85,8 +85,8 @@ func OnTearOff[T any](b *Binding[T], fn func(object T)) {
 	b.untyped.onTearOff = func(object any) { fn(object.(T)) }
 }
 
-// TearOff cuts the actor loose: every client that has a copy keeps it as its own, and the
-// server's actor carries on independently. Only the server may call it. UE: TearOff.
+// TearOff ends replication of the actor. Every client that has a copy keeps it as its own, and
+// the server's actor carries on independently. Only the server may call it. UE: TearOff.
 //
 // Clients get the actor's current state with the last message on its channel. Calls made
 // before TearOff are still delivered, except for [ForceQueue] calls that haven't been sent yet.
@@ -104,8 +104,8 @@ func (a *Actor) TearOff() error {
 		return err
 	}
 
-	// Previous owners that are waiting for their close get it now. Then open the actor for all
-	// copies without a channel, because they need the last state too.
+	// Send the delayed closes to previous owners now. Then open the actor for all copies without
+	// a channel, because they need the last state too.
 	a.dormancy.on = false
 	a.closePending(true)
 	a.reopen(Dormancy, LevelUnloaded, Relevancy)
@@ -121,12 +121,12 @@ func (a *Actor) TearOff() error {
 	return nil
 }
 
-// TornOff reports whether the actor was torn off. Each side is then the authority over its own
+// TornOff reports whether the actor was torn off. If so, each side is the authority over its own
 // actor. UE: GetTearOff.
 func (a *Actor) TornOff() bool { return a.tornOff }
 
 // checkAuthority returns an error unless this is the server and the actor is still under its
-// control. caller is the method to name in the error, which only the server may call.
+// control. caller is the server-only method to name in the error.
 func (a *Actor) checkAuthority(caller string) error {
 	switch {
 	case !a.valid():
@@ -147,12 +147,12 @@ func (a *Actor) checkAuthority(caller string) error {
 // CloseTo closes the actor for c, so that the client's copy ends with reason Relevancy. To open
 // the actor there again, call OpenTo, or just make a call to c.
 //
-// An [AlwaysRelevant] actor doesn't open there again by itself. In OnConnect of c, CloseTo
-// prevents it from opening in the first place. Otherwise CloseTo does nothing if c has no copy,
-// or on a client.
+// An [AlwaysRelevant] actor doesn't open for c again by itself. If c's OnConnect calls CloseTo,
+// the actor doesn't open in the first place. In all other cases CloseTo does nothing if c has no
+// copy. On a client it never does anything.
 //
 // If the actor was placed, the copy stays at the client without a channel. [Conn.Actor] still
-// returns it, but it gets no more updates and Multicasts.
+// returns it, but it gets no more updates or Multicasts.
 func (a *Actor) CloseTo(c *Conn) { a.closeTo(c, Relevancy) }
 
 // UnloadTo is CloseTo with reason LevelUnloaded. Use it when a client has told the game that it
@@ -166,7 +166,7 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 	}
 	a.world.mustBeInside("CloseTo or UnloadTo", nil)
 
-	// In OnConnect of c, this keeps an AlwaysRelevant actor from opening there afterwards.
+	// During OnConnect of c, this prevents an AlwaysRelevant actor from opening for c afterwards.
 	a.world.greeting.close(a, c)
 
 	if o := a.openingOn(c); o != nil {
@@ -177,8 +177,8 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 		return
 	}
 
-	// The copy is dormant or placed, and its channel has already closed. If the client keeps
-	// it for this reason too, there's nothing to send, and we just note the new reason.
+	// The copy is dormant or placed, and its channel has already closed. If the client keeps the
+	// copy for the new reason as well, there's nothing to send, and we just record the reason.
 	if a.keepsPlaced(reason) {
 		c.shown.detached[a] = reason
 		return
@@ -189,8 +189,8 @@ func (a *Actor) closeTo(c *Conn, reason CloseReason) {
 // closeAll closes the actor for all clients.
 func (a *Actor) closeAll(reason CloseReason) {
 	if reason.keepsCopy() {
-		// Pick up what has changed since the last Flush, so that the copies we leave behind
-		// are up to date.
+		// Pick up the changes since the last Flush, so that the copies we leave behind are up to
+		// date.
 		a.compareAll()
 	}
 	for len(a.openings) > 0 {
@@ -201,13 +201,13 @@ func (a *Actor) closeAll(reason CloseReason) {
 // closeOpening closes the actor on one connection.
 func (a *Actor) closeOpening(o *opening, reason CloseReason) {
 	if o.closePending && reason.keepsCopy() {
-		// This client was the owner once and is about to lose the actor, so it must not keep
-		// its copy.
+		// This client is a previous owner and is about to lose the actor, so it must not keep its
+		// copy.
 		reason = Relevancy
 	}
 
-	// Build the payload first, because it needs the opening, and what doesn't fit into the
-	// close has to be sent ahead of it.
+	// Build the payload first, because it needs the opening. Building it also sends ahead
+	// whatever doesn't fit into the close.
 	payload := a.closePayload(o, reason)
 	a.forget(o)
 	o.conn.setChannel(o.channel, nil)
@@ -232,7 +232,7 @@ func (a *Actor) closeOpening(o *opening, reason CloseReason) {
 }
 
 // sendClose sends the close of a channel. Unless the actor is gone for good, it also remembers
-// the channel, because the actor's next one must wait for this close. The caller holds the
+// the channel, because the actor's next channel must wait for this close. The caller holds the
 // link's lock.
 func (a *Actor) sendClose(c *Conn, channel uint64, reason CloseReason, payload []byte) error {
 	err := c.machine.Close(channel, payload)
@@ -246,9 +246,9 @@ func (a *Actor) sendClose(c *Conn, channel uint64, reason CloseReason, payload [
 // two bytes for its own length.
 const maxClosePayload = bunch.EntryBytes - 2
 
-// closePayload returns the payload of a close: the reason and, if the client keeps its copy,
-// the fields that may be out of date there. If those fields are too large for a close,
-// closePayload sends them right away, in a message ahead of it.
+// closePayload returns the payload of a close: the reason and, if the client keeps its copy, the
+// fields that may be out of date there. If the fields are too large for a close, closePayload
+// sends them right away, in a message ahead of the close.
 func (a *Actor) closePayload(o *opening, reason CloseReason) []byte {
 	payload := []byte{byte(reason)}
 	if reason == TearOff && o.conn.usable() {
@@ -274,8 +274,8 @@ func (a *Actor) closePayload(o *opening, reason CloseReason) []byte {
 // sendMissingItems sends all list items that the client may not have yet, in messages ahead of
 // the close.
 func (a *Actor) sendMissingItems(o *opening) {
-	// Items in flight may still be lost, and once the channel has closed nobody sends them
-	// again. So count them as missing.
+	// Items in flight may still be lost, and after the close nothing resends them. So count them
+	// as missing.
 	records := o.conn.shown.state.sent.records
 	for i := range records {
 		if records[i].to == o {
@@ -293,8 +293,8 @@ func (a *Actor) sendMissingItems(o *opening) {
 	}
 }
 
-// stateMessage gives the message with the last state a name in errors. It isn't a method that
-// anyone could call.
+// stateMessage names the message with the last state in errors. It isn't a real method and can't
+// be called.
 var stateMessage = &method{name: "Actor.State", delivery: bunch.Reliable}
 
 // forget removes an opening from its actor and its connection.
@@ -310,12 +310,12 @@ func (a *Actor) forget(o *opening) {
 	}
 }
 
-// closedChannels remembers the last channel of each actor that was closed for a client and may
-// open again.
+// closedChannels remembers, for each actor that was closed for a client and may open again, the
+// actor's last channel.
 //
-// If the actor does open again before the client has acknowledged the close, its new channel
-// has to wait for the old one (see channelOn). Entries are therefore kept at least until that
-// ack, and swept out in bulk some time after it.
+// If the actor does open again before the client has acknowledged the close, its new channel has
+// to wait for the old one (see channelOn). An entry is therefore kept at least until the close is
+// acknowledged. Acknowledged entries are swept out together, some time later.
 //
 // The link's lock guards all of this.
 type closedChannels struct {
@@ -323,7 +323,7 @@ type closedChannels struct {
 	sweepAt int // size of byRef at which the next add sweeps
 }
 
-// minSweep is the smallest size worth sweeping.
+// minSweep is the smallest map size worth sweeping.
 const minSweep = 64
 
 // add records the channel of an actor that was just closed.
@@ -339,15 +339,15 @@ func (l *closedChannels) add(ref Ref, channel uint64, machine *bunch.Conn) {
 	l.byRef[ref] = channel
 }
 
-// take returns the last channel of an actor that opens again, and forgets it.
+// take returns the last channel of an actor that opens again, and removes its entry.
 func (l *closedChannels) take(ref Ref) (channel uint64, ok bool) {
 	channel, ok = l.byRef[ref]
 	delete(l.byRef, ref)
 	return channel, ok
 }
 
-// maxDetached limits the copies without a channel (dormant, placed or torn off) that a client
-// may have. It's eight times as many as a connection may have open channels.
+// maxDetached limits the copies without a channel (dormant, placed or torn off) that a client may
+// have. It's eight times the number of channels that a connection may have open.
 const maxDetached = 1 << 18
 
 // handleClose is called on a client when the server closes an actor's channel.
@@ -385,8 +385,8 @@ func parseClose(payload []byte) (reason CloseReason, last []byte) {
 	return CloseReason(payload[0]), payload[1:]
 }
 
-// applyLastState applies the last state of a copy that is about to lose its channel. Whatever
-// update arrives after it is stale, so it takes the highest message number there is.
+// applyLastState applies the last state of a copy that is about to lose its channel. Any update
+// that arrives afterwards is stale, so the last state gets the highest possible message number.
 func (w *World) applyLastState(c *Conn, a *Actor, b []byte) *CloseError {
 	return w.applyUpdate(c, a, bunch.Message{Payload: b, Number: math.MaxUint64})
 }
@@ -432,8 +432,8 @@ func (w *World) endCopy(c *Conn, a *Actor, reason CloseReason) {
 	w.game.During(tasks.Doing{}, func() { w.notifyReferrers(c, a.ref) })
 }
 
-// end ends the actor on this side, server or client, and runs OnClose. It's a no-op if the
-// actor has ended before.
+// end ends the actor on this side, server or client, and runs OnClose. It's a no-op if the actor
+// has already ended.
 func (a *Actor) end(reason CloseReason) {
 	if a.dead {
 		return

@@ -15,19 +15,19 @@ import (
 	"github.com/quivernet/quiver/rpc/emulation"
 )
 
-// Config configures a world. A field that is zero has the default given in its comment. A
-// negative value only means "none" or "no limit" where the comment says so.
+// Config configures a world. A zero field has the default given in its comment. A negative value
+// means "none" or "no limit" only where the comment says so.
 type Config struct {
 	// Classes are the classes that both sides declare. Both ends compare their shapes during
 	// the handshake. There is no need to list the classes passed to [Bind].
 	Classes []*Class
 
-	// OnConnect runs on the world's goroutine for every connection that has joined. On a
-	// client that is after Dial. UE: PostLogin.
+	// OnConnect runs on the world's goroutine for every connection that has joined. On a client,
+	// it runs after Dial. UE: PostLogin.
 	//
-	// On a server, [AlwaysRelevant] actors only open for the connection after OnConnect. This
-	// allows OnConnect to give such an actor to the connection with SetOwner, in which case
-	// it opens as the connection's own, without the fields that are meant for others.
+	// On a server, [AlwaysRelevant] actors open for the connection only after OnConnect.
+	// OnConnect may therefore give such an actor to the connection by calling SetOwner. The actor
+	// then opens as the connection's own, without the fields that are meant for others.
 	//
 	// A Client RPC or a Multicast from OnConnect opens its actor first. Actors that calls or
 	// states merely refer to may open later (see [WaitForActors]). Until an actor has opened,
@@ -61,7 +61,7 @@ type Config struct {
 	// Dispatch, any goroutine may prepare the world.
 	//
 	// CheckGoroutine is meant for development, in case the race detector is too slow for the
-	// game. A check takes about 10 µs, which is as much as all calls of a tick. Without
+	// game. A single check takes about 10 µs, as much as all calls of a tick together. Without
 	// CheckGoroutine there is no cost. UE: check(IsInGameThread()).
 	CheckGoroutine bool
 
@@ -74,27 +74,27 @@ type Config struct {
 	// `blob "savegame": the handler`. conn is the connection whose call panicked, or nil for
 	// posts, OnTick hooks and calls made in this world.
 	//
-	// By the time OnPanic is called, that connection has been closed with HandlerPanic, for a
-	// reason that names the function, and delivers nothing more. A panic in a transfer only
+	// By the time OnPanic is called, that connection has been closed with HandlerPanic and a
+	// reason that names the function, and it delivers nothing more. A panic in a transfer only
 	// fails the transfer, with stream.ErrPanicked, and its connection continues.
 	//
 	// OnPanic runs on the goroutine that panicked. That may be the world's, Authenticate's or
 	// one of package stream, so there may be concurrent calls.
 	//
-	// A panic in OnPanic itself is not recovered. If a panic isn't recovered, it continues
-	// out of Dispatch, Flush, Tick or Run. A caller that recovers it there may go on driving
-	// the world, and everything but the function that panicked still runs, once. On
-	// Authenticate's goroutine or one of package stream, it ends the program.
+	// A panic in OnPanic itself is not recovered. If a panic isn't recovered, it continues out of
+	// Dispatch, Flush, Tick or Run. A caller that recovers the panic there may go on driving the
+	// world. Everything except the function that panicked still runs, once. On Authenticate's
+	// goroutine or one of package stream, the panic ends the program.
 	//
 	// If the game calls Spawn, Place or Destroy outside of Dispatch and Flush, a panic in a
-	// constructor, set or OnClose continues out of that call instead, and OnPanic is not
-	// called. The caller may recover it and carry on, too.
+	// constructor, set or OnClose continues out of that call instead, and OnPanic is not called.
+	// The caller may recover this panic, too, and carry on.
 	OnPanic func(conn *Conn, function string, recovered any, stack []byte)
 
-	// Authenticate turns a client's token into an identity. To refuse the token, it returns
-	// an error, whose text is sent to the client. It runs on a goroutine of its own and has
-	// HandshakeTimeout to answer. If Authenticate is nil, every client is accepted with an
-	// empty identity. UE: PreLogin.
+	// Authenticate turns a client's token into an identity. To refuse the token, it returns an
+	// error, whose text is sent to the client. Authenticate runs on a goroutine of its own and
+	// must return within HandshakeTimeout. If Authenticate is nil, every client is accepted with
+	// an empty identity. UE: PreLogin.
 	//
 	// If the token can't be checked at the moment, Authenticate should return an error that
 	// is, or wraps, ErrBacklogFull or a Temporary [*CloseError], such as one with code
@@ -116,23 +116,22 @@ type Config struct {
 	// sent to the client before OnConnect, and Client RPCs to it return errors.
 	//
 	// If the client is refused or never joins, OnDisconnect doesn't run. The actors that the
-	// client owns are then destroyed, including any that it got by SetOwner. A returning
+	// client owns are then destroyed, including any that SetOwner gave to it. A returning
 	// player's old actors should therefore be handed over in OnConnect, not in Login.
 	//
 	// The time until Login has run counts towards HandshakeTimeout. A world that isn't being
 	// driven therefore lets nobody in.
 	Login func(*World, *Conn) error
 
-	// Token is what a client presents to the server's Authenticate. It may contain any bytes,
-	// up to 4 KiB. It belongs to the world rather than to a Dial, so every server that the
-	// world connects to gets to see it. If it is a ticket for one server, or a secret to be
-	// kept from others, use a world for each server.
+	// Token is what a client presents to the server's Authenticate. It may contain any bytes, up
+	// to 4 KiB. The token belongs to the world rather than to a Dial, so every server to which
+	// the world connects sees it. If it is a ticket for one server, or must be kept secret from
+	// other servers, use a separate world for each server.
 	Token []byte
 
-	// ExplainMismatch makes a server describe its classes, methods and fields to a client
-	// that declares different ones, even before login. Both logs then show how many classes
-	// each end has and where they first differ, instead of just two hashes. It is meant for
-	// development.
+	// ExplainMismatch makes a server describe its classes, methods and fields to a client whose
+	// declarations differ, even before login. Both logs then show how many classes each end has
+	// and where they first differ, instead of just two hashes. It is meant for development.
 	ExplainMismatch bool
 
 	// TickRate makes Run tick that many times a second, in addition to the ticks for events.
@@ -144,81 +143,82 @@ type Config struct {
 	TickRate int
 
 	// DispatchTime limits how long the handlers of one connection may run in a Dispatch while
-	// other connections have calls to run, too. The default is 2 ms; negative means no limit.
-	// If no other connection has calls, the limit is four times as long. For all connections
-	// together it is twelve times as long. A handler that has begun is never interrupted.
+	// other connections have calls to run, too. The default is 2 ms; negative means no limit. If
+	// no other connection has calls, the limit is four times DispatchTime. For all connections
+	// together, the limit is twelve times DispatchTime. A running handler is never interrupted.
 	//
-	// What is left waits for the next Dispatch, in order, and connections with nothing left
-	// over go first then. Once a backlog reaches ReceiveLimit, its sender has to stop. See
+	// The remaining calls wait for the next Dispatch, in order. Connections without a backlog
+	// then go first. Once a backlog reaches ReceiveLimit, its sender has to stop. See
 	// [Stats].Deferred.
 	DispatchTime time.Duration
 
-	// DoS makes a server detect clients whose calls cost it too much. It blocks calls that
-	// such a client repeats and, if that doesn't help, closes the client with RPCDoS. Start
-	// out with the profile dos.Default(). With DoS, the server measures how long each handler
-	// takes, and [Stats] has Methods. nil means off. UE: bRPCDoSDetection.
+	// DoS makes a server detect clients whose calls cost it too much. It blocks calls that such a
+	// client repeats and, if that doesn't help, closes the client with RPCDoS. Start with the
+	// profile dos.Default(). With DoS set, the server measures how long each handler takes and
+	// reports it in the Methods of [Stats]. nil means off. UE: bRPCDoSDetection.
 	DoS *dos.Profile
 
 	// Limits of the world.
 	MaxConns         int           // including half-open ones; default 1,024
-	MaxHandshakes    int           // clients between their first packet and Join; default 128
+	MaxHandshakes    int           // clients between first packet and Join; default 128
 	HandshakeTimeout time.Duration // from the start of the carrier to Join; default 10 s
 
 	// HelloTimeout runs from the start of the carrier to the client's Hello, which an honest
 	// client sends at once. The default is 2 s, and it is at most HandshakeTimeout.
 	HelloTimeout time.Duration
 
-	// ReceiveBudget is how many bytes of reliable messages, from all connections, may wait
-	// here to be run. The default is 512 MiB.
+	// ReceiveBudget limits the bytes of reliable messages, from all connections together, that
+	// may wait here for their handlers. The default is 512 MiB.
 	ReceiveBudget int
 
-	// ReceiveLimit is how much of ReceiveBudget a single connection may use, at least 256
-	// KiB. The default is 8 MiB. While only a few connections have joined, each of them gets
-	// all of it on Join. Otherwise a connection starts with less and gets more in steps, as
-	// it needs it.
+	// ReceiveLimit is the part of ReceiveBudget that a single connection may use, at least 256
+	// KiB. The default is 8 MiB. While only a few connections have joined, each gets its full
+	// limit on Join. Otherwise a connection starts with less, and its limit rises in steps as
+	// needed.
 	ReceiveLimit int
 
-	// MaxLocalCalls is how many calls made in this world may wait for the next Dispatch. The
-	// default is 4,096.
+	// MaxLocalCalls is the maximum number of calls made in this world that may wait for the next
+	// Dispatch. The default is 4,096.
 	MaxLocalCalls int
 
-	// MaxRequests is how many requests a connection may have outstanding: once for requests
-	// that we make, and once for requests from the peer that are answered later. The default
-	// is 64.
+	// MaxRequests is the maximum number of outstanding requests per connection. It applies
+	// separately to requests that we make and to requests from the peer that are answered later.
+	// The default is 64.
 	MaxRequests int
 
-	// RequestTime limits how long a [Request] may take if neither a context nor ThenWithin
-	// does. The default is 10 s; negative means no limit.
+	// RequestTime limits how long a [Request] may take if neither a context nor ThenWithin sets a
+	// limit. The default is 10 s; negative means no limit.
 	RequestTime time.Duration
 
-	// MessageRate is how many messages of [Conn.SendMessage] per second a connection runs, at
-	// most, when there's a backlog. The default is 64.
+	// MessageRate is the maximum number of messages per second from [Conn.SendMessage] that a
+	// connection runs when there's a backlog. The default is 64.
 	MessageRate float64
 
-	// MaxPosts is how many functions may wait for the next Dispatch. The default is 65,536.
+	// MaxPosts is the maximum number of posted functions that may wait for the next Dispatch. The
+	// default is 65,536.
 	MaxPosts int
 
-	// Limits of an address, which is an IPv4 address or a /64 of IPv6.
+	// Per-address limits. An address is an IPv4 address or a /64 of IPv6.
 	//
-	// A client doesn't count for an address until it has proven that it receives packets
-	// there. Otherwise an attacker could lock the owner out by forging the address. None of
+	// A client isn't charged to an address until it has proven that it receives packets there.
+	// Otherwise an attacker could lock out the address's owner by forging the address. None of
 	// these limits apply to carriers without an address.
 	//
-	// RetryAbove is how many clients may be in their handshake before new ones must prove
-	// their address first, in response to a QUIC Retry (RFC 9000, section 8.1.2). The default
-	// is a quarter of MaxHandshakes; negative means that every client must do so. A Retry
-	// costs the client a round trip, but doesn't cost the server any state. Forged first
-	// packets therefore never take up more than RetryAbove places.
+	// While RetryAbove clients are in their handshake, a new client must first prove its address
+	// in response to a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
+	// MaxHandshakes; negative means that every client must prove its address. A Retry costs the
+	// client a round trip, but doesn't cost the server any state. Forged first packets therefore
+	// never take up more than RetryAbove places.
 	//
-	// If four clients of an address have begun without proof, any more of that address have
-	// to prove it as well. That ends once the address has been silent for 10 to 20 s.
+	// If four clients of an address have begun without proof, any further clients must prove that
+	// address as well. This rule ends once the address has been silent for 10 to 20 s.
 	RetryAbove int
 
-	// MaxHandshakesPerAddress is how many clients of one address may be in their handshake;
-	// negative means no limit except MaxHandshakes. By default an address may have as many
-	// places as MaxHandshakes leaves free. A single address thus gets half of the places,
-	// enough for a party of 64 behind one address to join at the same instant, and two
-	// addresses get a third each.
+	// MaxHandshakesPerAddress is the maximum number of clients of one address in their handshake;
+	// negative means no limit except MaxHandshakes. By default, an address may hold at most as
+	// many places as remain free. A single address thus gets half of the places, enough for a
+	// party of 64 behind one address to join at the same instant, and two addresses get a third
+	// each.
 	//
 	// At the limit, a new client takes over the place of another client of its address:
 	// preferably the one that has kept us waiting longest for its Hello and Login, or else
@@ -230,34 +230,34 @@ type Config struct {
 	// again.
 	MaxHandshakesPerAddress int
 
-	// MaxConnsPerAddress is how many connections one address may have, including half-open
+	// MaxConnsPerAddress is the maximum number of connections per address, including half-open
 	// ones. The default of 256, whatever MaxConns is, leaves room for campuses and mobile
 	// networks that share an address. Negative means no limit, for a test with many clients.
 	MaxConnsPerAddress int
 
-	// MaxLoginFailures is how many logins of an address may fail before we slow its logins
-	// down. The default of 8 allows for typing errors; negative means no limit.
+	// MaxLoginFailures is the number of failed logins after which we slow down logins from an
+	// address. The default of 8 allows for typing errors; negative means no limit.
 	//
 	// After that, logins are admitted one at a time: the first after 250 ms, and then at
 	// intervals that double up to 10 s. Any login in between is refused with ServerFull,
 	// without asking Authenticate. This ends when no login has failed for 10 minutes. Tokens
 	// that Authenticate has accepted before are always admitted.
 	//
-	// An address never has more logins in Authenticate at once than it still may fail.
-	// Further logins have to wait, which counts towards their HandshakeTimeout.
+	// An address never has more logins in Authenticate at once than it has failures left. Further
+	// logins have to wait, which counts towards their HandshakeTimeout.
 	//
 	// To keep out players you know, such as banned ones, refuse them in Login rather than in
-	// Authenticate. It doesn't count as a failed login, so others at the same address aren't
-	// slowed down.
+	// Authenticate. A refusal by Login doesn't count as a failed login, so others at the same
+	// address aren't slowed down.
 	MaxLoginFailures int
 
-	// MaxConnsPerIdentity is how many connections one identity may have; 0 means no limit.
+	// MaxConnsPerIdentity is the maximum number of connections per identity; 0 means no limit.
 	// There is never a limit for the empty identity.
 	//
-	// One more connection closes the oldest with LoginElsewhere, so a player who reconnects
-	// after a crash needn't wait for the old connection to time out. The old connection ends
-	// once Authenticate has accepted the new one. Its OnDisconnect runs before Login and
-	// OnConnect of the new connection.
+	// A connection beyond the limit closes the oldest with LoginElsewhere, so a player who
+	// reconnects after a crash needn't wait for the old connection to time out. The old
+	// connection ends once Authenticate has accepted the new one. Its OnDisconnect runs before
+	// Login and OnConnect of the new connection.
 	//
 	// RefuseLoginElsewhere refuses the new connection with LoginElsewhere instead. It has no
 	// effect unless there is a limit.
@@ -267,31 +267,30 @@ type Config struct {
 	// Rates at which we send, in bytes per second; 0 means no limit. They count sealed
 	// packets, and datagrams without the overhead of IP, UDP and QUIC.
 	//
-	// As in Unreal, they only limit unreliable data. Acks, control messages, resends and
-	// reliable calls count, too, but always go through. Unreliable calls then have to wait or
-	// are dropped (see QueueUnreliable). Bulk (channels of priority Bulk, slices, sealed
-	// packets) gets what is left, but at least one datagram per second. To limit what a peer
-	// sends, use [RateLimit].
+	// As in Unreal, the rates only hold back unreliable data. Acks, control messages, resends and
+	// reliable calls count towards a rate but always go through. When a rate is used up,
+	// unreliable calls have to wait or are dropped (see QueueUnreliable). Bulk (channels of
+	// priority Bulk, slices, sealed packets) gets the remainder, but at least one datagram per
+	// second. To limit what a peer sends, use [RateLimit].
 	Rate      int // of each connection. UE: CurrentNetSpeed, MaxClientRate
-	WorldRate int // of all connections together; those with bulk share what's left equally
+	WorldRate int // of all connections together; connections with bulk share the rest equally
 
 	// QueueUnreliable queues unreliable Server and Client RPCs that can't be sent right away.
-	// Without it, they are dropped if Rate is used up, or if some call has been waiting for
+	// Without it, such calls are dropped if Rate is used up or if any call has been waiting for
 	// 66 ms. Multicasts are always queued.
 	//
-	// A connection's queue holds up to 256 KiB, or 32 KiB while some call has been waiting
-	// for 66 ms. Each call takes 64 bytes in addition to its size. If there is no room, the
-	// oldest calls of the same actor are dropped. A call that has waited for 200 ms plus a
-	// round trip, or up to half as long again, is dropped as well, unless a part of it has
-	// been sent.
+	// A connection's queue holds up to 256 KiB, or 32 KiB while any call has been waiting for 66
+	// ms. Each call takes 64 bytes in addition to its size. If there is no room, the oldest calls
+	// of the same actor are dropped. A call is also dropped after waiting for 200 ms plus a round
+	// trip, or up to half as long again, unless a part of it has been sent.
 	//
 	// Call returns nil in all of these cases. [Conn.Stats] counts the dropped calls as
 	// Drops.Unreliable and Drops.Saturated.
 	QueueUnreliable bool
 
-	// MaxRPCPerNetUpdate is how often the same unreliable Multicast of an actor is sent
-	// between two of the actor's updates. An update is a Flush, at most as often as
-	// [UpdateRate] allows. Any more calls only run on the server. Call still returns nil, and
+	// MaxRPCPerNetUpdate limits how often an actor's unreliable Multicast is sent between two
+	// updates of the actor. The limit is per method. Updates happen in Flush, at most as often as
+	// [UpdateRate] allows. Any further calls only run on the server. Call still returns nil, and
 	// each connection for which the actor is open counts them in Drops.Throttled. UE:
 	// net.MaxRPCPerNetUpdate.
 	//
@@ -300,39 +299,38 @@ type Config struct {
 	// connection is bounded either way.
 	MaxRPCPerNetUpdate int
 
-	// Sealed makes a connection send everything, calls and transfers, in sealed packets
-	// instead of QUIC's datagrams. These are encrypted packets of our own format on QUIC's
-	// socket. They put up with loss, jitter and long paths, on which QUIC's congestion
-	// control collapses. QUIC is still used for the handshake, keys and addresses.
+	// Sealed makes a connection send everything, calls and transfers, in sealed packets instead
+	// of QUIC's datagrams. These are encrypted packets of our own format on QUIC's socket. They
+	// cope with loss, jitter and long paths, where QUIC's congestion control collapses. QUIC is
+	// still used for the handshake, keys and addresses.
 	//
 	// Both ends must set Sealed. If only one does, QUIC carries everything, and both logs say
 	// so. Rate and WorldRate limit both carriers.
 	//
-	// QUIC takes over again if no sealed packet has been acknowledged for three probe
-	// timeouts although packets from the peer do arrive over QUIC. If bulk is in flight,
-	// there must have been no ack for at least a second. [Conn.Sealed] reports which of the
-	// two is in use.
+	// QUIC takes over again if no sealed packet has been acknowledged for three probe timeouts
+	// although packets from the peer do arrive over QUIC. If bulk is in flight, this takes at
+	// least a second. [Conn.Sealed] reports which of the two is in use.
 	Sealed bool
 
-	// NoJumbo keeps the sealed packets that we send to 1,452 bytes, the most that QUIC sends.
-	// It has no effect without Sealed.
+	// NoJumbo limits the sealed packets that we send to 1,452 bytes, the largest size that QUIC
+	// sends. It has no effect without Sealed.
 	//
-	// Unless NoJumbo is set, bulk tries out whether the path takes packets of 8,952 bytes, as
-	// loopback and networks with jumbo frames do. It uses them when it is faster than 1.8
-	// MB/s, or than 0.45 MB/s on a path where packets sent together arrive together. No other
-	// traffic does. [SealedStats] shows how large packets are.
+	// Unless NoJumbo is set, bulk tests whether the path takes packets of 8,952 bytes, as
+	// loopback and networks with jumbo frames do. It uses them when it runs faster than 1.8 MB/s,
+	// or faster than 0.45 MB/s on a path where packets sent together arrive together. No other
+	// traffic uses them. [SealedStats] shows the packet size.
 	NoJumbo bool
 
 	// Emulation emulates a bad network below the sockets of [Listen] and [Dial], for QUIC and
 	// sealed packets. It is meant for development. UE: PktLag, PktLoss and the like.
 	//
-	// nil means no emulation, at no cost, and [World.SetEmulation] returns an error.
-	// Otherwise SetEmulation can change the settings at any time. A game that wants to turn
-	// emulation on later sets &emulation.Settings{}. Packets are then still sent one by one.
+	// nil means no emulation, at no cost, and [World.SetEmulation] returns an error. Otherwise
+	// SetEmulation can change the settings at any time. A game that wants to turn emulation on
+	// later sets &emulation.Settings{}. Even then, packets are sent one by one.
 	Emulation *emulation.Settings
 
-	// Timers of QUIC. A client that has sent nothing for KeepAlive also asks for an ack, with
-	// a packet large enough for a server that was restarted to answer with a stateless reset.
+	// Timers of QUIC. A client that has sent nothing for KeepAlive also asks for an ack. It does
+	// so in a packet large enough that a restarted server answers with a stateless reset.
 	IdleTimeout time.Duration // default 30 s
 	KeepAlive   time.Duration // default 10 s; negative means none
 
@@ -343,9 +341,9 @@ type Config struct {
 	Bunch bunch.Config
 
 	// Trace receives a trace of everything that is sent, in Perfetto's format, for
-	// ui.perfetto.dev. It shows what calls wait for, the packets that carry them, acks,
-	// losses and resends, and at the other end when calls arrived and ran, along with queues,
-	// bytes in flight, rate and round trip time. Each world needs a writer of its own. nil
+	// ui.perfetto.dev. It shows what calls wait for, the packets that carry them, acks, losses
+	// and resends. The other end's trace shows when calls arrived and ran. Queues, bytes in
+	// flight, rate and round trip time are included. Each world needs a writer of its own. nil
 	// means no trace, at no cost. UE: -NetTrace, Networking Insights.
 	//
 	// A goroutine writes the trace from the first connection until [World.Close], which
@@ -358,23 +356,23 @@ type Config struct {
 	// bytes in the file.
 	Trace io.Writer
 
-	// Logger receives records at LogLevel and above; nil means no log. The level may be
-	// changed at run time. If a program has several worlds, tell them apart with
-	// logger.With("world", "alice"). Connections that a client dialed also have a conn.local,
-	// the client's address.
+	// Logger receives records at LogLevel and above; nil means no log. The level may be changed
+	// at run time. If a program has several worlds, tell them apart with logger.With("world",
+	// "alice"). On a client, records about a dialed connection also have the attribute
+	// conn.local, the client's address.
 	Logger   *slog.Logger
 	LogLevel *slog.LevelVar // default Info
 }
 
-// minReceiveLimit is how many bytes of reliable messages a connection may hold before Join,
-// and the least that its limit can be afterwards.
+// minReceiveLimit limits the bytes of reliable messages that a connection may hold before Join.
+// It is also the minimum of a connection's limit afterwards.
 const minReceiveLimit = 256 << 10
 
 // withDefaults returns a copy of c with the defaults filled in.
 //
-// The default of MaxHandshakesPerAddress isn't, because it depends on who else is in a
-// handshake at the time; package door sees to that. Negative times mean none and become 0,
-// and so does a negative RetryAbove. Other negative limits are left alone.
+// MaxHandshakesPerAddress is an exception: its default depends on who else is in a handshake at
+// the time, so package door applies it. Negative times mean none and become 0, and so does a
+// negative RetryAbove. Other negative limits are left alone.
 func (c Config) withDefaults() Config {
 	c.MaxConns = cmp.Or(c.MaxConns, 1024)
 	c.MaxHandshakes = cmp.Or(c.MaxHandshakes, 128)
@@ -404,9 +402,9 @@ func (c Config) withDefaults() Config {
 // AckDelay's default of 40 ms, but no longer than its maximum of 200 ms.
 const minAckTickRate, maxAckTickRate = 7, 31
 
-// ackDelay returns Bunch.AckDelay, or if that isn't set and TickRate is from minAckTickRate
-// to maxAckTickRate, a tick and a quarter. Acks that may wait for that long are sent along
-// with the packets of the next tick. 0 means the default of package bunch.
+// ackDelay returns Bunch.AckDelay if it is set. Otherwise, it returns a tick and a quarter if
+// TickRate is from minAckTickRate to maxAckTickRate, so that acks can be sent along with the
+// packets of the next tick. 0 means the default of package bunch.
 func (c *Config) ackDelay() time.Duration {
 	if c.Bunch.AckDelay != 0 || c.TickRate < minAckTickRate || c.TickRate > maxAckTickRate {
 		return c.Bunch.AckDelay
@@ -414,17 +412,17 @@ func (c *Config) ackDelay() time.Duration {
 	return time.Second / time.Duration(c.TickRate) * 5 / 4
 }
 
-// minPeerIdle is the least IdleTimeout that quic-go assumes for a peer. If the peer's is
-// shorter than that, quic-go's keep-alives are too rare for it.
+// minPeerIdle is the shortest IdleTimeout that quic-go assumes for a peer. If the peer's actual
+// IdleTimeout is shorter, quic-go's keep-alives are too infrequent for it.
 const minPeerIdle = 5 * time.Second
 
 // pingTime returns how often we must send something over QUIC while sealed packets are in
 // use, so that QUIC doesn't time out. 0 means never. Every ping costs both ends as much as
 // two sealed messages.
 //
-// A client without a KeepAlive pings at least once a second, and one with a KeepAlive every 1
-// to 5 s. A server only has to if it has no KeepAlive and its IdleTimeout is too short to
-// rely on the client.
+// A client without a KeepAlive pings at least once a second, and a client with a KeepAlive every
+// 1 to 5 s. A server only needs pings if it has no KeepAlive and its IdleTimeout is too short to
+// rely on the client's.
 func (c *Config) pingTime(server bool) time.Duration {
 	switch {
 	// Our own keep-alives, or else the client's pings, are enough.

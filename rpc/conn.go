@@ -47,13 +47,13 @@ type Conn struct {
 	trace    *trace.Tap     // nil without Config.Trace
 	extended extend.Conn    // machines that package stream added
 
-	// How far the connection has come. Safe for concurrent use.
+	// The connection's progress from login to end. Safe for concurrent use.
 	loginAsked atomic.Bool // server: Config.Login was called, and identity is set
 	joined     atomic.Bool
 	closing    atomic.Bool                // we have closed it; nothing more is dispatched or sent
 	cause      atomic.Pointer[CloseError] // why we closed it; set by the first call of stop
 	ended      atomic.Bool                // the link has ended; written under lobby.mu
-	refused    atomic.Bool                // we refused the login and logged that, so finish needn't
+	refused    atomic.Bool                // we refused the login and have logged it already
 	done       chan struct{}              // closed when both carriers have ended; OnDisconnect may not have run yet
 	stopped    chan struct{}              // closed when all goroutines have ended and all sockets are closed
 	work       sync.WaitGroup             // the connection's goroutines, which end soon after the link
@@ -64,7 +64,7 @@ type Conn struct {
 	// and read by other goroutines under that lock.
 	admitted bool         // the connection is in World.announced
 	active   bool         // the connection is in frame.active
-	corked   bool         // what we send now waits for Flush
+	corked   bool         // messages that we send now wait for Flush
 	waiting  waitingCalls // client: calls that wait for the actors that they name
 	turn     turn         // the connection's part of a Dispatch
 	requests requests
@@ -72,10 +72,10 @@ type Conn struct {
 	limits   map[*method]budget.Bucket // budgets of Server RPCs with a RateLimit
 	watched  *watched                  // server: nil without Config.DoS
 	times    times
-	lateWarn logs.Gate // limits the warnings that messages wait for a turn
+	lateWarn logs.Gate // limits the warnings about messages that wait for a turn
 
-	// channels is written by the world's goroutine, which holds mu then, but reads it without.
-	// Other goroutines need mu to read it.
+	// Only the world's goroutine writes channels, while holding mu. It may read channels without
+	// mu, but other goroutines need mu to read it.
 	mu       sync.Mutex
 	channels map[uint64]*Actor
 	cached   actorCache // the last result of actorOf; used only by the world's goroutine
@@ -85,39 +85,39 @@ type Conn struct {
 	shown  shown  // server
 
 	// The handshake. Written before joined is set.
-	visit         *visit        // place among the handshakes, set by enlist; its fields are guarded by lobby.mu
+	visit         *visit        // set by enlist; its fields are guarded by lobby.mu
 	identity      string        // written under lobby.mu; read without it once loginAsked or joined is set
-	predecessors  []*Conn       // must have had their OnDisconnect before our OnConnect: see endedBefore
+	predecessors  []*Conn       // their OnDisconnect must run before our OnConnect: see endedBefore
 	welcomed      chan struct{} // closed when joined
 	handshakeWake bell.Bell     // wakes runHandshake when a handshake message arrives
-	maxBunch      int           // maximum message size in bytes, by the limits of both ends
+	maxBunch      int           // maximum message size in bytes that both ends allow
 	peerSeals     atomic.Bool   // the peer has Config.Sealed; safe for concurrent use
 
 	// Budgets and counters. Safe for concurrent use.
 	allowance *budget.Allowance // the connection's part of Config.Rate and WorldRate
 	reserved  atomic.Int64      // bytes reserved from Config.ReceiveBudget
 	drops     drops.Counters
-	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of ours for the next one
+	deferred  atomic.Uint64   // for Stats: Dispatches that left messages of this connection waiting
 	rates     statnet.Sampler // for Stats: rates of the last second
 }
 
-// shown is a server's account of the actors that one client has, and of those that the client is
-// about to get or to lose.
+// shown is a server's record of the actors that one client has, is about to get, or is about to
+// lose.
 type shown struct {
-	owned actors // only what the connection itself owns, not what these actors own in turn
-	view  view   // from where the client sees
+	owned actors // only the actors that the connection itself owns, not what they own in turn
+	view  view   // the point from which the client sees
 
 	// Actors that are open for the client.
 	openings map[*Actor]*opening
 	unacked  []*opening  // OnOpenAcked runs for these once the client has acknowledged the open
-	state    stateOutbox // their states, on the way to the client
+	state    stateOutbox // the openings' states, on the way to the client
 
 	// Actors whose channel is closed.
 	detached       map[*Actor]CloseReason // copies that the client keeps, and why they were closed (never Destroyed)
 	dismissals     []dismissal            // copies that must end, but wait for a free channel
 	closedChannels closedChannels         // may still be open at the client; guarded by the link's lock
 
-	openWarn logs.Gate // limits warnings that an actor could not be opened, to one a second
+	openWarn logs.Gate // limits warnings about actors that could not be opened to one a second
 }
 
 func newShown() shown {
@@ -136,8 +136,8 @@ func (s *shown) takeAcked(machine *bunch.Conn) (acked []*opening) {
 		case o.closed:
 			return true
 		case o.closePending:
-			// The client has lost the actor to another owner, and we close it there once the
-			// open is acknowledged. That may still be canceled, though, so keep the opening.
+			// The client has lost the actor to another owner, and we close it there once the open
+			// is acknowledged. The close may still be canceled, so keep the opening.
 			return false
 		case !machine.Opened(o.channel):
 			return false
@@ -157,7 +157,7 @@ func (s *shown) hasDetached(a *Actor) bool {
 // hasDormant reports whether the actor is dormant and the client has a dormant copy of it.
 func (s *shown) hasDormant(a *Actor) bool { return a.dormancy.on && s.detached[a] == Dormancy }
 
-// copies is a client's account of its copies of the server's actors.
+// copies is a client's record of its copies of the server's actors.
 type copies struct {
 	byRef      map[Ref]*Actor
 	reps       repNotifies              // OnRep functions to call after all states of a packet are applied
@@ -173,7 +173,7 @@ func newCopies() copies {
 	}
 }
 
-// remove removes a copy that has ended, unless another actor has its ref by now.
+// remove removes a copy that has ended, unless another actor now has its ref.
 func (s *copies) remove(a *Actor) {
 	if s.byRef[a.ref] == a {
 		delete(s.byRef, a.ref)
@@ -200,7 +200,7 @@ func (c *Conn) newMachine(now time.Time) *bunch.Conn {
 	config.ReceiveLimit = minReceiveLimit
 	config.KeepAlive = 0
 	if !c.server {
-		// We don't leave this to QUIC, because its keep-alive packets are so small that a
+		// We don't leave keep-alives to QUIC. Its keep-alive packets are so small that a
 		// restarted server wouldn't answer them with a stateless reset.
 		config.KeepAlive = w.config.KeepAlive
 	}
@@ -228,11 +228,11 @@ func (c *Conn) Identity() string {
 	return c.identity
 }
 
-// party identifies the peer across connections. Jobs that outlive a connection count against the
-// party's budget, and a transfer may be taken over by another connection of the same party.
+// party identifies the peer across connections. Jobs that outlive a connection are charged to the
+// party's budget, and another connection of the same party may take over a transfer.
 //
-// If the peer has no identity, the party is its address. On a client that is always so, because
-// a client only knows its own identity.
+// If the peer has no identity, the party is its address. On a client, the party is always the
+// address, because a client only knows its own identity.
 func (c *Conn) party() budget.Party {
 	if identity := c.Identity(); c.server && identity != "" {
 		return budget.Party{Identity: identity}
@@ -278,17 +278,17 @@ func (c *Conn) Sealed() bool { return c.link.Sealed() }
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Wait waits until all goroutines of the connection have ended and, if Dial made the connection,
-// its socket is closed. That can take up to a second after Done, because the socket stays open
-// to repeat a close that was lost. While a call of Config.Authenticate ignores its context, the
-// goroutines don't end at all.
+// its socket is closed. That can take up to a second after Done, because the socket stays open to
+// repeat a close that was lost. A call of Config.Authenticate that ignores its context delays the
+// end of the goroutines until it returns.
 //
 // If ctx ends first, Wait returns its cause.
 func (c *Conn) Wait(ctx context.Context) error { return waitFor(ctx, c.stopped) }
 
 // Err returns why the connection ended, as a *CloseError, or nil until Done is closed.
 //
-// It therefore still returns nil for a while after Close, although a client's calls already fail
-// with ErrClosed by then, and a server's are counted in Drops.Gone.
+// Err therefore still returns nil for a while after Close, although calls already have no effect:
+// a client's calls fail with ErrClosed, and a server's calls are counted in Drops.Gone.
 func (c *Conn) Err() error {
 	if !bell.Closed(c.done) {
 		return nil
@@ -308,8 +308,8 @@ func (c *Conn) closeError() *CloseError {
 	return e
 }
 
-// withUnsent adds to the timeout e why this machine failed to send packets, in case that is what
-// caused the timeout. It changes nothing if unsent is nil.
+// withUnsent adds to the timeout e the error with which this machine failed to send packets,
+// since that may have caused the timeout. It changes nothing if unsent is nil.
 func withUnsent(e CloseError, unsent error) *CloseError {
 	if unsent != nil {
 		e.Reason = fmt.Sprintf("%s; this machine lets no packet leave: %v", e.Reason, unsent)
@@ -318,9 +318,9 @@ func withUnsent(e CloseError, unsent error) *CloseError {
 	return &e
 }
 
-// Close closes the connection once everything that was sent reliably has been delivered, or
-// after a second at the latest. Close does not wait for that: Done is closed when the connection
-// has ended.
+// Close closes the connection once everything that was sent reliably has been delivered, or after
+// a second at the latest. Close returns without waiting: Done is closed when the connection has
+// ended.
 //
 // The peer receives code and reason. The code is one of the game's own, 1,024 or above, or a
 // [Code] that fits. The reason is cut to 256 bytes. In case the close gets lost, we repeat it
@@ -331,7 +331,7 @@ func (c *Conn) Close(code Code, reason string) {
 		return
 	}
 
-	// Send what was waiting for the next Flush.
+	// Send everything that was waiting for the next Flush.
 	c.link.Lock()
 	c.machine.Cork(false)
 	c.link.Unlock()
@@ -339,32 +339,33 @@ func (c *Conn) Close(code Code, reason string) {
 	c.link.Close(uint64(code), reason)
 }
 
-// abort ends the connection at once, whether or not what was sent has been delivered. It is
-// called when the peer or this side broke a rule.
+// abort ends the connection at once, without waiting for messages to be delivered. It is called
+// when the peer or this side has broken a rule.
 func (c *Conn) abort(cause *CloseError) {
 	if c.stop(cause) {
 		c.link.Abort(uint64(cause.Code), cause.Reason)
 	}
 }
 
-// stop marks the connection as closed by this side. Only the first call does, and returns true.
+// stop marks the connection as closed by this side. It returns true for the first call; further
+// calls have no effect.
 func (c *Conn) stop(cause *CloseError) (first bool) {
 	if !c.closing.CompareAndSwap(false, true) {
 		return false
 	}
 	if !bell.Closed(c.done) {
-		// From then on, Err returns why the connection ended, and that must not change.
+		// Once Done is closed, Err returns the cause, which must not change.
 		c.cause.CompareAndSwap(nil, cause)
 	}
 	return true
 }
 
-// usable reports whether messages may be sent. That is so from Join until the connection is
-// closed or ends.
+// usable reports whether messages may be sent, which is the case from Join until the connection
+// is closed or ends.
 func (c *Conn) usable() bool { return c.joined.Load() && !c.closing.Load() && !c.ended.Load() }
 
 // mayJoin reports whether Config.Login was called for a client that hasn't joined yet but still
-// may. Such a client may already own actors, which Login has given to it.
+// may. Such a client may already own actors that Login has given to it.
 func (c *Conn) mayJoin() bool {
 	return c.loginAsked.Load() && !c.joined.Load() && !c.closing.Load() && !c.ended.Load()
 }
@@ -405,8 +406,8 @@ func (c *Conn) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// setPriority gives a channel that the server has opened the priority of its class. The server
-// has done the same at its own end.
+// setPriority sets the priority of a channel that the server has opened to the priority of its
+// class. The server has done the same at its own end.
 func (c *Conn) setPriority(channel uint64, p bunch.Priority) {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -421,9 +422,9 @@ type actorCache struct {
 	actor   *Actor // nil if the cache is empty
 }
 
-// actorOf returns the actor of a channel, or nil if there is none. Most messages are for the
-// same actor as the one before, so we remember the last result. Without that, the look-up in
-// the map would miss the processor's cache.
+// actorOf returns the actor of a channel, or nil if there is none. Most messages are for the same
+// actor as the message before, so we remember the last result. The look-up in the map would often
+// miss the processor's cache.
 func (c *Conn) actorOf(channel uint64) *Actor {
 	if c.cached.actor == nil || c.cached.channel != channel {
 		c.cached = actorCache{channel, c.channels[channel]}
@@ -443,8 +444,8 @@ func (c *Conn) setChannel(channel uint64, a *Actor) {
 	c.channels[channel] = a
 }
 
-// raiseReceiveLimit is called when the peer has to stop because of our limit on the bytes of
-// reliable messages that wait here. It raises the limit if Config.ReceiveBudget allows.
+// raiseReceiveLimit is called when the peer has to stop because too many bytes of its reliable
+// messages wait here. It raises the peer's limit if Config.ReceiveBudget allows.
 func (c *Conn) raiseReceiveLimit() {
 	reserved := int(c.reserved.Load())
 	limit := c.world.lobby.memory.Grow(reserved, c.world.config.ReceiveLimit)
@@ -458,8 +459,8 @@ func (c *Conn) raiseReceiveLimit() {
 func (c *Conn) applyReceiveLimit() {
 	c.link.Lock()
 	defer c.link.Unlock()
-	// Load reserved only now. Before the lock, the later of two concurrent calls could set an
-	// older value.
+	// Load reserved only while holding the lock. Otherwise the later of two concurrent calls
+	// could set an older value.
 	c.machine.SetReceiveLimit(int(c.reserved.Load()))
 }
 
@@ -481,8 +482,8 @@ func (c *Conn) needsTick() bool {
 // for concurrent use.
 func (c *Conn) requestDispatch() {
 	if !c.joined.Load() {
-		// If nobody drove the world for a while, callers would hold on to connections that
-		// never join. admit calls us again for those that do.
+		// If nobody drove the world for a while, callers would keep connections that never join
+		// in memory. admit calls us again once a connection has joined.
 		return
 	}
 	c.world.callers.Call(c, &c.inCallers)
@@ -490,13 +491,13 @@ func (c *Conn) requestDispatch() {
 }
 
 // expectDispatch makes a server log a warning if a client waits for a Dispatch and there is none
-// for undrivenTime, since neither end would notice otherwise. Call it before waking the world
-// for that Dispatch.
+// for undrivenTime. Otherwise neither end would notice. Call it before waking the world for that
+// Dispatch.
 func (c *Conn) expectDispatch() {
 	if !c.server {
 		return
 	}
-	// Don't let the timer refer to c, or it would keep a connection in memory that has ended.
+	// Don't let the timer refer to c, or it would keep an ended connection in memory.
 	w := c.world
 	w.lobby.expectDispatch(func() {
 		w.log.Warn("clients wait for a Dispatch: nobody drives the world (World.Run, Tick, or Dispatch and Flush), or a function of the game does not return",
@@ -527,15 +528,15 @@ func (ch Channel) Open() (open bool) {
 	return open
 }
 
-// Reliable returns how many entries of the channel's reliable buffer are in use, and how many
-// there are altogether. The last entry is reserved for the close. UE: NumOutRec, RELIABLE_BUFFER.
+// Reliable returns the number of entries in the channel's reliable buffer that are in use, and
+// the total number. The last entry is reserved for the close. UE: NumOutRec, RELIABLE_BUFFER.
 func (ch Channel) Reliable() (out, slots int) {
 	ch.withMachine(func(machine *bunch.Conn) { out, slots = machine.Reliable(ch.number) })
 	return out, slots
 }
 
-// QueueTime estimates how long it will take, at the current delivery rate, to send all bytes
-// that wait on this channel and on others of the same or a higher priority. It returns 0 while
+// QueueTime estimates how long it will take, at the current delivery rate, to send all bytes that
+// wait on this channel and on other channels of the same or a higher priority. It returns 0 while
 // the rate is unknown.
 func (ch Channel) QueueTime() (queued time.Duration) {
 	ch.withMachine(func(machine *bunch.Conn) { queued = machine.QueueTime(ch.number) })

@@ -14,7 +14,7 @@ import (
 )
 
 // This file handles channel 0 after Join. The channel carries the framework's own messages, the
-// game's (Conn.SendMessage), and requests for the server's time (Conn.ServerTime).
+// game's messages (Conn.SendMessage), and requests for the server's time (Conn.ServerTime).
 
 // control handles a message on channel 0.
 func (c *Conn) control(payload []byte) *CloseError {
@@ -45,14 +45,14 @@ func (c *Conn) control(payload []byte) *CloseError {
 	return violationf(ControlChannelMessageFail, "%s arrived after Join", control.Name(payload[0]))
 }
 
-// sendAtOnce sends a message of the handshake or about carriers on channel 0. Unlike
-// sendControl, it doesn't wait for Flush. If sending fails, it ends the connection.
+// sendAtOnce sends a message on channel 0 that belongs to the handshake or concerns carriers.
+// Unlike sendControl, it doesn't wait for Flush. If sending fails, it ends the connection.
 func (c *Conn) sendAtOnce(message []byte) {
 	c.link.Lock()
 	err := c.machine.Send(0, bunch.Reliable, message)
 	c.link.Unlock()
 	if err != nil {
-		// The peer may have broken a rule, in which case err names it.
+		// The peer may have broken a rule, in which case err names the rule.
 		c.abort(closeErrorOf(fmt.Errorf("control message of %d bytes: %w", len(message), err)))
 	}
 }
@@ -65,8 +65,8 @@ func (c *Conn) sendControl(message []byte) {
 	_ = c.machine.Send(0, bunch.Reliable, message) // fails only if the connection fails
 }
 
-// controlReserve is how many entries of the control channel's reliable buffer are off limits
-// to SendMessage, so that the framework can still send its own messages.
+// controlReserve is the number of entries in the control channel's reliable buffer that
+// SendMessage leaves free, so that the framework can still send its own messages.
 const controlReserve = 16
 
 // mail limits the game's messages on a connection's control channel.
@@ -80,14 +80,14 @@ type mail struct {
 // receives. It is reliable, and in order with the connection's other messages. It is safe for
 // concurrent use. UE: NMT_GameSpecific.
 //
-// No actor is needed. A server may call it from OnConnect on, and a client once Dial has
-// returned. What id means is up to the game. payload may have up to 4,096 bytes and is
+// No actor is needed. A server may call SendMessage from OnConnect on, and a client once Dial has
+// returned. The meaning of id is up to the game. payload may have up to 4,096 bytes and is
 // copied.
 //
-// SendMessage is meant for a game framework rather than for regular game traffic. The other
-// side runs Config.MessageRate messages a second, and no more than 16, or 11 of the maximum
-// size, may be waiting for that. If there would be more, SendMessage sends nothing and
-// returns an error that wraps [ErrBacklogFull].
+// SendMessage is meant for a game framework rather than for regular game traffic. The other side
+// runs Config.MessageRate messages a second. Up to 16 messages, or 11 of the maximum size, may be
+// waiting to run. Beyond that, SendMessage sends nothing and returns an error that wraps
+// [ErrBacklogFull].
 //
 // If the connection has begun to close, SendMessage returns [ErrClosed], even before
 // OnDisconnect has run.
@@ -106,8 +106,8 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	}
 	c.link.Lock()
 	defer c.link.Unlock()
-	// The window bounds how much the peer has to hold, but the reliable buffer may fill up
-	// first.
+	// The window limits the messages that the peer has to hold, but the reliable buffer may fill
+	// up first.
 	out, slots := c.machine.Reliable(0)
 	if c.mail.out.Full() || out+bunch.Entries(len(payload)+2)+controlReserve > slots {
 		return errorf("rpc: message %d for %v: as many as may be (%d, or the reliable buffer of the control channel) are under way that the other side has not run: %w",
@@ -121,12 +121,12 @@ func (c *Conn) SendMessage(id uint8, payload []byte) error {
 	return nil
 }
 
-// onMessage passes a message from the peer to Config.OnMessage, whose error has the
-// consequences described there.
+// onMessage passes a message from the peer to Config.OnMessage, and handles its error as
+// described there.
 func (c *Conn) onMessage(m control.Message) *CloseError {
 	w := c.world
 	switch {
-	// The peer has ignored the window.
+	// The peer has exceeded the window.
 	case !c.mail.in.Add():
 		return violationf(ControlChannelMessageFail, "message %d arrived while %d were under way", m.ID, control.Window)
 	case w.config.OnMessage == nil:
@@ -146,8 +146,8 @@ func (c *Conn) onMessage(m control.Message) *CloseError {
 	return nil
 }
 
-// onTaken is called when the peer has run some of our messages, which makes room for as many
-// more.
+// onTaken is called when the peer has run some of our messages. We may then send the same number
+// again.
 func (c *Conn) onTaken(t control.Taken) *CloseError {
 	c.link.Lock()
 	defer c.link.Unlock()
@@ -164,8 +164,8 @@ func (c *Conn) dropMessage(reason drops.Reason, id uint8, why string) {
 	}
 }
 
-// sendTaken tells the peer how many of its messages have run, which lets it send as many
-// more. It keeps to Config.MessageRate by holding that back, not the messages themselves.
+// sendTaken tells the peer how many of its messages have run, so that it may send the same number
+// again. To enforce Config.MessageRate, we delay this report rather than the messages.
 func (c *Conn) sendTaken() {
 	owed := c.mail.in.Open()
 	if owed == 0 || !c.usable() {
@@ -189,8 +189,8 @@ func (c *Conn) sendTaken() {
 type times struct {
 	ask            clock.Questions // client: asks the server, and keeps the resulting estimate
 	steps, refused atomic.Uint64   // client: see Stats.ServerTime
-	// Server: when the request that is to be answered at the next Flush arrived, in real
-	// time. Zero if there is none.
+	// Server: the arrival time, in real time, of the request that the next Flush answers. Zero if
+	// there is none.
 	askedAt time.Time
 }
 
@@ -205,33 +205,33 @@ func (t *times) handleAnswer(answer control.Time, arrived time.Time) {
 // ServerTime returns t, the server's game time at the moment when this world's clock shows
 // now. UE: AGameState::GetServerWorldTimeSeconds.
 //
-// t is off by at most bound, even if the paths to the server and back differ in length. ok is
-// false until the server has answered for the first time. On a server, t is now. ServerTime
-// must be called on the world's goroutine, with a now close to the time of the last Dispatch.
+// t is off by at most bound, even if the two directions of the path differ in delay. ok is false
+// until the server has answered for the first time. On a server, t is now. ServerTime must be
+// called on the world's goroutine, with a now close to the time of the last Dispatch.
 //
-// A client only begins to ask the server for its time when ServerTime is first called. Do so
-// early, in OnConnect, because the first answer takes a round trip, and a good one takes a
+// A client only begins to ask the server for its time when ServerTime is first called. Call it
+// early, in OnConnect, because the first answer takes a round trip and an accurate one takes a
 // second. From then on the client asks once a second, but only while other messages are
-// exchanged. bound is about half of the shortest round trip, and grows by 0.5 ms a second
-// while the client isn't asking.
+// exchanged. bound is about half of the shortest round trip, and grows by 0.5 ms a second while
+// the client isn't asking.
 //
-// As now increases, t never decreases, except at a step, which means that the server's clock
-// was set or stood still. [Stats].ServerTime counts steps. The client accepts a step of more
-// than a round trip after three answers that agree, and a smaller one after some seconds. A
-// server whose clock is outside the years 1823 to 2116 doesn't answer.
+// As now increases, t never decreases except at a step. A step means that the server's clock was
+// set or stood still. [Stats].ServerTime counts steps. The client accepts a step of more than a
+// round trip after three answers that agree, and a smaller one after some seconds. A server whose
+// clock is outside the years 1823 to 2116 doesn't answer.
 func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
 	if c.server {
 		return now, 0, true
 	}
 	if c.times.ask.Want(time.Now()) {
-		// Run may be sleeping, and somebody has to send the request.
+		// Run may be sleeping. Wake it, so that it sends the request.
 		c.world.drive.Signal()
 	}
 	return c.times.ask.At(c.world.frame.beat.Of(now))
 }
 
-// exchangeTimes sends requests for the time, and answers to them. It runs at the very end of
-// a Flush, because the time that the simulation takes would make an answer less accurate.
+// exchangeTimes sends requests for the time and answers to such requests. It runs at the very end
+// of a Flush, because otherwise the simulation's running time would make answers less accurate.
 func (w *World) exchangeTimes() {
 	for _, c := range w.frame.attended(w.announced) {
 		switch {
@@ -250,8 +250,8 @@ func (c *Conn) answerTime(moment time.Time) {
 	t := &c.times
 	now := c.world.frame.beat.At(moment)
 	if far := int64(clock.Farthest / time.Second); now.Unix() < -far || now.Unix() >= far {
-		// This time doesn't fit into the message. Since the client is still waiting for the
-		// answer, it won't ask again.
+		// The time doesn't fit into the message, so don't answer. A client that is waiting for an
+		// answer doesn't ask again.
 		return
 	}
 	held := max(0, moment.Sub(t.askedAt))

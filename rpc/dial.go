@@ -26,7 +26,7 @@ type Listener struct {
 	listener  *quic.Listener
 
 	// The socket, and what stands between it and the transport.
-	socket  net.PacketConn  // if opened by Listen, for Close to close; nil if it is the caller's
+	socket  net.PacketConn  // if Listen opened it, for Close to close; nil if it's the caller's
 	shared  *sealed.Socket  // for sealed packets; nil without Config.Sealed
 	paths   *quicconn.Paths // holds back packets to addresses that no client has proven
 	release func()          // called when the socket is no longer used
@@ -46,8 +46,8 @@ type Listener struct {
 // connections for world. config needs a certificate.
 //
 // If a server restarts with the same certificate, it resets the connections of its previous
-// process (RFC 9000, section 10.3). Clients notice when they next send something, which is
-// within KeepAlive, instead of having to wait for IdleTimeout.
+// process (RFC 9000, section 10.3). Clients notice when they next send something, within
+// KeepAlive at the latest, rather than after IdleTimeout.
 func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	local, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -66,7 +66,8 @@ func Listen(addr string, config *tls.Config, world *World) (*Listener, error) {
 	return l, nil
 }
 
-// ListenPacket is Listen on a socket of the caller's, who closes it after the listener.
+// ListenPacket is like Listen, but uses the caller's socket. The caller must close the socket
+// after closing the listener.
 func ListenPacket(socket net.PacketConn, config *tls.Config, world *World) (*Listener, error) {
 	if world == nil {
 		return nil, errors.New("rpc: Listen for a nil *World")
@@ -111,8 +112,8 @@ func hasCertificate(config *tls.Config) bool {
 		(len(config.Certificates) > 0 || config.GetCertificate != nil || config.GetConfigForClient != nil)
 }
 
-// newTransport returns the transport of a listener. paths is told of each client that begins a
-// handshake.
+// newTransport returns the transport of a listener. The transport reports each client that begins
+// a handshake to paths.
 func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *quicconn.Paths) *quic.Transport {
 	return &quic.Transport{
 		Conn:                conn,
@@ -131,8 +132,8 @@ func (w *World) newTransport(conn net.PacketConn, config *tls.Config, paths *qui
 }
 
 // verifySource is quic.Transport's VerifySourceAddress. quic-go calls it for every first packet
-// without a valid token, and if the result is true, sends the client a Retry. addr may be
-// forged. suspect means that several clients from there have begun without a proof.
+// without a valid token, and sends the client a Retry if the result is true. addr may be forged.
+// suspect means that several clients from that address have begun without a proof.
 func (w *World) verifySource(addr net.Addr, suspect bool) bool {
 	must, open := w.lobby.mustProve(suspect)
 	if !must {
@@ -156,8 +157,8 @@ func (w *World) heldBack(to net.Addr) {
 		"addr", to)
 }
 
-// visitKey is the key under which the context of a QUIC connection holds the client's visit, its
-// place among the handshakes.
+// visitKey is the context key for the client's visit, its place among the handshakes, in the
+// context of a QUIC connection.
 type visitKey struct{}
 
 // onInitial is quic.Transport's ConnContext, which quic-go calls before it creates any state for
@@ -177,12 +178,12 @@ func (w *World) onInitial(ctx context.Context, client *quic.ClientInfo) (context
 // Addr returns the address of the listener's socket.
 func (l *Listener) Addr() net.Addr { return l.listener.Addr() }
 
-// Close stops accepting, closes the listener's connections with HostClosedConnection, and
-// returns when they have ended and the socket is closed. To close with a code and a reason of
-// the game's, call [World.Close] first.
+// Close stops accepting, closes the listener's connections with HostClosedConnection, and returns
+// when they have ended and the socket is closed. To close connections with a code and reason of
+// the game's choice, call [World.Close] first.
 //
 // Close takes about two seconds at most. It returns at once if there are no connections and none
-// was closed a moment ago, or if their clients have sent nothing for a while.
+// was closed a moment ago, or if all of their clients have been silent for a while.
 func (l *Listener) Close() error { return l.shutdownOnce() }
 
 // shutdown closes all connections, and then the socket.
@@ -210,8 +211,8 @@ func (l *Listener) shutdown() error {
 	return err
 }
 
-// lingerTime returns how long a connection should go on answering packets after its close. If
-// the peer has already been silent for that long, it has nothing to send, and the answer is 0.
+// lingerTime returns how long a connection should go on answering packets after its close. It
+// returns 0 if the peer has already been silent for that long, since it then has nothing to send.
 func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	linger := quicconn.LingerTime(conn)
 	if c.link.Silence() >= linger {
@@ -220,7 +221,7 @@ func lingerTime(c *Conn, conn *quic.Conn) time.Duration {
 	return linger
 }
 
-// snapshot returns the connections, and for how much longer ended ones must still answer.
+// snapshot returns the connections, and the time for which ended connections must still answer.
 func (l *Listener) snapshot() (map[*Conn]*quic.Conn, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,8 +264,8 @@ func (l *Listener) adopt(conn *quic.Conn) {
 		return // attach has refused the connection and logged it
 	}
 	l.track(c, conn)
-	// Prove the address once more. If paths has renewed its addresses in the meantime, it didn't
-	// find this connection yet, and removed its address.
+	// Prove the address once more. If paths has rebuilt its set of addresses since the first
+	// call, it has lost this address, because the connection wasn't listed yet.
 	l.paths.Prove(conn.RemoteAddr())
 }
 
@@ -289,29 +290,29 @@ func (l *Listener) track(c *Conn, conn *quic.Conn) {
 // makes a new connection, even if one is open: see [World.Connect]. cert.Pinned
 // makes a config that trusts one certificate.
 //
-// If the host has several addresses, Dial tries up to six of them, alternating between the
-// families with IPv4 first. Without giving up on earlier attempts, it starts the next one after
-// a quarter of a second (RFC 8305), or at once if one has failed. If an address refuses, or has
-// a wrong certificate, the silent addresses get 2 s more. If none connects, the error is the
-// first one that is more than silence.
+// If the host has several addresses, Dial tries up to six of them, alternating between IPv4 and
+// IPv6 and beginning with IPv4. It starts the next attempt after a quarter of a second (RFC
+// 8305), or at once if an attempt has failed. Earlier attempts continue meanwhile. If an address
+// refuses, or has a wrong certificate, Dial waits 2 s more for the silent addresses. If none
+// connects, Dial returns the first error that isn't a timeout, if any.
 //
-// If too many other clients are in their handshake with the server, Dial tries again by itself.
-// It pauses for up to a second each time, for as long as ctx and Config.HandshakeTimeout allow
-// another attempt. Many players may therefore dial at the same moment.
+// If too many other clients are in their handshake with the server, Dial tries again by itself,
+// with pauses of up to a second, for as long as ctx and Config.HandshakeTimeout allow another
+// attempt. Many players may therefore dial at the same moment.
 //
-// The error is a [*CloseError] if the server still refuses then, if it refuses for another
-// reason, such as Config.MaxConns, or if the connection ends before the welcome. Temporary
-// then reports whether another attempt may succeed. Even after the welcome, a server under
-// pressure may take back the place of a client that is joining. The Conn then ends with
-// ServerBusy.
+// The error is a [*CloseError] if the server still refuses at the last attempt, if it refuses for
+// another reason, such as Config.MaxConns, or if the connection ends before the welcome. The
+// error's Temporary method reports whether another attempt may succeed. Even after the welcome, a
+// server under pressure may take back the place of a client that is joining. The Conn then ends
+// with ServerBusy.
 //
 // If nobody answers, Dial fails after half of Config.HandshakeTimeout for each address, or
 // when ctx ends. The error is then a net.Error whose Timeout is true, and another attempt may
 // succeed. The same holds if this machine has no network at the time. Other errors are
 // permanent, such as cert.ErrPinned or the error of an invalid address.
 //
-// Before Dial returns an error it closes the socket, which may take a second. After
-// success, [Conn.Wait] waits until the socket is closed.
+// Before Dial returns an error, it closes the socket, which may take a second. After a successful
+// Dial, [Conn.Wait] waits until the socket is closed.
 func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*Conn, error) {
 	if world == nil {
 		return nil, errorf("rpc: Dial %q for a nil *World", addr)
@@ -334,12 +335,12 @@ func Dial(ctx context.Context, addr string, config *tls.Config, world *World) (*
 	return c, nil
 }
 
-// DialPacket is Dial from a socket of the caller's, who closes it after [Conn.Wait], or after an
-// error.
+// DialPacket is like Dial, but uses the caller's socket. The caller must close the socket, after
+// [Conn.Wait] or after an error.
 //
-// quic-go tries to enlarge the socket's receive buffer. If it can't, for instance because
-// the socket has no SetReadBuffer, it says so once with package log. The environment
-// variable QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true prevents that.
+// quic-go tries to enlarge the socket's receive buffer. If it can't, for instance because the
+// socket has no SetReadBuffer, it logs this once with package log. The environment variable
+// QUIC_GO_DISABLE_RECEIVE_BUFFER_WARNING=true prevents that.
 func DialPacket(
 	ctx context.Context, socket net.PacketConn, addr net.Addr, config *tls.Config, world *World,
 ) (*Conn, error) {
@@ -356,8 +357,8 @@ func DialPacket(
 	return c, nil
 }
 
-// Backoff of a client that is refused because of other handshakes. Pauses begin at firstPause
-// and double up to maxPause. Each is cut short by up to a half, at random, which spreads the
+// Backoff of a client that is refused because of other handshakes. Pauses begin at firstPause and
+// double up to maxPause. Each pause is shortened by a random amount, up to half, to spread the
 // clients out.
 //
 // A server admits some hundred clients a second, and a refusal costs it one packet.
@@ -366,9 +367,9 @@ const (
 	maxPause   = time.Second
 )
 
-// retryWhileBusy calls dial until the server has room for the handshake. It gives up, and
-// returns the server's refusal, once there's no time for another pause before the limit is used
-// up or ctx ends.
+// retryWhileBusy calls dial until the server has room for the handshake. When the time left
+// before the limit or ctx's deadline is too short for another pause, it gives up and returns the
+// server's refusal.
 func retryWhileBusy(ctx context.Context, limit time.Duration, dial func() (*Conn, error)) (*Conn, error) {
 	until := time.Now().Add(limit)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
@@ -378,7 +379,7 @@ func retryWhileBusy(ctx context.Context, limit time.Duration, dial func() (*Conn
 	for longest := firstPause; ; longest = min(2*longest, maxPause) {
 		c, err := dial()
 		if err != nil && refused != nil && ctx.Err() == context.DeadlineExceeded {
-			// This attempt had no time to get an answer. The last refusal says more.
+			// This attempt had no time to get an answer. The last refusal is more informative.
 			return nil, refused
 		}
 		pause := longest - rand.N(longest/2)
@@ -395,7 +396,7 @@ func retryWhileBusy(ctx context.Context, limit time.Duration, dial func() (*Conn
 }
 
 // busy reports whether a server has refused a client because other clients are in their
-// handshake, which is only ever true for a moment.
+// handshake, which is a temporary condition.
 func busy(err error) bool {
 	closed, ok := errors.AsType[*CloseError](err)
 	return ok && closed.Remote && closed.Code == ServerBusy
@@ -450,8 +451,8 @@ func (c *Config) quic() *quic.Config {
 	return quicconn.Config(c.IdleTimeout, c.KeepAlive, c.HandshakeTimeout)
 }
 
-// share wraps a socket for QUIC and, with Config.Sealed, for sealed packets next to it. If the
-// system refuses to send a packet, the packet counts as lost, and the connection lives on.
+// share wraps a socket for QUIC and, with Config.Sealed, also for sealed packets. If the system
+// refuses to send a packet, the packet counts as lost, and the connection lives on.
 //
 // guard, which may be nil, inspects QUIC packets. The caller must call release when it no longer
 // uses the socket.

@@ -16,44 +16,44 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A Call is what a handler or a check gets to know about a call besides the argument. It is
-// only valid until the handler or check returns.
+// A Call describes a call to a handler or a check, apart from the argument. It is only valid
+// until the handler or check returns.
 type Call struct {
 	Actor *Actor
 
-	// Conn is the caller's connection, or nil if the call was made in this world. [Conn]
-	// documents what its methods do on a nil *Conn.
+	// Conn is the caller's connection, or nil if the call was made in this world. See [Conn] for
+	// the behavior of a nil *Conn.
 	Conn *Conn
 
 	// Now is the time of the Dispatch.
 	Now time.Time
 
-	// Arrived is when the call arrived, some time after the Dispatch before this one. It is
-	// accurate to 16 µs and, like Now, by the game's clock. For a call that was made in this
-	// world, or that has waited for actors, it is Now.
+	// Arrived is the time when the call arrived, after the previous Dispatch. It is accurate to
+	// 16 µs and, like Now, uses the game's clock. For a call that was made in this world or has
+	// waited for actors, Arrived equals Now.
 	Arrived time.Time
 
 	question *question // the request, or nil if this is an ordinary call
 }
 
-// handling is the message that the world's goroutine is handling. Handlers get pointers into
-// it, so that a call doesn't have to allocate anything.
+// handling is the message that the world's goroutine is handling. Handlers get pointers into it,
+// so that calls need no allocation.
 type handling struct {
 	call     Call
 	question question  // what call.question points to, if call is a request
 	arrived  time.Time // when the message arrived, by the game's clock
 
-	// The reason in a message that closes a channel. It's Destroyed for all other messages,
-	// and also if the message opens the channel as well (see openAndClose).
+	// The close reason, if the message closes a channel. It's Destroyed for all other messages,
+	// and for a message that both opens and closes the channel (see openAndClose).
 	closeReason CloseReason
 
-	// Set if the handler hasn't kept any of the message's bytes, so that their memory can be
-	// reused. A request doesn't count, since a goroutine may still be answering it.
+	// True if the handler hasn't kept any of the message's bytes, so that their memory can be
+	// reused. It's never true for a request, since a goroutine may still be answering it.
 	reusable bool
 }
 
-// ownerMethod is the id of the message that tells a client whether it owns the actor. It
-// isn't the id of a method, because no class has that many.
+// ownerMethod is the id of the message that tells a client whether it owns the actor. No class
+// has enough methods for one to have this id.
 const ownerMethod = maxMethods
 
 // deliver handles one message of a connection.
@@ -65,7 +65,8 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	h := &w.handling
 	h.closeReason = Destroyed
 	if message.Close && !message.Open {
-		// OnRep functions may call the actor, which fails with an error that depends on this.
+		// OnRep functions may call the actor. Such a call fails with an error that depends on the
+		// reason.
 		h.closeReason, _ = parseClose(message.Payload)
 	}
 
@@ -78,8 +79,8 @@ func (w *World) deliver(c *Conn, message bunch.Message) {
 	h.arrived = w.frame.beat.Game.Add(-c.machine.Waited(w.frame.beat.Real, &message))
 	h.reusable = false
 	if message.Channel != 0 {
-		// A settled clock asks for the time again only after other traffic. Messages about
-		// time don't count, and they're on channel 0.
+		// A settled clock asks for the time again only after other traffic. Messages about time,
+		// which use channel 0, don't count.
 		c.times.ask.NoteTraffic()
 	}
 	violation := w.handleMessage(c, a, message)
@@ -107,11 +108,11 @@ func (w *World) handleMessage(c *Conn, a *Actor, message bunch.Message) *CloseEr
 	case message.Open:
 		return w.openActor(c, message)
 	case a == nil && !message.Close:
-		// The actor is closed, which the peer may not have known when it sent the message.
+		// The actor is closed. The peer may not have known this when it sent the message.
 		c.drops.Add(drops.Closed, 1)
 		return nil
 	case a == nil:
-		// This is the peer's answer to our own close, and we have nothing left to close.
+		// This is the peer's answer to our own close, so there's nothing left to close.
 		return nil
 	case message.Close:
 		return w.handleClose(c, a, message)
@@ -170,8 +171,7 @@ func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 // runCall runs a call or question from the peer that dropReason has let through. number is
 // the number of a question, or 0 for a call.
 //
-// If the call had to wait for actors, that was some time ago, and the actor may have ended
-// since.
+// If the call had to wait for actors, the actor may have ended since dropReason was asked.
 func (w *World) runCall(c *Conn, a *Actor, m *method, number uint64, argument []byte) *CloseError {
 	var q *question
 	switch {
@@ -179,7 +179,7 @@ func (w *World) runCall(c *Conn, a *Actor, m *method, number uint64, argument []
 		c.drop(drops.Closed, a, m)
 		return nil
 	case number == 0:
-	// The peer is waiting for as many answers as it may.
+	// The peer has reached its limit of unanswered questions.
 	case c.requests.questions.Full(), w.background.jobs.Of(&c.requests.running, c.party()) >= w.config.MaxRequests:
 		w.dropQuestion(c, a, m, number, drops.Requests)
 		return nil
@@ -242,8 +242,8 @@ func (c *Conn) drop(reason drops.Reason, a *Actor, m *method) {
 	log.Warn("call dropped")
 }
 
-// allow counts the call that is being handled against the RateLimit of m, and reports whether
-// the limit allows it.
+// allow charges the call that is being handled to the RateLimit of m, and reports whether the
+// limit allows it.
 func (c *Conn) allow(m *method) bool {
 	limit := c.limits[m]
 	ok := limit.Allow(m.rateLimit, c.world.handling.arrived, c.world.frame.now)
@@ -262,9 +262,9 @@ func (c *Conn) callForLog(m *method, bytes int) logs.Call {
 	}
 }
 
-// violationOf decides what an error from the decoding or the checks of a call means for the
-// peer. An argument that can't be decoded is always a violation, but one that has been
-// refused is only a violation by a client. A client trusts its server and just drops the
+// violationOf decides whether an error from decoding or checking a call is a violation by the
+// peer. An argument that can't be decoded is always a violation. A refused argument is a
+// violation only if it came from a client, because a client trusts its server and just drops the
 // call.
 func (w *World) violationOf(c *Conn, m *method, err error) *CloseError {
 	switch {
@@ -290,17 +290,18 @@ type localCall struct {
 	actor    *Actor
 	method   *method
 	arg      any    // by value
-	question uint64 // number of a request's question; 0 if this isn't a request
+	question uint64 // the number of the request's question; 0 if this isn't a request
 }
 
 // localCalls queues the calls that run in the world that made them. Only the world's
 // goroutine may use it.
 type localCalls struct {
 	tasks.Queue[localCall]
-	thisDispatch int // how many of the calls, from the first, still run in this Dispatch
+	thisDispatch int // number of calls at the front that still run in this Dispatch
 }
 
-// add queues a call for the next Dispatch, unless limit calls are waiting for it already.
+// add queues a call for the next Dispatch. It returns an error if limit calls are already
+// waiting.
 func (l *localCalls) add(call localCall, limit int) error {
 	if waiting := l.Len() - l.thisDispatch; waiting >= limit {
 		return errorf("rpc: %v does not run here: %d local calls wait for a Dispatch, the limit is Config.MaxLocalCalls: %w",
@@ -310,15 +311,15 @@ func (l *localCalls) add(call localCall, limit int) error {
 	return nil
 }
 
-// runLocal runs all calls that were queued before this Dispatch. Calls that those make in
-// turn have to wait for the next one.
+// runLocal runs all calls that were queued before this Dispatch. Calls that they make in turn
+// wait for the next Dispatch.
 func (w *World) runLocal() {
 	w.local.thisDispatch = w.local.Len()
 	w.game.All(w.runNextLocal)
 }
 
-// runNextLocal runs the next call of this Dispatch, and returns false if there is none. The
-// call leaves the queue first, so that a panic in it doesn't affect any other.
+// runNextLocal runs the next call of this Dispatch, and returns false if there is none. The call
+// leaves the queue first, so that a panic in its handler doesn't affect other calls.
 func (w *World) runNextLocal() bool {
 	if w.local.thisDispatch == 0 {
 		return false

@@ -2,9 +2,9 @@
 // manner of Unreal Engine: calls to the server, to the client that owns the actor, or to all
 // clients.
 //
-// A [Class] and its calls are declared once, in a package that client and server share. Each
-// side makes a [World] and binds behaviour to the class there, with [Bind] and [On]. To connect
-// two worlds, one calls [Listen] and the other [Dial].
+// A [Class] and its calls are declared once, in a package that client and server share. Each side
+// makes a [World] and binds behavior to the class there, with [Bind] and [On]. Two worlds connect
+// when one calls [Listen] and the other calls [Dial].
 //
 // A world has to be driven, either by [World.Run] or by calling [World.Tick] in the game's own
 // loop. Each tick consists of a [World.Dispatch], which handles what has arrived, and a
@@ -31,15 +31,16 @@
 //	Multicast  client      anybody                    this client
 //
 // With the option [SkipOwner], a Multicast leaves out the owner's client. With [AnyCaller], every
-// client may call a Server RPC. If a client makes a call that it may not make, the server drops
-// and counts it.
+// client may call a Server RPC. The server drops and counts calls that a client isn't allowed to
+// make.
 //
-// Even a call that runs in the world that made it waits for the next Dispatch, like a call from
+// A call that runs in the world that made it also waits for the next Dispatch, like a call from
 // the peer. Calls have no result.
 //
-// Reliable calls of one actor run in the order in which they were made, unless their method
-// waits for the actors in its argument ([WaitForActors]). There is no order between actors. If a
-// client doesn't have the actor yet, the first call to that client opens the actor there first.
+// Reliable calls of one actor run in the order in which they were made, unless their method waits
+// for the actors in its argument ([WaitForActors]). There is no order between actors. If a client
+// doesn't have the actor yet, the first call to that client also opens the actor there, before
+// the call runs.
 //
 // # Requests
 //
@@ -51,12 +52,12 @@
 // [Request.Ask] waits for the answer, on any goroutine except the world's. On the world's
 // goroutine use [Request.Then] instead, or [Request.ThenWithin] with a time limit.
 //
-// If a handler has to wait for something, [Request.Go] lets it do so on a goroutine of its own.
-// If it gets the answer in some other way, it can give it with [Request.Later].
+// If a handler has to wait for something, [Request.Go] lets it do so on a goroutine of its own. A
+// handler that obtains its answer some other way can deliver it with [Request.Later].
 //
-// Each request ends exactly once: with its answer, at its time limit, or when its actor's
-// channel closes or its connection ends. An error is a [*RequestError]. If the class declares
-// an error with [Class.Errors], errors.Is recognises it on the asker's side as well.
+// Each request ends exactly once: with its answer, at its time limit, or when its actor's channel
+// closes or its connection ends. An error is a [*RequestError]. If the class declares an error
+// with [Class.Errors], errors.Is recognizes it on the asker's side as well.
 //
 // For messages before any actor exists, such as those of a framework, there is
 // [Conn.SendMessage]. The peer's Config.OnMessage receives them.
@@ -64,7 +65,7 @@
 // # State
 //
 // The server can also replicate data: a [State] is a plain struct that the game defines, and a
-// [List] is a list with keys. A client has the newest values that have reached it. In arguments,
+// [List] is a list with keys. A client has the newest values that it has received. In arguments,
 // states and lists, a [Ref] identifies an actor on all sides.
 //
 // # Which client has which actor
@@ -84,49 +85,49 @@
 //
 // A copy ends, and [OnClose] runs, when the actor is destroyed, when it closes for that client,
 // or when the connection ends. If the actor falls asleep instead ([Actor.SetDormant]), the copy
-// stays, but without a channel. If the actor is torn off ([Actor.TearOff]), the copy stays and is
-// the client's own.
+// stays, but without a channel. If the actor is torn off ([Actor.TearOff]), the copy stays and
+// belongs to the client.
 //
-// A [CloseReason] is one of Unreal's five reasons, and documents what a client does for each.
-// [NewComponent] gives an actor more objects, which share its channel.
+// [CloseReason] lists Unreal's five reasons for closing a channel and documents what a client
+// does for each. [NewComponent] gives an actor more objects, which share its channel.
 //
-// As for clients, Config.Authenticate admits one by its token alone. Config.Login then decides
-// with knowledge of the world (UE: PreLogin, Login). OnConnect is the first place from which
-// calls reach the client (UE: PostLogin).
+// When a client connects, Config.Authenticate first admits or refuses it by its token alone.
+// Config.Login then decides with knowledge of the world (UE: PreLogin, Login). OnConnect is the
+// first place from which calls reach the client (UE: PostLogin).
 //
 // # Two kinds of validation
 //
-// If an argument has a method Validate() error, it says whether the argument is well formed, no
-// matter who sent it. Call runs Validate before it sends, and each side runs it again before any
-// handler.
+// If an argument has a method Validate() error, this method decides whether the argument is well
+// formed, no matter who sent it. Call runs Validate before it sends, and each side runs it again
+// before any handler.
 //
-// A function bound with [Check] runs on the server, and says whether the caller may make this
+// A function bound with [Check] runs on the server and decides whether the caller may make this
 // call now.
 //
 // If either returns an error on the server, the server closes the caller's connection with
-// [ValidationFailed], because only a cheat sends such a call. If an honest client may just be too
-// late, refuse the call in the handler instead.
+// [ValidationFailed], because only a cheat sends such a call. If the call of an honest client may
+// just come too late, refuse it in the handler instead.
 //
-// A world also makes calls to itself, such as those of a listen server's host. For these, it's
-// only Call that runs Validate and returns its error, and Check isn't called.
+// A world may also call itself, as a listen server does for its host. For such calls, Call runs
+// Validate once and returns its error, and Check isn't called.
 //
-// An honest client never sends an argument that Validate refuses, because Call returns the
-// error instead. To provoke [ValidationFailed] in a test, keep the bound in a variable and
-// lower it while the call is in flight. Or refuse the call in Check, which only the server
+// An honest client never sends an argument that Validate refuses, because Call returns the error
+// instead. To provoke [ValidationFailed] in a test, keep the bound in a variable and lower it
+// while the call is in flight. Alternatively, refuse the call in Check, which only the server
 // calls.
 //
 // # Floods
 //
-// [RateLimit] limits how often one connection may call one method, and Config.DispatchTime how
-// long the handlers of one connection may run in a Dispatch. Config.DoS limits everything that a
-// client calls, and recognises the client by its identity. See package dos.
+// [RateLimit] limits how often one connection may call one method, and Config.DispatchTime limits
+// how long the handlers of one connection may run in a Dispatch. Config.DoS limits everything
+// that a client calls, and recognizes the client by its identity. See package dos.
 //
 // # Diagnostics
 //
 // The [Stats] of a connection print themselves as a table, and [World.StatNet] returns one for
 // the whole world, like UE's stat net.
 //
-// [Channel.Gate] says what calls are waiting for: the reliable buffer, the end of an earlier
+// [Channel.Gate] returns what calls are waiting for: the reliable buffer, the end of an earlier
 // copy, the peer, the rate or the path.
 //
 // With [Config].Trace, a world writes a file for ui.perfetto.dev, as -NetTrace does for
@@ -140,7 +141,7 @@
 //
 // Arguments are bools, numbers, strings, times, arrays, slices, maps, structs, and pointers to
 // them, all encoded in msgpack. A struct becomes an array of its exported fields, without those
-// that have the tag `msgpack:"-"`. [Raw] is sent as it is, and [None] takes no bytes.
+// that have the tag `msgpack:"-"`. [Raw] is sent unchanged, and [None] takes no bytes.
 //
 // A pointer may be a field, an element or a map value, and may be nil there. The argument
 // itself must be a value, though: Server[*int] and Server[*big.Int] are refused, but
@@ -148,27 +149,27 @@
 //
 //   - interfaces, channels and functions
 //   - types that read msgpack themselves
-//   - structs without a field that is sent, such as an [Actor], because they would arrive empty
+//   - structs that have no field to send, such as an [Actor], because they would arrive empty
 //   - in maps, types that encode themselves with a pointer receiver, because
 //     map keys and values have no address; use pointers instead, as in map[string]*big.Int
 //   - pointers to pointers, and structs that embed a pointer
-//   - structs of which two fields have the same name, including fields that embedding promotes
+//   - structs with two fields of the same name, including promoted fields of embedded structs
 //
 // Types can encode themselves with the methods of package encoding:
 //
 //	the argument itself, an array's element   AppendBinary and UnmarshalBinary, if it has both
 //	otherwise, and inside of other values     MarshalBinary and UnmarshalBinary, else MarshalText and UnmarshalText
 //
-// Use such a type to quantise an argument. The tags quant, range and unit are for states and
-// lists only, and arguments refuse them. If a state and a call need the same struct, declare it
+// Use such a type to quantize an argument. The tags quant, range and unit are only for states and
+// lists, and are refused in arguments. If a state and a call need the same struct, declare it
 // once with the tags and once without, and convert one to the other.
 //
 // Inside other values, a type that has AppendBinary without MarshalBinary is refused. MarshalJSON
 // is never called. The bytes that such a type produces are not examined.
 //
-// A [time.Time] inside other values is just an instant, and is received in the receiver's zone.
-// As the argument itself, it keeps the offset of its zone. Either way it loses the zone's name
-// and the monotonic clock.
+// A [time.Time] inside other values is just an instant, and arrives in the receiver's time zone.
+// A time.Time that is the argument itself keeps the offset of its zone. In both cases, the zone's
+// name and the monotonic clock are lost.
 //
 // A quiver tag bounds a string or []byte in bytes, and a slice or map in elements:
 //
@@ -186,7 +187,7 @@
 //
 // Call refuses whatever the other end would refuse. It returns [ErrTooLong] for a value that
 // exceeds a bound. It also refuses strings that aren't valid UTF-8, and values that need much
-// more memory than bytes.
+// more memory than their encoding.
 //
 // Everything that arrives is checked before it is decoded: lengths against the bytes present and
 // against their bounds, numbers against their types, strings for valid UTF-8, and the keys of a
@@ -194,30 +195,30 @@
 // 64 bytes of memory for each byte on the wire. A message that breaks one of these rules closes
 // the connection with [PayloadFail].
 //
-// What isn't checked is up to Validate. Floats other than map keys may be NaN or infinite.
-// Since comparisons with NaN are false, a condition must say what is allowed, as in
-// !(x >= 0 && x <= 1). Strings may contain control characters. [Raw], []byte and types that
-// encode themselves may contain any bytes.
+// Everything else is up to Validate. Floats other than map keys may be NaN or infinite. Since
+// comparisons with NaN are false, Validate must test for allowed values, as in !(x >= 0 && x <=
+// 1). Strings may contain control characters. [Raw], []byte and types that encode themselves may
+// contain any bytes.
 //
 // When two ends connect, they compare their classes: names, directions, deliveries, and the
-// fields of every argument with their bounds. Ends that differ don't connect. If the server
-// has Config.ExplainMismatch, they report the first difference.
+// fields of every argument with their bounds. If they differ, the connection is refused. If the
+// server sets Config.ExplainMismatch, both ends report the first difference.
 //
 // # Lossy and long paths
 //
 // With Config.Sealed on both ends, a connection sends everything in sealed packets, which are
-// encrypted UDP datagrams on the same socket as QUIC's. Their keys come from the same TLS
-// connection, and they are sent to no other address. Their congestion control doesn't slow down
-// for random loss.
+// encrypted UDP datagrams on the same socket as QUIC's. The packets' keys come from the same TLS
+// connection, and the packets are sent only to the peer's address in QUIC. Their congestion
+// control doesn't slow down for random loss.
 //
-// While sealed packets don't get through, QUIC carries everything, as it does without the
-// option. [Conn.Sealed] and [Stats] report which of the two is in use, and why.
+// While sealed packets don't get through, QUIC carries everything, as it does without
+// Config.Sealed. [Conn.Sealed] and [Stats] report which of the two is in use, and why.
 //
 // # Trust
 //
-// A server proves its identity with its certificate. If no authority has signed that, clients can
-// pin it with Pinned of package cert. A client proves its identity with its token, which
-// Config.Authenticate turns into an identity.
+// A server proves its identity with its certificate. If no authority has signed the certificate,
+// clients can pin it with Pinned of package cert. A client proves its identity with its token,
+// which Config.Authenticate turns into an identity.
 //
-// WIRE.md specifies the bytes of all messages, and what a peer must not send.
+// WIRE.md specifies the encoding of all messages, and what a peer must not send.
 package rpc

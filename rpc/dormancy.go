@@ -8,8 +8,8 @@ import (
 	"github.com/quivernet/quiver/internal/logs"
 )
 
-// dormancy is what an actor knows about its dormancy and about its copies whose channels have
-// closed. It is used only by the world's goroutine.
+// dormancy is an actor's record of its dormancy and of its copies whose channels have closed. It
+// is used only by the world's goroutine.
 type dormancy struct {
 	on bool // server: set by SetDormant; client: the copy has no channel
 
@@ -24,23 +24,23 @@ type dormancy struct {
 //
 // A dormant actor costs nothing per tick, whatever the game changes in it. The next Flush closes
 // its channels, and sends its state along with the close. Clients keep their copies as they are.
-// Where a client doesn't have all items of the actor's lists yet, or a [Request] is open, that
-// has to wait for a later Flush. Clients to which the actor becomes relevant later get a dormant
-// copy.
+// If a client doesn't have all items of the actor's lists yet, or a [Request] is open, the
+// channel to that client closes in a later Flush. Clients to which the actor becomes relevant
+// later get a dormant copy.
 //
 // SetDormant(true) on an actor that is already dormant sends nothing to its copies. Use
 // [Actor.FlushDormancy] for that.
 //
-// When the actor wakes, it opens for all clients that have a copy. The copy's object stays
-// the same and gets the current state, and OnRep runs for what differs. Relevancy does not
-// end a dormant copy: a client that moves away keeps the copies of all dormant actors that it
-// has had, until the actors wake or are destroyed. SetOwner and Destroy reach dormant copies.
+// When the actor wakes, it opens for all clients that have a copy. The copy's object stays the
+// same and gets the current state, and OnRep runs for the fields that differ. Relevancy does not
+// end a dormant copy: a client that moves away keeps its copies of all dormant actors until the
+// actors wake or are destroyed. SetOwner and Destroy also affect dormant copies.
 //
 // A Client RPC or Multicast on a dormant actor wakes it until the next Flush, for the clients
 // to which the call is sent. FlushDormancy does the same for all clients.
 //
 // On the owner's client, a Server RPC returns ErrDormant as soon as the close has arrived. This
-// includes the last OnRep, and the constructor of a copy that opens dormant.
+// includes calls from the last OnRep, and from the constructor of a copy that opens dormant.
 //
 // If a Server RPC is in flight while the actor falls asleep, the server drops the call and counts
 // it in Drops.ActorClosed, but doesn't tell the client. If that matters, use a [Request], which
@@ -75,13 +75,13 @@ func (a *Actor) FlushDormancy() error {
 
 // Dormant reports, on the server, whether SetDormant has made the actor dormant.
 //
-// On a client it reports whether the copy has no channel. Either the actor is dormant, or it was
-// placed and is far away or not open yet. A copy that opens dormant becomes so once its
-// constructor and its first OnRep have run. UE: NetDormancy.
+// On a client, Dormant reports whether the copy has no channel. Either the actor is dormant, or
+// it was placed and is far away or not open yet. For a copy that opens dormant, Dormant returns
+// true once its constructor and its first OnRep have run. UE: NetDormancy.
 func (a *Actor) Dormant() bool { return a.dormancy.on && !a.dead }
 
-// dormantAtFlush makes the next Flush send what the game has changed in a dormant actor,
-// including its lists, and then close its channels.
+// dormantAtFlush makes the next Flush send the game's changes to a dormant actor, including its
+// lists, and then close the actor's channels.
 func (a *Actor) dormantAtFlush() {
 	a.dormancy.flushLists = true
 	a.closeAtFlush()
@@ -96,7 +96,8 @@ func (a *Actor) closeAtFlush() {
 	}
 }
 
-// closeChannels is called in Flush to close what closeAtFlush has listed.
+// closeChannels is called in Flush to close the channels of the actors that closeAtFlush has
+// listed.
 func (w *World) closeChannels() {
 	actors := w.toClose
 	w.toClose = nil
@@ -109,8 +110,8 @@ func (w *World) closeChannels() {
 	}
 }
 
-// fallAsleep closes the channels of a dormant actor for all clients that are ready for it. Its
-// states are sent with the close, except for its lists.
+// fallAsleep closes the channels of a dormant actor for all clients that are ready. The actor's
+// states, except for lists, are sent with the close.
 func (a *Actor) fallAsleep() {
 	a.compareAll()
 	a.dormancy.flushLists = false
@@ -125,7 +126,8 @@ func (a *Actor) fallAsleep() {
 		}
 	}
 	if len(a.openings) > 0 {
-		// Some clients still have to get list items, or have a request open. Try again.
+		// Some clients are still missing list items or have a request open. Try again in the next
+		// Flush.
 		a.closeAtFlush()
 	}
 }
@@ -152,8 +154,8 @@ func (a *Actor) forgetDetached(c *Conn) {
 func (a *Actor) wake() {
 	a.reopen(Dormancy)
 	if a.dormancy.on && len(a.openings) > 0 {
-		// This is only for a moment. The next Flush puts the actor back to sleep, after it has
-		// sent what has changed, including to clients whose copy hasn't fallen asleep yet.
+		// The actor is still dormant. The next Flush sends the changes, including to clients
+		// whose copy hasn't fallen asleep yet, and puts the actor back to sleep.
 		a.dormantAtFlush()
 	}
 }
@@ -171,8 +173,8 @@ func (a *Actor) reopen(reasons ...CloseReason) {
 	}
 }
 
-// logNotOpened logs that an actor couldn't be opened, at most once a second for each connection,
-// since it happens in every Flush for a client without a free channel.
+// logNotOpened logs that an actor couldn't be opened. It logs at most once a second per
+// connection, since every Flush fails again for a client without a free channel.
 func (a *Actor) logNotOpened(c *Conn, err error) {
 	if hidden, ok := c.shown.openWarn.Pass(time.Now()); ok {
 		a.world.log.Error("actor not opened", "conn", c, "actor", a.class.name, "error", err, "more", hidden)
@@ -198,14 +200,14 @@ func (a *Actor) dismiss(c *Conn, reason CloseReason) {
 	}
 }
 
-// openAndClose opens a channel just to close it again with a reason, which the client then applies
-// to its copy of the actor.
+// openAndClose opens a channel just to close it again with a reason. The client then applies the
+// reason to its copy of the actor.
 func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 	c.link.Lock()
 	defer c.link.Unlock()
 	a.world.frame.cork(c)
 	if reason == Destroyed {
-		// A single message opens and closes.
+		// A single message opens and closes the channel.
 		channel, err := a.channelOn(c)
 		if err != nil {
 			return err
@@ -223,7 +225,8 @@ func (a *Actor) openAndClose(c *Conn, reason CloseReason) error {
 func (c *Conn) retryDismissals() {
 	for c.usable() && len(c.shown.dismissals) > 0 {
 		d := c.shown.dismissals[0]
-		// Since then, the actor may have been opened there again, and perhaps closed once more.
+		// Since dismiss was called, the actor may have been opened for the client again, and
+		// perhaps closed once more.
 		replaced := d.actor.openingOn(c) != nil || c.shown.hasDetached(d.actor)
 		if !replaced && d.actor.openAndClose(c, d.reason) != nil {
 			return

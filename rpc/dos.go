@@ -15,22 +15,22 @@ import (
 	"github.com/quivernet/quiver/rpc/dos"
 )
 
-// dosWatch measures what the calls of clients cost a server with Config.DoS, and acts on what the
-// detector makes of it.
+// dosWatch measures the cost of clients' calls on a server with Config.DoS, and acts on the
+// detector's reports.
 type dosWatch struct {
 	detector *dos.Detector // nil without Config.DoS; used only by the world's goroutine
 
-	// mu guards counts, and also usages and severity of each connection. We never call a
-	// function of the game while we hold it.
+	// mu guards counts, and also usages and severity of each connection. We never call a function
+	// of the game while holding mu.
 	mu     sync.Mutex
 	counts map[string]*dos.Count // sums over all clients, by method name
 }
 
-// watched is what dosWatch knows about one connection. It is used only by the world's goroutine,
+// watched is dosWatch's record of one connection. It is used only by the world's goroutine,
 // except for the fields guarded by World.dos.mu.
 type watched struct {
 	peer         *dos.Peer
-	answersTaken uint64             // how many answers to the server's questions have arrived
+	answersTaken uint64             // number of answers to the server's questions that have arrived
 	logged       logs.Gate          // limits the log records of state changes
 	usages       map[*method]*usage // written under World.dos.mu; other goroutines read it under that lock
 	severity     string             // guarded by World.dos.mu
@@ -43,8 +43,8 @@ type usage struct {
 	ofWorld *dos.Count  // for World.MethodStats, which sums up all clients
 }
 
-// Messages from a client that don't call a method count as calls of these. They are never
-// blocked, because the protocol needs them.
+// Messages from a client that don't call a method count as calls of these pseudo-methods. They
+// are never blocked, because the protocol needs them.
 var (
 	usageAnswer  = &method{name: "(answer)"}         // answers to the server's closes and messages; no quota
 	usageControl = &method{name: "(control)"}        // messages on channel 0
@@ -52,15 +52,15 @@ var (
 	usageOther   = &method{name: "(other)"}          // messages on an actor's channel that name no declared method
 )
 
-// beginFrame begins a frame of the detector. It doesn't go by the game's clock, which may jump.
+// beginFrame begins a frame of the detector. It doesn't use the game's clock, which may jump.
 func (w *World) beginFrame() {
 	if w.dos.detector != nil {
 		w.dos.detector.Frame(time.Now())
 	}
 }
 
-// noteIdle tells the detector that Run is waiting for something to happen, so that the wait isn't
-// taken for a hitch.
+// noteIdle tells the detector that Run is waiting for an event, so that the detector doesn't
+// mistake the wait for a hitch.
 func (w *World) noteIdle() {
 	if w.dos.detector != nil {
 		w.dos.detector.Idle(time.Now())
@@ -77,8 +77,8 @@ func (w *World) watchCalls(c *Conn) {
 	}
 }
 
-// deliverWatched delivers one message from a client, unless it is a call that is blocked. It
-// counts what the message costs.
+// deliverWatched delivers one message from a client, unless it is a call that is blocked, and
+// counts the cost of the message.
 func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	a := c.actorOf(message.Channel)
 	called := calledBy(a, message)
@@ -102,7 +102,7 @@ func (w *World) deliverWatched(c *Conn, message bunch.Message) {
 	w.countMessage(c, u, len(message.Payload), took, true)
 }
 
-// admitCall counts a message as the client's load, and returns whether it may run.
+// admitCall counts a message towards the client's load, and reports whether it may run.
 func admitCall(peer *dos.Peer, u *usage, called *method, payload []byte) bool {
 	if blockable(called, payload) {
 		return peer.Call(u.method, len(payload))
@@ -120,12 +120,12 @@ func (w *World) countMessage(c *Conn, u *usage, bytes int, took time.Duration, r
 	}
 }
 
-// acceptAnswer decides whether a message is an answer to something that the server has sent. It
-// then isn't the client's load.
+// acceptAnswer reports whether a message is an answer to something that the server has sent. Such
+// a message doesn't count towards the client's load.
 //
-// A client can't escape by sending answers that nobody has asked for. acceptAnswer accepts no
-// more than there were questions, or than extensions are waiting for. Any further ones count as
-// calls.
+// A client can't avoid detection by sending answers that nobody has asked for. acceptAnswer
+// accepts no more answers than the server has asked questions, or than extensions are waiting
+// for. Any further answers count as calls.
 func (c *Conn) acceptAnswer(called *method, a *Actor, message bunch.Message) bool {
 	switch {
 	case called != nil && called.role == isAnswer:
@@ -135,17 +135,17 @@ func (c *Conn) acceptAnswer(called *method, a *Actor, message bunch.Message) boo
 		c.extended.Owed--
 		return true
 	case message.Channel == 0:
-		// The client has taken messages of the game. Saying so for more than we have sent would
-		// be a violation.
+		// The client reports that it has run messages of the game. Reporting more than we have
+		// sent would be a violation.
 		return control.IsTaken(message.Payload)
 	}
-	// The client closes a channel after we have, which it can do only once.
+	// The client closes a channel that we have closed, which it can do only once.
 	return a == nil && message.Close
 }
 
-// blockable reports whether a message may be blocked. That is so for calls and questions. Answers
-// and cancels must get through, because they end what is open here. Any other message either
-// isn't a call or closes the connection.
+// blockable reports whether a message may be blocked. Calls and questions may be blocked. Answers
+// and cancels must get through, because they end requests that are open here. Any other message
+// either isn't a call or closes the connection.
 func blockable(called *method, payload []byte) bool {
 	if called == nil || called.kind != serverRPC || called.role == isAnswer {
 		return false
@@ -190,7 +190,7 @@ func calledBy(a *Actor, message bunch.Message) *method {
 func (c *Conn) usageOf(called *method, a *Actor, message bunch.Message, isAnswer bool) *usage {
 	switch {
 	case called != nil:
-		// It counts as what it is.
+		// A call counts as a call of its method.
 	case isAnswer:
 		called = usageAnswer
 	case message.Channel == 0:
@@ -238,7 +238,7 @@ func (w *World) applyReport(c *Conn, r dos.Report) {
 		w.logReport(c, r)
 	}
 
-	// All connections of an identity share a peer, and with it the state.
+	// All connections of an identity share a peer, and therefore its state.
 	for _, other := range w.announced {
 		if other.watched == nil || other.watched.peer != c.watched.peer {
 			continue
@@ -279,7 +279,7 @@ func (w *World) MethodStats() []dos.Count {
 	return sortedCounts(counts)
 }
 
-// methodStats returns the counts of one connection, and the state that its identity is in.
+// methodStats returns the counts of one connection, and the state of its identity.
 func (c *Conn) methodStats() (severity string, counts []dos.Count) {
 	d := &c.world.dos
 	d.mu.Lock()

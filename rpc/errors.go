@@ -11,22 +11,23 @@ import (
 	"github.com/quivernet/quiver/internal/link"
 )
 
-// Errors that a caller can act on. They are usually wrapped in an error that names the call, the
+// Errors that a caller can handle. They are usually wrapped in an error that names the call, the
 // actor or the limit. If a call is too large, its error wraps [bunch.ErrBunchTooLarge].
 //
-// A call that finds its reliable buffer full closes the connection with
-// [ReliableBufferOverflow], as in Unreal. With [bunch.OverflowError] in Config.Bunch.Overflow,
-// it sends nothing instead, and returns an error that wraps [bunch.ErrReliableBufferFull].
+// A call that finds its reliable buffer full closes the connection with [ReliableBufferOverflow],
+// as in Unreal. If Config.Bunch.Overflow is [bunch.OverflowError], the call sends nothing
+// instead, and returns an error that wraps [bunch.ErrReliableBufferFull].
 var (
 	// ErrNotOwner is returned if a client calls a Server RPC on an actor that it does not
 	// own.
 	ErrNotOwner = errors.New("rpc: this connection does not own the actor")
 
-	// ErrWrongRole is returned for something that only a server may do, or only a client.
+	// ErrWrongRole is returned if a client does something that only a server may do, or vice
+	// versa.
 	ErrWrongRole = errors.New("rpc: wrong role")
 
-	// ErrUnbound is returned if a call would run in this world only, and there is no handler
-	// for it here. A Multicast on the server does not need one.
+	// ErrUnbound is returned if a call would run in this world only, and this world has no
+	// handler for it. A Multicast on the server does not need one.
 	ErrUnbound = errors.New("rpc: no handler bound")
 
 	// ErrClosed is returned if the actor, the connection or the world has ended, or if the
@@ -42,13 +43,13 @@ var (
 	// ErrBacklogFull is returned if a bounded queue of the world, or of its streams, is full.
 	ErrBacklogFull = errors.New("rpc: backlog full")
 
-	// ErrOnWorld is returned for a call that waits for the world if it is made on the world's
-	// goroutine, where it would wait forever.
+	// ErrOnWorld is returned if a call that waits for the world is made on the world's goroutine,
+	// where it would wait forever.
 	ErrOnWorld = errors.New("rpc: blocking call on the world's goroutine")
 )
 
-// errorf is fmt.Errorf for a format that begins with "rpc: ". If args has errors of this
-// package, their texts leave that prefix out, but they are wrapped all the same.
+// errorf is fmt.Errorf for a format that begins with "rpc: ". Errors of this package in args are
+// wrapped as usual, but their texts appear without the prefix.
 func errorf(format string, args ...any) error {
 	for i, arg := range args {
 		if err, ok := arg.(error); ok && strings.HasPrefix(err.Error(), prefix) {
@@ -58,31 +59,30 @@ func errorf(format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-const prefix = "rpc: " // how the texts of this package's errors begin
+const prefix = "rpc: " // begins the texts of this package's errors
 
-// An unprefixed error leaves the prefix out, to be used inside another error's text.
+// An unprefixed error omits the prefix, for use inside another error's text.
 type unprefixed struct{ error }
 
 func (e unprefixed) Error() string { return strings.TrimPrefix(e.error.Error(), prefix) }
 func (e unprefixed) Unwrap() error { return e.error }
 
-// errOnClient returns the error for a client that calls the method by, which only a server
-// may call.
+// errOnClient returns the error for calling the server-only method by on a client.
 func errOnClient(by string) error {
 	return errorf("rpc: %s on a client: only the server may, so ask it by a Server RPC: %w", by, ErrWrongRole)
 }
 
-// errOtherWorld returns the error for a call of the method by with an actor of another world.
+// errOtherWorld returns the error for calling the method by with an actor of another world.
 func errOtherWorld(by string) error {
 	return errorf("rpc: %s of another world; call that of Actor.World: %w", by, ErrWrongRole)
 }
 
 // A Code says why a connection ended.
 //
-// The numbers include those of [bunch.Code]. A code has the name that Unreal gives it
-// (ENetCloseResult), if there is one. The documentation of any of the constants, such as
-// HostClosedConnection, shows all of them. A game closes connections with codes of its own,
-// from 1,024, or with whichever of these fits.
+// The numbers include the codes of [bunch.Code]. A code has Unreal's name (ENetCloseResult), if
+// there is one. The documentation of HostClosedConnection, or of any other of the constants,
+// shows all of them. A game closes connections with its own codes, from 1,024, or with whichever
+// of these codes fits.
 type Code uint16
 
 const (
@@ -113,16 +113,16 @@ const (
 	// ControlChannelMessagePayloadFail means that a handshake message couldn't be decoded.
 	ControlChannelMessagePayloadFail
 
-	// PreLoginFailure means that Config.Authenticate refused the token, or Config.Login the
-	// client. The reason is the text of the error.
+	// PreLoginFailure means that Config.Authenticate refused the token, or that Config.Login
+	// refused the client. The reason is the text of the error.
 	PreLoginFailure
 
 	// ServerFull means that a limit on connections, failed logins, memory, posts or channel
 	// numbers has been reached, or that Config.Authenticate can't check tokens now.
 	ServerFull
 
-	// HandshakeTimeout means that the handshake took longer than Config.HandshakeTimeout, or
-	// the client's first message longer than Config.HelloTimeout.
+	// HandshakeTimeout means that the handshake took longer than Config.HandshakeTimeout, or that
+	// the client's first message took longer than Config.HelloTimeout.
 	HandshakeTimeout
 
 	// BunchPrematureChannel means that something arrived on an actor's channel before Join.
@@ -135,8 +135,8 @@ const (
 	// UnknownMethod means that a call names a method that its class doesn't have.
 	UnknownMethod
 
-	// WrongDirection means that a client sent a Client RPC or a Multicast, or a server a
-	// Server RPC.
+	// WrongDirection means that a client sent a Client RPC or a Multicast, or that a server sent
+	// a Server RPC.
 	WrongDirection
 
 	// PayloadFail means that an argument, a state or an open couldn't be decoded, named a
@@ -153,20 +153,19 @@ const (
 	// connection, or during its login. See Config.OnPanic.
 	HandlerPanic
 
-	// LoginElsewhere means that the identity has as many newer connections as
-	// Config.MaxConnsPerIdentity allows or, with RefuseLoginElsewhere, as many older ones.
+	// LoginElsewhere means that newer connections of the same identity have used up
+	// Config.MaxConnsPerIdentity or, with RefuseLoginElsewhere, that older connections have.
 	LoginElsewhere
 
 	// RPCDoS means that the calls of the client, or of all clients with its identity, cost
 	// more than Config.DoS allows.
 	RPCDoS
 
-	// ServerBusy means that as many other clients are in their handshake as
-	// Config.MaxHandshakes or MaxHandshakesPerAddress allows. Since there may be room a moment
-	// later, Dial tries again by itself.
+	// ServerBusy means that Config.MaxHandshakes or MaxHandshakesPerAddress other clients are in
+	// their handshake. Since there may be room a moment later, Dial tries again by itself.
 	//
-	// Dial also does so if Config.MaxConnsPerAddress is reached and the client had to prove
-	// its address, because QUIC has only one code for both.
+	// Dial also tries again if Config.MaxConnsPerAddress is reached and the client had to prove
+	// its address, because QUIC has only one code for both cases.
 	ServerBusy
 )
 
@@ -204,7 +203,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("Code(%d)", uint16(c))
 }
 
-// A CloseError says why a connection ended. errors.Is(e, ErrClosed) is true for any of them.
+// A CloseError says why a connection ended. errors.Is(e, ErrClosed) is true for every CloseError.
 type CloseError struct {
 	Code   Code
 	Reason string
@@ -224,10 +223,10 @@ func (e *CloseError) Unwrap() error { return e.cause }
 
 // Temporary reports whether another attempt to connect may succeed a little later.
 //
-// That is the case if the peer was lost (ConnectionTimeout, ConnectionLost) or has no room or
-// time right now (ServerFull, ServerBusy, HandshakeTimeout). It is also the case if the peer
-// closed with HostClosedConnection, as a server that shuts down does, but not if this side
-// did, and not for codes of the game.
+// It returns true if the peer was lost (ConnectionTimeout, ConnectionLost) or has no room or time
+// right now (ServerFull, ServerBusy, HandshakeTimeout). It also returns true if the peer closed
+// with HostClosedConnection, as a server that shuts down does. It returns false if this side
+// closed with HostClosedConnection, and for the game's codes.
 func (e *CloseError) Temporary() bool {
 	switch e.Code {
 	case ConnectionTimeout, ConnectionLost, ServerFull, ServerBusy, HandshakeTimeout:
@@ -259,11 +258,11 @@ func (e *CloseError) Is(target error) bool { return target == ErrClosed }
 type RequestError struct {
 	Request string // name of the request, "Class.Name"
 
-	// Code is from the handler's *RequestError, or from Class.Errors if the handler returned
-	// one of those. It is 0 for any other error.
+	// Code is the Code of the handler's *RequestError, or the position in Class.Errors if the
+	// handler returned one of those errors. It is 0 for any other error.
 	Code uint32
 
-	// Text is that of the handler's error, or says why there is no answer. It is valid UTF-8
+	// Text is the text of the handler's error, or says why there is no answer. It is valid UTF-8
 	// of at most 512 bytes.
 	Text        string
 	Refused     bool // the handler returned an error
@@ -273,7 +272,7 @@ type RequestError struct {
 
 func (e *RequestError) Error() string {
 	switch {
-	// A handler has returned a nil *RequestError as an error, which isn't nil.
+	// A handler has returned a nil *RequestError as an error. The resulting error isn't nil.
 	case e == nil:
 		return "the handler returned a nil *RequestError as an error; let it return nil"
 	case e.Refused && e.cause != nil:
@@ -337,7 +336,7 @@ func closeErrorOf(err error) *CloseError {
 }
 
 // codeOf converts a code from the wire. QUIC's codes have 62 bits, but ours have only 16, so a
-// larger one becomes ConnectionLost.
+// larger code becomes ConnectionLost.
 func codeOf(wire uint64) Code {
 	if wire > 0xffff {
 		return ConnectionLost

@@ -16,16 +16,17 @@ import (
 )
 
 // mismatchTime is how long a server waits for a client whose classes differ from its own. As soon
-// as the client has the server's lines, it names the difference and closes, so this has to be
-// enough for the lines and the close to arrive, even if both are resent.
+// as the client has the description of the server's classes, it names the difference and closes.
+// The time must be long enough for the description and the close to arrive, even if both are
+// resent.
 const mismatchTime = 2 * time.Second
 
 // A handshake is one side of the exchange that leads from a new carrier to a connection that has
 // joined. Client and server compare versions and classes (Hello), the server decides about the
 // client (Login, Welcome), and the client confirms (Join).
 //
-// It runs on a goroutine of its own, Conn.runHandshake, so it makes progress even if nobody
-// drives the world.
+// A handshake runs on a goroutine of its own, Conn.runHandshake, so it makes progress even if
+// nobody drives the world.
 type handshake struct {
 	conn     *Conn
 	greeting control.Greeting
@@ -33,23 +34,23 @@ type handshake struct {
 	ctx      context.Context // for Authenticate; done when the handshake ends
 	deadline time.Time       // of the whole handshake
 	timer    *time.Timer     // at deadline, but see HelloTimeout and mismatchTime
-	mismatch *CloseError     // if the classes differ: what the timer ends the connection with
+	mismatch *CloseError     // if the classes differ: the error with which the timer ends the connection
 
-	// Verdicts from authenticate, awaitTurn or Login, which step receives. There is one at a
-	// time, so at a capacity of 1 no sender has to wait.
+	// Verdicts from authenticate, awaitTurn or Login, received by step. There is only one at a
+	// time, so with a capacity of 1 no sender has to wait.
 	verdicts chan verdict
 }
 
-// A verdict is what Authenticate, or Login afterwards, has decided about a client.
+// A verdict is the decision of Authenticate, or later of Login, about a client.
 type verdict struct {
 	identity string
 	err      error
-	failures int  // logins from the client's address that Authenticate has refused
+	failures int  // number of logins from the client's address that Authenticate has refused
 	loggedIn bool // Login has run
 }
 
-// The verdict is one of these if Login or Authenticate panicked or called runtime.Goexit. A
-// panic isn't the client's fault. [World.panicked] has then closed the connection already.
+// The verdict's error is one of these if Login or Authenticate panicked or called runtime.Goexit.
+// A panic isn't the client's fault, and [World.panicked] has already closed the connection.
 var (
 	errNoLogin  = errors.New("Config.Login did not return")
 	errNoAnswer = errors.New("Config.Authenticate did not return")
@@ -82,8 +83,8 @@ func (c *Conn) runHandshake() {
 	}
 }
 
-// step waits until a message or a verdict arrives, the timer fires or the link ends, and deals
-// with it. It returns true once the handshake is over.
+// step waits for the next event and handles it: a message, a verdict, the timer, or the end of
+// the link. It returns true once the handshake is over.
 func (h *handshake) step() (over bool) {
 	c := h.conn
 	select {
@@ -102,8 +103,8 @@ func (h *handshake) step() (over bool) {
 	return false
 }
 
-// receiveAll handles the handshake messages that have arrived. What follows the last of them is
-// for the world.
+// receiveAll handles the handshake messages that have arrived. It leaves any messages after the
+// handshake to the world.
 func (h *handshake) receiveAll() {
 	c := h.conn
 	for !h.greeting.Done() && !c.closing.Load() {
@@ -115,7 +116,7 @@ func (h *handshake) receiveAll() {
 		}
 		c.trace.Took()
 
-		// It must be a control message, because the machine only accepts channel 0 before Join.
+		// This must be a control message, because the machine only accepts channel 0 before Join.
 		h.receive(message.Payload)
 	}
 }
@@ -142,10 +143,11 @@ func (h *handshake) receive(payload []byte) {
 		h.conn.sendAtOnce(control.AppendJoin(nil))
 		h.beginSealed()
 	case control.Join:
-		// A client never opens channels. Until now the error would have been that it's too soon.
+		// A client never opens channels. If it does, this is the error from now on. Before Join,
+		// the error is that it's too early.
 		h.conn.refuseChannels(bunch.Code(BunchWrongChannel))
 	case control.Shape:
-		// Our classes differ from the server's, which explains them to us.
+		// Our classes differ from the server's, and the server has described its own.
 		h.conn.Close(ProtocolMismatch, shape.Mismatch(h.conn.world.table.shape.Lines, m.Lines, m.Cut))
 	}
 }
@@ -180,8 +182,8 @@ func (h *handshake) onHello(peer control.Hello) {
 	}
 }
 
-// onLogin has Authenticate decide about the client's token, on a goroutine of its own. Without
-// Authenticate, any token will do.
+// onLogin makes Authenticate decide about the client's token, on a goroutine of its own. Without
+// Authenticate, any token is accepted.
 func (h *handshake) onLogin(m control.Login) {
 	c := h.conn
 	c.world.lobby.hasLogin(c)
@@ -201,7 +203,7 @@ func (h *handshake) authenticate(token []byte) {
 		return
 	}
 
-	// The error stands if Authenticate panics or exits its goroutine.
+	// This error remains if Authenticate panics or exits its goroutine.
 	v := verdict{err: errNoAnswer}
 	defer func() {
 		if h.record(token, &v) {
@@ -226,14 +228,15 @@ func (h *handshake) awaitTurn(token []byte) (may bool) {
 	return may
 }
 
-// record tells the lobby what Authenticate has decided about a token, and sets v.failures. It
-// returns whether the client is still there to be told.
+// record tells the lobby the decision of Authenticate about a token, and sets v.failures. It
+// reports whether the client should still be told.
 func (h *handshake) record(token []byte, v *verdict) (tell bool) {
 	late := !time.Now().Before(h.deadline)
 	canceled := h.ctx.Err() != nil
 	tell = !late && !canceled
 
-	// Don't record a success that the client isn't told of, or a later login could show it.
+	// Don't record a success that the client isn't told about. Otherwise a later login could
+	// reveal it.
 	passed := v.err == nil && tell
 	refused := v.err != nil && !late && blamesToken(v.err, canceled)
 	v.failures = h.conn.world.lobby.recordAnswer(h.conn.visit, token, refused, passed)
@@ -247,7 +250,7 @@ func blamesToken(err error, canceled bool) bool {
 	return err != errNoAnswer && retryable(err) == nil && !interrupted
 }
 
-// answer acts on a verdict. It asks Login, welcomes the client or refuses it.
+// answer acts on a verdict: it asks Login, welcomes the client or refuses it.
 func (h *handshake) answer(v verdict) {
 	c := h.conn
 	identityTooLong := len(v.identity) > control.MaxIdentity
@@ -270,8 +273,9 @@ func (h *handshake) answer(v verdict) {
 	}
 }
 
-// refuse closes the connection of a client whose login failed, and logs why. From the second
-// failure on, the log also says how many logins from the address Authenticate has refused.
+// refuse closes the connection of a client whose login failed, and logs the reason. From the
+// second failure on, the log also shows the number of logins from the address that Authenticate
+// has refused.
 func (h *handshake) refuse(v verdict) {
 	c := h.conn
 	args := []any{"conn", c, "error", v.err}
@@ -291,22 +295,22 @@ func (h *handshake) refuse(v verdict) {
 	}
 }
 
-// retryable returns what to close the connection with if the client may try again after an error
-// of Authenticate or Login, and nil after any other error.
+// retryable returns nil unless the client may try again after an error of Authenticate or Login.
+// In that case it returns the error with which to close the connection.
 func retryable(err error) *CloseError {
 	if temporary, ok := errors.AsType[*CloseError](err); ok && temporary != nil && temporary.Temporary() {
 		return temporary
 	}
 	if errors.Is(err, ErrBacklogFull) {
-		// The world's queue of posts is full, so we couldn't call Login, or Authenticate's call
-		// of Do failed.
+		// The world's queue of posts is full. Either we couldn't call Login, or Authenticate's
+		// call of Do failed.
 		return &CloseError{Code: ServerFull, Reason: strings.TrimPrefix(err.Error(), prefix)}
 	}
 	return nil
 }
 
-// logIn has the world call Config.Login. It first ends the connections that this one replaces,
-// because Login may load what their OnDisconnect saves.
+// logIn makes the world call Config.Login. It first ends the connections that this one replaces,
+// because Login may load the data that their OnDisconnect saves.
 func (h *handshake) logIn(identity string) {
 	c := h.conn
 	c.world.lobby.identify(c, identity)
@@ -327,8 +331,8 @@ func (h *handshake) decideLogin() {
 	c, w := h.conn, h.conn.world
 	v := verdict{identity: c.identity, err: errNoLogin, loggedIn: true}
 	if c.mayJoin() && len(w.endedBefore(c)) > 0 {
-		// OnDisconnect has yet to run for earlier connections of the same identity. Wait for
-		// logInWaiting.
+		// OnDisconnect hasn't run yet for earlier connections of the same identity. logInWaiting
+		// will try again.
 		w.loggingIn = append(w.loggingIn, h)
 		return
 	}
@@ -338,7 +342,7 @@ func (h *handshake) decideLogin() {
 	}
 }
 
-// logInWaiting tries each login in loggingIn again. decideLogin puts back those that still have
+// logInWaiting tries each login in loggingIn again. decideLogin puts a login back if it still has
 // to wait.
 func (w *World) logInWaiting() {
 	for range w.loggingIn {
@@ -357,7 +361,7 @@ func (w *World) login(c *Conn) (err error) {
 }
 
 // welcome sends the client its identity, unless Config.RefuseLoginElsewhere is set and the
-// identity has all the connections that it may have.
+// identity has already reached its limit of connections.
 func (h *handshake) welcome(identity string) {
 	c := h.conn
 	if !c.loginAsked.Load() {
@@ -374,8 +378,8 @@ func (h *handshake) welcome(identity string) {
 	h.beginSealed()
 }
 
-// expire is called when the timer fires. The handshake has taken too long, or a client whose
-// classes differ hasn't closed by itself.
+// expire is called when the timer fires. Either the handshake has taken too long, or a client
+// whose classes differ hasn't closed the connection by itself.
 func (h *handshake) expire() {
 	config := h.conn.world.config
 	switch {
@@ -392,8 +396,8 @@ func (h *handshake) expire() {
 
 // beginSealed begins the first sealed carrier if both ends have Config.Sealed.
 //
-// We don't call it until we have sent our last handshake message. The carrier begins with probe
-// packets, and on a slow path the message would have to wait behind them. It also means that
+// Call it only after sending our last handshake message. The carrier begins with probe packets,
+// and on a slow path the message would have to wait behind them. This order also means that
 // nobody gets a sealed carrier without having logged in.
 func (h *handshake) beginSealed() {
 	if s := h.conn.sealed; s.agreed() {
@@ -403,9 +407,10 @@ func (h *handshake) beginSealed() {
 
 // onMismatch ends a handshake between ends whose classes differ.
 //
-// Usually it doesn't say how they differ, since a client that hasn't logged in should not learn
-// the game's classes. With Config.ExplainMismatch, however, the server sends its own to the
-// client, which closes the connection with a reason that names the difference in both logs.
+// Usually it doesn't say how the classes differ, since a client that hasn't logged in should not
+// learn the game's classes. With Config.ExplainMismatch, however, the server sends a description
+// of its classes to the client. The client then closes the connection with a reason that names
+// the difference in both logs.
 func (h *handshake) onMismatch(peer control.Hello) {
 	c := h.conn
 	client, server := c.orderBySide(h.hello(), peer)
@@ -423,7 +428,7 @@ func (h *handshake) onMismatch(peer control.Hello) {
 }
 
 // orderBySide returns the client's Hello and then the server's. The logs of both ends show the
-// same reason, so it has to speak of client and server rather than of ours and theirs.
+// same reason, so the reason must say "client" and "server" rather than "ours" and "theirs".
 func (c *Conn) orderBySide(ours, peers control.Hello) (client, server control.Hello) {
 	if c.server {
 		return peers, ours
@@ -431,7 +436,7 @@ func (c *Conn) orderBySide(ours, peers control.Hello) (client, server control.He
 	return ours, peers
 }
 
-// refuseChannels sets the code with which the connection ends if the peer opens a channel. With
+// refuseChannels sets the code that closes the connection if the peer opens a channel. With
 // NoError, the peer may open channels.
 func (c *Conn) refuseChannels(code bunch.Code) {
 	c.link.Lock()
@@ -460,6 +465,6 @@ var controlCodes = map[control.Kind]Code{
 
 // violation returns the CloseError for an error of package control.
 func violation(err error) *CloseError {
-	message := err.(*control.Error) // as all of that package's errors are
+	message := err.(*control.Error) // all errors of package control have this type
 	return &CloseError{Code: controlCodes[message.Kind], Reason: message.Reason, cause: err}
 }

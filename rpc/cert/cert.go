@@ -26,14 +26,15 @@ import (
 	"github.com/quivernet/quiver/internal/files"
 )
 
-// certificateFile holds both the certificate and its key, so that there's never one without the
+// certificateFile holds both the certificate and its key, so that neither ever exists without the
 // other.
 const certificateFile = "certificate.pem"
 
 // Development makes a self-signed certificate for localhost and hosts (names or addresses).
 // Clients can trust it by its [Fingerprint], with [Pinned].
 //
-// It is valid for ten years, beginning yesterday, because the clocks of the two ends may differ.
+// The certificate is valid for ten years. It's dated from yesterday, because the clocks of the
+// two ends may differ.
 func Development(hosts ...string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -72,8 +73,8 @@ func Development(hosts ...string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Load returns the certificate that is stored in the folder dir. The first time, it makes a
-// [Development] certificate and stores it there, readable only by its owner.
+// Load returns the certificate that is stored in the folder dir. If there is none yet, it makes a
+// [Development] certificate and stores it there, readable only by the file's owner.
 //
 // If the file is damaged, Load returns an error rather than replace it, because clients may have
 // pinned the certificate.
@@ -90,7 +91,8 @@ func Load(dir string, hosts ...string) (tls.Certificate, error) {
 	if err := writeCertificate(path, fresh); err != nil {
 		return tls.Certificate{}, fmt.Errorf("cert: keeping the certificate in %s: %w", dir, err)
 	}
-	// Read it back. If another process was faster, the file has that one's certificate.
+	// Read the file back. If another process was faster, it holds the other process's
+	// certificate.
 	return readCertificate(path)
 }
 
@@ -108,8 +110,8 @@ func readCertificate(path string) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// writeCertificate creates the file at path, with all of its content at once. If there's a file
-// already, it's left alone, except on a file system without links.
+// writeCertificate creates the file at path, with all of its content at once. An existing file is
+// left alone, except on a file system without links.
 func writeCertificate(path string, cert tls.Certificate) error {
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
 	if err != nil {
@@ -134,10 +136,10 @@ func writeCertificate(path string, cert tls.Certificate) error {
 	return os.Rename(temporary, path) // the file system has no links
 }
 
-// syncFolders writes the names in a folder, and the folder's own name, through to the disk.
+// syncFolders makes sure that the names in a folder, and the folder's own name, are on the disk.
 //
-// Clients pin the certificate right away. If a power failure lost the file, we would make
-// another certificate, which those clients don't trust.
+// Clients pin the certificate right away. If the file were lost in a power failure, we would make
+// another certificate, which those clients wouldn't trust.
 func syncFolders(folder string) {
 	for _, path := range []string{folder, filepath.Dir(folder)} {
 		_ = files.SyncFolder(path) // best effort, because we may not be allowed to read it

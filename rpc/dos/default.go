@@ -16,46 +16,47 @@ import "time"
 //	ExpensiveDoS                            4,000, 4 MiB, 400 ms in 4 s 150, 64 KiB, 25 ms/s    30 s       3 s
 //	Kick                                    8,000, 8 MiB, 4 s in 4 s                            60 s
 //
-// A client enters Hitch with a second's worth of honest calls in one frame, as after a hitch of
-// the client or its path, and Burst with four seconds' worth. An outage of 2 s or a party of busy
-// clients stays below that. Neither state blocks calls.
+// A client enters Hitch when a second's worth of honest calls arrives in one frame, as after a
+// hitch of the client or its path. It enters Burst at four seconds' worth. An outage of 2 s or a
+// party of busy clients stays below Burst. Neither state blocks calls.
 //
-// PersistentBurst takes 200 calls a second for 4 s, more than three times what honest clients
-// send. There, each method may still run 2.5 times as often as they call it. DoS takes 200 ms of
-// handlers in 4 s, which is 5 % of a core. A client that uses up rpc.Config.DispatchTime at each
-// tick of 30 Hz takes more than that: 60 ms a second.
+// A client enters PersistentBurst with 200 calls a second for 4 s, more than three times the rate
+// of honest clients. In this state, each method may still run 2.5 times as often as an honest
+// client calls it. A client enters DoS with 200 ms of handlers in 4 s, which is 5 % of a core. A
+// client that uses up rpc.Config.DispatchTime at each tick of 30 Hz exceeds this with 60 ms a
+// second.
 //
-// No state lets a method run less often than an honest client calls it, not even if calls have
-// been waiting for a second behind a slow handler, or for 1.4 s on a path that was dark. So a
-// single handler that takes 0.2 s or 0.9 s, for a disk or on a busy machine, costs the client that
-// called it nothing.
+// In every state, a method may run at least as often as an honest client calls it, even if calls
+// have been waiting for a second behind a slow handler, or for 1.4 s during an outage of the
+// path. A client isn't penalized for a single handler that takes 0.2 s or 0.9 s, for instance
+// because of a disk or a busy machine.
 //
-// If there is another one before the state has cooled off, the calls of its method are blocked
-// for the rest of the second. Even slower handlers may lead to calls being blocked that were
-// waiting meanwhile, and so may a longer outage after them. But for a client to be kicked for a
-// handler alone, that handler must take 4 s.
+// If a second slow handler runs before the state has cooled off, calls of its method are blocked
+// for the rest of the second. After even slower handlers, calls that were waiting meanwhile may
+// be blocked. The same may happen if a longer outage follows the slow handlers. But a client is
+// kicked for a handler alone only if that handler takes 4 s.
 //
 // A client that goes on while its calls are blocked is kicked 2 + 3 s after it has entered DoS,
-// or up to a second later if it uses so many methods that none is blocked. With 200 to 500 calls
-// a second, it enters DoS after 8 s. If it rests between bursts, only the seconds with a burst
-// count. With more than 2,000 calls or 2 MiB a second, which no client sends by mistake, it is
-// kicked at once.
+// or up to a second later if it uses so many methods that none is blocked. A client with 200 to
+// 500 calls a second enters DoS after 8 s. If it rests between bursts, only the seconds with a
+// burst count. A client with more than 2,000 calls or 2 MiB a second, which no client sends by
+// mistake, is kicked at once.
 //
-// A game with 200 calls a second or more, such as those of package input at 240 ticks a second,
-// needs higher quotas. It's enough to double Frame.Calls and Period.Calls.
+// A game whose clients make 200 calls a second or more, such as with package input at 240 ticks a
+// second, needs higher quotas. It's enough to double Frame.Calls and Period.Calls.
 //
-// Messages that answer the server don't count towards any quota, nor do those by which a client
-// receives the server's transfers. The header of each transfer that a client begins counts as a
-// call.
+// Messages that answer the server don't count towards any quota. Neither do a client's messages
+// for receiving the server's transfers. The header of each transfer that a client begins counts
+// as a call.
 //
-// A client that stays just below the quotas costs the server at most 200 calls, 256 KiB and
-// 30 ms of handlers per second and identity, for as long as it likes. It may send the calls and
-// bytes of up to 40 s at once if it then rests for as long.
+// A client that stays just below the quotas can cost the server up to 200 calls, 256 KiB and 30
+// ms of handlers per second and identity indefinitely. It may send the calls and bytes of up to
+// 40 s at once if it then rests for the same time.
 //
 // Handler time isn't summed up over bursts, because a busy machine slows down the handlers of
-// honest clients as well. A client that rests for five seconds after each burst may have each
-// method run once, or for 30 ms, in each burst, up to 4 s of handlers in 4 s. In the 5 s
-// after a join, at most once in 65 s, handler time does not count at all.
+// honest clients as well. If a client rests for five seconds after each burst, then in each burst
+// every method may run once, or for 30 ms, up to 4 s of handlers in 4 s. In the 5 s after a join,
+// handler time does not count at all, but a client gets this grace at most once in 65 s.
 func Default() *Profile {
 	const kib, mib = 1 << 10, 1 << 20
 	const second, ms = time.Second, time.Millisecond
@@ -110,8 +111,8 @@ func Default() *Profile {
 			},
 		},
 		HitchTime:     500 * ms,   // much longer than a frame at 10 ticks a second or more
-		HitchSuspend:  second,     // by then, calls that were waiting have run, even under DispatchTime
-		JoinTolerance: 5 * second, // clients load, and request what they spawn
+		HitchSuspend:  second,     // long enough for waiting calls to run, even under DispatchTime
+		JoinTolerance: 5 * second, // clients load, and request objects to spawn
 
 		// Package stream limits its transfers by credit, MaxMemory and MaxTransfers. If we
 		// blocked one of its messages, a transfer would break.
@@ -119,6 +120,6 @@ func Default() *Profile {
 		Unblocked: []string{"quiver.stream"},
 
 		Remember:   time.Minute, // twice the longest Cooloff of a state that does not kick
-		Identities: 1024,        // as many as the connections of a world, by default
+		Identities: 1024,        // the default number of connections of a world
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A Detector detects which clients of a world call too much. It makes a Peer for each client and
-// tells all of them the time, which it gets from Frame, since it doesn't read a clock.
+// A Detector detects the clients of a world that call too much. It makes a Peer for each client
+// and provides the time for all peers. It doesn't read a clock, but gets the time from Frame.
 //
 // If the server itself hitches, calls pile up through no fault of the clients. The detector
-// notices that when a frame begins late, and then suspends the quotas of frames for a while.
+// notices a hitch when a frame begins late, and then suspends the quotas of frames for a while.
 //
 // Only one goroutine may use a Detector and its peers.
 type Detector struct {
 	profile Profile
 
-	// The lowest state with an AutoEscalate and a Period: see State.AutoEscalate. If there is
-	// none, it is 0, a state without quotas.
+	// The lowest state with an AutoEscalate and a Period: see State.AutoEscalate. If there is no
+	// such state, this is 0, a state without quotas.
 	sustained int
 	share     Load // one second's share of that state's Period
 
@@ -27,7 +27,7 @@ type Detector struct {
 	now         time.Time     // beginning of this frame
 	second      int64         // the second in which this frame began
 	frame       uint64        // number of the frame
-	handlerTime time.Duration // how long handlers have taken in this frame
+	handlerTime time.Duration // total time of handlers in this frame
 	idle        bool          // the world had nothing to do until this frame
 
 	// Hitches of the server.
@@ -39,7 +39,7 @@ type Detector struct {
 	departed   []departure // peers without a connection that we still remember, in order
 }
 
-// A departure is a peer without a connection, and when its last connection ended.
+// A departure is a peer without a connection, and the time when its last connection ended.
 type departure struct {
 	peer *Peer
 	at   time.Time
@@ -59,7 +59,7 @@ func New(profile *Profile) (*Detector, error) {
 	return d, nil
 }
 
-// Frame begins a frame. If now is before the last frame, the time stands still.
+// Frame begins a frame. If now is before the last frame, the detector's time stands still.
 func (d *Detector) Frame(now time.Time) {
 	if d.epoch.IsZero() {
 		d.epoch = now
@@ -71,7 +71,7 @@ func (d *Detector) Frame(now time.Time) {
 }
 
 // Idle is called when the world begins to wait for events, so that the wait until the next Frame
-// isn't taken for a hitch.
+// doesn't count as a hitch.
 func (d *Detector) Idle(now time.Time) {
 	if !d.epoch.IsZero() {
 		d.advance(now)
@@ -85,7 +85,7 @@ func (d *Detector) advance(now time.Time) {
 	if now.Before(d.now) {
 		now = d.now
 	}
-	// The time of handlers doesn't make a hitch: see Profile.HitchTime.
+	// Handler time doesn't count towards a hitch: see Profile.HitchTime.
 	gap := now.Sub(d.now) - d.handlerTime
 	d.now = now
 	d.handlerTime = 0
@@ -133,8 +133,8 @@ func (d *Detector) Leave(p *Peer) {
 	d.removeOld()
 }
 
-// removeOld forgets the peers that departed too long ago. If there are still too many, it forgets
-// those that departed first, too.
+// removeOld forgets the peers that departed too long ago. If there are still too many, it also
+// forgets the peers that departed first.
 func (d *Detector) removeOld() {
 	n := 0
 	for n < len(d.departed) {

@@ -5,37 +5,37 @@ import (
 	"time"
 )
 
-// A Method is a peer's account of one method: how much it has called it, for deciding what to
-// blame and what to block.
+// A Method records a peer's calls of one method. The detector uses it to decide which method to
+// blame and which calls to block.
 type Method struct {
 	name      string
 	exempt    bool // listed in Profile.Exempt
 	unblocked bool // listed in Profile.Unblocked
 
-	// Recent load, to find out which method to blame for a new state.
+	// The recent load, for finding the method to blame for a new state.
 	recent Load  // since the second in since
 	since  int64 // at most blameTime ago
 
-	// What happened during the peer's stay in its state. Reset when a new stay begins.
+	// The calls during the peer's stay in its state. Reset when a new stay begins.
 	stay    uint64 // stay.number
 	inState Load   // load of all calls
 	blocked int    // blocked calls
 
-	// The RepeatWindow, which limits how many calls run.
-	repeats     Load      // of calls that ran in it
-	windowEnd   time.Time // zero until the first one begins
-	windowState int       // state whose window it is
+	// The RepeatWindow, in which only a limited load may run.
+	repeats     Load      // of calls that ran in the window
+	windowEnd   time.Time // zero until the first window begins
+	windowState int       // the state that began the window
 }
 
-// blameTime is over how many seconds methods are compared to find the one to blame. It is as long
-// as the longest window.
+// blameTime is the period, in seconds, over which methods are compared to find the one to blame.
+// It is as long as the longest window.
 const blameTime = maxWindow
 
-// Method returns the peer's account of a method, "Class.Method", which it opens on the first
+// Method returns the peer's Method of the given name, "Class.Method", and creates it on the first
 // call. Keep the result, because Method has to search for it.
 //
-// Names must be those that the program declares. Otherwise a client could open any number of
-// accounts.
+// Only pass names that the program declares. Otherwise a client could create any number of
+// Methods.
 func (p *Peer) Method(name string) *Method {
 	for _, m := range p.methods {
 		if m.name == name {
@@ -63,8 +63,8 @@ func (m *Method) add(second int64, stay uint64, load Load) {
 	m.recent.add(load)
 }
 
-// admits is called for a call of a method that may be blocked, and reports whether the Repeat of
-// the peer's state lets it run. If so, it counts the call.
+// admits reports whether the Repeat of the peer's state allows a call of a blockable method to
+// run. If so, it counts the call.
 func (p *Peer) admits(m *Method, bytes int) bool {
 	s := &p.detector.profile.States[p.state]
 	if s.Repeat == (Load{}) {
@@ -105,9 +105,9 @@ func (m *Method) describeRecent(kind string, second int64) string {
 
 // blamed returns the method that is to blame for the peer's state, or nil if no load was counted.
 //
-// It's the method with the most blocked calls or, if none were blocked, the one with the greatest
-// load of the kind whose quota was reached last. Only what happened since the state began
-// counts. If nothing has, blamed falls back to the state before.
+// It's the method with the most blocked calls or, if none were blocked, the method with the
+// greatest load of the kind whose quota was reached last. Only calls since the state began count.
+// If there are none, blamed falls back to the previous state.
 func (p *Peer) blamed() (top *Method) {
 	for _, m := range p.methods {
 		switch {
@@ -134,8 +134,8 @@ func (p *Peer) describeBlamed() string {
 	return fmt.Sprintf(" with %s: %s", top.name, top.inState.of(p.kind))
 }
 
-// keepOnlyBlamed is called when the peer has left. It drops the accounts of all methods but the
-// one that is to blame.
+// keepOnlyBlamed is called when the peer has left. It drops all methods except the one that is to
+// blame.
 func (p *Peer) keepOnlyBlamed() {
 	top := p.blamed()
 	p.methods = nil
@@ -144,7 +144,7 @@ func (p *Peer) keepOnlyBlamed() {
 	}
 }
 
-// A Count is how often one method was called, and what that cost.
+// A Count counts the calls of one method and their cost.
 type Count struct {
 	Method  string        // "Class.Method"
 	Calls   uint64        // calls that arrived, including blocked ones

@@ -11,67 +11,67 @@ import (
 // identity, all of the connections of that identity. It may only be used by the goroutine of
 // its detector.
 //
-// A peer climbs through the profile's states, which grow more severe, when its load reaches
-// their quotas, and comes back down once it has been quiet for their Cooloff.
+// A peer enters ever more severe states of the profile as its load reaches their quotas. It
+// leaves a state again once it has been quiet for the state's Cooloff.
 type Peer struct {
 	detector *Detector
 	identity string
-	conns    int // how many connections the client has open
+	conns    int // number of open connections of the client
 
 	// The state, as an index into Profile.States.
 	state int
 
-	// By state: the last second in which the load reached one of the state's quotas, or in
-	// which a call was blocked there. The state cools off from then on.
+	// By state: the last second in which the load reached one of the state's quotas, or in which
+	// the state blocked a call. The state's Cooloff begins there.
 	lastBreach [maxStates]int64
 
 	kind string // kind of the last quota that was reached (see Load.reached)
 
 	// The quota that last led into a higher state, as text. If the peer goes on and escalates
-	// further, the reason repeats it.
+	// further, the reason repeats this text.
 	cause string
 
-	// Until this second, the time of handlers doesn't count, because the peer has just
-	// joined.
+	// Until this second, handler time doesn't count, because the peer has just joined.
 	toleratedUntil int64
 
 	// The load, by frame and by second.
-	frame   uint64            // number of the frame that inFrame is about
-	inFrame Load              // in that frame
+	frame   uint64            // number of the frame that inFrame belongs to
+	inFrame Load              // load in that frame
 	second  int64             // the current second
 	history [maxWindow]record // the last seconds; a second's index is its remainder by maxWindow
 
-	// How much load in the current frame, and in the current second, it takes to enter a
+	// The lowest load in the current frame, and in the current second, that may lead into a
 	// higher state. Set by setBounds.
 	frameBound, secondBound Load
 
-	// What happened since the peer entered its state.
+	// The time since the peer entered its state.
 	stay stay
 
-	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate. Each second adds
-	// its load, and drains a second's share of the sustained state's Period. It therefore
-	// fills up with whatever exceeds that Period in the long run. A kick empties it.
+	// bucket is a leaky bucket of calls and bytes, for State.AutoEscalate. Each second adds its
+	// load, and drains a second's share of the sustained state's Period. The bucket therefore
+	// fills up with the load that exceeds that Period in the long run. A kick empties it.
 	bucket Load
 
 	methods []*Method // made by Method
-	report  *Report   // the last change of state, until Report returns it; nil if there is none
+	report  *Report   // the last state change, until Report returns it; nil if there is none
 }
 
 // A record is the load in one second.
 type record struct {
 	Load
-	frame Load // of each kind, the most in a single frame
+	frame Load // for each kind, the maximum in a single frame
 }
 
-// A stay is the time that a peer spends in a state, from entering it until entering another.
+// A stay is the time that a peer spends in a state, from entering it until it enters another
+// state.
 type stay struct {
 	number uint64 // counts the peer's stays
 	began  int64  // the second in which it began
-	frame  uint64 // the frame in which it began; its load may be what led here
+	frame  uint64 // the frame in which it began, whose load may have caused the change of state
 
-	load    record // in the current second, as far as it belongs to this stay
+	load    record // load in the part of the current second that belongs to this stay
 	blocked bool   // a call was blocked in the current second
-	busy    int64  // seconds that the peer went on for; see countBusy
+	busy    int64  // number of seconds in which the peer went on; see countBusy
 }
 
 // A Report describes how a peer's state has changed.
@@ -83,7 +83,7 @@ type Report struct {
 	Reason   string // the quota that was reached, the load, and the method that caused most of it
 }
 
-// newPeer returns a peer in the lowest state, as if it had never been in another.
+// newPeer returns a peer in the lowest state, without a record of any other state.
 func newPeer(d *Detector, identity string) *Peer {
 	p := &Peer{detector: d, identity: identity, second: d.second, toleratedUntil: math.MinInt64 / 2}
 	for i := range p.lastBreach {
@@ -115,8 +115,8 @@ func (p *Peer) Count(m *Method, bytes int) {
 	}
 }
 
-// Serve counts the time of a handler for a message that answers one of the server's own. That
-// time isn't the client's load, but it isn't a hitch of the server either.
+// Serve counts the handler time of a message that answers a message of the server. This time
+// doesn't count towards the client's load, but it doesn't count as a hitch of the server either.
 func (p *Peer) Serve(took time.Duration) { p.detector.handlerTime += took }
 
 // Done is called when the handler of a call has returned, and counts how long it took.
@@ -139,28 +139,28 @@ func (p *Peer) Report() (r Report, ok bool) {
 	return r, true
 }
 
-// addLoad counts load, which may well take the peer into a higher state.
+// addLoad counts load, which may move the peer into a higher state.
 func (p *Peer) addLoad(m *Method, load Load) {
 	p.catchUp()
 	if p.second < p.toleratedUntil {
 		load.Time = 0
 	}
 	now := p.current()
-	// During a hitch of the server calls pile up, and that isn't the client's fault.
+	// During a hitch of the server, calls pile up through no fault of the client.
 	if !p.detector.suspended {
 		p.inFrame.add(load)
 	}
 	now.add(load)
 	p.stay.load.add(load)
 	m.add(p.second, p.stay.number, load)
-	// Comparing with these two is cheaper than comparing with every quota.
+	// Comparing with these two bounds is cheaper than comparing with every quota.
 	if p.frameBound.reached(p.inFrame) != "" || p.secondBound.reached(now.Load) != "" {
 		p.escalate()
 	}
 }
 
-// catchUp is called before the load is used. It closes the books on the frame and on any
-// seconds that have passed since the last call.
+// catchUp is called before the load is used. It finishes the frame, and any seconds that have
+// passed since the last call.
 func (p *Peer) catchUp() {
 	d := p.detector
 	if p.frame == d.frame {
@@ -176,13 +176,13 @@ func (p *Peer) catchUp() {
 	if p.second == d.second {
 		return
 	}
-	// A full turn of the history is enough, however long ago the last call was.
+	// One full turn of the history is enough, however long ago the last call was.
 	for n := 0; p.second < d.second && n <= maxWindow; n++ {
 		p.endSecond()
 	}
 	if p.second < d.second {
-		// The last call is so old that none of the history is left. Skip the rest, in which
-		// nothing happened.
+		// The last call was so long ago that the history is empty now. Skip the remaining
+		// seconds, in which nothing happened.
 		p.leakBucket(d.second - p.second)
 		p.second = d.second
 		if p.isCalm() {
@@ -193,8 +193,8 @@ func (p *Peer) catchUp() {
 	p.setBounds()
 }
 
-// endSecond closes the books on p.second and begins the next second. States that the load has
-// justified once more begin their Cooloff over.
+// endSecond finishes p.second and begins the next second. If the load has reached a state's quota
+// again, the state's Cooloff starts over.
 func (p *Peer) endSecond() {
 	p.leakBucket(1)
 	p.bucket.Calls += p.current().Calls
@@ -210,13 +210,13 @@ func (p *Peer) endSecond() {
 	*p.current() = record{}
 }
 
-// sustained returns the state whose Period is the load that peers may sustain.
+// sustained returns the state whose Period sets the load that peers may sustain.
 func (p *Peer) sustained() *State { return &p.detector.profile.States[p.detector.sustained] }
 
-// countBusy is called at the end of a second to count it in busy if the peer went on during
-// it. That is, a call was blocked, a frame reached its quota, or the load reached a second's
-// share of the sustained state's Period. Otherwise, if the peer has calmed down, it starts
-// over.
+// countBusy is called at the end of a second, and counts it in busy if the peer went on during
+// the second. This means that a call was blocked, a frame reached its quota, or the load reached
+// a second's share of the sustained state's Period. Otherwise, if the peer has calmed down, the
+// count starts over.
 func (p *Peer) countBusy() {
 	s := &p.detector.profile.States[p.state]
 	kind := cmp.Or(s.Frame.reached(p.stay.load.frame), p.detector.share.reached(p.stay.load.Load))
@@ -230,15 +230,15 @@ func (p *Peer) countBusy() {
 	p.stay.blocked = false
 }
 
-// isCalm reports whether the load is below all quotas of the sustained state's Period, both
-// over the last seconds (of this stay) and in the long run, in the bucket.
+// isCalm reports whether the load is below all quotas of the sustained state's Period. It checks
+// both the last seconds (of this stay) and, for the long run, the bucket.
 func (p *Peer) isCalm() bool {
 	sustained := p.sustained()
 	window := min(sustained.Window, time.Duration(p.second-p.stay.began)*time.Second)
 	return sustained.Period.reached(p.sum(0, window)) == "" && !p.bucketFull()
 }
 
-// leakBucket drains as much from the bucket as the peer may sustain in the given number of
+// leakBucket drains from the bucket the load that the peer may sustain in the given number of
 // seconds.
 func (p *Peer) leakBucket(seconds int64) {
 	left := func(held, share int) int {
@@ -248,18 +248,19 @@ func (p *Peer) leakBucket(seconds int64) {
 	p.bucket.Bytes = left(p.bucket.Bytes, p.detector.share.Bytes)
 }
 
-// bucketFull reports whether the bucket holds a quota of the sustained state's Period.
-// Without it, a peer could escape by pausing for a window between bursts. Since a bucket
-// can't become less than empty, a peer can't save up for a burst with calm seconds, either.
+// bucketFull reports whether the content of the bucket reaches a quota of the sustained state's
+// Period. Without the bucket, a peer could evade detection by pausing for a window between
+// bursts. Since the bucket never drains below empty, a peer can't save up for a burst with calm
+// seconds, either.
 //
-// The time of handlers isn't in the bucket, because a slow disk or a busy machine makes
-// handlers take longer for honest clients, too.
+// The bucket excludes handler time, because a slow disk or a busy machine slows down the handlers
+// of honest clients, too.
 func (p *Peer) bucketFull() bool {
 	return p.state >= p.detector.sustained && p.sustained().Period.reached(p.bucket) != ""
 }
 
-// changeState leaves all states that have cooled off. If there are none, but the peer has
-// gone on for AutoEscalate, it enters the next state instead.
+// changeState leaves all states that have cooled off. If none has cooled off, but the peer has
+// gone on for AutoEscalate, the peer enters the next state instead.
 func (p *Peer) changeState() {
 	states := p.detector.profile.States
 	was := p.state
@@ -301,8 +302,8 @@ func (p *Peer) enter(state int, reason string) {
 	p.state = state
 	p.beginStay()
 	p.setReport(was, reason)
-	// A kick is over as soon as it has been reported. If the client comes back, it finds
-	// itself one state below.
+	// A kick is over as soon as it has been reported. If the client comes back, it is one state
+	// below.
 	if p.detector.profile.States[state].Kick {
 		p.state = state - 1
 		p.inFrame = Load{}
@@ -317,7 +318,7 @@ func (p *Peer) beginStay() {
 	p.stay = stay{number: p.stay.number + 1, began: p.second, frame: p.frame}
 }
 
-// setReport makes a report for Report to return. It doesn't replace that of a kick, which
+// setReport makes a report for Report to return. It doesn't replace the report of a kick, which
 // must not get lost.
 func (p *Peer) setReport(was int, reason string) {
 	if p.report != nil && p.report.Kick {
@@ -350,7 +351,7 @@ func (b *breach) String() string {
 	return fmt.Sprintf("%s, the quota is %s (States[%d].%s.%s)", b.loadText(), b.quota.of(b.kind), b.state, b.field, b.kind)
 }
 
-// loadText describes how much was used, and in what time.
+// loadText describes the load and the time in which it occurred.
 func (b *breach) loadText() string {
 	if b.field == "Period" {
 		return fmt.Sprintf("%s within %v", b.used.of(b.kind), b.window)
@@ -358,8 +359,8 @@ func (b *breach) loadText() string {
 	return b.used.of(b.kind) + " in one frame"
 }
 
-// cause is a shorter String for the reason of a later escalation, since a close reason has
-// room for 256 bytes only. top is the method that caused most of it, or nil.
+// cause is a shorter String for the reason of a later escalation, since a close reason only has
+// room for 256 bytes. top is the method that caused most of the load, or nil.
 func (b *breach) cause(top *Method) string {
 	s := fmt.Sprintf("%s (States[%d].%s.%s)", b.loadText(), b.state, b.field, b.kind)
 	if top != nil {
@@ -369,8 +370,8 @@ func (b *breach) cause(top *Method) string {
 }
 
 // findBreach returns a quota of the given state that the peer has reached, either in a single
-// frame of the current second or over the window that ends with it. If there is none, its
-// kind is empty.
+// frame of the current second or over the window that ends with that second. If there is no such
+// quota, the result's kind is empty.
 func (p *Peer) findBreach(state int) breach {
 	s := &p.detector.profile.States[state]
 	frame := p.current().frame
@@ -389,8 +390,8 @@ func (p *Peer) findBreach(state int) breach {
 // current returns the record of the current second.
 func (p *Peer) current() *record { return &p.history[p.second%maxWindow] }
 
-// sum returns the load over a window that ends with the current second, but without the last
-// few seconds, of which ago says how many.
+// sum returns the load over a window that ends with the current second, but leaves out the last
+// ago seconds.
 func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	for n := ago; n < int64(window/time.Second) && n <= p.second; n++ {
 		used.add(p.history[(p.second-n)%maxWindow].Load)
@@ -398,10 +399,10 @@ func (p *Peer) sum(ago int64, window time.Duration) (used Load) {
 	return used
 }
 
-// setBounds computes how little it takes to reach some quota of a higher state, so that
-// addLoad needn't look at each of them.
+// setBounds computes the lowest load that may reach a quota of a higher state, so that addLoad
+// needn't compare with every quota.
 func (p *Peer) setBounds() {
-	// Start from no bound at all.
+	// Start without bounds.
 	const none = math.MaxInt
 	p.frameBound = Load{none, none, none}
 	p.secondBound = p.frameBound

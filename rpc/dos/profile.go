@@ -7,16 +7,16 @@ import (
 )
 
 // A Load is a number of calls, the bytes of their arguments, and the time that their handlers
-// take, including decoding and checks. It is either what has been used or a quota. In a
-// quota, 0 means that there is none.
+// take, including decoding and checks. It is either a measured load or a quota. In a quota, 0
+// means no limit.
 type Load struct {
 	Calls int
 	Bytes int
 	Time  time.Duration
 }
 
-// A State is one of a profile's levels of severity. A client enters it by reaching one of its
-// quotas.
+// A State is one of a profile's levels of severity. A client enters a state by reaching one of
+// its quotas.
 type State struct {
 	Name string
 
@@ -28,57 +28,56 @@ type State struct {
 	// this state. UE: RPCRepeatLimitPerPeriod, RPCRepeatLimitMSPerPeriod,
 	// RPCRepeatLimitTimePeriod.
 	//
-	// Calls beyond that are blocked, which means that they are dropped and counted, while the
-	// connection carries on. If such a call is the question of an rpc.Request, it is answered
+	// Calls beyond this limit are blocked, which means that they are dropped and counted, while
+	// the connection carries on. If such a call is the question of an rpc.Request, it is answered
 	// with an error.
 	Repeat       Load
 	RepeatWindow time.Duration // 1 to 16 s
 
-	// Cooloff is for how long the client must neither reach a quota nor have a call blocked
+	// Cooloff is the time for which the client must neither reach a quota nor have a call blocked
 	// before it leaves the state again. It is rounded up to seconds.
 	Cooloff time.Duration
 
-	// AutoEscalate is for how many seconds a client may go on before it enters the next
-	// state. It is rounded up, and 0 means forever. UE: AutoEscalateTime.
+	// AutoEscalate is the time for which a client may go on before it enters the next state. It
+	// is rounded up to seconds, and 0 means forever. UE: AutoEscalateTime.
 	//
-	// A client goes on in a second in which a call is blocked, a frame reaches a quota of
-	// Frame, or the load reaches the sustained rate. That is a second's share of the Period
-	// of the sustained state, the lowest state that has both an AutoEscalate and a Period.
-	// The load that led into the current state does not count.
+	// A client goes on in a second in which a call is blocked, a frame reaches a quota of Frame,
+	// or the load reaches the sustained rate. The sustained rate is a second's share of the
+	// Period of the sustained state, which is the lowest state with both an AutoEscalate and a
+	// Period. The load that led into the current state does not count.
 	//
-	// The seconds are counted anew after a second in which the client doesn't go on, with two
-	// exceptions. The first is that its load over the last seconds, as far as they belong to
-	// the current state, still reaches a quota of that Period.
+	// The count starts over after a second in which the client doesn't go on, with two
+	// exceptions. The first is a client whose load over the last seconds, not counting the time
+	// before the current state, still reaches a quota of that Period.
 	//
-	// The second is that the client sends in bursts. Its calls and bytes fill a bucket, which
-	// drains at the sustained rate. As long as there is a quota of the Period in it, the
-	// count goes on and no state cools off.
+	// The second exception is a client that sends in bursts. Its calls and bytes fill a bucket,
+	// which drains at the sustained rate. As long as the bucket's content reaches a quota of the
+	// Period, the count goes on and no state cools off.
 	AutoEscalate time.Duration
 
 	Log  bool // warn in the log when the state begins, and log when it has cooled off. UE: bLogEscalate
 	Kick bool // close the client's connections when the state begins. UE: bKickPlayer
 }
 
-// A Profile says how much load a server puts up with. It must not change while a world uses
-// it.
+// A Profile defines how much load a server tolerates. It must not change while a world uses it.
 type Profile struct {
 	// States are ordered from calm to severe. There are at most 16. Every client starts out
 	// in the first one, which has no quotas.
 	States []State
 
-	// HitchTime is how long after the previous frame, not counting the time of handlers, a
-	// frame has to begin for the server to have hitched. 0 means that it never has. UE:
-	// HitchTimeQuotaMS, HitchSuspendDetectionTimeMS, which suspend all detection.
+	// The server has hitched if a frame begins HitchTime or more after the previous frame, not
+	// counting handler time. 0 means that the server never hitches. UE: HitchTimeQuotaMS,
+	// HitchSuspendDetectionTimeMS, which suspend all detection.
 	//
-	// Calls that arrive within HitchSuspend after a hitch may have piled up during it, so
-	// they don't count towards quotas of a frame. They still count towards quotas of periods,
-	// which a flood reaches regardless. Otherwise clients could gain from making a server
-	// hitch, for instance by all joining at once. A suspension is followed by an equally long
-	// time without another.
+	// Calls that arrive within HitchSuspend after a hitch may have piled up during it, so they
+	// don't count towards quotas of a frame. They still count towards quotas of periods, which a
+	// flood reaches regardless. Otherwise clients could gain from making a server hitch, for
+	// instance by all joining at once. After a suspension, no other one begins for the same
+	// length of time.
 	HitchTime, HitchSuspend time.Duration
 
-	// JoinTolerance is for how long after a client's join the time of its handlers doesn't
-	// count, because that is when clients load and spawn. UE: InitialConnectToleranceMS.
+	// JoinTolerance is the time after a client's join during which its handler time doesn't
+	// count, because clients load and spawn then. UE: InitialConnectToleranceMS.
 	//
 	// There is no tolerance if the identity is in a state above the first, or had its
 	// tolerance within Remember, so a client gains nothing by joining over and over.
@@ -87,15 +86,15 @@ type Profile struct {
 	// Methods, as "Class.Method", or "Class" for all methods of a class. A method's handle has
 	// a String method that returns its name.
 	//
-	// Unblocked methods are counted but never blocked, because the game can't do without
-	// them; movement, for instance. Exempt methods are neither blocked nor counted, because
-	// they have limits of their own. UE: RPCBlockAllowlist, for Unblocked.
+	// Unblocked methods are counted but never blocked, because the game can't do without them.
+	// Movement is an example. Exempt methods are neither blocked nor counted, because they have
+	// limits of their own. UE: RPCBlockAllowlist, for Unblocked.
 	Unblocked []string
 	Exempt    []string
 
-	// Remember is how long the state of an identity is remembered after its last connection
-	// has ended. Identities is how many such states are kept, at about 1 KB each. If there
-	// are more, those that left first are forgotten.
+	// Remember is the time for which the state of an identity is remembered after its last
+	// connection has ended. Identities is the maximum number of remembered states, at about 1 KB
+	// each. Beyond that, the identities that left first are forgotten.
 	Remember   time.Duration
 	Identities int
 }
@@ -123,7 +122,7 @@ func (p *Profile) validate() error {
 	return nil
 }
 
-// validate is the same for a single state.
+// validate returns an error if a value of the state is out of range or makes no sense.
 func (s *State) validate() error {
 	switch {
 	case s.Name == "":
@@ -165,15 +164,15 @@ func (l *Load) add(other Load) {
 	l.Time += other.Time
 }
 
-// peak raises each part of l to that of other, if that is more.
+// peak raises each part of l to the same part of other, if that is greater.
 func (l *Load) peak(other Load) {
 	l.Calls = max(l.Calls, other.Calls)
 	l.Bytes = max(l.Bytes, other.Bytes)
 	l.Time = max(l.Time, other.Time)
 }
 
-// lower lowers each part of l to what used has left of the quota, if that is less. It is
-// never less than 1.
+// lower lowers each part of l to the remainder of the quota after used, if that is less, but
+// never below 1.
 func (l *Load) lower(quota, used Load) {
 	if quota.Calls > 0 {
 		l.Calls = min(l.Calls, max(1, quota.Calls-used.Calls))
@@ -200,7 +199,7 @@ func (l *Load) reached(used Load) (kind string) {
 	return ""
 }
 
-// of describes the part of that name for people.
+// of describes the named part of l in readable form.
 func (l *Load) of(kind string) string {
 	switch kind {
 	case "Calls":

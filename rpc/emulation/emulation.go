@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// Settings say how to make a good network a bad one. Packets that a socket sends and receives are
+// Settings describe how to make a good network bad. Packets that a socket sends and receives are
 // lost, delayed, duplicated or reordered. The zero value changes nothing.
 //
-// The fields that begin with Pkt are those of UE's packet emulation
-// (FPacketSimulationSettings) and mean the same, with three differences: shares are in percent
-// and may be fractions, times are durations, and delays aren't rounded to ticks. They apply to
-// outgoing packets unless the name says Incoming.
+// The fields that begin with Pkt correspond to UE's packet emulation (FPacketSimulationSettings),
+// with three differences: percentages may be fractions, times are durations, and delays aren't
+// rounded to ticks. These fields apply to outgoing packets unless the name contains Incoming.
 //
 // For 5 % loss and a round trip of 100 ms, give both ends
 // Settings{PktLoss: 5, PktLag: 50 * time.Millisecond}.
@@ -24,13 +23,14 @@ type Settings struct {
 	PktLoss                        float64 // percentage of packets that are lost
 	PktLossMinSize, PktLossMaxSize int     // PktLoss only applies to packets of these sizes in bytes; 0 = any
 
-	// Half of the packets are held back until later ones have passed, for 33 ms.
+	// Half of the packets are held back for 33 ms, so that later packets pass them.
 	PktOrder bool
 
-	// Percentage of packets that arrive twice. As in UE, none do with PktOrder or PktLag.
+	// Percentage of packets that arrive twice. As in UE, there are no duplicates with PktOrder or
+	// PktLag.
 	PktDup float64
 
-	PktLag, PktLagVariance time.Duration // delay, and how far it varies up and down; keeps the order
+	PktLag, PktLagVariance time.Duration // delay, and its variation up and down; keeps the order
 	PktLagMin, PktLagMax   time.Duration // range of the delay, if PktLag is 0; keeps the order
 	PktJitter              time.Duration // extra delay of every other packet, so that others overtake it
 
@@ -41,28 +41,28 @@ type Settings struct {
 
 	// The remaining fields aren't in Unreal.
 
-	// LossBurst is the mean length of a run of losses. Up to 1, each packet is lost independently
-	// of the others.
+	// LossBurst is the mean length of a run of losses. At 1 or below, each packet is lost
+	// independently of the others.
 	LossBurst float64
 
-	// Rate limits what the socket sends to all peers together, in bit/s. 0 = no bottleneck.
+	// Rate limits the socket's sending rate to all peers together, in bit/s. 0 = no bottleneck.
 	Rate int64
 
-	// IncomingRate limits what the socket receives from all peers together, in bit/s, like a slow
-	// downlink. On a client, that's what slows down the server's packets to it. 0 = no bottleneck.
+	// IncomingRate limits the socket's receiving rate from all peers together, in bit/s, like a
+	// slow downlink. On a client, it slows down the server's packets. 0 = no bottleneck.
 	IncomingRate int64
 
-	// Queue is how many bytes, including headers, may wait for either bottleneck. Packets that
-	// don't fit are dropped. 0 means as many as pass in a round trip of the delays emulated there,
-	// but at least 64 KiB.
+	// Queue is the maximum number of bytes, including headers, that may wait for either
+	// bottleneck. Packets that don't fit are dropped. 0 means the number of bytes that pass the
+	// bottleneck in a round trip of the delays emulated there, but at least 64 KiB.
 	Queue int
 
-	// Seed determines what happens to each packet. With the same seed, the same thing happens to
-	// the nth packet of a socket.
+	// Seed determines what happens to each packet. With the same seed, the nth packet of a socket
+	// is always treated the same.
 	Seed uint64
 }
 
-// profiles are those of UE: PacketSimulationProfile in its ini.
+// profiles are UE's profiles: PacketSimulationProfile in its ini.
 var profiles = map[string]Settings{
 	"Off":         {},
 	"Average":     {PktLoss: 1, PktLagMin: 30 * time.Millisecond, PktLagMax: 60 * time.Millisecond},
@@ -73,8 +73,8 @@ var profiles = map[string]Settings{
 // Profile returns the settings of one of UE's profiles. UE: -PktEmulationProfile=.
 //
 // The profiles are Off, Average (1 % loss, 30 to 60 ms each way), Bad (5 %, 100 to 200 ms) and
-// BufferBloat (5 Mbit/s, with a queue of 1.7 s). Since they apply to what a socket sends, use
-// one at both ends to affect both ways.
+// BufferBloat (5 Mbit/s, with a queue of 1.7 s). Since a profile applies to the packets that a
+// socket sends, use one at both ends to affect both directions.
 func Profile(name string) (Settings, error) {
 	e, ok := profiles[name]
 	if !ok {
@@ -83,8 +83,8 @@ func Profile(name string) (Settings, error) {
 	return e, nil
 }
 
-// Validate returns an error if a share isn't a percentage, if a range of delays isn't one, or if
-// a value is out of range.
+// Validate returns an error if a share isn't a percentage, if a range of delays is negative or
+// inverted, or if a value is out of range.
 func (e Settings) Validate() error {
 	for _, share := range []struct {
 		name    string
@@ -111,8 +111,7 @@ func (e Settings) Validate() error {
 	return e.validateSizes()
 }
 
-// validateSizes is the part of Validate that deals with sizes, and with the fields that aren't in
-// Unreal.
+// validateSizes is the part of Validate that checks sizes, and the fields that aren't in Unreal.
 func (e Settings) validateSizes() error {
 	switch {
 	case e.PktLossMinSize < 0 || e.PktLossMaxSize < 0 || e.PktLossMaxSize > 0 && e.PktLossMinSize > e.PktLossMaxSize:

@@ -1,10 +1,10 @@
-// Package input applies what players do in exactly the tick that they did it for. A client
-// predicts its own actor at a server tick that is still to come, and tags each input with that
-// tick. The server applies the input when it gets there.
+// Package input applies each input of a player in exactly the tick for which the player made it.
+// A client predicts its own actor at a future server tick, and tags each input with that tick.
+// The server applies the input when it reaches the tick.
 //
 // An input made for the server's current tick would arrive half a round trip late. A client
-// therefore keeps ahead of the server, by the time that a packet takes to get there and a margin
-// for its jitter. This is called its lead.
+// therefore keeps ahead of the server by the time that a packet takes to get there, plus a margin
+// for jitter. This is called the client's lead.
 //
 //	time       ─────────────────────────────────────────────────────────────►
 //	server          100        101        102        103        104   … Take(now, 104): there
@@ -15,14 +15,14 @@
 //	predicts        104 ─────────────────────────────┘                input of 104, and 103, 102 again
 //	                 │◄──────────── the lead ──────────────────►│
 //
-// Every message repeats those inputs that the server may be missing and can still use. If a
-// message is lost, the next one makes up for it. As in Teeworlds, the server answers with how much
-// time an input had left before its tick, and the client adjusts its lead accordingly.
+// Every message repeats the inputs that the server may be missing and can still use. If a message
+// is lost, the next message makes up for it. As in Teeworlds, the server's answer contains the
+// time that an input had left before its tick, and the client adjusts its lead accordingly.
 //
 // If inputs arrive late, predicted time runs at up to twice its speed. If even the slowest input
 // of the last 6 to 12 s was too early, predicted time runs a sixteenth slower. The two clocks are
-// never compared, and since the measurements don't depend on the current lead, it doesn't
-// oscillate.
+// never compared. The lead doesn't oscillate, because the measurements don't depend on its
+// current value.
 //
 //	var Moves = input.New[Move](PlayerClass, "Move", 60) // 60 ticks a second; both ends share it
 //
@@ -39,9 +39,9 @@
 //
 // # Predictors and queues
 //
-// Only the copy on the client that owns the actor has a [Predictor]. The owner is known by the
-// time the constructor runs, but SetOwner may change it later. Make the Predictor in the
-// constructor, and a new one in OnOwner.
+// Only the copy on the client that owns the actor has a [Predictor]. The owner is known when the
+// constructor runs, but SetOwner may change it later. Make the Predictor in the constructor, and
+// make a new one in OnOwner.
 //
 //	func (p *player) possess() { // in the constructor, and rpc.OnOwner(players, (*player).possess)
 //		p.moves = nil
@@ -55,20 +55,20 @@
 //
 // When the server's state after tick n arrives, the client resets its actor to that state and
 // repeats all steps since, with the inputs of p.moves.After(n). When a player shoots, the server
-// rewinds the other actors to queue.Seen(), which is where that player saw them.
+// rewinds the other actors to the tick queue.Seen(), where that player saw them.
 //
 // # Differences from Unreal
 //
 // UE's CharacterMovement sends moves with the client's own time (ServerMove), applies them when
 // they arrive, and holds back a client that is too fast (time discrepancy). Like this package, it
-// saves moves and replays them. Its moves, however, are early or late by the jitter of the path,
-// whereas inputs of this package are applied in their tick, at the price of the margin.
+// saves moves and replays them. Its moves, however, are early or late by the jitter of the path.
+// This package applies inputs in their tick, at the cost of the margin.
 //
 // # Hostile peers
 //
 // A hostile client has nothing to gain. Inputs more than a second away from the server's tick are
-// dropped, only the first copy of a tick's input counts, and there may be no more than about two
-// messages per tick. If a client is slow on purpose, the server doesn't wait for it.
+// dropped, only the first copy of a tick's input counts, and a client may send no more than about
+// two messages per tick. If a client is slow on purpose, the server doesn't wait for it.
 //
 // A hostile server can make its own client predict any tick, but no more than half a second of
 // ticks in a frame.
@@ -76,9 +76,10 @@
 // # Figures
 //
 // These were measured in rpc/rpctest, in virtual time, with one client and a frame for each tick.
-// Late is how many inputs in a thousand missed their tick once the margin had settled, which took
-// less than a second after joining. Margin is how early inputs arrived from then on. Latency is
-// the time from making an input to the server's answer that it was applied.
+// Late is the number of inputs in a thousand that missed their tick once the margin had settled,
+// which took less than a second after joining. Margin is how early inputs arrived after that.
+// Latency is the time from making an input to receiving the server's answer that the input was
+// applied.
 //
 //	                                  30 Hz: late   margin   latency   60 Hz: late   margin   latency
 //	40 ms of round trip                       0.6    13 ms     53 ms           0.7    13 ms     53 ms
@@ -87,9 +88,9 @@
 //	40 ms, 5 % lost                           2.2    66 ms    108 ms           1.5    50 ms     91 ms
 //	40 ms, 20 % lost                          5.6   129 ms    176 ms           2.0    67 ms    112 ms
 //
-// Each figure is the mean of eight runs of two minutes. If only a few of the first ticks after
-// joining were late, they are included.
+// Each figure is the mean of eight runs of two minutes. A few late ticks right after joining are
+// included.
 //
-// When the round trip rises from 40 to 200 ms, the inputs of 0.4 s are late. When it falls again,
+// When the round trip rises from 40 to 200 ms, inputs are late for 0.4 s. When it falls again,
 // the margin follows within 14 s.
 package input

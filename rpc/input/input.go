@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// maxBatch is how many inputs a message may have. 64 is enough for a frame of half a
-	// second at 120 Hz. The tag of batch.Inputs repeats this number.
+	// maxBatch is the maximum number of inputs in a message, enough for a frame of half a second
+	// at 120 Hz. The tag of batch.Inputs repeats this number.
 	maxBatch = 64
 
-	// maxRate is how many ticks there may be in a second.
+	// maxRate is the maximum number of ticks per second.
 	maxRate = 240
 
-	// maxTickTime limits the number of ticks by how long they take: 146 years, or half of
-	// what a time.Duration can hold, so that the sum of two times doesn't overflow.
+	// maxTickTime limits the total time of all ticks to 146 years. This is half of what a
+	// time.Duration can hold, so that the sum of two times doesn't overflow.
 	maxTickTime = 1 << 62
 )
 
-// A Handle is a kind of input that a class has been declared to have.
+// A Handle is a kind of input that New has declared for a class.
 type Handle[I any] struct {
 	tick   time.Duration // length of a tick
 	rate   int           // ticks per second
@@ -29,20 +29,20 @@ type Handle[I any] struct {
 	answer *rpc.ClientRPC[answer]
 }
 
-// New declares a kind of input, of which the owner of an actor makes one for each tick. Like
-// a call that is declared by [rpc.Server], it is declared once, for both ends. A class may
-// have several kinds.
+// New declares a kind of input. The owner of an actor makes one such input for each tick. Like a
+// call that is declared by [rpc.Server], a kind is declared once, for both ends. A class may have
+// several kinds.
 //
 // I is the type of the input. It follows the rules for an RPC's argument. If it has a method
 // Validate() error, that method is called for every input.
 //
-// ticks is how many ticks of the simulation there are in a second, from 1 to 240. It has
-// nothing to do with the rates of worlds and frames, but must be the same at both ends. New
-// panics if it is out of range.
+// ticks is the number of simulation ticks per second, from 1 to 240. It is independent of the
+// rates of worlds and frames, but must be the same at both ends. New panics if ticks is out of
+// range.
 //
 // Every tick counts as a call for rpc.Config.DoS. dos.Default() allows 120 ticks a second. A
-// server with more must double Frame.Calls and Period.Calls of the profile's States, or it
-// will kick honest players.
+// server with a higher rate must double Frame.Calls and Period.Calls of the profile's States.
+// Otherwise it kicks honest players.
 func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 	if ticks < 1 || ticks > maxRate {
 		panic(fmt.Sprintf("input: New(%q) with %d ticks a second: there are 1 to %d", name, ticks, maxRate))
@@ -60,15 +60,15 @@ func New[I any](class *rpc.Class, name string, ticks int) *Handle[I] {
 // String returns "Class.Name".
 func (h *Handle[I]) String() string { return h.inputs.String() }
 
-// half returns how many ticks before and after the newest one we keep the inputs of: those of
-// a second, but at least 32.
+// half returns the number of ticks, before and after the newest tick, for which we keep inputs.
+// This is a second's worth of ticks, but at least 32.
 func (h *Handle[I]) half() uint64 { return uint64(max(32, h.rate)) }
 
-// maxTick returns the highest tick. Neither end makes or accepts one beyond that.
+// maxTick returns the highest tick. Neither end makes or accepts a tick beyond it.
 func (h *Handle[I]) maxTick() uint64 { return uint64(maxTickTime / h.tick) }
 
-// A batch is a client's message. It has the inputs of consecutive ticks, most of which may
-// have arrived before. If it has none, it just asks for an answer.
+// A batch is a client's message. It has the inputs of consecutive ticks, most of which may have
+// arrived before. A batch without inputs just asks for an answer.
 type batch[I any] struct {
 	First  uint64 // tick of the first input
 	Seen   uint64 // newest server tick whose outcome the client has seen
@@ -95,18 +95,18 @@ type answer struct {
 	Taken uint64 // newest tick that the server has taken
 	Have  uint64 // inputs up to this tick needn't be sent again
 
-	// Tick is 0 unless the server has learned since the last answer how much time some inputs
-	// had left. It is then the tick of the one that had the least.
+	// Tick is the tick of the input that had the least time left, among the inputs that the
+	// server has measured since the last answer. It is 0 if there were none.
 	Tick uint64
 
-	// Left is how many microseconds passed between the arrival of that input and its tick
-	// being taken. It is negative if the input came too late.
+	// Left is the time in microseconds from the arrival of that input until its tick was taken.
+	// It is negative if the input came too late.
 	Left int32
 
-	Missed uint64 // how many ticks were taken without their input, so far
+	Missed uint64 // number of ticks so far that were taken without their input
 }
 
-// micros returns d in microseconds, as far as an int32 can hold it.
+// micros returns d in microseconds, limited to the range of an int32.
 func micros(d time.Duration) int32 {
 	return int32(min(max(d/time.Microsecond, math.MinInt32), math.MaxInt32))
 }
@@ -114,7 +114,7 @@ func micros(d time.Duration) int32 {
 // Serve makes the server put inputs of h for an object of class T into the queue that where
 // returns. where is called for every message.
 //
-// In a client's world Serve does nothing, so the line may be shared by both ends.
+// In a client's world Serve does nothing, so both ends may share the code that calls it.
 func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queue[I]) {
 	rpc.On(b, h.inputs, func(object T, call *rpc.Call, message batch[I]) {
 		where(object).receive(h, call, message)
@@ -122,7 +122,8 @@ func Serve[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Queu
 }
 
 // Predict makes a client pass the server's answers for an object to the predictor that where
-// returns. where may return nil if the object has none. On the server Predict does nothing.
+// returns. where may return nil if the object has no predictor. On the server, Predict does
+// nothing.
 func Predict[T, I any](b *rpc.Binding[T], h *Handle[I], where func(object T) *Predictor[I]) {
 	rpc.On(b, h.answer, func(object T, call *rpc.Call, message answer) {
 		if p := where(object); p != nil {

@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// probeTime is how long a client waits before it asks for the server's tick again, in case
-	// the packet was lost.
+	// probeTime is the time after which a client asks for the server's tick again, in case the
+	// packet was lost.
 	probeTime = 100 * time.Millisecond
 
-	// frameTicks is how many ticks a frame predicts at most, unless half a second has even fewer.
-	// Inputs for older ticks would arrive too late.
+	// A frame predicts at most frameTicks ticks, and at most half a second. Inputs for older
+	// ticks would arrive too late.
 	frameTicks = 48
 
-	// catchUpTime is how long we give a server whose ticks are a second behind to catch up,
+	// If the server's ticks are a second behind, we give the server catchUpTime to catch up
 	// before we guess the lead anew. Until then, it has the inputs of that second.
 	catchUpTime = 500 * time.Millisecond
 )
 
 // A Predictor makes the inputs of a client's own actor, and sends them to the server.
 //
-// It predicts ticks that the server has yet to simulate. How far ahead of the server it has to be
-// (its lead) follows from the server's answers, which tell it how early inputs arrive.
+// It predicts ticks that the server has yet to simulate. The server's answers, which report how
+// early inputs arrive, determine how far ahead of the server it has to be. This is its lead.
 //
-// It must be used only on the world's goroutine.
+// A Predictor must only be used on the world's goroutine.
 type Predictor[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	epoch  time.Time // first Tick; the client's clock, of type time.Duration, counts from here
+	epoch  time.Time // first Tick; the client's clock, a time.Duration, starts here
 
 	// Predictions.
 	lead        lead
@@ -42,11 +42,11 @@ type Predictor[I any] struct {
 	// What we know of the server.
 	serverTick  uint64        // newest tick that it has taken
 	serverHas   uint64        // it needs no inputs up to this tick
-	probedAt    time.Duration // last probe; initially so long ago that one is due
-	behindSince time.Duration // when answers began to show it over a second behind; 0 if it isn't
+	probedAt    time.Duration // last probe; initially so long ago that a probe is due
+	behindSince time.Duration // since when answers have shown it over a second behind; 0 if it isn't
 
-	// The newest tick whose outcome is known here. Saw tells us, but if the game never calls it,
-	// we go by answers.
+	// The newest tick whose outcome is known here. It comes from Saw or, if the game never calls
+	// Saw, from answers.
 	seen     uint64
 	callsSaw bool // the game has called Saw
 
@@ -67,13 +67,14 @@ type prediction[I any] struct {
 type PredictorStats struct {
 	Tick uint64 // newest tick that was predicted; 0 if none was
 
-	// How early inputs arrive at the server, smoothed. Each answer reports the latest of them.
+	// How early inputs arrive at the server, smoothed. Each answer reports the input that came
+	// closest to its tick.
 	Margin time.Duration
 
 	Latency time.Duration // from making an input to the answer that it was applied, smoothed
 	Missed  uint64        // ticks that the server simulated without their input
 	Skipped uint64        // ticks never predicted: a frame took too long, or the server's ticks jumped
-	Begun   uint64        // how many times the predictor had to learn the server's tick
+	Begun   uint64        // number of times that the predictor had to learn the server's tick
 }
 
 // Predictor returns a predictor for an actor that this client owns. The package comment says
@@ -88,11 +89,11 @@ func (h *Handle[I]) Predictor(a *rpc.Actor) *Predictor[I] {
 	}
 }
 
-// Tick calls read for each new tick that has begun by now, in order. This may be no tick,
-// one, or several after a long frame. now is the time of the current Dispatch. Until the
-// server's tick is known, which takes a round trip, read is not called.
+// Tick calls read for each new tick that has begun by now, in order. There may be no new tick,
+// one, or several after a long frame. now is the time of the current Dispatch. Until the server's
+// tick is known, which takes a round trip, read is not called.
 //
-// In read, a game reads its keys and simulates the tick with them at once, which is the
+// In read, a game reads its keys and immediately simulates the tick with them, which is the
 // prediction. Tick then sends all inputs that the server may still need, in one message with the
 // next Flush.
 //
@@ -145,8 +146,8 @@ func (p *Predictor[I]) probe(at time.Duration) error {
 	return p.handle.inputs.Call(p.actor, batch[I]{})
 }
 
-// flush sends the newest inputs, going back as far as the server may lack and still use them.
-// There are maxBatch of them at most.
+// flush sends up to maxBatch of the newest inputs, going back to the oldest input that the server
+// may be missing and can still use.
 func (p *Predictor[I]) flush(at time.Duration) error {
 	first := p.newest
 	for n := 1; n < maxBatch && first-1 > p.serverHas; n++ {
@@ -184,11 +185,11 @@ func (p *Predictor[I]) After(tick uint64) iter.Seq2[uint64, I] {
 	}
 }
 
-// Saw must be called by the game when replicated states have shown it the outcome of a server
-// tick. The server learns of it with the next input. A lower tick than before has no effect.
+// The game must call Saw when it has received the outcome of a server tick in replicated states.
+// The server learns of it with the next input. A lower tick than before has no effect.
 //
-// If a game never calls Saw, the newest tick of an answer counts. Answers arrive sooner than
-// states do, however.
+// If a game never calls Saw, the newest tick of an answer is used instead. Answers arrive sooner
+// than states do, however.
 func (p *Predictor[I]) Saw(tick uint64) {
 	if !p.callsSaw {
 		p.callsSaw = true
@@ -227,12 +228,12 @@ func (p *Predictor[I]) handleAnswer(at time.Duration, a answer, trip func() time
 	}
 	switch {
 	case !p.lead.known, a.Taken > tick+doubt, behind && at-p.behindSince >= catchUpTime:
-		// Either this is the first answer, or the server's ticks have jumped: ahead of what we
-		// predict, or so far back that it won't catch up.
+		// Either this is the first answer, or the server's ticks have jumped: ahead of our
+		// predictions, or so far back that the server won't catch up.
 		p.guessLead(at, a, trip())
 		return
 	case behind:
-		// Give it some time to catch up.
+		// Give the server some time to catch up.
 		return
 	case a.Taken < p.serverTick:
 		// The answer is stale, because a later one has overtaken it.
@@ -265,11 +266,11 @@ func (p *Predictor[I]) guessLead(at time.Duration, a answer, trip time.Duration)
 
 // rewind removes the inputs that the server doesn't have, so that we can predict their ticks anew.
 //
-// Inputs that it does have stay, such as those that arrived while it stood still. The server
-// wouldn't accept others for the same ticks, so prediction carries on after them.
+// Inputs that the server does have stay, such as inputs that arrived while it stood still. The
+// server wouldn't accept other inputs for the same ticks, so prediction carries on after them.
 func (p *Predictor[I]) rewind(a answer) {
 	if a.Have <= a.Taken || a.Have-a.Taken > p.handle.half() || p.inputOf(a.Have) == nil {
-		// It has none of them.
+		// The server has none of the inputs.
 		clear(p.predictions)
 		p.newest = 0
 		return
@@ -283,9 +284,8 @@ func (p *Predictor[I]) rewind(a answer) {
 	p.serverHas = a.Have
 }
 
-// learn records what an answer says about two inputs. For the one that had the least time
-// left, that's how much lead it would have needed. For the newest one that was taken, it's the
-// latency.
+// learn evaluates an answer. From the input that had the least time left, it learns the need, and
+// from the newest input that was taken, the latency.
 func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	// An input that was made before the lead was last guessed says nothing about what inputs need
 	// now.
@@ -303,8 +303,8 @@ func (p *Predictor[I]) learn(at time.Duration, a answer) {
 	}
 }
 
-// smooth returns a moving average that includes one more sample. The first sample becomes the
-// mean.
+// smooth returns the moving average mean, updated with one more sample. The first sample becomes
+// the mean.
 func smooth(mean, sample time.Duration) time.Duration {
 	if mean == 0 {
 		return sample
