@@ -34,7 +34,7 @@ type handshake struct {
 	ctx      context.Context // for Authenticate; done when the handshake ends
 	deadline time.Time       // of the whole handshake
 	timer    *time.Timer     // at deadline, but see HelloTimeout and mismatchTime
-	mismatch *CloseError     // if the classes differ: the error with which the timer ends the connection
+	mismatch *CloseError     // if the classes differ: the error for the timer to close with
 
 	// Verdicts from authenticate, awaitTurn or Login, received by step. There is only one at a
 	// time, so with a capacity of 1 no sender has to wait.

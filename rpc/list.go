@@ -14,11 +14,11 @@ import (
 // A List is an ordered map that the server replicates item by item. It is a field of one of the
 // game's own objects, and its zero value is an empty list. UE: FFastArraySerializer.
 //
-// Only items that have changed are sent, and removals until the client has them. The order of
-// the items may differ between the two ends.
+// Only changed items and removals are sent, and they are resent until the client has them. The
+// order of the items may differ between the two ends.
 //
-// The methods of a List must be called on the world's goroutine. They keep track of what changes,
-// so that no tick has to compare a long list.
+// The methods of a List must be called on the world's goroutine. They keep track of changes, so
+// that no tick has to compare a long list.
 type List[K comparable, V any] struct{ items keyed.List[K, V] }
 
 // Len returns the number of items.
@@ -28,13 +28,13 @@ func (l *List[K, V]) Len() int { return l.items.Len() }
 func (l *List[K, V]) Get(key K) (V, bool) { return l.items.Get(key) }
 
 // All yields the items in the order in which their keys were first set. The list may change
-// meanwhile, in which case new items may or may not be yielded.
+// during the iteration. Items added then may or may not be yielded.
 func (l *List[K, V]) All() iter.Seq2[K, V] { return l.items.All() }
 
 // Set sets the value of a key.
 //
-// A list has at most 2,048 keys at a time, and 2,147,483,647 in its whole life. If a new key
-// would exceed either limit, Set returns ErrTooLong and changes nothing.
+// A list has at most 2,048 keys at a time, and at most 2,147,483,647 keys in its lifetime. If a
+// new key would exceed either limit, Set returns ErrTooLong and changes nothing.
 //
 // On a client, Set only changes the copy, and only until the server changes the item.
 //
@@ -54,14 +54,14 @@ func (l *List[K, V]) Delete(key K) bool { return l.items.Delete(key) }
 // A ListState is a declared [List] of a class.
 type ListState[K comparable, V any] struct{ declared *declaredState }
 
-// NewList declares that actors of class have a list of V by K, under a name. It panics if K or V
-// cannot be replicated.
+// NewList declares that actors of class have a list of the given name, with keys of type K and
+// values of type V. It panics if K or V cannot be replicated.
 //
-// An item may take at most 1,000 bytes encoded. K and V may have the types that the fields of
-// a [State] may have, but no conditions. K may be a [Ref], but must not contain floats.
+// An encoded item may take at most 1,000 bytes. K and V may be of the same types as the fields of
+// a [State], but without conditions. K may be a [Ref], but must not contain floats.
 //
-// A string or slice needs a tag with its bound, so it must be the field of a struct. For
-// example, struct{ Name string `quiver:"max=32"` } can be a K.
+// A string or slice needs a tag with its bound, so it must be the field of a struct. For example,
+// K can be struct{ Name string `quiver:"max=32"` }.
 func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	mustName("list", name)
 	mustDeclare(fmt.Sprintf("list %q", name), class)
@@ -79,8 +79,8 @@ func NewList[K comparable, V any](class *Class, name string) *ListState[K, V] {
 	return &ListState[K, V]{d}
 }
 
-// ReplicateList tells b where an object has the list s: in what where returns. Like the function
-// passed to [Replicate], where is called once for each object.
+// ReplicateList makes b replicate the list s. where returns the list in an object, and is called
+// once for each object, like the function passed to [Replicate].
 func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], where func(object T) *List[K, V]) {
 	d := s.declared
 	mustBind(b.untyped, d, "ReplicateList")
@@ -88,12 +88,12 @@ func ReplicateList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V]
 	b.untyped.states[d.id] = &boundList[T, K, V]{declared: d, where: where}
 }
 
-// A ListChange says what has happened to an item on a client. If a key was deleted and set again,
+// A ListChange describes the change of an item on a client. If a key was deleted and set again,
 // the item may count as changed rather than added.
 type ListChange[K comparable, V any] struct {
 	Key            K
 	Value          V    // the last value of a removed item
-	Added, Removed bool // if neither, the value has changed
+	Added, Removed bool // if both are false, the value has changed
 }
 
 // OnList registers fn to run on clients for each item that was added, changed or removed. fn runs
@@ -107,7 +107,8 @@ func OnList[T any, K comparable, V any](b *Binding[T], s *ListState[K, V], fn fu
 	bound.onChange = fn
 }
 
-// A boundList is what ReplicateList has told a binding about a list: where its objects have it.
+// A boundList is a list that ReplicateList has added to a binding. It knows where the objects
+// have the list.
 type boundList[T any, K comparable, V any] struct {
 	declared *declaredState
 	where    func(T) *List[K, V]
@@ -133,7 +134,7 @@ type itemReplica interface {
 	keyed.Items
 
 	// Watch is called with true when the actor opens for its first connection, and with false
-	// once it is no longer open for any.
+	// once it is no longer open for any connection.
 	Watch(on bool)
 
 	// EncodeAll encodes all items, including those set while the list wasn't watched.
@@ -147,7 +148,7 @@ type itemReplica interface {
 	readItems(b []byte, packet uint64) error
 }
 
-// A listReplica is the itemReplica for a list of V by K.
+// A listReplica is the itemReplica for a list with keys of type K and values of type V.
 type listReplica[T any, K comparable, V any] struct {
 	bound              *boundList[T, K, V]
 	object             T
@@ -162,7 +163,7 @@ func (r *listReplica[T, K, V]) differs() bool { return r.Changed() }
 
 func (r *listReplica[T, K, V]) encode() (state.Mask, error) { return 0, r.EncodeAll() }
 
-// These methods are about fields, which a list doesn't have.
+// These methods concern fields, which a list doesn't have.
 
 func (r *listReplica[T, K, V]) size(state.Mask) int                         { return 0 }
 func (r *listReplica[T, K, V]) appendTo(b []byte, _ state.Mask) []byte      { return b }

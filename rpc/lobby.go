@@ -18,8 +18,8 @@ import (
 )
 
 // A lobby keeps track of a world's connections from their first packet to their end. It also
-// holds the inbox, in which other goroutines leave things for the world's goroutine. All of
-// its methods are safe for concurrent use.
+// holds the inbox, in which other goroutines leave work for the world's goroutine. All of its
+// methods are safe for concurrent use.
 type lobby struct {
 	config Config
 	client atomic.Bool    // set once the world has connected to a server
@@ -32,7 +32,7 @@ type lobby struct {
 	serial    uint64           // id of the newest connection, counted from 1
 	door      *door.Door[Conn] // admits clients, by address and by identity
 
-	// Uses mu. Signaled when Authenticate has answered, and when a client leaves that may
+	// Uses mu. Signaled when Authenticate has answered, and when a client leaves, since it may
 	// have been waiting for its turn to be authenticated.
 	answered *sync.Cond
 
@@ -43,16 +43,16 @@ type lobby struct {
 	inbox    inbox
 }
 
-// An inbox holds what other goroutines have left for the world's goroutine. The next Dispatch
-// takes everything.
+// An inbox holds the work that other goroutines have left for the world's goroutine. The next
+// Dispatch takes everything.
 type inbox struct {
 	joined  []*Conn
 	ended   []*Conn
 	refused []*Conn // ended before Join, but Config.Login has seen them or is about to
 	posts   []func()
 
-	dispatches uint64 // how often a Dispatch has taken the inbox
-	alarmed    bool   // nobody drives the world, and expectDispatch has said so
+	dispatches uint64 // number of Dispatches that have taken the inbox
+	alarmed    bool   // expectDispatch has reported that nobody drives the world
 }
 
 // undrivenTime is how long clients may wait for a Dispatch before we log that nobody drives
@@ -77,8 +77,8 @@ func (l *lobby) open(config Config) {
 	l.attached = make(map[*Conn]struct{})
 }
 
-// close makes the lobby refuse any further connections and posts. Only the first reason
-// counts.
+// close makes the lobby refuse any further connections and posts. Further calls don't change the
+// reason.
 func (l *lobby) close(why *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,8 +105,8 @@ func (l *lobby) drained() bool {
 	return l.closed != nil && l.door.Conns() == 0 && len(l.inbox.posts)+len(l.inbox.refused) == 0
 }
 
-// becomeClient makes the world a client for good. It returns an error if the world has
-// already done something that only a server does. actors is how many actors there are.
+// becomeClient makes the world a client for good. It returns an error if the world has already
+// done something that only a server does. actors is the number of actors in the world.
 func (l *lobby) becomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,8 +117,8 @@ func (l *lobby) becomeClient(actors int64) error {
 	return nil
 }
 
-// mayBecomeClient returns an error if becomeClient would, or if the world is closed. Dial
-// calls it so that it doesn't contact a server in vain.
+// mayBecomeClient returns an error if becomeClient would return one, or if the world is closed.
+// Dial calls it so that it doesn't contact a server in vain.
 func (l *lobby) mayBecomeClient(actors int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,25 +164,26 @@ func (l *lobby) removeListener() {
 	l.listeners--
 }
 
-// mustProve reports whether a new client has to prove its address first, and returns how many
-// handshakes are open. If suspect is true, the client always has to.
+// mustProve reports whether a new client has to prove its address first, and returns the number
+// of open handshakes. If suspect is true, the client must always prove its address.
 func (l *lobby) mustProve(suspect bool) (must bool, open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.MustProve(suspect, time.Now())
 }
 
-// arrive gives a client a place among the handshakes. If there's none, full says why. If the
-// place was taken from another client, the caller must evict that client's connection, out.
+// arrive gives a client a place among the handshakes. If there's no place, full says why. If the
+// place was taken from another client, out is that client's connection, which the caller must
+// evict.
 func (l *lobby) arrive(from net.Addr, verified bool) (v *visit, out *Conn, full *door.Full) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.door.Arrive(door.AddressOf(from), verified, time.Now())
 }
 
-// enlist counts a new connection against the world's limits and reserves memory for it. It
-// refuses the connection if a limit has been reached, or if the world is closed. Either way,
-// the caller must evict out unless it's nil.
+// enlist counts a new connection towards the world's limits and reserves memory for it. It
+// refuses the connection if a limit has been reached, or if the world is closed. Either way, the
+// caller must evict out unless it's nil.
 //
 // v is the client's place among the handshakes, or nil if the connection came through Attach
 // or Connect. World.Close waits until every connection enlisted here is attached.
@@ -230,27 +231,27 @@ func serverFull(full *door.Full) *CloseError {
 func (l *lobby) attach(c *Conn, begin func()) *CloseError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// We still hold mu here. Even if the link ends at once, detach therefore has to wait
-	// until we're done.
+	// We still hold mu here. So even if the link ends at once, detach has to wait until we're
+	// done.
 	begin()
 	l.attached[c] = struct{}{}
 	if c.server {
-		// It's up to the client now, until its Login arrives.
+		// Until its Login arrives, we're waiting for the client.
 		c.visit.WaitFor(c)
 	}
 	return l.closed
 }
 
-// hasLogin is called when a client's Login has arrived. From now on the client is waiting for
-// us, so it isn't evicted to make room for another.
+// hasLogin is called when a client's Login has arrived. From now on the client is waiting for us,
+// so it isn't evicted to make room for another client.
 func (l *lobby) hasLogin(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.visit.WaitFor(nil)
 }
 
-// awaitTurn waits until we may ask Authenticate about a client's token. If it returns false,
-// the client has to come back after the pause. If the pause is 0, the client has left.
+// awaitTurn waits until we may ask Authenticate about a client's token. If it returns false, the
+// client may try again after the pause or, if the pause is 0, has left.
 func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,9 +264,9 @@ func (l *lobby) awaitTurn(v *visit, token []byte) (may bool, pause time.Duration
 	return false, 0
 }
 
-// recordAnswer is called with Authenticate's answer. refused means that the token is wrong,
-// and passed that it is correct; neither is set if Authenticate couldn't decide. recordAnswer
-// returns how many logins from the client's address have been refused.
+// recordAnswer is called with Authenticate's answer. refused means that the token is wrong, and
+// passed means that it is correct. Both are false if Authenticate couldn't decide. recordAnswer
+// returns the number of logins from the client's address that have been refused.
 func (l *lobby) recordAnswer(v *visit, token []byte, refused, passed bool) (failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -287,8 +288,8 @@ func (l *lobby) identify(c *Conn, identity string) {
 	c.identity = identity
 }
 
-// leave ends a visit. Whichever way a handshake ends, it comes by here, so all calls but the
-// first are no-ops.
+// leave ends a visit. A handshake may end in several ways that all call leave, so all calls but
+// the first are no-ops.
 func (l *lobby) leave(v *visit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -303,9 +304,9 @@ func (l *lobby) awaitJoin(c *Conn, welcomed bool) {
 	l.door.Await(c.visit, c, welcomed)
 }
 
-// claim adds c to the connections of its identity. It returns those that are now one too
-// many, oldest first, for the caller to close. With Config.RefuseLoginElsewhere it refuses c
-// instead. On a client claim is a no-op.
+// claim adds c to the connections of its identity. It returns the connections that now exceed the
+// limit, oldest first, for the caller to close. With Config.RefuseLoginElsewhere, it refuses c
+// instead. On a client, claim is a no-op.
 func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -321,8 +322,8 @@ func (l *lobby) claim(c *Conn) (replaced []*Conn, refused *CloseError) {
 	return replaced, refused
 }
 
-// join hands a connection to the world now that it has joined. It returns false if the
-// connection has ended or was evicted in the meantime.
+// join hands a connection that has joined to the world. It returns false if the connection has
+// ended or was evicted in the meantime.
 func (l *lobby) join(c *Conn) (in bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,16 +344,16 @@ func (l *lobby) markEnded(c *Conn) {
 	c.ended.Store(true)
 }
 
-// detach removes a connection whose link has ended, and reports whether it had joined. If so,
-// or if Config.Login was called for it, the world still has to deal with it.
+// detach removes a connection whose link has ended, and reports whether it had joined. If it had
+// joined, or if Config.Login was called for it, the world still has to handle its end.
 func (l *lobby) detach(c *Conn) (joined bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.attached, c)
 	joined = c.joined.Load()
 	if joined {
-		// Keep its memory for now, because its last messages have yet to run. expel does the
-		// rest.
+		// Keep the connection's memory for now, because its last messages haven't run yet. expel
+		// frees it later.
 		l.inbox.ended = append(l.inbox.ended, c)
 		l.door.Quit(c.visit.From())
 	} else {
@@ -367,8 +368,8 @@ func (l *lobby) detach(c *Conn) (joined bool) {
 	return joined
 }
 
-// free gives up what a joined connection still holds after detach: its memory, and its place
-// in MaxConns.
+// free releases the resources that a joined connection still holds after detach: its memory, and
+// its place in MaxConns.
 func (l *lobby) free(c *Conn) {
 	l.memory.Leave(int(c.reserved.Load()))
 	l.mu.Lock()
@@ -376,7 +377,7 @@ func (l *lobby) free(c *Conn) {
 	l.door.End()
 }
 
-// all returns the connections that haven't ended, including half-open ones.
+// all returns the connections that haven't ended, including half-number of open listeners.
 func (l *lobby) all() []*Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -398,7 +399,7 @@ func (l *lobby) post(fn func()) error {
 	return nil
 }
 
-// postUnlimited is post without a limit, for functions that mustn't be lost and that are
+// postUnlimited is like post without a limit, for functions that must not be lost and that are
 // limited elsewhere.
 func (l *lobby) postUnlimited(fn func()) {
 	l.mu.Lock()
@@ -406,7 +407,7 @@ func (l *lobby) postUnlimited(fn func()) {
 	l.inbox.posts = append(l.inbox.posts, fn)
 }
 
-// posted returns how many functions are waiting in the inbox.
+// posted returns the number of functions in the inbox.
 func (l *lobby) posted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -416,8 +417,8 @@ func (l *lobby) posted() int {
 // closedGrace is how long Do waits for a Dispatch after the world was closed.
 const closedGrace = time.Second
 
-// awaitDispatch is how Do waits until done is closed. It returns an error if ctx ends first,
-// or if the world is closed and nobody has driven it for closedGrace since.
+// awaitDispatch waits for Do until done is closed. It returns an error if ctx ends first, or if
+// the world is closed and nobody drives it for closedGrace after that.
 func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -432,8 +433,8 @@ func (l *lobby) awaitDispatch(ctx context.Context, done <-chan struct{}) error {
 	return waitFor(ctx, done)
 }
 
-// awaitAnswer is how Ask waits until done is closed. It returns an error if ctx ends first or
-// the world is closed.
+// awaitAnswer waits for Ask until done is closed. It returns an error if ctx ends first or the
+// world is closed.
 func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -451,8 +452,8 @@ func (l *lobby) awaitAnswer(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// take empties the inbox. It is called on the world's goroutine. posts gets the queued
-// functions and must take them out of the slice, but not keep it.
+// take empties the inbox. It is called on the world's goroutine. posts receives the slice of
+// queued functions. It must take the functions out of the slice, and must not keep the slice.
 func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -466,8 +467,8 @@ func (l *lobby) take(posts func(*[]func())) (joined, ended, refused []*Conn) {
 	return joined, ended, refused
 }
 
-// expectDispatch is called when a client begins to wait for a Dispatch. Unless there is one
-// within undrivenTime, it calls alarm, but only once in the life of a world.
+// expectDispatch is called when a client begins to wait for a Dispatch. If there is no Dispatch
+// within undrivenTime, it calls alarm, but only once in a world's lifetime.
 func (l *lobby) expectDispatch(alarm func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

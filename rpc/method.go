@@ -14,12 +14,12 @@ import (
 // A Handle is a declared call with an argument of type A. It is a *[ServerRPC], a
 // *[ClientRPC] or a *[MulticastRPC].
 type Handle[A any] interface {
-	// Call calls the method on a. It must be called on the world's goroutine, like everything
-	// that has to do with actors.
+	// Call calls the method on a. Like everything that involves actors, it must be called on the
+	// world's goroutine.
 	//
-	// If Call returns an error, nothing was sent and nothing will run, except that a Multicast
-	// that fails for one client carries on with the others. A nil actor is an error. Errors are
-	// logged only at Debug, in the category reliable.
+	// If Call returns an error, nothing was sent and nothing will run. The exception is a
+	// Multicast: if it fails for one client, it carries on with the other clients. A nil actor is
+	// an error. Errors are logged only at Debug, in the category reliable.
 	//
 	// If the call is sent, arg is encoded before Call returns. If it runs in this world, the
 	// world keeps arg itself, or a copy of it if it is a Raw.
@@ -43,7 +43,7 @@ type ClientRPC[A any] struct{ declaration }
 // A MulticastRPC is a call that runs on the server and on every client for which the actor is open.
 type MulticastRPC[A any] struct{ declaration }
 
-// A declaration is what all handles have in common.
+// A declaration is the part that all handles have in common.
 type declaration struct{ m *method }
 
 // Delivery implements [Handle].
@@ -69,26 +69,27 @@ func Client[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOp
 // which the actor is open.
 //
 // If the actor's class has [At] or [Relevant], the first Multicast after Spawn opens the actor
-// for all clients to which it is relevant. Later ones reach the clients for which it is open by
-// then.
+// for all clients to which it is relevant. Later Multicasts reach the clients for which it is
+// open at the time.
 func Multicast[A any](class *Class, name string, d bunch.Delivery, opts ...MethodOption) *MulticastRPC[A] {
 	return &MulticastRPC[A]{declaration{declare[A](class, name, multicastRPC, d, opts)}}
 }
 
-// Call makes the server run the method on a. On a client it returns ErrNotOwner if the
-// client does not own a. See [Handle] for goroutines, errors and what is retained.
+// Call makes the server run the method on a. On a client it returns ErrNotOwner if the client
+// does not own a. See [Handle] for goroutines, errors and retained arguments.
 func (h *ServerRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes the client that owns a run the method. If no client owns a, the server runs it
-// itself. On a client, Call runs it right there.
+// Call makes the client that owns a run the method. If no client owns a, the server runs the
+// method itself. If a client makes the call, the method runs on that client.
 //
 // If the owner's connection has ended but OnDisconnect has not run yet, Call returns nil, and
-// Drops.Gone of [Stats] counts the call. See [Handle] for goroutines, errors and what is
-// retained.
+// Drops.Gone of [Stats] counts the call. See [Handle] for goroutines, errors and retained
+// arguments.
 func (h *ClientRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
-// Call makes this server and all clients for which a is open run the method. On a client, it
-// runs only there. See [Handle] for goroutines, errors and what is retained.
+// Call makes this server and all clients for which a is open run the method. If a client makes
+// the call, the method runs only on that client. See [Handle] for goroutines, errors and retained
+// arguments.
 func (h *MulticastRPC[A]) Call(a *Actor, arg A) error { return call(a, h.m, arg) }
 
 func (h *ServerRPC[A]) takes(A) {}
@@ -100,13 +101,14 @@ func call[A any](a *Actor, m *method, arg A) error {
 	}
 	err := routeCall(a, m, arg)
 	if err != nil {
-		// Only at Debug, because the caller has the error and may not find it worth a warning.
+		// Log only at Debug, because the caller has the error and may not consider it worth a
+		// warning.
 		a.world.logs.Failed(m, err)
 	}
 	return err
 }
 
-// routeCall finds out where a call has to run, and sends it there or queues it here.
+// routeCall determines where a call has to run, and sends it there or queues it here.
 func routeCall[A any](a *Actor, m *method, arg A) error {
 	plan, err := a.world.route(a, m)
 	if err != nil {
@@ -121,15 +123,15 @@ func routeCall[A any](a *Actor, m *method, arg A) error {
 	return plan.carryOut(a, m, 0, p, func() any { return retain(p) })
 }
 
-// Raw is an argument that is not encoded: a []byte that is sent as it is. Together with the
-// bytes that name the method it may take at most Config.Bunch.MaxBunch bytes.
+// Raw is an argument that is not encoded: a []byte that is sent unchanged. Together with the
+// bytes that name the method, it may take at most Config.Bunch.MaxBunch bytes.
 //
-// Call copies the bytes before it returns. A handler may use them until it returns, and must
-// copy what it wants to keep, because a later call of any connection reuses the memory. A Raw
-// that answers a request belongs to the asker.
+// Call copies the bytes before it returns. A handler may use them until it returns, and must copy
+// any bytes that it wants to keep, because a later call of any connection reuses the memory. A
+// Raw that answers a request belongs to the asker.
 type Raw = codec.Raw
 
-// None is the argument of a call that has none.
+// None is the argument of a call without an argument.
 type None = codec.None
 
 // ErrTooLong means that a field of an argument exceeds the bound set by its quiver tag, or by
@@ -137,8 +139,8 @@ type None = codec.None
 // bound.
 var ErrTooLong = codec.ErrTooLong
 
-// retain returns the argument at p as a value that outlives the call. For a Raw, that takes a
-// copy of the bytes.
+// retain returns the argument at p as a value that outlives the call. For a Raw, it copies the
+// bytes.
 func retain[A any](p *A) any {
 	if raw, ok := any(p).(*Raw); ok {
 		return Raw(bytes.Clone(*raw))
@@ -146,7 +148,7 @@ func retain[A any](p *A) any {
 	return *p
 }
 
-// Deliveries, as [bunch.Delivery] describes them. A declaration always names one.
+// Deliveries, as described by [bunch.Delivery]. A declaration always names one.
 const (
 	Reliable            = bunch.Reliable
 	ReliableUnordered   = bunch.ReliableUnordered
@@ -182,20 +184,20 @@ type method struct {
 	waits     bool // WaitForActors
 
 	// A request is declared as two methods, the question and its answer.
-	role role    // which of the two this is, if any
-	pair *method // the other one
+	role role    // which of the two methods this is, if any
+	pair *method // the other method
 
 	// The argument.
 	arg    reflect.Type
-	refers bool // it may contain a Ref
+	refers bool // the argument may contain a Ref
 	codec  *codec.Codec
-	args   sync.Pool // of *A; encoding an argument without boxing it needs its address
+	args   sync.Pool // of *A, because encoding an argument without boxing needs its address
 }
 
 // String returns "Class.Method".
 func (m *method) String() string { return m.name }
 
-// shapeKind returns how m's line in the shape begins, before the delivery and the argument.
+// shapeKind returns the beginning of m's line in the shape, before the delivery and the argument.
 func (m *method) shapeKind() string {
 	switch m.role {
 	case isQuestion:
@@ -209,7 +211,7 @@ func (m *method) shapeKind() string {
 	return m.kind.String()
 }
 
-// deliveryNames is how the shape spells deliveries.
+// deliveryNames are the names of deliveries in the shape.
 var deliveryNames = [...]string{
 	Reliable:            "Reliable",
 	ReliableUnordered:   "ReliableUnordered",
@@ -234,7 +236,7 @@ func (m *method) undecodable(size int, err error) error {
 }
 
 // validate calls Validate of the argument at p, and returns its error as a *validationError.
-// The function routeCall does the same inline, which saves 2 ns a call.
+// routeCall does the same inline, which saves 2 ns per call.
 func (m *method) validate(p any) error {
 	if err := m.codec.Validate(p); err != nil {
 		return &validationError{method: m, cause: err}
@@ -245,12 +247,12 @@ func (m *method) validate(p any) error {
 // A MethodOption is an option of a method's declaration.
 type MethodOption func(*method)
 
-// RateLimit limits how often one connection may call a Server RPC: on average perSecond calls
-// a second, in bursts of at most perSecond calls. Calls beyond the limit are dropped and
-// counted, even reliable ones. The client is informed only if the call is a [Request].
+// RateLimit limits how often one connection may call a Server RPC, to perSecond calls a second on
+// average and bursts of at most perSecond calls. Calls beyond the limit are dropped and counted,
+// even reliable ones. The client is informed only if the call is a [Request].
 //
-// Calls count at the time they arrive, so calls that have waited for a busy server do not exceed
-// the limit. However, reliable calls that were held up by an outage of the path arrive all at
+// Calls count at the time they arrive, so the time that they wait for a busy server makes no
+// difference. However, reliable calls that were held up by an outage of the path arrive all at
 // once. An honest client that makes n calls a second during a three-second outage needs a limit
 // of 4n.
 func RateLimit(perSecond float64) MethodOption {
@@ -264,8 +266,9 @@ func AnyCaller() MethodOption {
 }
 
 // SkipOwner excludes the client that owns the actor from a Multicast. That client may have
-// predicted the shot, for instance, or may itself have said what the others hear. UE:
-// COND_SkipOwner, but only for properties, so functions there begin with IsLocallyControlled.
+// predicted the shot, for instance, or may itself be the speaker whom the others hear. UE:
+// COND_SkipOwner, which is only for properties. Functions in Unreal check IsLocallyControlled
+// first.
 func SkipOwner() MethodOption { return func(m *method) { m.skipOwner = true } }
 
 // A sendPolicy determines when a call is sent. UE: ERemoteFunctionSendPolicy.
@@ -289,27 +292,28 @@ func ForceSend() MethodOption { return func(m *method) { m.policy |= forceSend }
 // ForceQueue sends calls of an unreliable Client or Multicast RPC after the states and lists
 // of their actor. UE: ForceQueue.
 //
-// They are sent in the next Flush in which [UpdateRate] allows an update of the actor. Unless
-// packets are lost or reordered, the handler therefore finds the states of that Flush, and OnRep
-// has run. An argument may take at most 1,000 bytes.
+// The calls are sent in the next Flush in which [UpdateRate] allows an update of the actor.
+// Unless packets are lost or reordered, the handler therefore finds the states of that Flush, and
+// OnRep has already run. An argument may take at most 1,000 bytes.
 //
-// The calls wait for as long as the states do, be it for the path, the rate or the client's
+// The calls wait for as long as the states do, whether for the path, the rate or the client's
 // open. If more than 8 KiB are waiting for an actor, further calls are dropped and counted in
 // Drops.Saturated.
 //
 // If the actor closes for the client, the waiting calls are dropped and counted in
 // Drops.ActorClosed. A call made in the tick in which its actor is destroyed or torn off
-// therefore reaches no client. When an actor falls asleep, though, its close does wait for the
+// therefore reaches no client. When an actor falls asleep, however, its close waits for the
 // calls.
 func ForceQueue() MethodOption { return func(m *method) { m.policy |= forceQueue } }
 
-// WaitForActors is for a Client or Multicast RPC whose argument contains a [Ref]. It makes calls
-// wait on the client until all actors that they name are open there. UE: net.DelayUnmappedRPCs.
+// WaitForActors is for a Client or Multicast RPC whose argument contains a [Ref]. It makes a call
+// wait on the client until all actors that its argument names are open there. UE:
+// net.DelayUnmappedRPCs.
 //
-// A call waits for at most 5 seconds, and meanwhile the actor's later calls run before it. Up
-// to 64 calls of a connection wait, with 64 KiB of arguments. Calls beyond that, calls of other
-// methods, and calls that have waited for 5 seconds run without waiting: a Ref that names no open
-// actor becomes 0, and is counted in [Drops].
+// A call waits for at most 5 seconds, and meanwhile the actor's later calls run before it. Up to
+// 64 calls per connection may wait, with up to 64 KiB of arguments. Calls beyond these limits and
+// calls of other methods don't wait. When they run, or when a call has waited for 5 seconds, a
+// Ref that names no open actor becomes 0, and is counted in [Drops].
 func WaitForActors() MethodOption { return func(m *method) { m.waits = true } }
 
 // declare adds a method with an argument of type A to class. It panics if the declaration isn't
@@ -341,8 +345,8 @@ func declare[A any](class *Class, name string, k kind, d bunch.Delivery, opts []
 	return m
 }
 
-// mustHaveValidOptions panics if the method's delivery doesn't exist, or if its options don't go
-// with its kind, its delivery or one another.
+// mustHaveValidOptions panics if the method's delivery doesn't exist, or if its options aren't
+// compatible with its kind, its delivery or one another.
 func (m *method) mustHaveValidOptions() {
 	switch {
 	case m.delivery > UnreliableSequenced:

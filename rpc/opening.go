@@ -16,39 +16,39 @@ import (
 	"github.com/quivernet/quiver/internal/wire"
 )
 
-// An opening is an actor's channel on one connection. A client has openings too, but it only
-// uses their first group of fields. States and relevancy are the server's business.
+// An opening is an actor's channel on one connection. A client has openings too, but only uses
+// their first group of fields. Only the server uses the fields for states and relevancy.
 //
-// It is used only by the world's goroutine.
+// An opening is used only by the world's goroutine.
 type opening struct {
 	actor    *Actor
 	conn     *Conn
 	channel  uint64
-	reliable int  // messages sent reliably, including the open
+	reliable int  // number of messages sent reliably, including the open
 	closed   bool // Actor.forget has removed it from its actor and its connection
 
-	// States that the client has yet to get. A mask has a bit for each field of the class.
+	// States that the client still needs. A mask has a bit for each field of the class.
 	visible     state.Mask // fields that the client may see, except for those tagged initial
-	lacks       state.Mask // visible fields that may be stale there and aren't in flight
-	fresh       state.Mask // those of lacks that updateEarly hasn't sent since they changed
-	everSent    state.Mask // sent in an update, arrived or not; closePayload repeats them
-	lateInitial state.Mask // initial fields that the open lacked, because the constructor caused it
+	lacks       state.Mask // visible fields that may be stale at the client and aren't in flight
+	fresh       state.Mask // the part of lacks that updateEarly hasn't sent since it changed
+	everSent    state.Mask // fields sent in an update, arrived or not; closePayload repeats them
+	lateInitial state.Mask // initial fields missing from an open that the constructor caused
 
-	// Lists and calls, which go out along with the states.
-	lists         []keyed.Lacking // by list of the class; nil if it has none, or no replica yet
+	// Lists and calls, which are sent along with the states.
+	lists         []keyed.Lacking // by list of the class; nil if it has no lists, or no replica yet
 	listsInFlight int             // list updates whose fate isn't known yet
 	queuedCalls   outbox.Calls    // of ForceQueue methods, until the states have been sent
 
 	// Competition for room in a Flush.
-	enqueued bool      // it is in stateOutbox.dirty
+	enqueued bool      // the opening is in stateOutbox.dirty
 	since    time.Time // when the last update was handed over, or else when the actor opened
 	claim    float64   // result of urgency, while stateOutbox.sort runs
 
-	// closePending is set once the actor has left this client for another owner. Nothing is
-	// sent from then on, and the opening closes as soon as the client has acknowledged the
-	// open, unless cancelClose is called first. See Actor.closeToPrevious.
+	// closePending is set once the actor has been given from this client to another owner.
+	// Nothing is sent from then on, and the opening closes as soon as the client has acknowledged
+	// the open, unless cancelClose is called first. See Actor.closeToPrevious.
 	closePending bool
-	missed       int // reliable Multicasts made since then
+	missed       int // number of reliable Multicasts made since closePending was set
 
 	// Relevancy.
 	relevantAt time.Duration // relevance.elapsed when the actor was last relevant to the client
@@ -67,8 +67,8 @@ func (o *opening) mark(fields state.Mask) {
 
 // enqueue makes the next Flush look at the opening.
 func (o *opening) enqueue() {
-	// The connection needs to be looked at even if the opening is in the queue already, because
-	// the path may take more now than it did in the last Flush.
+	// Activate the connection even if the opening is already in the queue, because the path may
+	// take more now than it did in the last Flush.
 	o.conn.world.frame.activate(o.conn)
 	if !o.enqueued {
 		o.enqueued = true
@@ -81,8 +81,8 @@ func (o *opening) receives(m *method) bool {
 	return !o.closePending && !(m.skipOwner && o.conn == o.actor.conn)
 }
 
-// queueCall holds a call of a ForceQueue method back until the states have been sent. If too
-// much is waiting already, it drops the call.
+// queueCall holds back a call of a ForceQueue method until the states have been sent. If too many
+// bytes of calls are already waiting, it drops the call.
 func (o *opening) queueCall(m *method, call []byte) error {
 	if limit := o.conn.maxUpdate() - binary.MaxVarintLen16; len(call) > limit {
 		return errorf("rpc: %v: %d bytes with ForceQueue to %v, at most %d travel with states: %w",
@@ -96,17 +96,17 @@ func (o *opening) queueCall(m *method, call []byte) error {
 	return nil
 }
 
-// callsDue reports whether queued calls may be sent. They may once this Flush has compared the
-// states and the client lacks none of them. That way, the states that a call finds there are
-// those of the moment when it was made, or newer.
+// callsDue reports whether queued calls may be sent. They may be sent once this Flush has
+// compared the states and the client lacks none of them. This way, a call finds states at the
+// client that are at least as new as the call.
 func (o *opening) callsDue(now time.Time) bool {
 	a := o.actor
 	ready := o.conn.world.replicator.compared && !o.queuedCalls.Empty() && !o.closed && o.lacks == 0
 	return ready && a.states.claimSlot(now, a.class.updatePeriod, a.ref)
 }
 
-// requeue is called for calls that the machine had accepted and has given back unsent. They go
-// to the front of the queue, but if the channel has closed by now, they're counted as dropped.
+// requeue is called for calls that the machine had accepted but has given back unsent. It puts
+// them at the front of the queue, or counts them as dropped if the channel has closed by now.
 func (o *opening) requeue(calls []byte) {
 	if o.closed {
 		o.conn.drops.Add(drops.Closed, outbox.Count(calls))
@@ -116,8 +116,7 @@ func (o *opening) requeue(calls []byte) {
 	}
 }
 
-// updateVisible works out anew which fields the client may see, and marks the ones that it
-// couldn't see before.
+// updateVisible recomputes which fields the client may see, and marks the newly visible fields.
 func (o *opening) updateVisible() {
 	if o.lists == nil {
 		o.markLists(false)
@@ -131,8 +130,8 @@ func (o *opening) updateVisible() {
 	o.mark(o.visible &^ before)
 }
 
-// farPriority is what is left of an actor's priority at its cull distance. In UE, a pawn's
-// priority falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
+// farPriority is the fraction of an actor's priority that remains at its cull distance. In UE, a
+// pawn's priority falls to 0.2 when it is far away and out of sight (AActor::GetNetPriority).
 const farPriority = 0.2
 
 // urgency returns the seconds since the last update times the class's priority, which falls
@@ -142,16 +141,16 @@ func (o *opening) urgency(now time.Time) float64 {
 	return now.Sub(o.since).Seconds() * o.actor.class.updatePriority * nearness
 }
 
-// noteRelevant is called when the actor is found relevant to the client, at distance far. If
-// the opening was about to close because the actor had parted, it stays open.
+// noteRelevant is called when the actor is found relevant to the client, at distance far. If the
+// opening was about to close because the client had lost the actor, it stays open.
 func (o *opening) noteRelevant(far float32) {
 	o.relevantAt = o.conn.world.relevance.elapsed
 	o.far = far
 	o.cancelClose()
 }
 
-// cancelClose calls off a pending close, and sends states again. Multicasts that the client has
-// missed meanwhile are lost.
+// cancelClose cancels a pending close, so that states are sent again. Multicasts that the client
+// has missed meanwhile are lost.
 func (o *opening) cancelClose() {
 	if o.closePending {
 		o.closePending = false
@@ -169,8 +168,8 @@ func (o *opening) acknowledged() bool {
 }
 
 // closeArrivedError returns the error for a client's call on a channel that the server has
-// closed. The close has arrived but hasn't been handled yet, or is just being handled. The
-// error is the one that the call would return afterwards. The caller holds the link's lock.
+// closed, while the close has arrived but hasn't been fully handled. The call would return the
+// same error afterwards. The caller holds the link's lock.
 func (o *opening) closeArrivedError(m *method) error {
 	w := o.actor.world
 	cause := ErrClosed
@@ -190,11 +189,11 @@ func (o *opening) settled() bool {
 }
 
 // undoUpdate is called when an update was lost, or was taken back before it was sent. It records
-// that the client may lack what was in it.
+// that the client may lack the update's contents.
 //
-// If no newer update has been sent since, it also restores the urgency that the opening had
-// before. Otherwise an update that was taken back would go to the end of the queue, behind all
-// those that were never handed over.
+// If no newer update has been sent since, it also restores the opening's urgency from before the
+// update. Otherwise an opening whose update was taken back would go to the end of the queue,
+// behind all openings whose updates were never handed over.
 func (o *opening) undoUpdate(sent *sentState) {
 	if sent.list {
 		first := bits.TrailingZeros64(uint64(sent.fields))
@@ -206,8 +205,8 @@ func (o *opening) undoUpdate(sent *sentState) {
 	}
 }
 
-// markLists records that the client may lack all items of all lists. With census set, it gets a
-// census of each list as well, since it may still have items that were removed.
+// markLists records that the client may lack all items of all lists. If census is set, the client
+// also gets a census of each list, since it may still have items that were removed.
 func (o *opening) markLists(census bool) {
 	if o.actor.class.lists == 0 || o.actor.states.replicas == nil {
 		return
@@ -220,8 +219,8 @@ func (o *opening) markLists(census bool) {
 	}
 }
 
-// appendList appends an update of the first list of which the client lacks items, and records
-// in sent what the update contains.
+// appendList appends an update of the first list with items that the client lacks, and records
+// the update's contents in sent.
 func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	for _, r := range o.actor.states.replicas {
 		list, ok := r.(itemReplica)
@@ -241,8 +240,8 @@ func (o *opening) appendList(b []byte, sent *sentState) []byte {
 	return b
 }
 
-// Flags of an open message. An owner message has the same flags byte, but only flagOwned may be
-// set in it. All other bits must be zero.
+// Flags of an open message. An owner message also has a flags byte, in which only flagOwned may
+// be set. All other bits must be zero.
 const (
 	flagOwned  = 1 << iota // the receiver owns the actor
 	flagState              // states follow
@@ -250,12 +249,12 @@ const (
 )
 
 // OpenTo opens the actor for c, unless it is open there already. The client gets the actor's
-// current states, and all calls from now on. OpenTo is for the server only.
+// current states, and all calls from now on. Only the server may call OpenTo.
 //
-// If c may still have an earlier copy, because CloseTo was called within the last round trip,
-// the open waits until we know that c has ended that copy. A dormant actor falls asleep there
-// again at the next Flush. If c has begun to close and does not have the actor, OpenTo
-// returns [ErrClosed], even before OnDisconnect has run.
+// If c may still have an earlier copy, because CloseTo was called within the last round trip, the
+// open waits until we know that c has ended that copy. The copy of a dormant actor falls asleep
+// again at the next Flush. If c has begun to close and does not have the actor, OpenTo returns
+// [ErrClosed], even before OnDisconnect has run.
 //
 // If the class has [At] or [Relevant], the actor closes once it has not been relevant to c
 // for 5 s, and calling OpenTo again does not prolong this. For a spectator who must see
@@ -274,7 +273,7 @@ func (a *Actor) OpenTo(c *Conn) error {
 	return err
 }
 
-// open opens the actor for c, where it must not be open yet.
+// open opens the actor for c. It must not be open there yet.
 func (a *Actor) open(c *Conn) error {
 	if !c.usable() {
 		return errorf("rpc: OpenTo of %v for %v: %w", a, c, ErrClosed)
@@ -291,7 +290,7 @@ func (a *Actor) open(c *Conn) error {
 		return errorf("rpc: OpenTo of %v for %v: %w", a, c, err)
 	}
 
-	hadCopy := c.shown.hasDetached(a) // which may still have items that were removed from its lists
+	hadCopy := c.shown.hasDetached(a) // if so, the copy may still have removed list items
 	a.forgetDetached(c)
 	o := &opening{
 		actor:      a,
@@ -335,18 +334,18 @@ func (a *Actor) openOn(c *Conn, message []byte) (channel uint64, err error) {
 	return channel, err
 }
 
-// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged that an
-// actor of the class was opened for it. It panics if there is a function already. UE:
-// OpenAcked of the actor's channel.
+// OnOpenAcked makes fn run on the server, in Dispatch, when a client has acknowledged the open of
+// an actor of the class. It panics if there is a function already. UE: OpenAcked of the actor's
+// channel.
 //
 // Calls and states that are sent to the client from then on cannot arrive before the actor. The
-// client makes its copy in its next Dispatch at the latest. But the acknowledgement says nothing
-// about what the game on the client does with the copy, such as loading a level, so the game
-// must report that by a call.
+// client makes its copy in its next Dispatch at the latest. The acknowledgment doesn't mean that
+// the game on the client has finished its own work for the copy, such as loading a level. The
+// game must report this with a call.
 //
-// fn runs once for each open. If the actor was closed for c or dormant there and opens again,
-// fn runs again. It does not run for an open that closes before or as it is acknowledged (see
-// SetOwner), nor after this side has closed c.
+// fn runs once for each open. If the actor was closed for c or dormant there and opens again, fn
+// runs again. fn does not run if the actor closes before its open is acknowledged, or because it
+// is acknowledged (see SetOwner). Nor does it run after this side has closed c.
 func OnOpenAcked[T any](b *Binding[T], fn func(object T, c *Conn)) {
 	mustHook("OnOpenAcked", b.untyped.class, fn == nil, b.untyped.onOpenAcked != nil)
 	b.untyped.onOpenAcked = func(object any, c *Conn) { fn(object.(T), c) }
@@ -369,7 +368,7 @@ func (o *opening) queueOpenAcked() {
 }
 
 // channelOn opens a channel for the actor. If an earlier channel of the same actor was closed,
-// the new one has to wait: nothing is sent on it until the client has acknowledged that close.
+// nothing is sent on the new channel until the client has acknowledged that close.
 //
 // If the connection has used up all channel numbers, channelOn ends it. The client gets a new
 // set of numbers when it connects again. The caller holds the link's lock.
@@ -440,13 +439,14 @@ func (a *Actor) tellOwner(c *Conn) error {
 	case o != nil:
 		return a.send(o, ownerMessage, append(binary.AppendUvarint(nil, ownerMethod), a.ownerFlags(c)))
 	case c.shown.detached[a] == Dormancy:
-		// There's no channel to tell it on, but the open that wakes the copy says so too.
+		// There's no channel for an owner message, but the open that wakes the copy contains the
+		// owner as well.
 		return a.open(c)
 	}
 	return nil
 }
 
-// A parsedOpen is an open message as a client has parsed it.
+// A parsedOpen is an open message parsed by a client.
 type parsedOpen struct {
 	class  *Class
 	flags  byte
@@ -483,15 +483,16 @@ func (w *World) parseOpen(message bunch.Message) (o parsedOpen, violation *Close
 	return o, nil
 }
 
-// openActor is called on a client when the server opens an actor. It makes a copy of the
-// actor, unless there's a dormant or placed one without a channel. That one gets the channel
+// openActor is called on a client when the server opens an actor. It makes a copy of the actor.
+// If there is already a dormant or placed copy without a channel, that copy gets the channel
 // instead.
 func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 	o, violation := w.parseOpen(message)
 	if violation != nil {
 		return violation
 	}
-	// If the client knows the actor's number, OnRep has run for the states that refer to it.
+	// If the client knows the actor's number, OnRep has already run for the states that refer to
+	// it.
 	known := c.copies.byRef[o.ref] != nil
 	a, violation := w.adopt(c, message, o)
 	switch {
@@ -501,7 +502,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 		return c.copies.noteGone(o)
 	}
 
-	// Make the copy, unless there is one.
+	// Make the copy, unless there already is one.
 	delete(c.copies.gonePlaced, o.name)
 	isNew := a == nil
 	if isNew {
@@ -517,7 +518,7 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 		c.copies.byRef[a.ref] = a
 	}
 
-	// Give it its channel.
+	// Give the copy its channel.
 	c.setPriority(message.Channel, o.class.extended.Priority)
 	a.openings = []*opening{{actor: a, conn: c, channel: message.Channel}}
 	a.dormancy.on = false
@@ -530,7 +531,8 @@ func (w *World) openActor(c *Conn, message bunch.Message) *CloseError {
 		defer w.closeCopy(c, a, message.Channel, Destroyed)
 	}
 
-	// Make its objects, read their first states, then run what was waiting for the actor.
+	// Make its objects, read their first states, then run the calls that were waiting for the
+	// actor.
 	if isNew {
 		w.introduce(a)
 	}
@@ -570,7 +572,8 @@ func (w *World) applyFirstState(c *Conn, a *Actor, o parsedOpen) *CloseError {
 	return violation
 }
 
-// handleOwner is called on a client for an owner message, which says whether it owns the actor.
+// handleOwner is called on a client for an owner message, which says whether the client owns the
+// actor.
 func (a *Actor) handleOwner(payload []byte) *CloseError {
 	if len(payload) != 1 || payload[0]&^flagOwned != 0 {
 		return violationf(PayloadFail, "owner message of %d bytes for a %q", len(payload), a.class.name)
@@ -579,6 +582,5 @@ func (a *Actor) handleOwner(payload []byte) *CloseError {
 	return nil
 }
 
-// ownerMessage gives the owner message a name in errors. It isn't a method that anyone could
-// call.
+// ownerMessage names the owner message in errors. It isn't a real method and can't be called.
 var ownerMessage = &method{name: "Actor.SetOwner", delivery: bunch.Reliable}

@@ -13,23 +13,23 @@ import (
 	"github.com/quivernet/quiver/internal/state"
 )
 
-// A stateOutbox is what a server's connection still has to send to its client in the way of
-// states, and the updates (messages with states) that are in flight.
+// A stateOutbox holds the states that a server's connection still has to send to its client, and
+// the updates (messages with states) that are in flight.
 //
-// It is used only by the world's goroutine.
+// A stateOutbox is used only by the world's goroutine.
 type stateOutbox struct {
-	dirty    []*opening // whose client may lack something; compose removes those it has dealt with
-	heldBack bool       // the last Flush had no room for all of it
-	room     stateRoom  // how much a Flush may send
+	dirty    []*opening // openings that may have something to send; compose removes finished ones
+	heldBack bool       // the last Flush had no room for all updates
+	room     stateRoom  // how many bytes a Flush may send
 	sent     sentStates // updates in flight
 
 	fates [64]bunch.Fate // reused by settleStates
 
-	// A resync is what the client asks for if it had no memory for states that it acknowledged.
-	// It then gets everything again.
-	resync      bool          // the client has asked, and we haven't answered
+	// The client asks for a resync if it had no memory for states that it acknowledged. It then
+	// gets everything again.
+	resync      bool          // the client has asked, and we haven't answered yet
 	resyncAt    time.Time     // when we last answered, by the game's clock
-	resyncPause time.Duration // least time from then until the next answer
+	resyncPause time.Duration // minimum time from resyncAt until the next answer
 }
 
 // pending reports whether the next Flush has work to do: there's something to send, or there
@@ -38,25 +38,26 @@ func (s *stateOutbox) pending() bool {
 	return s.resync || len(s.dirty) > 0 || s.sent.any()
 }
 
-// A sentState is an update that the machine has, and whose fate isn't known yet. It may arrive
-// or be lost, or we take it back before it is sent.
+// A sentState is an update that was handed to the machine and whose fate isn't known yet. It may
+// arrive or get lost, or we may take it back before it is sent.
 type sentState struct {
 	to *opening
-	at time.Time // when it was handed over
+	at time.Time // when the update was handed over
 
-	// What to send again if it doesn't arrive: fields, or items of a list, or calls.
-	fields state.Mask // 0 for an early update, or one with calls
+	// The contents of the update, which may have to be sent again: fields, items of a list, or
+	// calls.
+	fields state.Mask // 0 for an early update, or for an update with calls
 	list   bool       // fields is a list
-	items  []uint32   // if list, the items' numbers
+	items  []uint32   // the numbers of the items, if list is set
 	calls  []byte     // of ForceQueue methods
 
-	since time.Time // opening.since before this update, to restore if it's taken back
+	since time.Time // opening.since before this update, restored if the update is taken back
 }
 
 // noteFate is called once the fate of an update is known.
 func (s *sentState) noteFate() {
-	// We could look up in the class whether this is a list, but that would touch memory that
-	// most updates have no other use for. That's why list is a field.
+	// The class also knows whether this is a list, but looking there would touch memory that most
+	// updates don't need otherwise. That's why list is a field.
 	if s.list {
 		s.to.listsInFlight--
 	}
@@ -71,8 +72,8 @@ type sentStates struct {
 // any reports whether there are updates in flight.
 func (s *sentStates) any() bool { return len(s.free) < len(s.records) }
 
-// record returns a record for an update of o that is about to be handed over. The record
-// contains o.since, so the caller may change that afterwards.
+// record returns a record for an update of o that is about to be handed over. The record contains
+// a copy of o.since, so the caller may change o.since afterwards.
 func (s *sentStates) record(o *opening, now time.Time) (number uint64, sent *sentState) {
 	if n := len(s.free); n > 0 {
 		number = s.free[n-1]
@@ -97,20 +98,20 @@ func (s *sentStates) release(number uint64) {
 
 // A stateRoom decides how many bytes of updates a Flush may hand to the machine.
 //
-// Updates that wait in the machine get stale, so this is no more than the machine will probably
-// send by the next Flush. And since a queue on the path delays calls as well, it is no more
-// than keeps that queue short.
+// Updates that wait in the machine get stale, so the room is limited to the bytes that the
+// machine will probably send by the next Flush. Since a queue on the path also delays calls, the
+// room is limited further to keep that queue short.
 type stateRoom struct {
-	machine  outbox.Room // estimates how much the machine sends between two Flushes
-	path     state.Pace  // limits the rate, going by the queue on the path
-	began    time.Time   // first Flush, by the link's clock; path's times count from here
+	machine  outbox.Room // estimates the bytes that the machine sends between two Flushes
+	path     state.Pace  // limits the rate, depending on the queue on the path
+	began    time.Time   // first Flush, by the link's clock; the times in path count from here
 	lastUsed int         // bytes that the last Flush has handed over
 }
 
 // next returns the room for this Flush, in bytes.
 //
-// unsent is how many bytes of the last Flush's updates the machine didn't get to send, and gave
-// back. behind is set if there were any, or if that Flush didn't have room for all updates.
+// unsent is the number of bytes of the last Flush's updates that the machine gave back unsent.
+// behind is set if unsent is above 0, or if that Flush didn't have room for all updates.
 func (s *stateRoom) next(clock time.Time, machine *bunch.Conn, unsent int, behind bool) int {
 	if s.began.IsZero() {
 		s.began = clock
@@ -123,7 +124,7 @@ func (s *stateRoom) next(clock time.Time, machine *bunch.Conn, unsent int, behin
 	return s.path.Room(since, s.machine.Bytes())
 }
 
-// A stateCrowd sums up how fast all connections of a world are sending states.
+// A stateCrowd summarizes how fast all connections of a world are sending states.
 type stateCrowd struct {
 	state.Crowd
 	at time.Time // time of the count, by the link's clock
@@ -144,35 +145,36 @@ func (w *World) crowdAt(clock time.Time) state.Crowd {
 }
 
 const (
-	// crowdPeriod is how long we use a summary of the connections' paces. It's less than a round
-	// of state.Pace. Going through 1,024 connections takes a few microseconds.
+	// crowdPeriod is the time for which we use a summary of the connections' paces. It's shorter
+	// than a round of state.Pace. Going through 1,024 connections takes a few microseconds.
 	crowdPeriod = 100 * time.Millisecond
 
-	// maxUpdates is how many updates a Flush may hand to the machine for one connection. The
-	// machine holds 256 KiB, and counts 64 bytes for each update on top of its content, so this
-	// many fit in even with the largest outbox.Room.
+	// maxUpdates is the maximum number of updates that a Flush may hand to the machine for one
+	// connection. The machine holds 256 KiB, and counts 64 bytes for each update in addition to
+	// its content, so this number fits even with the largest outbox.Room.
 	maxUpdates = 2000
 
-	// resyncPeriod is the least time between two answers to a client that asks for everything
-	// again. If there were more than a thousand actors in the last answer, it is resyncEach for
-	// each of them.
+	// resyncPeriod is the minimum time between two answers to a client that asks for everything
+	// again. If there were more than a thousand actors in the last answer, the minimum is
+	// resyncEach for each of them instead.
 	//
-	// It takes a client just one byte to ask, but the answer can be expensive. Opening 5,000
-	// dormant actors with lists and putting them to sleep again takes 30 ms.
+	// A client can ask with a single byte, but the answer can be expensive. Opening 5,000 dormant
+	// actors with lists and putting them to sleep again takes 30 ms.
 	resyncPeriod = time.Second
 	resyncEach   = time.Millisecond
 
-	// updateHeader is roughly what a bunch adds to an update: flags, channel and length. It
-	// needn't be exact, because it only counts against the room.
+	// updateHeader is the approximate number of bytes that a bunch adds to an update: flags,
+	// channel and length. It needn't be exact, because it is only used to charge updates to the
+	// room.
 	updateHeader = 6
 
-	// updateReserve is what an update leaves for its mask, which takes up to 9 bytes.
+	// updateReserve is the space that an update leaves for its mask, which takes up to 9 bytes.
 	updateReserve = 16
 )
 
-// sendState is called at each Flush to send states. Updates that the machine has not got around
-// to sending are taken back, because by now there may be newer values to send in their place. If
-// there isn't room for everything, the most urgent openings go first.
+// sendState is called at each Flush to send states. It takes back updates that the machine has
+// not sent yet, because there may be newer values by now. If there isn't room for everything, the
+// most urgent openings go first.
 func (c *Conn) sendState(now time.Time) {
 	s := &c.shown.state
 	if !s.pending() || !c.usable() {
@@ -184,12 +186,12 @@ func (c *Conn) sendState(now time.Time) {
 	defer c.link.Unlock()
 	c.world.frame.cork(c)
 
-	unsent := c.machine.TrackedQueued() // bytes that TakeBack is about to take back
+	unsent := c.machine.TrackedQueued() // bytes that the following TakeBack takes back
 	c.machine.TakeBack()
 	c.settleStates()
 	behind := unsent > 0 || s.heldBack
 
-	// Tell the pace what it needs to know about the path, then see how much room it gives us.
+	// Give the pace its measurements of the path, then get the room for this Flush.
 	bulk, waits := c.link.Source().Bulk()
 	s.room.path.Among(c.world.crowdAt(clock))
 	s.room.path.Lost(c.machine.Lost(), c.machine.Acked())
@@ -203,7 +205,7 @@ func (c *Conn) sendState(now time.Time) {
 	s.room.path.Sent(s.room.lastUsed)
 }
 
-// answerResync marks everything as lacking if the client has asked for it, and if the last
+// answerResync marks everything as lacking if the client has asked for a resync, and if the last
 // answer was long enough ago.
 func (c *Conn) answerResync(now time.Time) {
 	s := &c.shown.state
@@ -226,8 +228,8 @@ func (s *stateOutbox) sort(now time.Time) {
 	slices.SortStableFunc(s.dirty, func(a, b *opening) int { return cmp.Compare(b.claim, a.claim) })
 }
 
-// settleStates deals with the updates whose fate the machine has learned since the last call.
-// The caller holds the link's lock.
+// settleStates handles the updates whose fate the machine has learned since the last call. The
+// caller holds the link's lock.
 func (c *Conn) settleStates() {
 	s := &c.shown.state
 	for n := c.machine.Fates(s.fates[:]); n > 0; n = c.machine.Fates(s.fates[:]) {
@@ -235,12 +237,13 @@ func (c *Conn) settleStates() {
 			sent := &s.sent.records[f.Record]
 			sent.noteFate()
 			if !f.Kept && !sent.to.closed {
-				// It was lost or taken back. The next update has the newest values of its fields.
+				// The update was lost or taken back. The next update will have the newest values
+				// of its fields.
 				sent.to.undoUpdate(sent)
 			}
 			if f.Back {
-				// Calls are sent once at most, so they must not go out again if they were lost,
-				// but these never left.
+				// Calls are sent at most once, so lost calls must not be sent again. But these
+				// calls were never sent.
 				sent.to.requeue(sent.calls)
 			}
 			s.sent.release(f.Record)
@@ -248,8 +251,8 @@ func (c *Conn) settleStates() {
 	}
 }
 
-// compose hands updates to the machine for as long as there is room, and returns their size in
-// bytes. The caller holds the link's lock.
+// compose hands updates to the machine for as long as there is room, and returns their total size
+// in bytes. The caller holds the link's lock.
 func (c *Conn) compose(now time.Time, room int) (used int) {
 	s := &c.shown.state
 	kept := s.dirty[:0] // openings that stay in dirty
@@ -288,8 +291,8 @@ func (c *Conn) compose(now time.Time, room int) (used int) {
 	return used
 }
 
-// update hands over an update with as much of what the client lacks as fits into one message,
-// and returns its size in bytes. It is 0 if nothing could be sent.
+// update hands over an update with as many of the lacking fields or items as fit into one
+// message. It returns the update's size in bytes, or 0 if nothing could be sent.
 func (c *Conn) update(o *opening, now time.Time) int {
 	if !c.machine.Opened(o.channel) {
 		return c.updateEarly(o, now)
@@ -302,7 +305,7 @@ func (c *Conn) update(o *opening, now time.Time) int {
 		b = o.actor.appendFields(b, sent.fields)
 		o.lacks &^= sent.fields
 	} else {
-		// Only lists are left. A list needs an update to itself.
+		// Only lists are left. A list needs an update of its own.
 		b = o.appendList(b, sent)
 	}
 	sent.list = sent.fields&lists != 0
@@ -314,9 +317,9 @@ func (c *Conn) update(o *opening, now time.Time) int {
 	return c.sendUpdate(record, b)
 }
 
-// updateEarly hands over an update before the client has acknowledged the open, with what has
-// changed since the open was sent. Without it, a new actor would stand still for a round trip.
-// Unreal doesn't wait for OpenAcked with properties either.
+// updateEarly hands over an update before the client has acknowledged the open, with the fields
+// that have changed since the open was sent. Without early updates, a new actor would stand still
+// for a round trip. Unreal doesn't wait for OpenAcked before it sends properties either.
 func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if !c.machine.Opening(o.channel) {
 		return 0
@@ -325,8 +328,8 @@ func (c *Conn) updateEarly(o *opening, now time.Time) int {
 	if fields == 0 {
 		return 0
 	}
-	// The client may drop this update. Leave the fields in lacks, so that they are sent again
-	// once the open is acknowledged.
+	// The client may drop this update, so leave the fields in lacks. They are sent again once the
+	// open is acknowledged.
 	record, _ := c.shown.state.sent.record(o, now)
 	o.fresh &^= fields
 	o.since = now
@@ -353,7 +356,8 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	case err == nil:
 		return updateHeader + len(b)
 	case sent.fields == 0:
-		// The fields of an early update are still in lacks, and calls end with their channel.
+		// The fields of an early update are still in lacks, and calls are dropped along with
+		// their channel.
 	case errors.Is(err, bunch.ErrBunchTooLarge):
 		// It won't fit next time either, so don't try again.
 		c.world.stateFailed(o.actor, o.actor.class.stateOf(bits.TrailingZeros64(uint64(sent.fields))), err)
@@ -366,13 +370,13 @@ func (c *Conn) sendUpdate(record uint64, b []byte) int {
 	return 0
 }
 
-// maxUpdate returns how many bytes the fields in one message to the client may take, apart from
-// their mask.
+// maxUpdate returns the maximum size of the fields in one message to the client, excluding their
+// mask.
 func (c *Conn) maxUpdate() int { return min(bunch.EntryBytes, c.maxBunch) - updateReserve }
 
 // markAll marks everything that the client may see as lacking, since the client wasn't able to
-// keep what it acknowledged. It also opens dormant actors that have lists. It returns how many
-// actors that are.
+// keep the states that it acknowledged. It also opens dormant actors that have lists. It returns
+// the number of actors affected.
 func (c *Conn) markAll() (marked int) {
 	for _, channel := range slices.Sorted(maps.Keys(c.channels)) {
 		a := c.channels[channel]
@@ -392,9 +396,9 @@ func (c *Conn) markAll() (marked int) {
 	return marked
 }
 
-// dormantWithLists returns the dormant actors with lists of which the client has a copy. Dormant
-// actors without lists have lost nothing, because the close that put them to sleep carried all
-// of their states, reliably.
+// dormantWithLists returns the dormant actors that have lists and a copy at the client. Dormant
+// actors without lists have lost nothing, because the close that put them to sleep carried all of
+// their states, reliably.
 func (c *Conn) dormantWithLists() (actors []*Actor) {
 	for a := range c.shown.detached {
 		if a.class.lists != 0 && c.shown.detached[a] == Dormancy {

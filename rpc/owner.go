@@ -11,13 +11,14 @@ import (
 // An Owner owns actors. It is a *[Conn], or another *[Actor] of the same server. UE:
 // AActor::Owner.
 //
-// An actor that owns others may have an owner itself. Such a chain ends at a connection, which
-// is [Actor.Conn] of them all, or at the server itself. The client of that connection may call
-// Server RPCs, runs Client RPCs, and gets the fields that are for the owner. UE: the chain of
-// GetNetConnection.
+// An actor that owns other actors may have an owner itself. Such a chain ends at a connection or
+// at the server itself. If it ends at a connection, [Actor.Conn] of every actor in the chain
+// returns that connection. Its client may call Server RPCs, runs Client RPCs, and gets the fields
+// that are for the owner. UE: the chain of GetNetConnection.
 type Owner interface {
-	// chainEnds returns both ends of the chain. owner is the direct owner if that is an actor,
-	// and nil otherwise. conn is the connection at the far end, or nil if that is the server.
+	// chainEnds returns both ends of the chain. owner is the direct owner if it is an actor, and
+	// nil otherwise. conn is the connection at the far end, or nil if the chain ends at the
+	// server.
 	chainEnds() (owner *Actor, conn *Conn)
 }
 
@@ -39,7 +40,7 @@ func chainEndsOf(o Owner) (owner *Actor, conn *Conn) {
 }
 
 // checkOwner returns an error if a can't be given to an owner whose chain has these ends. Spawn
-// checks before it makes the actor, so a is nil then.
+// calls it before making the actor, and passes a nil a.
 func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	switch {
 	case owner != nil && owner.world != w, conn != nil && conn.world != w:
@@ -47,7 +48,7 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 	case owner != nil && (owner.dead || owner.tornOff):
 		return fmt.Errorf("the owner, %v, is destroyed or torn off: %w", owner, ErrClosed)
 	case conn != nil && !conn.mayJoin() && !conn.usable():
-		// Check in this order. A connection that joins in between must be found usable.
+		// Call mayJoin before usable. If a connection joins in between, usable must return true.
 		return fmt.Errorf("the owner is %v: %w", conn, ErrClosed)
 	}
 	for o := owner; o != nil && a != nil; o = o.owner {
@@ -62,8 +63,9 @@ func (w *World) checkOwner(a, owner *Actor, conn *Conn) error {
 // is a function already. UE: PossessedBy and UnPossessed on the server, OnRep_Owner on clients.
 //
 // On the server, fn runs if [World.SetOwner] has set another owner, or if [Actor.Conn] has
-// changed because of an owner further up the chain. By then the actor has been opened for the
-// new owner, with the states it had before. On a client, fn runs if [Actor.Owned] has changed.
+// changed because of an owner further up the chain. By then the actor has been opened for the new
+// owner, with the states from before the change. On a client, fn runs if [Actor.Owned] has
+// changed.
 //
 // fn does not run for the first owner, nor when the actor ends.
 func OnOwner[T any](b *Binding[T], fn func(object T)) {
@@ -71,8 +73,8 @@ func OnOwner[T any](b *Binding[T], fn func(object T)) {
 	b.untyped.onOwner = func(object any) { fn(object.(T)) }
 }
 
-// setOwned is called on a client when the server says whether it owns the actor. If that is
-// news, it runs OnOwner's functions.
+// setOwned is called on a client when the server says whether the client owns the actor. If this
+// has changed, setOwned runs OnOwner's functions.
 func (a *Actor) setOwned(owned bool) {
 	if a.owned != owned {
 		a.owned = owned
@@ -90,26 +92,27 @@ func (a *Actor) ownerChanged() {
 	}
 }
 
-// SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). It
-// is for the server only. UE: SetOwner. (There, the actors that a leaving player's pawn owned
+// SetOwner gives the actor to a connection, to another actor, or to the server itself (nil). Only
+// the server may call it. UE: SetOwner. (In Unreal, the actors that a leaving player's pawn owned
 // stay.)
 //
-// If this changes the connection at the end of the chain, the actor and everything it owns
-// open for the new connection, and both clients are told. Unless an open has to wait, SetOwner
-// makes it right away. It carries the current states, including the owner's fields, so clear
-// what the new owner must not see before you call SetOwner. [OnOwner] runs only after that. In
-// Unreal, the values at the end of the tick count.
+// If this changes the connection at the end of the chain, the actor and everything it owns open
+// for the new connection, and both clients are told. Unless an open has to wait, SetOwner sends
+// it right away. The open carries the current states, including the owner's fields. Before you
+// call SetOwner, clear any fields that the new owner must not see, because [OnOwner] runs only
+// after the open. Unreal sends the values at the end of the tick.
 //
 // Server RPCs of the previous client that are in flight are dropped and counted in its
 // Drops.NotOwner.
 //
-// If the new client cannot have the actor or cannot be told, SetOwner returns an error, but the
-// client does own the actor. Two errors change nothing. One is that the actor would own itself,
-// directly or through others. The other is [ErrClosed]: the new owner or the actor has ended, or
-// the new owner's connection has begun to close, which happens before OnDisconnect runs.
+// If the actor cannot be opened for the new client, or the client cannot be told, SetOwner
+// returns an error, but the client does own the actor. In two cases, an error means that nothing
+// has changed. One is that the actor would own itself, directly or through other actors. The
+// other is [ErrClosed]: the new owner or the actor has ended, or the new owner's connection has
+// begun to close, which happens before OnDisconnect runs.
 //
-// If the previous client had the actor only as its owner, its copy closes at once. That is the
-// case if nobody has called [Actor.OpenTo] for the actor, and one of the following is true:
+// If the previous client had the actor only as its owner, its copy closes at once. This applies
+// if nobody has called [Actor.OpenTo] for the actor, and one of the following is true:
 //
 //   - The class has neither [At] nor [Relevant].
 //   - The actor is [OnlyRelevantToOwner].
@@ -117,17 +120,17 @@ func (a *Actor) ownerChanged() {
 //
 // Other copies close 5 s after they were last relevant, as always.
 //
-// While the client has not yet acknowledged the open of its copy, the close waits for the
-// acknowledgement, and the copy gets neither updates nor Multicasts. It stays if by then the
-// client owns the actor again, or the actor is relevant to the client. The reliable Multicasts
-// that it has missed are then counted in Drops.ActorClosed. A copy that has closed does not open
-// again until the client has acknowledged the close, a round trip later. If an actor changes
-// hands faster than that, call OpenTo for the clients concerned.
+// If the client has not yet acknowledged the open of its copy, the close waits for the
+// acknowledgment, and meanwhile the copy gets neither updates nor Multicasts. If by then the
+// client owns the actor again, or the actor is relevant to the client, the copy stays, and the
+// reliable Multicasts that it has missed are counted in Drops.ActorClosed. A copy that has closed
+// does not open again until the client has acknowledged the close, a round trip later. If an
+// actor changes hands faster than that, call OpenTo for the clients concerned.
 //
-// When an owner is destroyed, the actors that it owned belong to the server. When a
-// connection ends, all actors of its chains are destroyed after OnDisconnect, each before its
-// owner. Calling SetOwner(a, nil) in OnDisconnect keeps a and everything that a owns. In OnClose
-// of the pawn that owns a, it is too late for that.
+// When an owner is destroyed, the actors that it owned belong to the server. When a connection
+// ends, all actors of its chains are destroyed after OnDisconnect, each before its owner. Calling
+// SetOwner(a, nil) in OnDisconnect keeps a and everything that a owns. OnClose of the pawn that
+// owns a is too late for this call.
 func (w *World) SetOwner(a *Actor, to Owner) error {
 	if err := a.checkAuthority("SetOwner"); err != nil {
 		return err
@@ -146,7 +149,8 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	a.joinOwner(owner, conn)
 	changed, err := a.setConn(conn)
 	if len(changed) == 0 {
-		// The connection is still the same, so what the actor owns hasn't noticed.
+		// The connection is still the same, so nothing has changed for the actors that this one
+		// owns.
 		a.ownerChanged()
 	}
 	for _, one := range changed {
@@ -155,7 +159,8 @@ func (w *World) SetOwner(a *Actor, to Owner) error {
 	return err
 }
 
-// joinOwner sets the actor's owner, and adds the actor to those that the owner owns directly.
+// joinOwner sets the actor's owner, and adds the actor to the owner's list of directly owned
+// actors.
 func (a *Actor) joinOwner(owner *Actor, conn *Conn) {
 	a.owner = owner
 	switch {
@@ -177,9 +182,9 @@ func (a *Actor) leaveOwner() {
 	a.owner = nil
 }
 
-// setConn makes conn the far end of the chain for the actor and everything it owns, and tells
-// the clients. It returns the actors for which that is a change, and the first error that it had
-// in telling the clients.
+// setConn makes conn the far end of the chain for the actor and everything it owns, and tells the
+// clients. It returns the actors whose connection has changed, and the first error from telling
+// the clients.
 func (a *Actor) setConn(conn *Conn) (changed []*Actor, first error) {
 	previous := a.conn
 	if previous == conn {
@@ -199,8 +204,8 @@ func (a *Actor) setConn(conn *Conn) (changed []*Actor, first error) {
 	return changed, first
 }
 
-// withOwned appends the actor and everything it owns, directly or through others. Each actor
-// comes after its owner.
+// withOwned appends the actor and everything it owns, directly or through other actors. Each
+// actor comes after its owner.
 func (a *Actor) withOwned(list []*Actor) []*Actor {
 	list = append(list, a)
 	for i := len(list) - 1; i < len(list); i++ {
@@ -209,16 +214,16 @@ func (a *Actor) withOwned(list []*Actor) []*Actor {
 	return list
 }
 
-// tellOwners tells both clients that the owner has changed. The actor opens for the new one, and
-// closes for the previous one if that had it only as its owner.
+// tellOwners tells both clients that the owner has changed. The actor opens for the new client.
+// It closes for the previous client if that client had it only as its owner.
 func (a *Actor) tellOwners(previous, conn *Conn) error {
 	if a.tornOff {
 		return nil
 	}
 	closes := a.onlyAsOwner(previous)
 	if previous != nil && (!closes || a.name != "") {
-		// A copy that ends needn't be told. But the copy of a placed actor stays, without its
-		// channel. If there's an error, the connection is closing.
+		// The client of a copy that ends needn't be told. But the copy of a placed actor stays,
+		// without its channel. If there's an error, the connection is closing.
 		_ = a.tellOwner(previous)
 	}
 	if closes {
@@ -228,7 +233,7 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	case conn == nil:
 		return nil
 	case conn.mayJoin():
-		// The client hasn't joined yet. It gets the actor from openOwned when it does.
+		// The client hasn't joined yet. When it joins, openOwned opens the actor.
 		return nil
 	case a.openingOn(conn) == nil:
 		return a.open(conn)
@@ -236,8 +241,9 @@ func (a *Actor) tellOwners(previous, conn *Conn) error {
 	return a.tellOwner(conn)
 }
 
-// onlyAsOwner reports whether the previous connection, which may be nil, has the actor only
-// because it owned it. If so, there's no reason for the actor to stay open there.
+// onlyAsOwner reports whether the actor is open on the previous connection, which may be nil,
+// only because that connection owned it. If so, there's no reason for the actor to stay open
+// there.
 func (a *Actor) onlyAsOwner(previous *Conn) bool {
 	if previous == nil {
 		return false
@@ -249,7 +255,7 @@ func (a *Actor) onlyAsOwner(previous *Conn) bool {
 }
 
 // orphanChildren gives the actors that a owns to the server. It returns all actors whose
-// connection has changed by that.
+// connection has changed as a result.
 func (a *Actor) orphanChildren() (changed []*Actor) {
 	for child := range a.children.all {
 		child.leaveOwner()
@@ -275,12 +281,11 @@ func (c *Conn) destroyOwned() {
 }
 
 // Owner returns, on the server, the actor that owns this one. It returns nil if the owner is a
-// connection or the server itself. Clients do not know the owner, unless a [Ref] in a state
-// tells them. UE: GetOwner.
+// connection or the server itself. Clients do not know the owner unless a state has a [Ref] to
+// it. UE: GetOwner.
 func (a *Actor) Owner() *Actor { return a.owner }
 
-// ownerName returns, on the server, what errors and logs call the connection that owns the
-// actor.
+// ownerName returns, on the server, the name of the owning connection for errors and logs.
 func (a *Actor) ownerName() string {
 	if a.conn == nil {
 		return "nobody"
@@ -288,7 +293,7 @@ func (a *Actor) ownerName() string {
 	return a.conn.String()
 }
 
-// A Role is what a world may do with its actor. The numbers are Unreal's (ENetRole). The zero
+// A Role says what a world may do with its actor. The numbers are Unreal's (ENetRole). The zero
 // Role, ROLE_None, means that the actor has ended, or that the other side does not have it.
 type Role uint8
 

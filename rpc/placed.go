@@ -11,29 +11,28 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// Place makes an actor of b's class that both ends know from a level by its name. The name
-// has 1 to 128 printable bytes and is unique in the world. UE: an actor placed in a level.
+// Place makes an actor of b's class that is part of a level, where both ends know it by name. The
+// name has 1 to 128 printable bytes and is unique in the world. UE: an actor placed in a level.
 //
-// On the server, Place works like [Spawn], and the server itself owns the actor. Once an
-// actor has been destroyed or torn off, its name can't be used again, and Place returns
-// ErrClosed for it. Since every client that joins later has to be told all of those names, a
-// world can place at most 262,144 in its life, beyond which Place returns an error. There is
-// no such limit for Spawn.
+// On the server, Place works like [Spawn], and the server itself owns the actor. Once an actor
+// has been destroyed or torn off, its name can't be used again, and Place returns ErrClosed for
+// it. Every client that joins later has to be told all of these names. Therefore a world can
+// place at most 262,144 actors in its lifetime. After that, Place returns an error. There is no
+// such limit for Spawn.
 //
-// On a client, after Connect, Place makes the client's copy of the actor ahead of the
-// server's open message. Until that message arrives, the copy has neither a channel nor a
-// [Ref], and Server RPCs on it return ErrDormant. If the open message has already arrived,
-// Place returns the copy that it made, and does not call set.
+// On a client, after Connect, Place makes the client's copy of the actor ahead of the server's
+// open message. Until that message arrives, the copy has neither a channel nor a [Ref], and
+// Server RPCs on it return ErrDormant. If the open message has already arrived, Place returns the
+// copy that the message has made, and does not call set.
 //
-// If the server has destroyed the actor, Place returns ErrClosed on the client. A copy that
-// was placed earlier ends as soon as the client hears of that, which is at once or when it
-// joins. To be ahead of any open message, place the actors that exist from the beginning in
-// OnConnect.
+// If the server has destroyed the actor, Place returns ErrClosed on the client. A copy that was
+// placed earlier ends as soon as the server tells the client, which is immediately or when the
+// client joins. To place actors that exist from the beginning ahead of any open message, place
+// them in OnConnect.
 //
-// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and is used
-// again by the next open message. As long as it has no channel, the client may destroy it,
-// for instance when it unloads the level. A copy that ever had a channel ends with its
-// connection.
+// A client's copy stays when its channel closes for Relevancy or LevelUnloaded, and is used again
+// by the next open message. While a copy has no channel, the client may destroy it, for instance
+// when it unloads the level. A copy that ever had a channel ends with its connection.
 func Place[T any](b *Binding[T], name string, set func(object T), options ...SpawnOption) (*Actor, T, error) {
 	var object T
 	if !validName(name) {
@@ -103,16 +102,16 @@ func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*A
 	return a, nil
 }
 
-// keepsPlaced reports whether clients keep their copies of a when its channel closes for that
-// reason. They only do if a is placed.
+// keepsPlaced reports whether a is placed and clients keep their copies of it when its channel
+// closes for that reason.
 func (a *Actor) keepsPlaced(reason CloseReason) bool {
 	return a.name != "" && (reason == Relevancy || reason == LevelUnloaded)
 }
 
-// endPlacedCopies is called on the server when an actor is destroyed or torn off. If the
-// actor is placed, its name is gone for good. All clients must hear of it, including those
-// that join later, because they may have a copy, or make one, that the server hasn't opened.
-// Clients for which it has opened the actor will learn it from the close.
+// endPlacedCopies is called on the server when an actor is destroyed or torn off. If the actor is
+// placed, its name is gone for good. All clients must be told, including clients that join later,
+// because they may have or make a copy that the server hasn't opened. Clients for which the actor
+// is open will learn it from the close.
 func (a *Actor) endPlacedCopies() {
 	w := a.world
 	if a.name == "" {
@@ -137,9 +136,9 @@ func (w *World) tellGonePlaced(c *Conn) {
 	}
 }
 
-// adopt returns the copy that an open message gives a channel to, if it exists already: it's
-// either dormant, or this client has placed it. If it returns nil, the message is for a new
-// copy. An error means that the message contradicts the copy that we have.
+// adopt returns the existing copy that gets the channel of an open message. Such a copy is either
+// dormant, or this client has placed it. If adopt returns nil, the message is for a new copy. An
+// error means that the message contradicts the existing copy.
 func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *CloseError) {
 	a := c.copies.byRef[o.ref]
 	placed := w.actors.placed[o.name]
@@ -153,7 +152,7 @@ func (w *World) adopt(c *Conn, message bunch.Message, o parsedOpen) (*Actor, *Cl
 		return nil, violationf(PayloadFail, "open message on channel %d for a %v %q, but %v %q lives already: open %v, dormant %v, torn off %v",
 			message.Channel, o.class, o.name, a, a.name, len(a.openings) > 0, a.dormancy.on, a.tornOff)
 	case a.conn == nil:
-		// We've placed this copy, and the server is telling us about it for the first time.
+		// We've placed this copy, and this is the first time that the server opens it.
 		a.conn = c
 		a.ref = o.ref
 		c.copies.byRef[o.ref] = a

@@ -15,27 +15,27 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// A question is one half of a request, as seen by the side that answers it. An inquiry is the
-// asker's view.
+// A question is a request as seen by the side that answers it. An inquiry is the asker's view of
+// a request.
 //
-// It is used only by the world's goroutine, except for answered.
+// A question is used only by the world's goroutine, except for answered.
 type question struct {
-	conn   *Conn // the asker's; nil if this world has asked itself
+	conn   *Conn // the asker's connection; nil if this world has asked itself
 	actor  *Actor
 	method *method
-	number uint64 // by which the asker knows it
+	number uint64 // the asker's number for the question
 
-	// Set by postpone while the handler runs: the copy that will be answered later. The original
-	// is World.handling.question, which the next question overwrites.
+	// Set by postpone while the handler runs: the copy that will be answered later. A copy is
+	// needed because the next question overwrites the original, World.handling.question.
 	postponed *question
 
 	answered atomic.Bool // set when the answer is given, or handed to the world's goroutine
 
-	ctx    context.Context // made by Call.Context, when it is first called
+	ctx    context.Context // made by the first call of Call.Context
 	cancel context.CancelCauseFunc
 }
 
-// Why the context of a question has ended.
+// Causes for the end of a question's context.
 var (
 	errCanceled = errors.New("rpc: nobody waits for the answer any more")
 	errAnswered = errors.New("rpc: the answer is given")
@@ -43,15 +43,15 @@ var (
 
 // A background manages the handlers that [Request.Go] runs on goroutines of their own.
 type background struct {
-	jobs budget.Jobs // counts them by asker
+	jobs budget.Jobs // counts the running handlers by asker
 
 	mu      sync.Mutex // guards the fields below
 	running int
-	idle    chan struct{} // closed when no handler is running; nil if nobody waits for that
+	idle    chan struct{} // closed when no handler is running; nil if nobody is waiting
 }
 
-// start is called on the world's goroutine to run a handler on a new one. The handler counts as
-// running until the asker has been given its answer, or the world is closed.
+// start is called on the world's goroutine to run a handler on a new goroutine. The handler
+// counts as running until the asker has been given its answer, or the world is closed.
 func (b *background) start(q *question, run func()) {
 	w := q.actor.world
 	from := w.requestsOf(q.conn)
@@ -65,10 +65,11 @@ func (b *background) start(q *question, run func()) {
 	}()
 }
 
-// finish makes the world's goroutine count a job as finished, and waits for that. It gives up
+// finish makes the world's goroutine count a job as finished, and waits until it has. It gives up
 // when the world is closed.
 func (b *background) finish(w *World, from *requests) {
-	// The answer was posted before this, so by now it has been given.
+	// The answer was posted before this function, so it has been given by the time this function
+	// runs.
 	counted := make(chan struct{})
 	w.postUnlimited(func() {
 		b.jobs.Return(&from.running)
@@ -80,8 +81,8 @@ func (b *background) finish(w *World, from *requests) {
 	}
 }
 
-// count adds n, which may be negative, to the number of running handlers. If none is left, it
-// releases wait. It is safe for concurrent use.
+// count adds n, which may be negative, to the number of running handlers. If no handler is left,
+// it releases wait. It is safe for concurrent use.
 func (b *background) count(n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +93,7 @@ func (b *background) count(n int) {
 	}
 }
 
-// wait waits until no handler is running. It returns the cause of ctx if that ends first.
+// wait waits until no handler is running. If ctx ends first, it returns the cause of ctx.
 func (b *background) wait(ctx context.Context) error {
 	b.mu.Lock()
 	if b.running > 0 && b.idle == nil {
@@ -121,9 +122,9 @@ func (q *question) postpone() {
 	later.actor.world.requestsOf(q.conn).questions.Put(q.number, later)
 }
 
-// claimAnswer claims the right to answer a postponed question, of which there's only one. If the
-// question was answered before, claimAnswer counts the new answer as dropped and returns false.
-// It is safe for concurrent use.
+// claimAnswer claims the right to answer a postponed question, which can only be answered once.
+// If the question has already been answered, claimAnswer counts the new answer as dropped and
+// returns false. It is safe for concurrent use.
 func (q *question) claimAnswer() bool {
 	if q.answered.CompareAndSwap(false, true) {
 		return true
@@ -133,7 +134,7 @@ func (q *question) claimAnswer() bool {
 }
 
 // handlerReturned is called when the handler has returned or panicked. It ends the question's
-// context, unless the answer is yet to come.
+// context, unless the answer was postponed.
 func (q *question) handlerReturned() {
 	if q.postponed == nil {
 		q.end(errAnswered)
@@ -148,7 +149,7 @@ func (q *question) end(cause error) {
 }
 
 // takePostponed removes a postponed question from the table, so that it can be answered. If
-// nobody waits for the answer any more, it counts that as a dropped answer and returns false.
+// nobody is waiting for the answer any longer, it counts the answer as dropped and returns false.
 func (w *World) takePostponed(q *question) bool {
 	theirs := &w.requestsOf(q.conn).questions
 	if open, ok := theirs.Get(q.number); !ok || open != q {
@@ -208,7 +209,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	if v == ask.Refused || v == ask.Failed {
 		e.Buf = ask.AppendError(e.Buf, q.number, v, answer.Code, answer.Text)
 	} else {
-		// The other verdicts speak for themselves.
+		// The other verdicts have neither code nor text.
 		e.Buf = ask.AppendAnswer(e.Buf, q.number, v)
 	}
 	if err := q.send(e.Buf); err != nil {
@@ -217,7 +218,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	}
 }
 
-// refusal returns the answer that goes with a verdict and its cause, which may be nil.
+// refusal returns the answer for a verdict and its cause, which may be nil.
 func (q *question) refusal(v ask.Verdict, cause error) ask.Answer {
 	answer := ask.Answer{Number: q.number, Verdict: v}
 	if cause == nil {
@@ -231,43 +232,44 @@ func (q *question) refusal(v ask.Verdict, cause error) ask.Answer {
 		answer.Text = own.Text
 	}
 	if v != ask.Refused {
-		// The text isn't the game's but ours, with our prefix.
+		// The text is from this package rather than the game, and has our prefix.
 		answer.Text = strings.TrimPrefix(answer.Text, prefix)
 	}
 	answer.Text = ask.Cut(answer.Text)
 	return answer
 }
 
-// logUnsent logs that an answer or a cancel could not be sent, since there's no caller who would
-// get the error. It logs at most once a second for each method.
+// logUnsent logs that an answer or a cancel could not be sent, since there's no caller to receive
+// the error. It logs at most once a second for each method.
 func (w *World) logUnsent(m *method, err error) {
 	if errors.Is(err, ErrClosed) || errors.Is(err, ErrDormant) {
-		// The actor, its channel or the connection has ended. That isn't a mistake, and was
+		// The actor, its channel or the connection has ended. This isn't a mistake, and was
 		// logged when it happened.
 		return
 	}
-	// Go by real time, because the game's clock stands still between ticks.
+	// Use real time, because the game's clock stands still between ticks.
 	if hidden, ok := w.failWarn.Pass(m, time.Now()); ok {
 		w.log.Warn("answer or cancel of a request not sent", "rpc", m.String(), "error", err, "more", hidden)
 	}
 }
 
-// fail is called if the answer can't be sent. It logs the error, and answers with it instead.
+// fail is called if the answer can't be sent. It logs the error, and sends the error as the
+// answer instead.
 func (q *question) fail(err error) {
 	q.actor.world.logUnsent(q.method.pair, err)
 	q.refuse(ask.Failed, err)
 }
 
 // failUnanswered is deferred around the handler of a question that this world has asked itself.
-// If the handler has panicked, nobody has answered, so failUnanswered does.
+// If the handler has panicked without answering, failUnanswered answers with an error.
 func (q *question) failUnanswered() {
 	if !q.answered.Load() && q.postponed == nil {
 		q.refuse(ask.Failed, errNoReturn)
 	}
 }
 
-// dropQuestion counts a question that doesn't run, and tells the asker why if there's a verdict
-// for the reason.
+// dropQuestion counts a question that isn't run. If there's a verdict for the reason, it tells
+// the asker why.
 func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason drops.Reason) {
 	c.drop(reason, a, m)
 	if verdict, ok := verdictOf[reason]; ok {
@@ -279,7 +281,7 @@ func (w *World) dropQuestion(c *Conn, a *Actor, m *method, number uint64, reason
 
 // verdictOf maps the reason why a question is dropped to the verdict for its asker.
 //
-// Exceeding the limit on open questions does not close the connection, since that may be nobody's
+// Exceeding the limit on open questions does not close the connection, since it may be nobody's
 // fault. The two ends may have different limits, and a cancel that makes room may still be in
 // flight on another actor's channel.
 var verdictOf = map[drops.Reason]ask.Verdict{
@@ -293,7 +295,7 @@ var verdictOf = map[drops.Reason]ask.Verdict{
 // runQuestionHere runs a question that this world has asked itself.
 func (w *World) runQuestionHere(l localCall) {
 	if _, open := w.requests.asked.Get(l.question); !open {
-		return // nobody waits any more
+		return // nobody is waiting any longer
 	}
 	h := &w.handling
 	h.question = question{actor: l.actor, method: l.method, number: l.question}
@@ -312,7 +314,7 @@ func (w *World) cancelQuestion(c *Conn, a *Actor, m *method, number uint64) {
 		q.end(errCanceled)
 		return
 	}
-	// It may be waiting for actors. If it isn't there either, it was answered before the cancel
-	// arrived.
+	// The question may be waiting for actors. If it isn't waiting either, it was answered before
+	// the cancel arrived.
 	c.waiting.cancel(a, m, number)
 }

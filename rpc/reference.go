@@ -10,8 +10,8 @@ import (
 	"github.com/quivernet/quiver/internal/refs"
 )
 
-// A Ref is the network ID of an actor, by which arguments, states and lists refer to it on both
-// sides. 0 means no actor. A number is never used again while the server's world exists.
+// A Ref is the network ID of an actor. Arguments, states and lists use it to refer to the actor
+// on both sides. 0 means no actor. A number is never used again while the server's world exists.
 // UE: FNetworkGUID.
 //
 // [World.Actor] and [Conn.Actor] return the actor, or nil if it has ended or is not open here.
@@ -26,10 +26,10 @@ func (r Ref) String() string {
 
 // Actor returns the actor that ref names, or nil if it has ended or is not open here.
 //
-// On a server, use [Conn.Actor] instead for a number that a client has sent in Raw bytes or in a
-// type that decodes itself, because the client may name actors that it was never shown.
+// On a server, if a client has sent the number in Raw bytes or in a type that decodes itself, use
+// [Conn.Actor] instead, because the client may name actors that it was never shown.
 //
-// A client of several servers should use [Conn.Actor] too. The servers number their actors
+// A client of several servers should also use [Conn.Actor]. The servers number their actors
 // independently, and World.Actor just returns the first match.
 func (w *World) Actor(ref Ref) *Actor {
 	if w.IsServer() {
@@ -64,7 +64,7 @@ var (
 	references = refs.Finder{Ref: refType, Actor: reflect.TypeFor[Actor]()}
 )
 
-// clearUnknown clears those references in the argument at p that Conn.Actor doesn't know, and
+// clearUnknown clears references in the argument at p to actors that Conn.Actor doesn't find, and
 // returns them. Otherwise a client could name actors that it was never shown.
 func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 	references.Each(reflect.ValueOf(p).Elem(), func(v reflect.Value) {
@@ -77,35 +77,35 @@ func (c *Conn) clearUnknown(p any) (unknown []Ref) {
 }
 
 const (
-	// maxWaiting and maxWaitingBytes limit how many calls on a connection may wait for the actors
-	// that they name, and how large they may be altogether.
+	// maxWaiting and maxWaitingBytes limit the number and the total size of the calls on a
+	// connection that may wait for the actors that they name.
 	maxWaiting      = 64
 	maxWaitingBytes = 64 << 10
 
-	// waitingTime is how long a call waits for its actors, most of whose opens are in flight.
+	// waitingTime is how long a call waits for its actors. Most of their opens are in flight.
 	waitingTime = 5 * time.Second
 )
 
-// waitingCalls are the calls that a client has received too early, because they name actors that
-// aren't open here yet (see WaitForActors). They are in order of arrival.
+// waitingCalls are calls that a client has received too early: they name actors that aren't open
+// here yet (see WaitForActors). They are in order of arrival.
 type waitingCalls struct {
 	calls   []waitingCall
 	bytes   int
-	running bool // one of them is running at last, and must not wait again
+	running bool // one of the calls is running after its wait, and must not wait again
 }
 
-// A waitingCall is one of waitingCalls.
+// A waitingCall is a single call in waitingCalls.
 type waitingCall struct {
 	actor    *Actor
 	method   *method
 	payload  []byte    // the encoded argument
-	missing  []Ref     // actors that the argument names, but which weren't open
-	until    time.Time // when to run the call without them
-	question uint64    // number of a request's question; 0 if it isn't one
+	missing  []Ref     // actors that the argument names but that weren't open
+	until    time.Time // when to run the call without the missing actors
+	question uint64    // the number of the request's question; 0 if this isn't a request
 }
 
-// clearOrPostpone clears references in an argument that name no open actor. If the call has to
-// wait for these actors, it stores the call and returns true instead.
+// clearOrPostpone clears references to actors that aren't open in an argument. If the call has to
+// wait for these actors, it stores the call instead and returns true.
 func (c *Conn) clearOrPostpone(call *Call, m *method, p any, payload []byte) (wait bool) {
 	missing := c.clearUnknown(p)
 	if len(missing) == 0 {
@@ -150,9 +150,9 @@ func (w *World) runWaiting(c *Conn) {
 	}
 }
 
-// mustWait finds out whether one of the missing actors still isn't open on c. It moves the first
-// such actor to the front. A call may name 60,000 actors, and each open checks again, so we want
-// to come across that one right away next time.
+// mustWait reports whether one of the missing actors still isn't open on c. It moves the first
+// such actor to the front, so that the next check finds it right away. A call may name 60,000
+// actors, and every open checks again.
 func (call *waitingCall) mustWait(c *Conn) bool {
 	i := slices.IndexFunc(call.missing, func(ref Ref) bool { return c.Actor(ref) == nil })
 	if i > 0 {

@@ -18,49 +18,51 @@ import (
 // all the time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
-// A relevancyRule says what decides for which connections an actor is open.
+// A relevancyRule says what determines the connections for which an actor is open.
 type relevancyRule uint8
 
 const (
 	byHand  relevancyRule = iota // OpenTo and CloseTo, which the game calls, and AlwaysRelevant
 	byGrid                       // distance (At)
 	byGame                       // a function of the game (Relevant)
-	byOwner                      // ownership: the actor is for its owner alone
+	byOwner                      // ownership: the actor is open for its owner only
 )
 
-// actorRelevancy is what a server knows about the relevancy of one actor. Spawn sets it before
-// the constructor runs.
+// actorRelevancy is a server's record of the relevancy of one actor. Spawn sets it before the
+// constructor runs.
 type actorRelevancy struct {
 	always, onlyOwner, asOwner bool // options of Spawn
 	openedByGame               bool // OpenTo was called, so the game decides
 
-	fresh bool                   // none of its Multicasts was called yet: see showNew
+	fresh bool                   // no Multicast has been called on the actor yet: see showNew
 	rule  relevancyRule          // back to byHand once the actor has ended or was torn off
-	slot  int                    // index in gridActors or gameActors; changes when others are removed
+	slot  int                    // index in gridActors or gameActors; removals of others change it
 	place relevancy.Place[Actor] // in the grid, if the rule is byGrid
 	here  *opening               // during a survey, the actor's opening on that connection, if any
 }
 
 const (
-	// surveyPeriod is how often we read all positions and survey all connections. In that time
-	// a runner at 10 m/s moves by a metre, which is little compared to a cull distance, and each
-	// tick at 30 Hz does a third of the work.
+	// surveyPeriod is the time in which we read all positions and survey all connections once. In
+	// that time a runner at 10 m/s moves by a meter, which is little compared to a cull distance.
+	// At 30 Hz, each tick does a third of the work.
 	surveyPeriod = 100 * time.Millisecond
 
-	// askPeriod is how often we call the game's function (Relevant) for each pair of an actor
-	// and a connection. Since there are so many pairs, it is longer than surveyPeriod. UE calls
-	// IsNetRelevantFor at each update of the actor.
+	// askPeriod is the time in which we call the game's function (Relevant) once for each pair of
+	// an actor and a connection. Since there are so many pairs, it is longer than surveyPeriod.
+	// UE calls IsNetRelevantFor at each update of the actor.
 	askPeriod = time.Second
 
-	// maxAsked is the maximum number of pairs for which a Flush calls that function. They
-	// take 1 ms, at the 50 ns that a look at two structs takes.
+	// maxAsked is the maximum number of pairs for which a Flush calls that function. If the
+	// function just looks at two structs, which takes 50 ns, they take 1 ms.
 	maxAsked = 20_000
 
 	// maxOpened is the maximum number of actors that a Flush opens, which takes 3 ms at 3 µs
-	// each. Without a limit, a hundred viewers that join at once would take many times as long.
+	// each. Without a limit, opening actors for a hundred viewers that join at once would take
+	// many times as long.
 	maxOpened = 1000
 
-	// openPause is how long we open nothing more on a connection after an open has failed.
+	// openPause is the time for which we open no more actors on a connection after an open has
+	// failed.
 	openPause = time.Second
 )
 
@@ -68,11 +70,12 @@ const (
 // the actors of classes with At or Relevant are open.
 //
 // Looking at every actor and every connection in each Flush would be too much work. Instead,
-// relevance makes rounds that take a certain period, and each Flush does its share of them. One
-// round reads the actors' positions into a grid. Another surveys the connections to find the
-// actors near each one's view, and a third asks the game about pairs of both.
+// relevance makes rounds that take a certain period, and each Flush does its share of every
+// round. One round reads the actors' positions into a grid. Another round surveys the connections
+// to find the actors near each connection's view. A third round asks the game about pairs of an
+// actor and a connection.
 //
-// It is used only by the world's goroutine.
+// relevance is used only by the world's goroutine.
 type relevance struct {
 	grid       relevancy.Grid[Actor]
 	members    int                    // number of actors whose rule is not byHand
@@ -83,7 +86,7 @@ type relevance struct {
 	places  relevancy.Sweep // over the slots of gridActors, to read positions
 	surveys relevancy.Sweep // over World.announced
 	asking  askRound
-	toOpen  int // how many actors this Flush may still open
+	toOpen  int // number of actors that this Flush may still open
 
 	// The clock of relevancy, which never goes back: the time since the first Flush, plus
 	// askPeriod for that Flush itself.
@@ -102,7 +105,7 @@ type relevance struct {
 // through all slots for one connection before it turns to the next.
 type askRound struct {
 	round relevancy.Round
-	left  int // how many pairs this Flush still has to ask about
+	left  int // number of pairs that this Flush still has to ask about
 	asker int // index in World.announced of the connection whose turn it is
 	slot  int // the next slot to ask about
 }
@@ -113,12 +116,12 @@ type candidate struct {
 	far   float32 // squared distance, as in opening.far
 }
 
-// showNew is called before each Multicast, but only does something before the first one of an
-// actor. It then opens the actor wherever the actor is relevant, because a connection's next
+// showNew is called before each Multicast, but only has an effect before an actor's first
+// Multicast. It then opens the actor wherever the actor is relevant, because a connection's next
 // survey would be too late for the call. UE: a NetMulticast opens the actor's channel.
 //
-// If the game alone decides who sees the actor, there's nothing to open. Instead, showNew has
-// warnOwnerOnly check that anybody but the owner will get the call.
+// If the game alone decides who sees the actor, there's nothing to open. Instead, showNew calls
+// warnOwnerOnly to check that anybody but the owner gets the call.
 func (r *relevance) showNew(a *Actor) {
 	if !a.relevancy.fresh {
 		return
@@ -135,8 +138,8 @@ func (r *relevance) showNew(a *Actor) {
 
 // warnOwnerOnly logs a warning, once for each class, if a Multicast reaches only the owner
 // because nothing says who else sees the actor. In Unreal, everybody within
-// NetCullDistanceSquared sees it. Here that takes an At, which is easily missed when a class is
-// ported.
+// NetCullDistanceSquared sees the actor. Here, the class needs an At for this, which is easily
+// missed when a class is ported.
 func (r *relevance) warnOwnerOnly(a *Actor) {
 	v := &a.relevancy
 	seenByOthers := v.always || v.asOwner || v.openedByGame
@@ -157,18 +160,18 @@ func (r *relevance) showTo(a *Actor, c *Conn) {
 	defer a.world.game.Catch(nil)
 
 	isOpen := a.openingOn(c) != nil || c.shown.hasDormant(a)
-	pausing := r.elapsed < c.shown.view.pause // since an open has failed
+	pausing := r.elapsed < c.shown.view.pause // because an open has failed
 	if c.usable() && !isOpen && !pausing && r.decide(a, c) {
 		_ = a.world.openAlways(a, c)
 	}
 }
 
-// decide decides, by the actor's rule, whether the actor is relevant to a connection now. That
-// may involve the game's function.
+// decide decides, by the actor's rule, whether the actor is relevant to a connection now. It may
+// call the game's function.
 func (r *relevance) decide(a *Actor, c *Conn) bool {
 	switch {
 	case a.dead:
-		// The game's function has destroyed it, when we asked for another connection.
+		// The game's function has destroyed the actor, when we asked about another connection.
 		return false
 	case a.relevancy.rule == byGame:
 		relevant := a.askRelevant(c)
@@ -214,7 +217,7 @@ func (r *relevance) leave(a *Actor) {
 	a.relevancy.rule = byHand
 }
 
-// connLeaves is called before c is removed from conns, which is World.announced. It keeps the
+// connLeaves is called before c is removed from conns, which is World.announced. It prevents the
 // rounds from skipping another connection.
 func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	at := slices.Index(conns, c)
@@ -231,8 +234,8 @@ func (r *relevance) connLeaves(conns []*Conn, c *Conn) {
 	}
 }
 
-// updateRelevancy is called in Flush to do the next part of each round. What it costs per second
-// does not depend on how many Flushes there are.
+// updateRelevancy is called in Flush to do the next part of each round. Its cost per second does
+// not depend on the number of Flushes.
 func (w *World) updateRelevancy(now time.Time) {
 	r := &w.relevance
 	passed := max(now.Sub(r.last), 0)
@@ -256,9 +259,9 @@ func (w *World) updateRelevancy(now time.Time) {
 	}
 }
 
-// continueRounds continues the rounds until this Flush's part of them is done. It returns early
-// if a function of the game panics. updateRelevancy then calls it again, and the round goes on
-// after the turn that panicked.
+// continueRounds continues the rounds until this Flush's part is done. It returns early if a
+// function of the game panics. updateRelevancy then calls it again, and the round goes on after
+// the turn that panicked.
 func (w *World) continueRounds() {
 	defer w.game.Catch(nil)
 	r := &w.relevance
@@ -285,8 +288,9 @@ func (r *relevance) continueAsking(conns []*Conn) {
 		}
 		q.asker %= len(conns)
 		if r.toOpen == 0 || len(r.gameActors.Items) == 0 {
-			// The game has destroyed all actors that we could ask about, or else we can't open
-			// any more of them. If it told us to, its answer would be lost until the next round.
+			// Either the game has destroyed all actors that we could ask about, or this Flush
+			// can't open any more actors. In the latter case, an answer that an actor is relevant
+			// would be lost until the next round.
 			q.left = 0
 			return
 		}
@@ -294,18 +298,18 @@ func (r *relevance) continueAsking(conns []*Conn) {
 	}
 }
 
-// survey finds the actors near a connection's view, to open them, and those that have been out
-// of sight for relevantTime, to close them. finishSurvey does both.
+// survey finds the actors to open, which are near a connection's view, and the actors to close,
+// which have been out of sight for relevantTime. finishSurvey then opens and closes them.
 //
-// It also notes in each opening when the actor was last relevant and how far away it is, from
-// which Flush computes its priority.
+// survey also records in each opening when the actor was last relevant and how far away it is.
+// Flush computes the actor's priority from the distance.
 func (c *Conn) survey() {
 	r := &c.world.relevance
 	x, y, z, ok := c.viewpoint()
 	defer c.finishSurvey()
 	c.shown.view.markActors()
 
-	// Open what is near, unless it is open already.
+	// Open the actors that are near, unless they are already open.
 	r.found = r.found[:0]
 	if ok {
 		r.found = r.grid.Near(r.found, x, y, z)
@@ -322,7 +326,7 @@ func (c *Conn) survey() {
 		c.want(target, 0)
 	}
 
-	// Close what has been out of sight for some time.
+	// Close the actors that have been out of sight for relevantTime.
 	for _, o := range c.shown.view.openings {
 		switch {
 		case o.actor.relevantAnywhere(c):
@@ -330,28 +334,28 @@ func (c *Conn) survey() {
 		case o.actor.relevancy.rule == byGame:
 			// Distance doesn't matter. askGame decides.
 		case o.relevantAt == r.elapsed:
-			// We have just found it.
+			// We have just found the actor.
 		case r.elapsed-o.relevantAt >= relevantTime:
 			r.outOfSight = append(r.outOfSight, o)
 		default:
-			// It stays a little longer, at the lowest priority.
+			// The actor stays a little longer, at the lowest priority.
 			o.far = 1
 		}
 	}
 }
 
-// want has finishSurvey open an actor that is not open for the connection.
+// want makes finishSurvey open an actor that is not open for the connection.
 func (c *Conn) want(a *Actor, far float32) {
 	if c.shown.hasDormant(a) {
-		// A dormant actor wouldn't open there, but would count against maxOpened each time.
+		// A dormant actor wouldn't open there, but would count towards maxOpened each time.
 		return
 	}
 	r := &c.world.relevance
 	r.wanted = append(r.wanted, candidate{a, far})
 }
 
-// askGame asks the game whether the next count actors are relevant to the connection. It ends
-// with finishSurvey, as survey does.
+// askGame asks the game whether the next count actors are relevant to the connection. Like
+// survey, it ends by calling finishSurvey.
 func (c *Conn) askGame(count int) {
 	r := &c.world.relevance
 	q := &r.asking
@@ -365,7 +369,7 @@ func (c *Conn) askGame(count int) {
 	c.shown.view.markActors()
 	for ; count > 0; count-- {
 		if q.slot >= len(r.gameActors.Items) {
-			return // the game has destroyed some in the meantime
+			return // the game has destroyed some actors in the meantime
 		}
 		a := r.gameActors.Items[q.slot]
 
@@ -377,7 +381,7 @@ func (c *Conn) askGame(count int) {
 		o := a.relevancy.here
 		switch {
 		case a.dead:
-			// The game's function has destroyed it.
+			// The game's function has destroyed the actor.
 		case relevant && o == nil:
 			c.want(a, 0)
 		case relevant:
@@ -390,7 +394,7 @@ func (c *Conn) askGame(count int) {
 	}
 }
 
-// askRelevant returns whether the actor is relevant to a connection. It asks the game's function
+// askRelevant reports whether the actor is relevant to a connection. It asks the game's function
 // unless the actor is relevant at any distance.
 func (a *Actor) askRelevant(c *Conn) bool {
 	if a.relevantAnywhere(c) {
@@ -403,12 +407,12 @@ func (a *Actor) askRelevant(c *Conn) bool {
 	return a.own.binding.relevant(a.own.object, c)
 }
 
-// finishSurvey acts on what survey or askGame has found. It closes the actors in outOfSight and
-// then opens those in wanted, nearest first.
+// finishSurvey acts on the results of survey or askGame. It closes the actors in outOfSight and
+// then opens the actors in wanted, nearest first.
 func (c *Conn) finishSurvey() {
 	r := &c.world.relevance
 
-	// Undo mark.
+	// Undo markActors.
 	for _, o := range c.shown.view.openings {
 		o.actor.relevancy.here = nil
 	}
@@ -424,7 +428,7 @@ func (c *Conn) finishSurvey() {
 		c.openWanted(r.wanted)
 	}
 
-	// Empty the scratch space, and let the garbage collector have what it refers to.
+	// Empty the scratch space, so that it doesn't keep ended actors in memory.
 	clear(r.outOfSight)
 	clear(r.wanted)
 	r.outOfSight = r.outOfSight[:0]
@@ -443,7 +447,7 @@ func (c *Conn) openWanted(wanted []candidate) {
 		}
 		if err != nil && !errors.Is(err, bunch.ErrBunchTooLarge) {
 			// The other actors would fail for the same reason. (Only a state that is too large
-			// is a matter of one actor.)
+			// concerns a single actor.)
 			return
 		}
 		if o := next.actor.openingOn(c); o != nil {
@@ -471,8 +475,8 @@ func (a *Actor) ruleOf() relevancyRule {
 	return byHand
 }
 
-// position returns the actor's position according to its class's At. ok is false if it has none.
-// a may be nil.
+// position returns the actor's position according to its class's At. ok is false if the actor has
+// no position. a may be nil.
 func (a *Actor) position() (x, y, z float32, ok bool) {
 	if a == nil || a.dead || a.own.object == nil || !a.own.binding.hasAt() {
 		return 0, 0, 0, false
@@ -487,7 +491,7 @@ func (a *Actor) locate() {
 	source := a
 	if a.relevancy.asOwner && (a.owner != nil || a.conn != nil) {
 		// The actor is RelevantAsOwner, so use its owner's position. If a connection owns it
-		// directly, that is the actor from which the connection sees.
+		// directly, use the position of the actor from which the connection sees.
 		source = a.owner
 		if source == nil {
 			source = a.conn.viewTarget()
@@ -497,7 +501,7 @@ func (a *Actor) locate() {
 	grid := &a.world.relevance.grid
 	x, y, z, ok := source.position()
 	if a.relevancy.rule != byGrid {
-		return // At has destroyed it or torn it off
+		return // At has destroyed the actor or torn it off
 	}
 	if !ok || source.relevancy.rule == byGame {
 		// There's no position, or the game's function decides about the owner instead.
@@ -515,8 +519,8 @@ func (a *Actor) cullDistance() float32 {
 	return a.class.cullDistance
 }
 
-// concerns reports whether the actor is relevant to a connection at any distance.
+// relevantAnywhere reports whether the actor is relevant to a connection at any distance.
 func (a *Actor) relevantAnywhere(c *Conn) bool { return a.conn == c || a == c.shown.view.target }
 
-// everywhere is a cull distance that no view is beyond.
+// everywhere is a cull distance that includes every view.
 const everywhere = math.MaxFloat32

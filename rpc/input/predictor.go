@@ -13,8 +13,8 @@ const (
 	// packet was lost.
 	probeTime = 100 * time.Millisecond
 
-	// A frame predicts at most frameTicks ticks, and at most half a second. Inputs for older
-	// ticks would arrive too late.
+	// frameTicks is the maximum number of ticks that a frame predicts. If half a second has fewer
+	// ticks, that is the limit instead. Inputs for older ticks would arrive too late.
 	frameTicks = 48
 
 	// If the server's ticks are a second behind, we give the server catchUpTime to catch up
@@ -43,7 +43,7 @@ type Predictor[I any] struct {
 	serverTick  uint64        // newest tick that it has taken
 	serverHas   uint64        // it needs no inputs up to this tick
 	probedAt    time.Duration // last probe; initially so long ago that a probe is due
-	behindSince time.Duration // since when answers have shown it over a second behind; 0 if it isn't
+	behindSince time.Duration // when answers first showed it over a second behind; 0 if it isn't
 
 	// The newest tick whose outcome is known here. It comes from Saw or, if the game never calls
 	// Saw, from answers.

@@ -7,12 +7,13 @@ import (
 	"github.com/quivernet/quiver/rpc"
 )
 
-// A Queue holds, on the server, the inputs of one actor's owner until their ticks. The zero
-// Queue is empty and ready to use. It must be used only on the world's goroutine.
+// A Queue is the server's store for the inputs of one actor's owner, which it holds until their
+// ticks. The zero Queue is empty and ready to use. A Queue must only be used on the world's
+// goroutine.
 type Queue[I any] struct {
 	handle *Handle[I]
 	actor  *rpc.Actor
-	conn   *rpc.Conn // the owner's connection; inputs from another one reset the queue
+	conn   *rpc.Conn // the owner's connection; inputs from another connection reset the queue
 	slots  []slot[I] // by tick modulo len(slots); nil until the owner's first message
 
 	// The simulation.
@@ -26,9 +27,9 @@ type Queue[I any] struct {
 	seen     uint64 // result of Seen, apart from its limit
 
 	// The answer.
-	owesAnswer    bool          // the owner is waiting for one
+	owesAnswer    bool          // the owner is waiting for an answer
 	leastLeft     time.Duration // least time left of an input since the last answer; may be negative
-	leastLeftTick uint64        // that input's tick; 0 if there was no input
+	leastLeftTick uint64        // the tick of that input; 0 if there was no input
 
 	stats QueueStats
 }
@@ -38,17 +39,17 @@ type slot[I any] struct {
 	tick     uint64
 	arrived  bool      // the input is here
 	wasTaken bool      // Take was called for the tick
-	at       time.Time // when Take was called for it, or else when the input arrived
+	at       time.Time // when Take was called for the tick, or else when the input arrived
 	input    I
 }
 
-// QueueStats counts what became of the inputs of one actor's owner.
+// QueueStats counts the inputs of one actor's owner by their outcome.
 type QueueStats struct {
 	Taken  uint64 // ticks that had their input
 	Missed uint64 // ticks taken without their input, since the owner's first message
 	Late   uint64 // inputs that arrived after their tick was taken or left out
 
-	// Inputs dropped because their tick was too far from the newest one taken: more than a
+	// Inputs dropped because their tick was too far from the newest tick taken: more than a
 	// second or 32 ticks, whichever is longer.
 	Outside uint64
 
@@ -56,25 +57,25 @@ type QueueStats struct {
 	Margin   time.Duration // how early inputs arrive before their tick, smoothed
 }
 
-// Take returns the input for a tick, which the server simulates now. ok reports whether that
-// input arrived in time. now is the time of the current Dispatch.
+// Take returns the input for the tick that the server simulates now. ok reports whether the input
+// arrived in time. now is the time of the current Dispatch.
 //
 // If the input did not arrive in time, Take returns the newest input before it, or the zero I if
-// there is none yet. A game may repeat that input, and stop doing so after some ticks: see
+// there is none yet. A game may repeat that input, but stop after some ticks: see
 // [QueueStats].Repeated.
 //
-// Call Take for every tick that is simulated, in order, beginning with 1 or more. Ticks may
-// be left out. Taking a tick again returns the same result. Taking a lower tick rewinds the
+// Call Take for every tick that is simulated, in order, beginning with tick 1 or higher. Ticks
+// may be left out. Taking a tick again returns the same result. Taking a lower tick rewinds the
 // queue, and rewinding by a second (at least 32 ticks) or more resets it.
 //
 // A client learns the server's tick from Take. Before the first call it predicts nothing, and
 // [Predictor.Tick] does not call its function.
 //
 // Number the ticks by the clock, as in uint64(now.Sub(start)*60/time.Second)+1. After a late
-// frame, simulate all ticks that are due. Leave ticks out only after a stall of a second or
-// more, because clients must undo what they predicted for them.
+// frame, simulate all ticks that are due. Leave ticks out only after a stall of a second or more,
+// because clients must undo their predictions for these ticks.
 //
-// Do not just add 1 per frame. Every late frame then delays all later inputs, by up to a
+// Do not just add 1 per frame. Otherwise every late frame delays all later inputs, by up to a
 // third of a second in total if two frames a second are late.
 func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	switch {
@@ -115,12 +116,12 @@ func (q *Queue[I]) Take(now time.Time, tick uint64) (input I, ok bool) {
 	return q.last, ok
 }
 
-// Seen returns the newest tick whose outcome the owner has seen, by [Predictor.Saw] or by
-// answers. When the owner aimed, it saw the others as they were at that tick. Before the
+// Seen returns the newest tick whose outcome the owner has seen, according to [Predictor.Saw] or
+// to answers. When the owner aimed, it saw the other actors as they were at that tick. Before the
 // owner has sent a message, Seen returns 0.
 //
-// It is the client that reports the tick, so it may be lying. The result is limited to the ticks
-// whose inputs are stored: those of the last second, or the last 32 if that is more.
+// The client reports the tick, so it may be lying. The result is limited to the ticks whose
+// inputs are stored: the ticks of the last second, or the last 32 ticks if that is more.
 func (q *Queue[I]) Seen() uint64 {
 	if q.handle == nil {
 		return 0
@@ -155,7 +156,7 @@ func (q *Queue[I]) receive(h *Handle[I], call *rpc.Call, message batch[I]) {
 	}
 }
 
-// reset removes all inputs, and what the owner has seen.
+// reset removes all inputs, and the tick that the owner has seen.
 func (q *Queue[I]) reset() {
 	if q.slots == nil {
 		q.slots = make([]slot[I], 2*q.handle.half())
@@ -170,7 +171,7 @@ func (q *Queue[I]) reset() {
 	q.stats.Repeated = 0
 }
 
-// rewind is called when a lower tick is taken than before.
+// rewind is called when Take is called for a lower tick than before.
 func (q *Queue[I]) rewind(tick uint64) {
 	if q.slots == nil {
 		return
@@ -213,13 +214,13 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 		q.stats.Late++
 		q.noteLeft(tick, s.at.Sub(at))
 	default:
-		// Take left this tick out, so the slot still has an older one.
+		// Take left this tick out, so the slot still holds an older tick.
 		*s = slot[I]{tick: tick, arrived: true, at: at, input: input}
 		q.stats.Late++
 	}
 }
 
-// accepts reports whether a tick is close enough to the newest one taken for its input to be
+// accepts reports whether a tick is close enough to the newest tick taken for its input to be
 // stored.
 func (q *Queue[I]) accepts(tick uint64) bool {
 	half := q.handle.half()
@@ -241,7 +242,7 @@ func (q *Queue[I]) noteLeft(tick uint64, left time.Duration) {
 	}
 }
 
-// reply tells the owner which inputs have arrived, and how early the latest of them did.
+// reply tells the owner which inputs have arrived, and the least time that one of them had left.
 func (q *Queue[I]) reply() {
 	q.owesAnswer = false
 	q.complete = max(q.complete, q.newest)
@@ -260,5 +261,5 @@ func (q *Queue[I]) reply() {
 		Missed: q.stats.Missed,
 	}
 	q.leastLeftTick = 0
-	_ = q.handle.answer.Call(q.actor, message) // if that fails, the next answer says the same
+	_ = q.handle.answer.Call(q.actor, message) // if this fails, the next answer makes up for it
 }
