@@ -69,8 +69,9 @@ type actorTable struct {
 	// Placed actors by name. On a server, placed also includes the actors in gonePlaced, since a
 	// name can't be used again.
 	//
-	// A client with several connections may have an actor of the same name on each of them.
-	// The oldest is then in placed, and the others are in namesakes, oldest first.
+	// A client with several connections may have an actor of the same name on each connection. In
+	// this case, the oldest actor is in placed, and the other actors are in namesakes, oldest
+	// first.
 	placed    map[string]*Actor
 	namesakes map[string][]*Actor
 

@@ -48,8 +48,9 @@ type Carrier interface {
 	// ReceiveDatagram returns the next datagram, which the caller may keep. It returns soon
 	// after ctx is done. Any error ends the connection.
 	//
-	// If the peer has closed the connection, the error is, or wraps, a [*CloseError] with Remote
-	// set and the peer's code and reason. Any other error becomes the cause of ConnectionLost.
+	// If the peer has closed the connection, the error should be, or wrap, a [*CloseError] with
+	// Remote set and the peer's code and reason. Any other error becomes the cause of
+	// ConnectionLost.
 	ReceiveDatagram(ctx context.Context) ([]byte, error)
 
 	// Path returns what the carrier currently knows about the path. It is called for every
@@ -310,8 +311,8 @@ func (c *Conn) joinWorld() (joined bool) {
 }
 
 // finish ends the connection after its link has ended. The link calls it once, on a new
-// goroutine, because it has to wait for goroutines that use the link, such as those of the
-// sealed carrier.
+// goroutine, because it has to wait for goroutines that use the link, such as the sealed
+// carrier's.
 func (c *Conn) finish() {
 	w := c.world
 	w.lobby.markEnded(c)

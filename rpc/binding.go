@@ -164,9 +164,9 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 
 // At makes fn return the position of objects of b. An actor is then open for every connection
 // whose view is nearer than the class's [CullDistance]. A connection sees from the point set by
-// [Conn.SetView]. An actor closes, with reason [Relevancy], 5 s after it was last seen. At panics
-// if fn is nil or b already has an At. UE: GetActorLocation, as AActor::IsNetRelevantFor calls
-// it.
+// [Conn.SetView]. An actor closes for a connection, with reason [Relevancy], 5 s after the
+// connection last saw it. At panics if fn is nil or b already has an At. UE: GetActorLocation, as
+// AActor::IsNetRelevantFor calls it.
 //
 // The rules apply in Unreal's order. An actor spawned with [AlwaysRelevant] is open for
 // everybody. Any actor is relevant to its owner, and to a connection whose view it is. Next
@@ -180,15 +180,15 @@ func (b *Binding[T]) All() iter.Seq2[*Actor, T] {
 //
 // Each tick looks at only a fraction of the actors. Its cost depends on that fraction and on the
 // number of actors near each connection, but not on the number of pairs. At 30 Hz, 10,000 actors
-// that stand still take 0.06 ms, and 100 connections with 200 actors near each take another 0.3
-// ms.
+// that stand still take 0.06 ms, and 100 connections with 200 actors near each take another
+// 0.3 ms.
 //
 // An actor whose position is not finite has no position. If a client has no free channel for
 // an actor, this is logged, and the server tries again every second.
 //
-// OpenTo and CloseTo still work. An actor that was opened by OpenTo stays open until it has been
-// out of sight for 5 s, and one that was closed by CloseTo opens again if it is near. If the path
-// can't take all updates, the updates of distant actors wait longer (see [UpdatePriority]).
+// OpenTo and CloseTo still work. An actor opened by OpenTo stays open until it has been out of
+// sight for 5 s, and an actor closed by CloseTo opens again if it is near. If the path can't take
+// all updates, the updates of distant actors wait longer (see [UpdatePriority]).
 func At[T any](b *Binding[T], fn func(object T) (x, y, z float32)) {
 	u := b.untyped
 	mustHook("At", u.class, fn == nil, u.at != nil)

@@ -76,12 +76,13 @@ func UpdatePriority(p float64) ClassOption {
 	return func(c *Class) { c.updatePriority = p }
 }
 
-// defaultCullDistance is Unreal's NetCullDistanceSquared of 225,000,000 cm², in metres.
+// defaultCullDistance is Unreal's NetCullDistanceSquared of 225,000,000 cm², converted to a
+// distance in meters.
 const defaultCullDistance = 150
 
 // CullDistance sets the distance within which actors of the class can be seen, in the unit of
 // [At]. It is a property of the visible actor rather than of the viewer, so it may differ widely
-// between classes. The default is 150, which is Unreal's 15,000 cm in metres. CullDistance panics
+// between classes. The default is 150, which is Unreal's 15,000 cm in meters. CullDistance panics
 // unless d is above 0. UE: NetCullDistanceSquared.
 func CullDistance(d float32) ClassOption {
 	mustBePositive("CullDistance", d)
@@ -144,7 +145,7 @@ func (c *Class) Name() string { return c.name }
 func (c *Class) String() string { return c.name }
 
 // Errors declares errors that the class's request handlers may return, and returns the class. If
-// errors.Is matches a handler's error to a declared error, the caller's error also matches the
+// errors.Is matches a handler's error to a declared error, the asker's error also matches the
 // declared error and has the handler's text. For any other error, only the text is sent.
 //
 //	var Shop = rpc.NewClass("Shop").Errors(ErrSoldOut, ErrPoor)
@@ -204,7 +205,7 @@ func (c *Class) addMethod(m *method) {
 	root.methods = append(root.methods, m)
 }
 
-// addState adds a state. On the wire, its fields follow those of the states declared before
+// addState adds a state. On the wire, its fields follow the fields of all states declared before
 // it.
 func (c *Class) addState(d *declaredState) {
 	root := c.root()

@@ -33,7 +33,7 @@ const (
 
 	// Relevancy means that the actor is no longer relevant to the client (see [Actor.CloseTo]).
 	// The client's copy ends, but if it was placed, it stays without a channel. UE: the actor
-	// spawns again when it is relevant again; actors of a level keep their channel.
+	// spawns again when it is relevant again; actors that belong to a level keep their channel.
 	Relevancy CloseReason = 3
 
 	// TearOff means that the server has given up control of the client's copy (see
@@ -110,7 +110,7 @@ func (a *Actor) TearOff() error {
 	a.closePending(true)
 	a.reopen(Dormancy, LevelUnloaded, Relevancy)
 
-	// If the actor was placed, it no longer exists for any other client, including those that
+	// If the actor was placed, it no longer exists for any other client, including clients that
 	// join later.
 	a.endPlacedCopies()
 

@@ -163,16 +163,17 @@ type Config struct {
 	MaxHandshakes    int           // clients between first packet and Join; default 128
 	HandshakeTimeout time.Duration // from the start of the carrier to Join; default 10 s
 
-	// HelloTimeout runs from the start of the carrier to the client's Hello, which an honest
-	// client sends at once. The default is 2 s, and it is at most HandshakeTimeout.
+	// HelloTimeout is the maximum time from the start of the carrier to the client's Hello, which
+	// an honest client sends at once. The default is 2 s. HelloTimeout is limited to
+	// HandshakeTimeout.
 	HelloTimeout time.Duration
 
 	// ReceiveBudget limits the bytes of reliable messages, from all connections together, that
 	// may wait here for their handlers. The default is 512 MiB.
 	ReceiveBudget int
 
-	// ReceiveLimit is the part of ReceiveBudget that a single connection may use, at least 256
-	// KiB. The default is 8 MiB. While only a few connections have joined, each gets its full
+	// ReceiveLimit is the part of ReceiveBudget that a single connection may use, at least
+	// 256 KiB. The default is 8 MiB. While only a few connections have joined, each gets its full
 	// limit on Join. Otherwise a connection starts with less, and its limit rises in steps as
 	// needed.
 	ReceiveLimit int
@@ -204,8 +205,8 @@ type Config struct {
 	// Otherwise an attacker could lock out the address's owner by forging the address. None of
 	// these limits apply to carriers without an address.
 	//
-	// While RetryAbove clients are in their handshake, a new client must first prove its address
-	// in response to a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
+	// While RetryAbove or more clients are in their handshake, a new client must first prove its
+	// address in response to a QUIC Retry (RFC 9000, section 8.1.2). The default is a quarter of
 	// MaxHandshakes; negative means that every client must prove its address. A Retry costs the
 	// client a round trip, but doesn't cost the server any state. Forged first packets therefore
 	// never take up more than RetryAbove places.
@@ -214,11 +215,11 @@ type Config struct {
 	// address as well. This rule ends once the address has been silent for 10 to 20 s.
 	RetryAbove int
 
-	// MaxHandshakesPerAddress is the maximum number of clients of one address in their handshake;
-	// negative means no limit except MaxHandshakes. By default, an address may hold at most as
-	// many places as remain free. A single address thus gets half of the places, enough for a
-	// party of 64 behind one address to join at the same instant, and two addresses get a third
-	// each.
+	// MaxHandshakesPerAddress is the maximum number of clients per address that may be in their
+	// handshake; negative means no limit except MaxHandshakes. By default, an address may hold at
+	// most as many places as remain free. A single address thus gets half of the places, enough
+	// for a party of 64 behind one address to join at the same instant, and two addresses get a
+	// third each.
 	//
 	// At the limit, a new client takes over the place of another client of its address:
 	// preferably the one that has kept us waiting longest for its Hello and Login, or else
@@ -246,7 +247,7 @@ type Config struct {
 	// An address never has more logins in Authenticate at once than it has failures left. Further
 	// logins have to wait, which counts towards their HandshakeTimeout.
 	//
-	// To keep out players you know, such as banned ones, refuse them in Login rather than in
+	// To keep out known players, such as banned players, refuse them in Login rather than in
 	// Authenticate. A refusal by Login doesn't count as a failed login, so others at the same
 	// address aren't slowed down.
 	MaxLoginFailures int
@@ -279,10 +280,10 @@ type Config struct {
 	// Without it, such calls are dropped if Rate is used up or if any call has been waiting for
 	// 66 ms. Multicasts are always queued.
 	//
-	// A connection's queue holds up to 256 KiB, or 32 KiB while any call has been waiting for 66
-	// ms. Each call takes 64 bytes in addition to its size. If there is no room, the oldest calls
-	// of the same actor are dropped. A call is also dropped after waiting for 200 ms plus a round
-	// trip, or up to half as long again, unless a part of it has been sent.
+	// A connection's queue holds up to 256 KiB, or 32 KiB while any call has been waiting for
+	// 66 ms. Each call takes 64 bytes in addition to its size. If there is no room, the oldest
+	// calls of the same actor are dropped. A call is also dropped after waiting for 200 ms plus a
+	// round trip, or up to half as long again, unless a part of it has been sent.
 	//
 	// Call returns nil in all of these cases. [Conn.Stats] counts the dropped calls as
 	// Drops.Unreliable and Drops.Saturated.
@@ -294,9 +295,9 @@ type Config struct {
 	// each connection for which the actor is open counts them in Drops.Throttled. UE:
 	// net.MaxRPCPerNetUpdate.
 	//
-	// 0 means no limit. That is also the default, although Unreal's is 2, because nobody
-	// expects a tick's third call to be dropped. The memory of calls that are waiting for a
-	// connection is bounded either way.
+	// 0, the default, means no limit. Unreal's default is 2, but nobody expects a tick's third
+	// call to be dropped. The memory of calls that are waiting for a connection is bounded either
+	// way.
 	MaxRPCPerNetUpdate int
 
 	// Sealed makes a connection send everything, calls and transfers, in sealed packets instead
@@ -346,14 +347,14 @@ type Config struct {
 	// flight, rate and round trip time are included. Each world needs a writer of its own. nil
 	// means no trace, at no cost. UE: -NetTrace, Networking Insights.
 	//
-	// A goroutine writes the trace from the first connection until [World.Close], which
-	// writes what is left. If the writer is too slow, events beyond 32,768 in memory are
-	// dropped, and the trace says how many. If the writer fails, the trace ends, the error is
-	// logged, and Close returns it.
+	// A goroutine writes the trace from the first connection until [World.Close], which writes
+	// the remaining events. If the writer is too slow, events beyond 32,768 in memory are
+	// dropped, and the trace reports their number. If the writer fails, the trace ends, the error
+	// is logged, and Close returns it.
 	//
 	// The trace names methods and identities, but doesn't contain arguments. It is meant for
-	// development. An event takes 0.06 µs of the tick's time, 0.3 µs on another core, and 45
-	// bytes in the file.
+	// development. An event takes 0.06 µs of the tick's time, 0.3 µs on another core, and
+	// 45 bytes in the file.
 	Trace io.Writer
 
 	// Logger receives records at LogLevel and above; nil means no log. The level may be changed

@@ -28,7 +28,7 @@ import (
 // A Conn is a connection to one peer. UE: UNetConnection.
 //
 // Its methods are safe for concurrent use, except [Conn.Actor], [Conn.View], [Conn.SetView],
-// [Conn.SetViewPoint] and [Conn.ServerTime]. Call those on the world's goroutine.
+// [Conn.SetViewPoint] and [Conn.ServerTime]. Call these methods on the world's goroutine.
 //
 // A [Call] that was made in this world has a nil *Conn, on which some methods still work: String
 // returns "no conn", Identity, RemoteAddr and RTT return zero values, Close does nothing, and
@@ -322,10 +322,10 @@ func withUnsent(e CloseError, unsent error) *CloseError {
 // a second at the latest. Close returns without waiting: Done is closed when the connection has
 // ended.
 //
-// The peer receives code and reason. The code is one of the game's own, 1,024 or above, or a
-// [Code] that fits. The reason is cut to 256 bytes. In case the close gets lost, we repeat it
-// for some round trips as long as the peer sends packets. A peer that misses all of them times
-// out.
+// The peer receives code and reason. The code is one of the game's own codes, 1,024 or above, or
+// a suitable [Code] of this package. The reason is cut to 256 bytes. In case the close gets lost,
+// we repeat it for some round trips as long as the peer sends packets. A peer that misses all of
+// these closes times out.
 func (c *Conn) Close(code Code, reason string) {
 	if c == nil || !c.stop(&CloseError{Code: code, Reason: reason}) {
 		return

@@ -136,8 +136,8 @@ func violationf(code Code, format string, args ...any) *CloseError {
 // before it closes the channel.
 const stateMethod = maxMethods + 1
 
-// invoke handles a message for an actor. That is usually a call, which it runs unless it has
-// to be dropped.
+// invoke handles a message for an actor. The message is usually a call, which invoke runs unless
+// the call has to be dropped.
 func (w *World) invoke(c *Conn, a *Actor, payload []byte) *CloseError {
 	id, n := binary.Uvarint(payload)
 	if n <= 0 {

@@ -59,8 +59,8 @@
 // closes or its connection ends. An error is a [*RequestError]. If the class declares an error
 // with [Class.Errors], errors.Is recognizes it on the asker's side as well.
 //
-// For messages before any actor exists, such as those of a framework, there is
-// [Conn.SendMessage]. The peer's Config.OnMessage receives them.
+// Use [Conn.SendMessage] for messages before any actor exists, such as a framework's. The peer's
+// Config.OnMessage receives them.
 //
 // # State
 //
@@ -140,8 +140,8 @@
 // # Arguments
 //
 // Arguments are bools, numbers, strings, times, arrays, slices, maps, structs, and pointers to
-// them, all encoded in msgpack. A struct becomes an array of its exported fields, without those
-// that have the tag `msgpack:"-"`. [Raw] is sent unchanged, and [None] takes no bytes.
+// them, all encoded in msgpack. A struct becomes an array of its exported fields, except for
+// fields with the tag `msgpack:"-"`. [Raw] is sent unchanged, and [None] takes no bytes.
 //
 // A pointer may be a field, an element or a map value, and may be nil there. The argument
 // itself must be a value, though: Server[*int] and Server[*big.Int] are refused, but
@@ -196,9 +196,9 @@
 // the connection with [PayloadFail].
 //
 // Everything else is up to Validate. Floats other than map keys may be NaN or infinite. Since
-// comparisons with NaN are false, Validate must test for allowed values, as in !(x >= 0 && x <=
-// 1). Strings may contain control characters. [Raw], []byte and types that encode themselves may
-// contain any bytes.
+// comparisons with NaN are false, Validate must test for allowed values, as in !(x >= 0 && x
+// <= 1). Strings may contain control characters. [Raw], []byte and types that encode themselves
+// may contain any bytes.
 //
 // When two ends connect, they compare their classes: names, directions, deliveries, and the
 // fields of every argument with their bounds. If they differ, the connection is refused. If the

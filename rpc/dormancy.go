@@ -132,8 +132,7 @@ func (a *Actor) fallAsleep() {
 	}
 }
 
-// noteDetached records that the channel on c was closed for a reason for which the client keeps
-// its copy.
+// noteDetached records that the channel on c was closed, but that the client keeps its copy.
 func (a *Actor) noteDetached(c *Conn, reason CloseReason) {
 	a.dormancy.detachedAt = append(a.dormancy.detachedAt, c)
 	c.shown.detached[a] = reason

@@ -137,7 +137,7 @@ type itemReplica interface {
 	// once it is no longer open for any connection.
 	Watch(on bool)
 
-	// EncodeAll encodes all items, including those set while the list wasn't watched.
+	// EncodeAll encodes all items, including items that were set while the list wasn't watched.
 	EncodeAll() error
 
 	// TakeChanged returns the numbers of the items that were removed or whose encoding has

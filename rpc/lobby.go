@@ -28,7 +28,7 @@ type lobby struct {
 
 	mu        sync.Mutex       // guards the fields below
 	closed    *CloseError      // why the world was closed; nil while it's open
-	listeners int              // open ones
+	listeners int              // number of open listeners
 	serial    uint64           // id of the newest connection, counted from 1
 	door      *door.Door[Conn] // admits clients, by address and by identity
 
@@ -36,7 +36,7 @@ type lobby struct {
 	// have been waiting for its turn to be authenticated.
 	answered *sync.Cond
 
-	// Connections between enlist and attach. There won't be any new ones after closed is set.
+	// Connections between enlist and attach. None is added after closed is set.
 	attaching sync.WaitGroup
 
 	attached map[*Conn]struct{} // connections that haven't ended, including half-open ones
@@ -377,7 +377,7 @@ func (l *lobby) free(c *Conn) {
 	l.door.End()
 }
 
-// all returns the connections that haven't ended, including half-number of open listeners.
+// all returns the connections that haven't ended, including half-open ones.
 func (l *lobby) all() []*Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -414,7 +414,7 @@ func (l *lobby) posted() int {
 	return len(l.inbox.posts)
 }
 
-// closedGrace is how long Do waits for a Dispatch after the world was closed.
+// closedGrace is the time for which Do waits for a Dispatch after the world was closed.
 const closedGrace = time.Second
 
 // awaitDispatch waits for Do until done is closed. It returns an error if ctx ends first, or if

@@ -219,7 +219,7 @@ var deliveryNames = [...]string{
 	UnreliableSequenced: "UnreliableSequenced",
 }
 
-// appendID appends the id of m, with which every call begins.
+// appendID appends the id of m. Every call begins with the id of its method.
 func (m *method) appendID(b []byte) []byte { return binary.AppendUvarint(b, uint64(m.id)) }
 
 // encode encodes the argument at p.
@@ -249,7 +249,7 @@ type MethodOption func(*method)
 
 // RateLimit limits how often one connection may call a Server RPC, to perSecond calls a second on
 // average and bursts of at most perSecond calls. Calls beyond the limit are dropped and counted,
-// even reliable ones. The client is informed only if the call is a [Request].
+// even reliable calls. The client is informed only if the call is a [Request].
 //
 // Calls count at the time they arrive, so the time that they wait for a busy server makes no
 // difference. However, reliable calls that were held up by an outage of the path arrive all at

@@ -28,7 +28,7 @@ type opening struct {
 	closed   bool // Actor.forget has removed it from its actor and its connection
 
 	// States that the client still needs. A mask has a bit for each field of the class.
-	visible     state.Mask // fields that the client may see, except for those tagged initial
+	visible     state.Mask // fields that the client may see, excluding fields tagged initial
 	lacks       state.Mask // visible fields that may be stale at the client and aren't in flight
 	fresh       state.Mask // the part of lacks that updateEarly hasn't sent since it changed
 	everSent    state.Mask // fields sent in an update, arrived or not; closePayload repeats them

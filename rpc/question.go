@@ -209,7 +209,7 @@ func (q *question) refuse(v ask.Verdict, cause error) {
 	if v == ask.Refused || v == ask.Failed {
 		e.Buf = ask.AppendError(e.Buf, q.number, v, answer.Code, answer.Text)
 	} else {
-		// The other verdicts have neither code nor text.
+		// The other verdicts are sent without code and text.
 		e.Buf = ask.AppendAnswer(e.Buf, q.number, v)
 	}
 	if err := q.send(e.Buf); err != nil {

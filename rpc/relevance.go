@@ -13,9 +13,9 @@ import (
 	"github.com/quivernet/quiver/internal/tasks"
 )
 
-// relevantTime is how long an actor stays open for a connection after it was last relevant to
-// it. Without this time, actors at the edge of the cull distance would be closed and opened
-// all the time. UE: NetDriver RelevantTimeout.
+// relevantTime is how long an actor stays open for a connection after it was last relevant to it.
+// Without this delay, actors at the edge of the cull distance would be closed and opened all the
+// time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
 // A relevancyRule says what determines the connections for which an actor is open.

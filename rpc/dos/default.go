@@ -49,9 +49,9 @@ import "time"
 // for receiving the server's transfers. The header of each transfer that a client begins counts
 // as a call.
 //
-// A client that stays just below the quotas can cost the server up to 200 calls, 256 KiB and 30
-// ms of handlers per second and identity indefinitely. It may send the calls and bytes of up to
-// 40 s at once if it then rests for the same time.
+// A client that stays just below the quotas can cost the server up to 200 calls, 256 KiB and
+// 30 ms of handlers per second and identity indefinitely. It may send the calls and bytes of up
+// to 40 s at once if it then rests for the same time.
 //
 // Handler time isn't summed up over bursts, because a busy machine slows down the handlers of
 // honest clients as well. If a client rests for five seconds after each burst, then in each burst

@@ -122,7 +122,7 @@ func (d *Detector) Join(identity string) *Peer {
 	return p
 }
 
-// Leave is called when a connection for which Join returned p ends.
+// Leave is called when a connection of p, a peer returned by Join, ends.
 func (d *Detector) Leave(p *Peer) {
 	p.conns--
 	if p.conns > 0 || p.identity == "" {

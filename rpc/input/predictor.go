@@ -67,8 +67,8 @@ type prediction[I any] struct {
 type PredictorStats struct {
 	Tick uint64 // newest tick that was predicted; 0 if none was
 
-	// How early inputs arrive at the server, smoothed. Each answer reports the input that came
-	// closest to its tick.
+	// How early inputs arrive at the server, smoothed. Each answer reports the input with the
+	// least time left.
 	Margin time.Duration
 
 	Latency time.Duration // from making an input to the answer that it was applied, smoothed
