@@ -35,11 +35,11 @@ type Actor struct {
 	owned    bool       // client: we own the actor
 	owner    *Actor     // server: the owning actor; nil if a connection or the server owns it
 	children actors     // server: the actors that this one owns
-	openings []*opening // by connection on which the actor is open; at most one on a client
+	openings []*opening // one per connection that has the actor; at most one on a client
 	dead     bool       // the actor, or on a client its copy, has ended
 	tornOff  bool       // TearOff was called, on the server
 
-	// What the server sends, and to whom. Clients use neither relevancy nor throttle.
+	// What the server sends, and to which clients. Clients use neither relevancy nor throttle.
 	dormancy  dormancy
 	relevancy actorRelevancy
 	states    actorStates
@@ -256,7 +256,7 @@ func (a *Actor) closeToPrevious(previous *Conn) {
 	o.updateVisible()
 	if a.name == "" {
 		// The client must know now that it no longer owns its copy. (If the actor is placed,
-		// tellOwners has said so already.) An error means that the connection is closing.
+		// tellOwners has already told it.) An error means that the connection is closing.
 		_ = a.tellOwner(previous)
 	}
 	a.closeAtFlush()
@@ -313,7 +313,7 @@ func (a *Actor) Owned() bool {
 // Alive reports whether the actor, or on a client its copy, has not ended yet.
 func (a *Actor) Alive() bool { return !a.dead }
 
-// noActor is what error texts call an actor that didn't come from a world.
+// noActor describes, in error texts, an actor that didn't come from a world.
 const noActor = "a nil *Actor or an Actor{}: take the one that Spawn returned or that the constructor was given"
 
 // valid reports whether the actor came from a world. A nil *Actor or an Actor{} didn't.

@@ -317,7 +317,7 @@ func (a *Actor) forget(o *opening) {
 // to wait for the old one (see channelOn). An entry is therefore kept at least until the close is
 // acknowledged. Acknowledged entries are swept out together, some time later.
 //
-// The link's lock guards all of this.
+// The link's lock guards all fields.
 type closedChannels struct {
 	byRef   map[Ref]uint64
 	sweepAt int // size of byRef at which the next add sweeps

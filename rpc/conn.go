@@ -117,7 +117,7 @@ type shown struct {
 	dismissals     []dismissal            // copies that must end, but wait for a free channel
 	closedChannels closedChannels         // may still be open at the client; guarded by the link's lock
 
-	openWarn logs.Gate // limits warnings about actors that could not be opened to one a second
+	openWarn logs.Gate // limits warnings about failed opens of actors to one a second
 }
 
 func newShown() shown {

@@ -217,8 +217,8 @@ func (t *times) handleAnswer(answer control.Time, arrived time.Time) {
 //
 // As now increases, t never decreases except at a step. A step means that the server's clock was
 // set or stood still. [Stats].ServerTime counts steps. The client accepts a step of more than a
-// round trip after three answers that agree, and a smaller one after some seconds. A server whose
-// clock is outside the years 1823 to 2116 doesn't answer.
+// round trip after three answers that agree, and a smaller step after some seconds. A server
+// whose clock is outside the years 1823 to 2116 doesn't answer.
 func (c *Conn) ServerTime(now time.Time) (t time.Time, bound time.Duration, ok bool) {
 	if c.server {
 		return now, 0, true
@@ -245,7 +245,7 @@ func (w *World) exchangeTimes() {
 	}
 }
 
-// answerTime answers the pending request with what the game clock shows at moment.
+// answerTime answers the pending request with the game clock's time at moment.
 func (c *Conn) answerTime(moment time.Time) {
 	t := &c.times
 	now := c.world.frame.beat.At(moment)

@@ -44,9 +44,9 @@ type opening struct {
 	since    time.Time // when the last update was handed over, or else when the actor opened
 	claim    float64   // result of urgency, while stateOutbox.sort runs
 
-	// closePending is set once the actor has been given from this client to another owner.
-	// Nothing is sent from then on, and the opening closes as soon as the client has acknowledged
-	// the open, unless cancelClose is called first. See Actor.closeToPrevious.
+	// closePending is set once the actor has passed from this client to another owner. Nothing is
+	// sent from then on, and the opening closes as soon as the client has acknowledged the open,
+	// unless cancelClose is called first. See Actor.closeToPrevious.
 	closePending bool
 	missed       int // number of reliable Multicasts made since closePending was set
 

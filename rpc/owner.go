@@ -266,7 +266,7 @@ func (a *Actor) orphanChildren() (changed []*Actor) {
 }
 
 // destroyOwned destroys one of the actors that an ended connection still owns, and queues itself
-// as a task for the next one. An actor is destroyed before its owner.
+// as a task for the next actor. An actor is destroyed before its owner.
 func (c *Conn) destroyOwned() {
 	a := c.shown.owned.First()
 	if a == nil {

@@ -86,7 +86,7 @@ func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*A
 	case a != nil && a.class != b.class:
 		return nil, fmt.Errorf("%v has that name", a)
 	case a != nil:
-		// The server's open message, or an earlier call of Place, has made it.
+		// The server's open message, or an earlier call of Place, has made the copy.
 		return a, nil
 	}
 	for _, c := range w.announced {
@@ -95,7 +95,7 @@ func (w *World) placeOnClient(b *binding, name string, set func(object any)) (*A
 		}
 	}
 
-	// Without a channel, the copy is like one that is dormant.
+	// Without a channel, the copy is like a dormant copy.
 	a = &Actor{world: w, class: b.class, own: part{binding: b}, name: name, dormancy: dormancy{on: true}}
 	w.introduce(a)
 	w.game.During(tasks.Doing{What: "the function given to Place for ", Of: a.class}, func() { set(a.own.object) })

@@ -68,8 +68,8 @@ func (b *background) start(q *question, run func()) {
 // finish makes the world's goroutine count a job as finished, and waits until it has. It gives up
 // when the world is closed.
 func (b *background) finish(w *World, from *requests) {
-	// The answer was posted before this function, so it has been given by the time this function
-	// runs.
+	// The answer was posted before the following function, so it has been given when that
+	// function runs.
 	counted := make(chan struct{})
 	w.postUnlimited(func() {
 		b.jobs.Return(&from.running)

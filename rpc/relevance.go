@@ -18,7 +18,7 @@ import (
 // time. UE: NetDriver RelevantTimeout.
 const relevantTime = 5 * time.Second
 
-// A relevancyRule says what determines the connections for which an actor is open.
+// A relevancyRule determines how we decide which connections have an actor.
 type relevancyRule uint8
 
 const (
@@ -66,8 +66,8 @@ const (
 	openPause = time.Second
 )
 
-// relevance is the server's interest management. At each Flush it decides for which connections
-// the actors of classes with At or Relevant are open.
+// relevance is the server's interest management. At each Flush, it decides which connections have
+// the actors of classes with At or Relevant.
 //
 // Looking at every actor and every connection in each Flush would be too much work. Instead,
 // relevance makes rounds that take a certain period, and each Flush does its share of every

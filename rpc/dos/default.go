@@ -31,7 +31,7 @@ import "time"
 // path. A client isn't penalized for a single handler that takes 0.2 s or 0.9 s, for instance
 // because of a disk or a busy machine.
 //
-// If a second slow handler runs before the state has cooled off, calls of its method are blocked
+// If another slow handler runs before the state has cooled off, calls of its method are blocked
 // for the rest of the second. After even slower handlers, calls that were waiting meanwhile may
 // be blocked. The same may happen if a longer outage follows the slow handlers. But a client is
 // kicked for a handler alone only if that handler takes 4 s.

@@ -72,7 +72,7 @@ type Profile struct {
 	// Calls that arrive within HitchSuspend after a hitch may have piled up during it, so they
 	// don't count towards quotas of a frame. They still count towards quotas of periods, which a
 	// flood reaches regardless. Otherwise clients could gain from making a server hitch, for
-	// instance by all joining at once. After a suspension, no other one begins for the same
+	// instance by all joining at once. After a suspension, no new suspension begins for the same
 	// length of time.
 	HitchTime, HitchSuspend time.Duration
 

@@ -53,7 +53,7 @@ type QueueStats struct {
 	// second or 32 ticks, whichever is longer.
 	Outside uint64
 
-	Repeated int           // ticks without input since the last one that had its input
+	Repeated int           // ticks without input since the last tick that had its input
 	Margin   time.Duration // how early inputs arrive before their tick, smoothed
 }
 
@@ -204,7 +204,7 @@ func (q *Queue[I]) put(tick uint64, input I, at time.Time) {
 	s := q.slot(tick)
 	switch {
 	case s.tick == tick && s.arrived:
-		// We have it already. Messages repeat inputs in case some are lost.
+		// We already have this input. Messages repeat inputs in case some are lost.
 	case tick > q.newest:
 		*s = slot[I]{tick: tick, arrived: true, at: at, input: input}
 	case s.tick == tick && s.wasTaken:
