@@ -22,15 +22,15 @@ type replicator struct {
 	compared   bool      // the current or last Flush compared states: see fewStates
 	unwatchDue bool      // some actors in states are no longer open for any connection: see unwatch
 	fields     []byte    // scratch space for an update
-	warn       logs.Gate // limits warnings that a state can't be sent, to one a second
+	warn       logs.Gate // limits warnings about unsendable states to one per second
 
 	// Run sleeps until something happens. These fields decide whether it has to wake up just for
 	// the sake of states.
-	lastEvent time.Time // last time something happened that may have changed states; zero if the game calls Flush
+	lastEvent time.Time // when something last may have changed states; zero if the game calls Flush
 	behind    bool      // because of UpdateRate, the last Flush skipped states that may have changed
 }
 
-// A comparison is one state of one actor that has to be compared.
+// A comparison is one state of one actor that each Flush has to compare.
 type comparison struct {
 	replica replica
 	actor   *Actor
@@ -54,12 +54,12 @@ func (w *World) replicate(now time.Time) {
 	}
 }
 
-// fewStates is the number of states up to which Run compares all of them in every step. A state
-// that hasn't changed costs some 10 ns.
+// fewStates is the maximum number of states for which Run compares all of them in every step.
+// Comparing an unchanged state takes about 10 ns.
 //
-// If there are more, Run only compares them in steps that look at all connections, which are
-// ticks and one step per settleTime. Otherwise each message would cost more the more actors there
-// are. Tests set fewStates.
+// If there are more states, Run compares them only in steps that look at all connections. These are
+// the ticks, and one step per settleTime. Otherwise the cost of each message would grow with the
+// number of actors. Tests set fewStates.
 var fewStates = 256
 
 // compare compares all states that are due.
@@ -75,9 +75,9 @@ func (r *replicator) compare(now time.Time) {
 		case r.lastEvent.IsZero():
 			// The state isn't due, but the game calls Flush itself and will do so again.
 		case c.actor.states.compared.Before(r.lastEvent) || c.replica.differs():
-			// The state isn't due, so Run must wake up for it later if it has changed. Whatever
-			// has happened since we compared it may have changed it. If nothing has, an OnTick
-			// hook may still have done so, which only a comparison shows.
+			// The state isn't due, so if it has changed, Run must wake up for it later. Any event
+			// since the last comparison may have changed it. Even without one, an OnTick hook may
+			// have changed it, which only a comparison shows.
 			r.behind = true
 		}
 	}
@@ -91,8 +91,8 @@ func (a *Actor) ForceUpdate() { a.states.compared = time.Time{} }
 // actor.
 func (a *Actor) compare(r replica) {
 	if list, ok := r.(itemReplica); ok {
-		// Leave the lists of an actor alone that is about to fall asleep. Otherwise it never
-		// would while the game changes them.
+		// If the actor is about to fall asleep, leave its lists alone. Otherwise it would stay
+		// awake for as long as the game changes them.
 		if !a.dormancy.on || a.dormancy.flushLists {
 			a.compareList(list)
 		}
@@ -135,9 +135,9 @@ func (a *Actor) encodeFirst() (failed error) {
 		}
 	}
 
-	// If the constructor has made a call, some clients have the actor already, but without its
-	// states. Watch it again, since there were no replicas to watch then, and send those clients
-	// the states in updates, including fields that only the open contains otherwise.
+	// If the constructor has made a call, some clients have the actor already, but not its states.
+	// There were no replicas to watch at that time, so watch the actor again. Send the states to
+	// these clients in updates, including the fields that are normally sent only in the open.
 	a.states.watched = false
 	if len(a.openings) > 0 {
 		a.world.watch(a)
@@ -207,8 +207,8 @@ func (r *replicator) unwatch() {
 	})
 }
 
-// fieldsFor returns the fields that are sent to c in updates, which excludes those tagged
-// initial.
+// fieldsFor returns the fields that are sent to c in updates. Fields tagged initial are never among
+// them.
 func (a *Actor) fieldsFor(c *Conn) (fields state.Mask) {
 	for r := range a.states.present {
 		d := r.declaration()
@@ -280,10 +280,10 @@ func (w *World) applyUpdate(c *Conn, a *Actor, message bunch.Message) *CloseErro
 	return nil
 }
 
-// runQueued runs calls of ForceQueue methods, which wait on the server until the states before
-// them have been sent.
+// runQueued runs calls of ForceQueue methods. On the server, these calls have waited until the
+// states before them were sent.
 func (w *World) runQueued(c *Conn, a *Actor, calls []byte) *CloseError {
-	// OnRep has to run before them, too.
+	// OnRep has to run before the calls, too.
 	w.callRepNotifies(c)
 	for r := (wire.Reader{Left: calls}); len(r.Left) > 0 && !c.closing.Load(); {
 		call := r.Bytes(wire.Any)
@@ -315,8 +315,8 @@ func (w *World) readFields(c *Conn, a *Actor, fields state.Mask, b []byte, packe
 			// A list takes up all of the update.
 			return nil, c.readList(r, b, packet)
 		case r == nil || packet < a.states.newest[i]:
-			// No object here has the state, or else a newer packet has overtaken this one and
-			// has already set the field.
+			// Either no object here has the state, or a newer packet has overtaken this one and has
+			// already set the field.
 			b, err = d.plan.Skip(b, i-d.first)
 		default:
 			c.rememberOnce(r)

@@ -15,33 +15,34 @@ import (
 
 // A Request is an RPC with a result: a declared question with an argument A and an answer R. It
 // consists of two reliable calls on the actor's channel, the question in one direction and the
-// answer in the other. UE has no counterpart. Games there use a Server RPC and a Client RPC with
-// a number.
+// answer in the other. UE has no counterpart: its games use a Server RPC and a Client RPC that
+// carry the same number.
 //
-// Both calls run in order with the actor's other reliable calls, cost as much, use the same
-// reliable buffers, and are part of the shape that the handshake compares. Ownership,
-// [AnyCaller], Validate, [Check] and [RateLimit] apply as they do to an RPC, except that a
-// question is answered with an error where an RPC would be dropped silently.
+// Both calls run in order with the actor's other reliable calls, cost the same, and share their
+// reliable buffers. They are also part of the shape that the handshake compares. Ownership,
+// [AnyCaller], Validate, [Check] and [RateLimit] apply as they do to an RPC, except that a question
+// is answered with an error where an RPC would be dropped silently.
 //
 // A request ends exactly once:
 //
 //   - with its answer, or with the error of the handler at the other end
-//   - when its time is over: Config.RequestTime, the deadline of a context, or the limit of ThenWithin
+//   - when it times out, after Config.RequestTime or the limit of ThenWithin, or at the deadline of
+//     a context
 //   - when it is canceled
 //   - when the actor's channel closes or the connection ends
 //
 // The error is always a [*RequestError]. While a request is open, its actor does not fall asleep.
 type Request[A, R any] struct{ question, answer *method }
 
-// ServerRequest declares a request that an actor's owner asks and the server answers. The server
-// may also ask it, and then answers itself.
+// ServerRequest declares a request that an actor's owner makes and the server answers. The server
+// may also make the request, and then answers it itself.
 func ServerRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, serverRPC, clientRPC, opts)
 }
 
-// ClientRequest declares a request that the server asks and the client that owns the actor
-// answers. If no client owns the actor, the server answers itself. A client may also ask it, and
-// then answers itself.
+// ClientRequest declares a request that the server makes and the client that owns the actor
+// answers. If no client owns the actor, the server answers it itself. A client may also make the
+// request, and then answers it itself.
 func ClientRequest[A, R any](class *Class, name string, opts ...MethodOption) *Request[A, R] {
 	return declareRequest[A, R](class, name, clientRPC, serverRPC, opts)
 }
@@ -66,12 +67,12 @@ func (r *Request[A, R]) declared() *method { return r.question }
 func (r *Request[A, R]) takes(A)           {}
 
 // OnRequest registers fn to answer r. fn runs on the world's goroutine. For an answer that takes
-// time, use [Request.Go] or [Request.Later]. OnRequest panics if r is of another class or has a
-// function already.
+// time, use [Request.Go] or [Request.Later]. OnRequest panics if r belongs to another class or has
+// a function already.
 //
-// If fn returns an error, the asker receives its text, cut to 512 bytes, and a code. The code is
-// that of the [*RequestError] that the error is or wraps, or else comes from [Class.Errors]. The
-// error closes nothing.
+// If fn returns an error, the asker receives the error's text, truncated to 512 bytes, and a code.
+// If the error is or wraps a [*RequestError], the code is taken from there. Otherwise it comes from
+// [Class.Errors]. The error closes nothing.
 //
 // If fn destroys the actor, the answer is lost and the asker gets ErrClosed. If fn panics,
 // the connection ends: see Config.OnPanic.
@@ -93,11 +94,11 @@ func OnRequest[T, A, R any](b *Binding[T], r *Request[A, R], fn func(object T, c
 	}
 }
 
-// Ask asks and waits for the answer. It must not be called on the world's goroutine, where it
-// returns [ErrOnWorld]. Use Then there. The world must be driven while Ask waits.
+// Ask asks the question and waits for the answer. It must not be called on the world's goroutine,
+// where it returns [ErrOnWorld]. Use Then there. The world must be driven while Ask waits.
 //
-// If ctx ends first, the other end is told, and [Call.Context] ends there. If ctx has no
-// deadline, the request ends after Config.RequestTime.
+// If ctx ends before the answer arrives, the other end is told, and its [Call.Context] ends. If ctx
+// has no deadline, the request ends after Config.RequestTime.
 func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err error) {
 	switch {
 	case !a.valid():
@@ -126,8 +127,8 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 		blocking: true,
 	}
 
-	// Wait until the world has asked the question. If ctx ends before it gets to that, the
-	// question isn't asked at all. Either way, nothing reads arg after this.
+	// Wait until the world has asked the question. If ctx ends before that, the question isn't
+	// asked at all. Either way, nothing reads arg after this.
 	wait := func(done <-chan struct{}) error { return w.lobby.awaitAnswer(ctx, done) }
 	askErr := errNotAsked
 	err = w.runInDispatch(func() { askErr = r.ask(q, arg, time.Time{}) }, wait)
@@ -148,19 +149,19 @@ func (r *Request[A, R]) Ask(ctx context.Context, a *Actor, arg A) (result R, err
 // errNotAsked is the error of Ask if Validate panics.
 var errNotAsked = errors.New("rpc: the question was not asked: Validate of its argument did not return")
 
-// Then asks, and calls fn once with the answer or the error. It must be called on the world's
-// goroutine, where fn runs too, in a later Dispatch. If Then itself returns an error, nothing was
-// asked and fn is not called.
+// Then asks the question, and calls fn once with the answer or the error. It must be called on the
+// world's goroutine. fn runs there too, in a later Dispatch. If Then itself returns an error, the
+// question was not asked and fn is not called.
 //
 // The request ends after Config.RequestTime. For another limit use ThenWithin.
 func (r *Request[A, R]) Then(a *Actor, arg A, fn func(result R, err error)) error {
 	return r.then("Then", a, arg, 0, fn)
 }
 
-// ThenWithin is like Then, except that the request ends after limit instead of
-// Config.RequestTime. In the first Dispatch after limit, fn is called with
-// context.DeadlineExceeded, and the other end is told that nobody waits any more. If limit is not
-// positive, ThenWithin returns that error and asks nothing.
+// ThenWithin is like Then, except that the request ends after limit instead of Config.RequestTime.
+// In the first Dispatch after limit, fn is called with context.DeadlineExceeded, and the other end
+// is told that nobody is waiting any more. If limit is not positive, ThenWithin returns that error
+// without asking the question.
 func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func(result R, err error)) error {
 	if limit <= 0 {
 		err := fmt.Errorf("asked with a limit of %v: %w", limit, context.DeadlineExceeded)
@@ -169,8 +170,8 @@ func (r *Request[A, R]) ThenWithin(limit time.Duration, a *Actor, arg A, fn func
 	return r.then("ThenWithin", a, arg, limit, fn)
 }
 
-// then implements Then and ThenWithin. caller says which, for errors. A limit of 0 stands for
-// Config.RequestTime.
+// then implements Then and ThenWithin. caller is the name of the method, for error texts. A limit
+// of 0 stands for Config.RequestTime.
 func (r *Request[A, R]) then(caller string, a *Actor, arg A, limit time.Duration, fn func(result R, err error)) error {
 	switch {
 	case !a.valid():
@@ -189,7 +190,7 @@ func (r *Request[A, R]) then(caller string, a *Actor, arg A, limit time.Duration
 	return r.ask(q, arg, until)
 }
 
-// ask asks q, on the world's goroutine. The request ends at until, unless that is zero.
+// ask asks q, on the world's goroutine. The request ends at until, unless until is zero.
 func (r *Request[A, R]) ask(q *inquiry, arg A, until time.Time) error {
 	w := q.actor.world
 	m := r.question
@@ -204,15 +205,15 @@ func (r *Request[A, R]) ask(q *inquiry, arg A, until time.Time) error {
 	return q.failed(err)
 }
 
-// Later lets a handler answer after it has returned. Call it inside the handler. To give the
-// answer, call the function that Later returns once, on any goroutine. Later panics if the call
-// is not of r.
+// Later lets a handler answer after it has returned. It must be called inside the handler. To
+// answer, call the function that Later returns once, on any goroutine. Later panics if call does
+// not belong to r.
 //
 // If the handler then returns a nil error, its result is ignored. If it returns an error,
 // that error is the answer, as without Later.
 //
-// A second answer is dropped and counted (Drops.Answers). So is one that nobody waits for any
-// more, in which case [Call.Context] has ended.
+// A second answer is dropped and counted in Drops.Answers. The same happens to an answer that
+// nobody is waiting for any more. In this case, [Call.Context] has ended.
 func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	q := call.question
 	if q == nil || q.method != r.question {
@@ -229,16 +230,15 @@ func (r *Request[A, R]) Later(call *Call) func(R, error) {
 	}
 }
 
-// Go runs fn on a goroutine of its own and answers with what fn returns, as Later does, so fn may
-// wait for a disk, for example. Its ctx is [Call.Context], which ends when nobody waits for the
-// answer any more. If fn uses a Raw argument, the handler must copy it.
+// Go runs fn on its own goroutine and answers with what fn returns, as with Later. fn may block,
+// for example to read from a disk. Its ctx is [Call.Context], which ends when nobody is waiting for
+// the answer any more. If fn uses a Raw argument, the handler must copy it.
 //
-// At most Config.MaxRequests such functions may run on behalf of one asker, including those whose
-// questions were canceled. While that many are running, further questions from the asker are
-// refused as exceeding the limit.
+// At most Config.MaxRequests such functions may run on behalf of one asker, including functions
+// whose questions were canceled. At this limit, further questions from the asker are refused.
 //
-// That includes functions left over from an earlier connection. An asker is recognised by its
-// identity or, without one, by its address. All askers without an identity at one address
+// The limit includes functions left over from an earlier connection. An asker is recognized by its
+// identity or, if it has none, by its address. All askers without an identity at the same address
 // count as one. [World.WaitHandlers] waits for all functions.
 func (r *Request[A, R]) Go(call *Call, fn func(ctx context.Context) (R, error)) {
 	reply := r.Later(call)
@@ -312,7 +312,7 @@ func (h *typedHandler[R]) decode(c *Conn, payload []byte) error {
 		return h.m.undecodable(len(payload), err)
 	}
 	if raw, ok := any(&h.result).(*Raw); ok {
-		// The payload is only ours during this call, but the asker may keep the answer, and a
+		// The payload is valid only during this call, but the asker may keep the answer, and a
 		// goroutine in Ask reads it later.
 		*raw = retain(raw).(Raw)
 	}

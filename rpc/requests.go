@@ -18,13 +18,13 @@ import (
 type role uint8
 
 const (
-	isCall role = iota // none, since the method is an RPC
+	isCall role = iota // the method is an RPC, not a part of a request
 	isQuestion
 	isAnswer
 )
 
-// requests are the open requests between this side and its peer on one connection, or those of a
-// world to itself. They are used only by the world's goroutine.
+// requests are the open requests between this side and its peer on one connection, or the open
+// requests of a world to itself. They are used only by the world's goroutine.
 type requests struct {
 	asked     ask.Table[*inquiry]  // questions that we have asked
 	questions ask.Table[*question] // the peer's questions that we are going to answer later
@@ -43,7 +43,7 @@ type inquiry struct {
 	method   *method       // the question
 	conn     *Conn         // nil if this world answers
 	number   uint64        // 0 until it is asked
-	limit    time.Duration // of ThenWithin; 0 for Config.RequestTime, or the context of Ask
+	limit    time.Duration // from ThenWithin; 0 if Config.RequestTime or the context of Ask applies
 	handler  answerHandler
 	blocking bool // a goroutine in Ask waits; otherwise the game gets a call
 }
@@ -76,8 +76,8 @@ func (w *World) requestsOf(c *Conn) *requests {
 	return &c.requests
 }
 
-// askQuestion routes and sends a question whose argument is at p. The inquiry ends at until,
-// unless that is zero.
+// askQuestion routes and sends a question. p points to its argument. The inquiry ends at until,
+// unless until is zero.
 func (w *World) askQuestion(q *inquiry, p any, until time.Time, keep func() any) error {
 	a := q.actor
 	m := q.method
@@ -86,8 +86,8 @@ func (w *World) askQuestion(q *inquiry, p any, until time.Time, keep func() any)
 	case err != nil:
 		return err
 	case !plan.remote && !plan.local:
-		// The owner's connection is closing or has ended. An RPC would just be counted, but a
-		// question needs an answer.
+		// The owner's connection is closing or has ended. An RPC would be dropped and counted, but
+		// a question needs an answer.
 		return a.conn.closedFor(m)
 	}
 	if err := m.validate(p); err != nil {
@@ -148,15 +148,14 @@ func (w *World) takeAnswer(c *Conn, a *Actor, m *method, payload []byte) *CloseE
 	}
 	if answer.Verdict == ask.Answered {
 		if err = q.handler.decode(c, answer.Result); err != nil && (c.server || !invalid(err)) {
-			// This closes the connection, and with that the request ends, too.
+			// This closes the connection, which also ends the request.
 			return w.violationOf(c, m, err)
 		}
 	} else {
 		err = q.errorFor(answer)
 	}
 	if _, open := c.requests.asked.Take(answer.Number); !open {
-		// The game has its own decoding or Validate, which has ended the actor and with it the
-		// request.
+		// The game's own decoding method or Validate has ended the actor, and the request with it.
 		return nil
 	}
 	w.game.Doing = tasks.Doing{What: "the function for the answer of ", Of: q.method}
@@ -181,7 +180,8 @@ func (w *World) giveUp(q *inquiry) {
 	w.tellCanceled(q)
 }
 
-// tellCanceled tells whoever should answer an inquiry that nobody waits for the answer any more.
+// tellCanceled tells the side that should answer an inquiry that nobody is waiting for the answer
+// any more.
 func (w *World) tellCanceled(q *inquiry) {
 	if q.conn == nil {
 		if theirs, ok := w.requests.questions.Take(q.number); ok {
@@ -199,8 +199,8 @@ func (w *World) tellCanceled(q *inquiry) {
 	}
 }
 
-// expireOwn is expire for the world's inquiries to itself. If the world is closed, it ends all of
-// them.
+// expireOwn does what expire does, for the world's inquiries to itself. If the world is closed, it
+// ends all of them.
 func (w *World) expireOwn() {
 	w.expire(&w.requests)
 	if w.requests.asked.Len() > 0 {
@@ -210,10 +210,10 @@ func (w *World) expireOwn() {
 	}
 }
 
-// expire is called in Dispatch to end the inquiries whose time is up.
+// expire is called in Dispatch to end the inquiries that have timed out.
 func (w *World) expire(r *requests) {
 	if r.asked.Len() == 0 {
-		return // without asking for the time
+		return // without reading the clock
 	}
 	now := time.Now()
 	for q, due := r.asked.TakeDue(now); due; q, due = r.asked.TakeDue(now) {
@@ -280,8 +280,7 @@ func (r *requests) endOf(a *Actor, reason CloseReason) {
 	}
 }
 
-// errorFor returns the error that an answer stands for, which is one with a verdict other than
-// Answered.
+// errorFor returns the error for an answer whose verdict is not Answered.
 func (q *inquiry) errorFor(a ask.Answer) error {
 	e := &RequestError{Request: q.method.String(), Code: a.Code, Text: a.Text}
 	switch a.Verdict {

@@ -34,8 +34,8 @@ type plan struct {
 //	Multicast  client      any                  that client, not sent
 //
 // It is not an error if the server makes a Client RPC while the owner's connection is closing, or
-// has ended without OnDisconnect having run. The game can't know that yet, so we just count the
-// call in Drops.Gone.
+// after the connection has ended but before OnDisconnect has run. The game can't know about the end
+// yet, so we just count the call in Drops.Gone.
 func (w *World) route(a *Actor, m *method) (plan, error) {
 	w.mustBeInside("", m)
 	if m.class.root() != a.class {
@@ -65,16 +65,16 @@ func (w *World) route(a *Actor, m *method) (plan, error) {
 	return plan{remote: true, conn: a.conn}, nil
 }
 
-// deadError returns the error of a call of m on an actor that has ended.
+// deadError returns the error for a call of m on an actor that has ended.
 func (a *Actor) deadError(m *method) error {
 	if a.conn != nil && !a.conn.usable() {
-		// A client's actors end with their connection, so say why that has ended.
+		// A client's actors end with their connection, so say why the connection has ended.
 		return a.conn.closedFor(m)
 	}
 	return errorf("rpc: %v: %v is destroyed or its channel closed: %w", m, a, ErrClosed)
 }
 
-// closedFor returns the error of a call of m that is for a closed connection.
+// closedFor returns the error for a call of m to a closed connection.
 func (c *Conn) closedFor(m *method) error {
 	return errorf("rpc: %v for %v: %w", m, c, c.closeError())
 }
@@ -83,8 +83,8 @@ func (c *Conn) closedFor(m *method) error {
 func (w *World) routeServer(a *Actor, m *method) (plan, error) {
 	switch {
 	case m.kind == multicastRPC:
-		// Open the actor first for whoever is joining and for all to whom it is relevant.
-		// There may still be nobody, which is fine.
+		// First open the actor for the client that is joining and for all clients to which it is
+		// relevant. There may still be no such client, which is fine.
 		w.greeting.show(a)
 		w.relevance.showNew(a)
 		detached := a.dormancy.on && len(a.dormancy.detachedAt) > 0
@@ -113,11 +113,12 @@ func (a *Actor) localPlan(m *method) (plan, error) {
 	return plan{local: true}, nil
 }
 
-// handles reports whether m has a handler here. The object need not exist yet: calls that a
-// constructor makes run after it.
+// handles reports whether m has a handler here. The object need not exist yet, since calls that a
+// constructor makes run after the constructor.
 func (a *Actor) handles(m *method) bool { return a.partOf(m.class).binding.handles(m) }
 
-// carryOut makes a call of m on a according to the plan. number is that of a question, or 0.
+// carryOut makes a call of m on a according to the plan. number is the number of the question, or 0
+// for an RPC.
 //
 // arg points to the argument, which is encoded and sent right away if the call goes to the peer.
 // A call that runs in this world has to wait for the next Dispatch. By then the argument may
@@ -194,16 +195,16 @@ func (a *Actor) sendTo(c *Conn, m *method, payload []byte) error {
 		}
 		o = a.openingOn(c)
 	} else if a.dormancy.on {
-		// The actor hasn't fallen asleep there yet. Have the next Flush bring the client up to
-		// date and see to it.
+		// The actor hasn't fallen asleep there yet. Have the next Flush bring the client up to date
+		// and close the channel.
 		a.dormantAtFlush()
 	}
 	return a.send(o, m, payload)
 }
 
-// throttles decides whether a Multicast is one too many since the last update of its actor, given
-// Config.MaxRPCPerNetUpdate. If so, it counts a drop for each client. The call still runs on the
-// server. UE: net.MaxRPCPerNetUpdate.
+// throttles reports whether a Multicast exceeds Config.MaxRPCPerNetUpdate, which limits the calls
+// since the last update of the actor. If so, it counts a drop for each client. The call still runs
+// on the server. UE: net.MaxRPCPerNetUpdate.
 func (a *Actor) throttles(m *method) bool {
 	w := a.world
 	limit := w.config.MaxRPCPerNetUpdate
@@ -221,9 +222,9 @@ func (a *Actor) throttles(m *method) bool {
 	return true
 }
 
-// saturated reports whether an unreliable call would have to wait, because there is a backlog
-// from earlier ticks, or because what was sent and what is waiting has used up the rate. It is
-// always false with QueueUnreliable. UE: !IsNetReady.
+// saturated reports whether an unreliable call would have to wait. This is so if there is a backlog
+// from earlier ticks, or if the bytes already sent and those waiting have used up the rate. With
+// QueueUnreliable, saturated always returns false. UE: !IsNetReady.
 //
 // The caller holds the link's lock.
 func (c *Conn) saturated(now time.Time) bool {
@@ -263,7 +264,7 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	sent, err := sendNow(to, m, payload)
 	c.link.Unlock()
 
-	// Do the rest without the lock, because logging may take long.
+	// Do the rest without the lock, because logging may take a while.
 	if cause, ok := errors.AsType[*CloseError](err); ok {
 		c.world.log.Error("connection closed by a call",
 			"conn", c, "code", cause.Code.String(), "reason", cause.Reason)
@@ -274,8 +275,8 @@ func (a *Actor) send(to *opening, m *method, payload []byte) error {
 	return err
 }
 
-// sendNow gives a call to the machine. If sent is false, the client may just be gone, which isn't
-// an error. The caller holds the link's lock.
+// sendNow gives a call to the machine. If sent is false and err is nil, the client is gone, which
+// isn't an error. The caller holds the link's lock.
 func sendNow(to *opening, m *method, payload []byte) (sent bool, err error) {
 	a, c := to.actor, to.conn
 	c.trace.About(m.name, a.class.name, uint64(a.ref))
@@ -340,13 +341,12 @@ func (a *Actor) describeFull(to *opening, size int) string {
 		out, slots, a.bufferedCalls(to), advice)
 }
 
-// longUntaken is how long the peer's world may go without taking a message before describeFull
-// blames it. A world takes everything that has arrived at each tick, and no tick should take that
-// long.
+// If the peer's world takes no message for longUntaken, describeFull blames that world. A world
+// takes everything that has arrived at each tick, and no tick should take that long.
 const longUntaken = time.Second
 
-// bufferedCalls lists the calls that are waiting for their acks, in the order of their first
-// appearance.
+// bufferedCalls lists the calls that are waiting for their acks, in the order in which their names
+// first appear.
 func (a *Actor) bufferedCalls(to *opening) string {
 	var list statnet.Holders
 	total := 0

@@ -1,7 +1,6 @@
 // Package rpctest plays a game over a bad network, as part of the game's own tests. A server and
-// its clients, each with a world of its own, run in the virtual time of testing/synctest. That
-// way, minutes of play take moments, and with the same seed the same thing happens to the same
-// packets.
+// its clients, each with a world of its own, run in the virtual time of testing/synctest. That way,
+// minutes of play take moments, and the same seed loses and delays the same packets each time.
 //
 //	func TestDuelOnABadNetwork(t *testing.T) {
 //		rpctest.Run(t, rpctest.Bad, func(t *testing.T, net *rpctest.Network) {
@@ -30,34 +29,34 @@
 // it. In a game's tick, by contrast, calls wait for the Flush, and small ones share an entry. To
 // test that, make the calls in [Network.OnTick].
 //
-// Clients have separate paths, so their copies of an actor differ in age. When one client has
-// something after Advance, another may not have it yet, because its packet was lost. Use
-// [Network.Until] for each client, rather than a time that was enough for one of them.
+// Clients have separate paths, so their copies of an actor differ in age. After an Advance, one
+// client may have received something that another hasn't, because its packet was lost. Use
+// [Network.Until] for each client, rather than a fixed time that was enough for one of them.
 //
 // # Repeating a failure
 //
 // The seed also determines the random numbers of connections, and during Run the program runs on
 // one processor. That's why QUIVER_SEED can repeat a failure.
 //
-// For this to work, the game must draw its own random numbers from [Network.Seed]. It must
-// also not range over a map where it calls, starts or spawns, because the order would be
-// random. The order of the game's own goroutines may still vary. All orders may vary under the
-// race detector, which shuffles goroutines on purpose, and in one of some hundred runs on a
-// machine that is busy with other work.
+// For this to work, the game must draw its own random numbers from [Network.Seed]. It must also not
+// make calls, start anything or spawn actors while ranging over a map, because the order would be
+// random. The order of the game's own goroutines may still vary. Under the race detector, which
+// shuffles goroutines on purpose, any order may vary. On a machine that is busy with other work,
+// this also happens in about one run in a hundred.
 //
 // # The paths
 //
 // Each client has its own path to the server and back. The [emulation.Settings] apply to it in
 // each direction.
 //
-// [emulation.Settings].Rate is the server's uplink, which its clients share, and each
-// client's own uplink. [emulation.Settings].IncomingRate is the downlink of each client, and
-// with [Network.EmulateOne] just one client can have a slow one. It comes after the server's
+// [emulation.Settings].Rate is the server's uplink, which its clients share, and each client's own
+// uplink. [emulation.Settings].IncomingRate is the downlink of each client, and with
+// [Network.EmulateOne] just one client can have a slow one. Packets reach it after the server's
 // uplink. The server's own downlink has no bottleneck.
 //
-// Each of n clients has an n-th of the server's uplink, even while the others receive nothing. A
-// transfer to one of many therefore takes up to n times as long as over a real uplink. If Rate
-// limits a path, the carrier behaves like a congestion control that knows the rate.
+// Each of n clients has 1/n of the server's uplink, even while the other clients receive nothing. A
+// transfer to one of them may therefore take n times as long as over a real uplink. If Rate limits
+// a path, the carrier behaves like a congestion control that knows the rate.
 //
 // Clients keep their addresses. In a real network addresses may change, but the game doesn't
 // notice much of that, because QUIC and sealed packets carry on. All it sees is a moment without
@@ -66,19 +65,20 @@
 // # Restarts and crashes
 //
 // To restart a server, the test closes its world with w.Close(t.Context(),
-// rpc.HostClosedConnection, "restart"), and calls [Network.Server] to put another in its place.
+// rpc.HostClosedConnection, "restart"), and calls [Network.Server] to put another world in its
+// place.
 //
-// [Network.Crash] ends a client or a server without a close. The client comes back, by
-// [Network.Client], as a new world with the same Token. The server keeps its old connection
-// until that has waited too long for an answer, or until Config.MaxConnsPerIdentity ends it.
+// [Network.Crash] ends a client or a server without a close. The client comes back as a new world
+// with the same Token, by [Network.Client]. The server keeps the client's old connection until it
+// has waited too long for an answer, or until Config.MaxConnsPerIdentity ends it.
 //
 // # What is missing
 //
-// The network has no TLS, no QUIC and no sealed packets. To see how a path affects those, use
-// rpc.Config.Emulation, in real time. Nor are there QUIC's keep-alives and idle timeout, so when
+// The network has no TLS, no QUIC and no sealed packets. To see how a path affects these, use
+// rpc.Config.Emulation, in real time. QUIC's keep-alives and idle timeout are missing too, so when
 // a path is dark, the connection ends only if something is waiting for an answer.
 //
 // A game may use its normal config. The fields Sealed, NoJumbo, Emulation, IdleTimeout and
-// KeepAlive of rpc.Config have no effect here, nor does [rpc.World.SetEmulation]. The network
-// is as set by [Run], [Network.Emulate] and [Network.EmulateOne].
+// KeepAlive of rpc.Config have no effect here, nor does [rpc.World.SetEmulation]. The emulation is
+// set by [Run], [Network.Emulate] and [Network.EmulateOne].
 package rpctest

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// maxDatagram is the largest datagram that QUIC takes on a path that it hasn't probed yet.
+	// maxDatagram is the maximum size of a datagram on a path that QUIC hasn't probed yet.
 	maxDatagram = 1163
 
-	// maxArrived is how many datagrams an end buffers if nobody reads them. Further ones are lost,
-	// as in a socket.
+	// maxArrived is the maximum number of unread datagrams that an end buffers. Further datagrams
+	// are lost, as in a socket.
 	maxArrived = 4096
 )
 
@@ -32,7 +32,7 @@ type end struct {
 	peer *end
 	addr net.Addr // the peer's address; nil at a client's end
 
-	// Done when the end has ended, for a cause that is the error of its methods.
+	// ended is done when the end has ended. Its cause is the error that the end's methods return.
 	ended  context.Context
 	cancel context.CancelCauseFunc
 
@@ -63,8 +63,8 @@ func (e *end) SendDatagram(p []byte) error {
 	return nil
 }
 
-// SendQueue returns how many datagrams the end accepts before SendDatagram blocks. Because the end
-// has this method, package rpc sends calls without the help of another goroutine.
+// SendQueue returns the number of datagrams that the end accepts before SendDatagram blocks.
+// Because the end has this method, package rpc sends calls without the help of another goroutine.
 func (e *end) SendQueue() int { return maxArrived }
 
 // ReceiveDatagram implements [rpc.Carrier]. When the end has been closed, it still returns the
@@ -119,9 +119,9 @@ func (e *end) Path() rpc.Path {
 // RemoteAddr returns the peer's address, or nil at a client's end.
 func (e *end) RemoteAddr() net.Addr { return e.addr }
 
-// CloseWithError closes the end at once. The peer learns of it after all packets in flight have
-// arrived, and does so even if the path loses packets. (UE also flushes when it disconnects.)
-// If the world has crashed, the peer doesn't learn of it at all.
+// CloseWithError closes the end at once. The peer learns of the close after all packets in flight
+// have arrived, even if the path loses packets. (UE also flushes when it disconnects.) If the world
+// has crashed, the peer doesn't learn of it at all.
 func (e *end) CloseWithError(code uint64, reason string) error {
 	if context.Cause(e.ended) == errCrashed {
 		return nil
@@ -136,7 +136,7 @@ func (e *end) CloseWithError(code uint64, reason string) error {
 	return nil
 }
 
-// crash ends the end without a word to the peer, where packets in flight still arrive.
+// crash ends the end without telling the peer. Packets in flight still arrive there.
 func (e *end) crash() { e.cancel(errCrashed) }
 
 // hasEnded reports whether the end was closed, by either side, or has crashed.

@@ -20,8 +20,8 @@ const settleTime = time.Nanosecond
 // determines the order of all events.
 type hub struct {
 	mu    sync.Mutex // guards the fields below, and the links of all paths
-	paths []*path    // in the order of joining, without those that have ended
-	joins int        // how many paths there have been
+	paths []*path    // paths that have not ended, in the order of joining
+	joins int        // number of paths so far, including ended ones
 	timer *time.Timer
 }
 
@@ -45,7 +45,7 @@ type link struct {
 	*netsim.Link
 	to      *end
 	waiting [][]byte      // packets sent at this instant, until the hub moves them
-	delay   time.Duration // the most that a packet takes apart from queues
+	delay   time.Duration // maximum time that a packet takes, excluding queues
 	rate    int64         // bit/s; 0 for no bottleneck
 	window  atomic.Int64  // bytes that the sending end may have in flight; 0 if unknown
 
@@ -72,7 +72,7 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 	p.far = newEnd(h)
 	p.far.addr = p.addr
 	p.up = &link{Link: netsim.NewLink(inSeries(out, in)), to: p.far}
-	// Lose other packets in this direction.
+	// Use another seed, so that this direction doesn't lose the same packets.
 	out.Seed++
 	p.down = &link{Link: netsim.NewLink(inSeries(out, in)), to: p.near}
 	for _, l := range []*link{p.up, p.down} {
@@ -94,9 +94,9 @@ func (h *hub) join(profile emulation.Settings, seed uint64) (*path, error) {
 // if it knew the rate.
 const queueTime = 20 * time.Millisecond
 
-// setWindows sets how many bytes each end may have in flight, which is the bandwidth-delay
-// product of the end's path. The server's uplink is shared equally, but an end there gets no
-// more than its client's own downlink takes. The caller holds the lock.
+// setWindows sets the number of bytes that each end may have in flight, which is the
+// bandwidth-delay product of the end's path. All clients share the server's uplink equally, but
+// none gets more than its own downlink can take. The caller holds the lock.
 func (h *hub) setWindows() {
 	for _, p := range h.paths {
 		trip := p.up.delay + p.down.delay + queueTime
@@ -119,8 +119,7 @@ func inSeries(out, in netsim.Config) netsim.Config {
 	return out
 }
 
-// bottleneckOf returns a Config with only the bottleneck for incoming packets, but none of
-// the other effects of in.
+// bottleneckOf returns a Config that has the bottleneck of in, but none of its other effects.
 func bottleneckOf(in netsim.Config) netsim.Config {
 	return netsim.Config{Rate: in.Rate, Queue: in.Queue}
 }
@@ -131,8 +130,8 @@ func maxDelay(out, in netsim.Config) time.Duration {
 	return out.Delay + out.Jitter + in.Delay + in.Jitter + out.Alternate + out.ReorderDelay
 }
 
-// setProfile changes both directions. With onlyClient, it spares the server's uplink, since
-// all clients share it. A Rate then limits the downlink behind it instead.
+// setProfile changes the emulation in both directions. With onlyClient, it leaves the server's
+// uplink alone, since all clients share it. A Rate then limits the client's downlink instead.
 func (p *path) setProfile(profile emulation.Settings, onlyClient bool) error {
 	out, in, err := badnet.Links(profile)
 	if err != nil {
@@ -196,7 +195,7 @@ func (h *hub) movePackets() {
 	h.timer.Reset(next.Sub(now))
 	before := len(h.paths)
 	h.paths = slices.DeleteFunc(h.paths, (*path).isOver)
-	// Those that are left have a larger share of the server's uplink.
+	// The remaining paths have a larger share of the server's uplink.
 	if len(h.paths) < before {
 		h.setWindows()
 	}
@@ -213,8 +212,8 @@ func (l *link) setDownlink(cfg netsim.Config) {
 	}
 }
 
-// deliverDue sends the waiting packets, delivers all that have arrived by now, and returns
-// when the next one will. ok is false if there are none in flight.
+// deliverDue sends the waiting packets, delivers all packets that have arrived by now, and returns
+// the time when the next one will arrive. ok is false if no packets are in flight.
 func (l *link) deliverDue(now time.Time) (next time.Time, ok bool) {
 	for _, packet := range l.waiting {
 		l.Send(now, packet)
@@ -232,8 +231,8 @@ func (l *link) deliverDue(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// drain passes all packets that have arrived over a link to take, and returns when the next
-// one will arrive.
+// drain calls take for all packets that have arrived over a link, and returns the time when the
+// next one will arrive.
 func drain(l *netsim.Link, now time.Time, take func(packet []byte)) (next time.Time, ok bool) {
 	for {
 		packet, ok := l.Deliver(now)

@@ -39,18 +39,18 @@ func profile(name string) emulation.Settings {
 }
 
 const (
-	// defaultTickRate is how many ticks a second a game server usually has.
+	// defaultTickRate is the usual number of ticks per second of a game server.
 	defaultTickRate = 30
 
-	// joinTime is how long a client may take to join.
+	// joinTime is the maximum time that a client may take to join.
 	joinTime = 30 * time.Second
 
-	// maxIdle is how long a network may go without a tick. A test that waits for something that
-	// only a tick does would otherwise never end, since timers keep virtual time going. In real
-	// time, that means minutes until go test gives up on it.
+	// maxIdle is the maximum time that a network may go without a tick. Without it, a test that
+	// waits for something that only a tick does would never end, since timers keep virtual time
+	// going. It would run for minutes of real time, until go test gives up on it.
 	maxIdle = time.Hour
 
-	// lastTime is how long we go on driving a closed world, so that its last functions run.
+	// We drive a closed world for another lastTime, so that its last functions run.
 	lastTime = time.Minute
 
 	// forever is longer than any test.
@@ -72,13 +72,13 @@ type Network struct {
 	idle     *time.Timer              // calls failIdle after maxIdle without a tick
 
 	server  *rpc.World
-	servers int // how many there have been
+	servers int // number of servers so far
 	hub     *hub
-	clients []*client // whose path has not ended
-	joins   int       // how many clients there have been
+	clients []*client // clients whose paths have not ended
+	joins   int       // number of clients so far
 
-	// Earlier servers, and the worlds of the clients, each only once even if it has joined again.
-	// A world is removed lastTime after it was closed.
+	// Earlier servers, and the worlds of the clients. A world that has joined again is listed only
+	// once. A world is removed lastTime after it was closed.
 	worlds []*rpc.World
 	closed map[*rpc.World]time.Time // when we saw that they were closed
 }
@@ -93,12 +93,13 @@ type client struct {
 // Run calls fn in the virtual time of a synctest bubble, and then ends all connections.
 //
 // In fn, use the t that fn is passed. The Context of the surrounding test does not belong to the
-// bubble, and ends the program with "close of synctest channel from outside bubble". A test that
-// leaves a goroutine behind panics at its end, because a bubble cannot end in any other way.
+// bubble, and using it ends the program with "close of synctest channel from outside bubble". A
+// test that leaves a goroutine behind panics at its end, because a bubble cannot end in any other
+// way.
 //
 // Run draws a new seed each time, and logs it if the test fails. The environment variable
-// QUIVER_SEED sets the seed instead. Go's test cache does not know about seeds. go test runs
-// a test that passed again only with -count, such as -count=20.
+// QUIVER_SEED sets the seed instead. Go's test cache does not know about seeds. To repeat a test
+// that has passed, give go test a -count, such as -count=20.
 func Run(t *testing.T, profile emulation.Settings, fn func(t *testing.T, n *Network)) {
 	t.Helper()
 	seed := drawSeed(t)
@@ -162,21 +163,21 @@ func drawSeed(t testing.TB) uint64 {
 // random numbers should also draw them from this seed.
 func (n *Network) Seed() uint64 { return n.seed }
 
-// SetTickRate sets how many ticks per second the worlds have, which is at least 1.
+// SetTickRate sets the number of ticks per second, which is at least 1.
 func (n *Network) SetTickRate(hz int) { n.interval = time.Second / time.Duration(max(1, hz)) }
 
-// OnTick adds a simulation. fn is called in each tick, after the Dispatch of all worlds and
-// before their Flush, even if worlds are paused or have crashed. A simulation that stops with its
-// world belongs into [rpc.World.OnTick].
+// OnTick adds a simulation. fn is called in each tick, after the Dispatch of all worlds and before
+// their Flush, even if worlds are paused or have crashed. A simulation that should stop with its
+// world belongs in [rpc.World.OnTick].
 func (n *Network) OnTick(fn func(now time.Time)) { n.onTick = append(n.onTick, fn) }
 
 // Server makes w the server and returns it. A network has one server, which has to be there
 // before the first client.
 //
 // After [rpc.World.Close] another world may take the server's place, as if the server had
-// restarted. Clients join it by Client or Join, with their worlds or with new ones. The closed
-// world is driven for one more minute so that its last functions run. While there is no server,
-// Join fails.
+// restarted. Clients join the new server by Client or Join, with their old worlds or with new ones.
+// The closed world is driven for one more minute so that its last functions run. While there is no
+// server, Join fails.
 func (n *Network) Server(w *rpc.World) *rpc.World {
 	n.t.Helper()
 	if n.server != nil {
@@ -204,7 +205,7 @@ func (n *Network) Client(w *rpc.World) *rpc.Conn {
 	return conn
 }
 
-// Join is Client for a test in which the server may refuse w, in which case it returns the error.
+// Join is like Client, but returns an error if the server refuses w.
 func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	n.t.Helper()
 	if n.server == nil {
@@ -244,7 +245,7 @@ func (n *Network) Join(w *rpc.World) (*rpc.Conn, error) {
 	return c.conn, failed
 }
 
-// remoteError returns what a client sees of the error with which the server has refused it.
+// remoteError returns the error that a client sees if the server has refused it with err.
 func remoteError(err error) error {
 	if closed, ok := errors.AsType[*rpc.CloseError](err); ok {
 		return &rpc.CloseError{Code: closed.Code, Reason: closed.Reason, Remote: true}
@@ -283,9 +284,9 @@ func (n *Network) Until(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// UntilDone is Until for a channel that is closed when something is done, such as that of
-// stream.Transfer.Done or [rpc.Conn.Done], or one that a goroutine of the test closes after a
-// call that blocks.
+// UntilDone is like Until, but ticks until a channel is closed. This may be the channel of
+// stream.Transfer.Done or [rpc.Conn.Done], or one that a goroutine of the test closes after a call
+// that blocks.
 func (n *Network) UntilDone(limit time.Duration, done <-chan struct{}) bool {
 	n.t.Helper()
 	return n.Until(limit, func() bool { return bell.Closed(done) })
@@ -319,7 +320,7 @@ func (n *Network) tick() {
 	n.forget(now)
 }
 
-// forget drops clients and worlds that nothing can happen to any more, so that a long test needs
+// forget drops clients and worlds that nothing can happen to any more. That way, a long test needs
 // no more memory than a short one.
 func (n *Network) forget(now time.Time) {
 	n.clients = slices.DeleteFunc(n.clients, func(c *client) bool { return c.path.isOver() })
@@ -403,8 +404,8 @@ func (n *Network) Emulate(profile emulation.Settings) {
 // EmulateOne changes the emulation of one client's path, but not of the server's uplink, which
 // the other clients share. The settings hold until the next Emulate or EmulateOne.
 //
-// A Rate limits the client's uplink, and also its downlink after the server's uplink. An
-// IncomingRate limits that downlink alone. If both are set, the lower one limits the downlink.
+// A Rate limits the client's uplink, and also its downlink, which comes after the server's uplink.
+// An IncomingRate limits that downlink alone. If both are set, the lower one limits the downlink.
 //
 // EmulateOne does nothing if the connection has ended at both ends.
 func (n *Network) EmulateOne(conn *rpc.Conn, profile emulation.Settings) {
